@@ -1,0 +1,81 @@
+"""How one process calls another: channels, deadlines, and gRPC errors turned into ours."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
+
+CODE_KEY = "dejamq-code"
+REMARK_KEY = "dejamq-remark-bin"
+MAX_FRAME_BYTES = 64 << 20
+NEVER_CONNECTED = ("failed to connect", "dns resolution failed", "name resolution")
+CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.max_send_message_length", MAX_FRAME_BYTES),
+    ("grpc.max_receive_message_length", MAX_FRAME_BYTES),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1_000),  # also how long a server may take to greet before it counts as away
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+def dial(address: str) -> grpc.aio.Channel:
+    """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+async def call(
+    method: Callable[..., Awaitable[Response]], request: Request, *, address: str, timeout_ms: float
+) -> Response:
+    """One unary call with a deadline. Raises the DejamqError that the answer, or its absence, means."""
+    try:
+        return await method(request, timeout=timeout_ms / 1000)
+    except grpc.aio.AioRpcError as error:
+        raise error_from(error, address) from None
+
+
+def error_from(error: grpc.aio.AioRpcError, address: str) -> DejamqError:
+    """What a failed call means. Without a code of ours in the trailers, no dejamq server decided it.
+
+    ``definite`` follows from how far the request got: a server's own refusal and a connection that never came
+    up are, a connection that broke is not, since the request may have been done.
+    """
+    metadata: Any = error.trailing_metadata() or ()
+    trailers: dict[str, str | bytes] = dict(metadata)
+    details = error.details() or error.code().name
+    if CODE_KEY in trailers:
+        remark = trailers.get(REMARK_KEY, b"")
+        text = remark.decode("utf-8", "replace") if isinstance(remark, bytes) and remark else details
+        return error_for(int(trailers[CODE_KEY]), text)
+    status = error.code()
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return SendTimeout(f"{address} did not answer in time")
+    if status is grpc.StatusCode.UNAVAILABLE:
+        never_left = any(sign in details.lower() for sign in NEVER_CONNECTED)
+        return BrokerUnavailable(f"no dejamq server answers at {address}: {_short(details)}", definite=never_left)
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        text = f"{address} speaks gRPC but not this service of dejamq; check the address"
+        return DejamqError(text, code=Code.REQUEST_CODE_NOT_SUPPORTED)
+    if status is grpc.StatusCode.CANCELLED:
+        return BrokerUnavailable(f"the call to {address} was cancelled", definite=False)
+    return DejamqError(f"{address} failed: {status.name} {_short(details)}", code=Code.SYSTEM_ERROR)
+
+
+def _short(details: str) -> str:
+    """The last thing that went wrong, without gRPC's account of every address it tried."""
+    if not details:
+        return "no reason given"
+    last = details.splitlines()[0].rpartition("last error: ")[2]
+    return re.sub(r"^[A-Z_]+: (ipv[46]:\S+: )?(Failed to connect to remote host: )?", "", last).strip("[] ")[:200]

@@ -1,0 +1,167 @@
+"""The journal: what each process did, one JSON object a line, for the audit to read.
+
+Every line carries the envelope (``v``, ``event``, ``role``, ``process``, ``boot_id``, ``seq``, ``wall_us``,
+``mono_us``) and the fields of its event (``events.py``). High-rate events cover a run of messages: common fields once,
+the varying ones as arrays of equal length. ``seq`` counts from 1 without holes; readers keep what precedes a torn last
+line and count every hole as a gap. Levels: ``off``; ``audit`` (buffered, written at least every 100 ms); ``forensic``
+(each line is with the kernel before its effect, so it survives SIGKILL).
+"""
+
+import asyncio
+import logging
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from dejamq_proto.events import SCHEMA_VERSION, Event
+
+log = logging.getLogger(__name__)
+FLUSH_INTERVAL_MS = 100
+BUFFER_BYTES = 1 << 18
+
+
+class Level(StrEnum):
+    """How much is written and how soon; a client's STATE line tells the audit which one it was."""
+
+    OFF = "off"
+    AUDIT = "audit"
+    FORENSIC = "forensic"
+
+
+def new_boot_id() -> str:
+    """Unique for each start of a process: 16 hex digits."""
+    return uuid.uuid4().hex[:16]
+
+
+class Journal:
+    """Writes one process's journal. Owned by one thread; ``write`` may be called before and outside an event loop.
+
+    ``forensic`` lines are handed to the kernel at once and survive SIGKILL; ``audit`` lines wait at most 100 ms.
+    Half of ``max_bytes`` is for this file, half for the one before (``….1.jsonl``); older lines are gone, and the
+    hole in ``seq`` is their counted gap.
+    """
+
+    def __init__(
+        self, path: Path | None, *, role: str, process: str, boot_id: str, level: Level, max_bytes: int = 1 << 30,
+        wall: Callable[[], float] = time.time, mono: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.path, self.level = path, level if path else Level.OFF
+        self.boot_id, self._role, self._process = boot_id, role, process
+        self._max_bytes, self._wall, self._mono = max_bytes, wall, mono
+        self._encode = msgspec.json.Encoder().encode_into
+        self._seq = self._written = 0
+        self._buffer = bytearray()
+        self._line = bytearray()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = False
+        self._fd = _open(path) if path and self.on else -1
+
+    @property
+    def on(self) -> bool:
+        """False lets callers skip making the event."""
+        return self.level is not Level.OFF
+
+    @property
+    def forensic(self) -> bool:
+        """Callers then write a line for each delivery, before its effect, instead of gathering runs."""
+        return self.level is Level.FORENSIC
+
+    def write(self, event: Event) -> None:
+        """Stamp the envelope and append the line.
+
+        The event that it is given is changed, so an event is written once. Never raises for a disk that fails: the
+        lines are lost, the hole in ``seq`` tells of them.
+        """
+        if self._fd < 0:
+            return
+        self._seq += 1
+        event.v, event.role, event.process, event.boot_id = SCHEMA_VERSION, self._role, self._process, self.boot_id
+        event.seq, event.wall_us, event.mono_us = self._seq, int(self._wall() * 1e6), int(self._mono() * 1e6)
+        self._encode(event, self._line)
+        self._line += b"\n"
+        self._buffer += self._line
+        if self.level is Level.FORENSIC or len(self._buffer) > BUFFER_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._flush_later()
+
+    def flush(self) -> None:
+        """Hand all lines to the kernel.
+
+        To the kernel and not to the disk: lines survive the end of the process, not a power loss.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._fd < 0 or not self._buffer:
+            return
+        if self._written and self._written + len(self._buffer) > self._max_bytes // 2:
+            self._rotate()
+        self._written += len(self._buffer)
+        pending = memoryview(bytes(self._buffer))
+        self._buffer.clear()
+        try:
+            while pending:
+                pending = pending[os.write(self._fd, pending) :]
+        except OSError as error:
+            self._lost(error)
+
+    def _lost(self, error: OSError) -> None:
+        """The disk took no more. Messages matter more than lines about them; the hole in ``seq`` tells of it."""
+        if not self._told:
+            log.error("journal_lines_lost path=%s reason=%s", self.path, error.strerror)
+        self._told = True
+
+    def _rotate(self) -> None:
+        assert self.path is not None
+        os.replace(self.path, self.path.with_suffix(".1.jsonl"))
+        os.close(self._fd)
+        self._fd = _open(self.path)
+        self._written = 0
+
+    def close(self) -> None:
+        """Flush and close; may be called twice."""
+        self.flush()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _flush_later(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+        else:
+            self._timer = loop.call_later(FLUSH_INTERVAL_MS / 1000, self._flush_due)
+
+    def _flush_due(self) -> None:
+        self._timer = None
+        self.flush()
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+
+def open_journal(
+    directory: str | Path | None, *, role: str, process: str, boot_id: str, level: str, max_bytes: int = 1 << 30
+) -> Journal:
+    """The journal of one process in ``directory`` (made if absent), or one that writes nothing without a directory."""
+    if directory is None or level == Level.OFF:
+        return Journal(None, role=role, process=process, boot_id=boot_id, level=Level.OFF)
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / journal_name(role, process, boot_id)
+    return Journal(path, role=role, process=process, boot_id=boot_id, level=Level(level), max_bytes=max_bytes)
+
+
+def journal_name(role: str, process: str, boot_id: str) -> str:
+    """``<role>-<process>-<boot id>.jsonl`` from letters, digits, dots and hyphens only."""
+    safe = re.sub(r"[^A-Za-z0-9.-]", "-", process)
+    return f"{role}-{safe}-{boot_id}.jsonl"

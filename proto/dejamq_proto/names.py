@@ -1,0 +1,81 @@
+"""Reserved names, and the rules for topics and groups. Source: RocketMQ ``MixAll``, ``TopicValidator``."""
+
+import re
+
+from dejamq_proto.codes import InvalidName
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+MAX_TOPIC_SIZE = 127
+MAX_GROUP_SIZE = 120
+MAX_INTERNAL_TOPIC_SIZE = 255
+MASTER_ID = 0
+
+PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
+
+NOT_FOR_SENDING = frozenset({
+    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
+    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+})  # fmt: skip
+NOT_FOR_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
+
+PROPERTY_UNIQUE_KEY = "UNIQ_KEY"
+PROPERTY_TAGS = "TAGS"
+PROPERTY_KEYS = "KEYS"
+PROPERTY_DELAY = "DELAY"
+PROPERTY_WAIT = "WAIT"
+PROPERTY_REAL_TOPIC = "REAL_TOPIC"
+PROPERTY_REAL_QUEUE = "REAL_QID"
+PROPERTY_RETRY_TOPIC = "RETRY_TOPIC"
+PROPERTY_ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+PROPERTY_RECONSUME_TIME = "RECONSUME_TIME"
+PROPERTY_MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+PROPERTY_SHARDING_KEY = "__SHARDINGKEY"
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def retry_topic(group: str) -> str:
+    """Where a group's failed messages wait for their next try; every member is subscribed to it."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where a group's messages end that used up their tries."""
+    return DLQ_PREFIX + group
+
+
+def is_internal(topic: str) -> bool:
+    """Topics that the broker makes for itself, by prefix."""
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def check_topic(topic: str) -> None:
+    """Raise InvalidName with the rule that the name breaks."""
+    limit = MAX_INTERNAL_TOPIC_SIZE if is_internal(topic) else MAX_TOPIC_SIZE
+    _check("topic", topic, limit)
+
+
+def check_sendable(topic: str) -> None:
+    """As ``check_topic``, and refuses the system topics that only a broker writes to."""
+    check_topic(topic)
+    if topic in NOT_FOR_SENDING:
+        raise InvalidName(f"topic {topic!r} belongs to the broker itself; send to a topic of your own")
+
+
+def check_group(group: str) -> None:
+    """Raise InvalidName for a name that breaks the rules or is reserved (RocketMQ: Validators.checkGroup)."""
+    _check("group", group, MAX_GROUP_SIZE)
+    if group in NOT_FOR_GROUPS:
+        raise InvalidName(f"group {group!r} is reserved; choose a name of your own")
+
+
+def _check(kind: str, name: str, limit: int) -> None:
+    if not name or not name.strip():
+        raise InvalidName(f"the {kind} name is empty")
+    if not _LEGAL.fullmatch(name):
+        raise InvalidName(f"{kind} {name!r} may hold only letters, digits and the characters % | _ -")
+    if len(name) > limit:
+        raise InvalidName(f"{kind} {name[:20]!r}… has {len(name)} characters, at most {limit} are allowed")

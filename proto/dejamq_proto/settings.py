@@ -1,0 +1,162 @@
+"""Settings: one frozen dataclass a process, read once from file, environment and flags, in that order of strength.
+
+A field is declared once with ``setting``: default, RocketMQ's name, unit, meaning, how it scales with time in tests.
+Keys may be spelled our way (``flush_interval_ms``) or RocketMQ's (``flushIntervalCommitLog``).
+"""
+
+import dataclasses
+import difflib
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dejamq_proto.codes import ConfigError
+
+ENV_PREFIX = "DEJAMQ_"
+Config = TypeVar("Config")
+
+
+def setting(default: Any, *, rocketmq: str = "", unit: str = "", scale: str = "", help: str = "") -> Any:
+    """A dataclass field. ``scale``: ``interval`` shrinks with the time scale, ``timeout`` with its square root."""
+    if scale not in ("", "interval", "timeout"):
+        raise ValueError(f"scale is 'interval', 'timeout' or '', not {scale!r}")
+    return dataclasses.field(
+        default=default, metadata={"rocketmq": rocketmq, "unit": unit, "scale": scale, "help": help}
+    )
+
+
+def load(
+    cls: type[Config],
+    *,
+    file: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Config:
+    """Build ``cls`` from a TOML or RocketMQ ``.conf`` file, then DEJAMQ_* variables, then overrides.
+
+    Raises ConfigError for an unknown key (naming near ones), a value of the wrong type, or what ``validate`` finds.
+    """
+    values: dict[str, Any] = {}
+    names = _spellings(cls)
+    for key, value in (_read_file(Path(file)) if file else {}).items():
+        values[_field_path(names, key, f"in {file}")] = value
+    for path in names.values():
+        text = (os.environ if env is None else env).get(ENV_PREFIX + path.rpartition(".")[2].upper())
+        if text is not None:
+            values[path] = text
+    for key, value in (overrides or {}).items():
+        values[_field_path(names, key, "given")] = value
+    return _validated(_build(cls, values, ""))
+
+
+def _build(cls: type[Config], values: Mapping[str, Any], prefix: str) -> Config:
+    """An instance from values by path (``store.max_message_size`` for a field of a nested dataclass)."""
+    chosen: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(cls).items():
+        if dataclasses.is_dataclass(hint):
+            chosen[name] = _build(typing.cast(type[Any], hint), values, f"{prefix}{name}.")
+        elif prefix + name in values:
+            chosen[name] = _convert(name, values[prefix + name], hint)
+    return cls(**chosen)
+
+
+def scaled(config: Config, factor: float) -> Config:
+    """The same settings with time shrunk: intervals times the factor, RPC time-outs times its square root."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value, kind = getattr(config, field.name), field.metadata.get("scale", "")
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            changes[field.name] = scaled(value, factor)
+        elif kind and value:
+            new = value * (factor if kind == "interval" else factor**0.5)
+            changes[field.name] = max(1, round(new)) if isinstance(value, int) else new
+    return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+
+
+def _validated(config: Config) -> Config:
+    validate = getattr(config, "validate", None)
+    if validate is not None:
+        validate()
+    return config
+
+
+def _spellings(cls: Any, prefix: str = "") -> dict[str, str]:
+    """Every spelling of every setting, those of nested dataclasses included, with its path."""
+    names: dict[str, str] = {}
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hints[field.name]):
+            names |= _spellings(hints[field.name], f"{prefix}{field.name}.")
+            continue
+        names[field.name] = prefix + field.name
+        if field.metadata.get("rocketmq"):
+            names[field.metadata["rocketmq"]] = prefix + field.name
+    return names
+
+
+def _field_path(names: Mapping[str, str], key: str, where: str) -> str:
+    if key in names:
+        return names[key]
+    near = difflib.get_close_matches(key, names, n=3)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    raise ConfigError(f"unknown setting {key!r} {where}{hint}")
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from None
+    if path.suffix == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and types.NoneType in options:
+        return None
+    kind = next((option for option in options if option is not types.NoneType), str)
+    try:
+        return _as_kind(value, kind)
+    except (TypeError, ValueError):
+        raise ConfigError(f"setting {name}: {value!r} is not {_article(kind)}") from None
+
+
+def _as_kind(value: Any, kind: Any) -> Any:
+    if kind is bool and isinstance(value, str):
+        return {"true": True, "1": True, "false": False, "0": False}.get(value.lower()) or _false(value)
+    if kind in (int, float):
+        if isinstance(value, bool):  # an int to Python, but nobody means 1 by true
+            raise TypeError
+        number = float(value) if kind is float else int(value)
+        if kind is int and isinstance(value, float) and number != value:
+            raise ValueError
+        return number
+    if kind is str:
+        if isinstance(value, list | tuple):
+            return ";".join(map(str, value))
+        if not isinstance(value, str):
+            raise TypeError
+    elif isinstance(kind, type) and not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _false(text: str) -> bool:
+    if text.lower() not in ("false", "0"):
+        raise ValueError
+    return False
+
+
+def _article(kind: Any) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(kind, f"a {kind}")

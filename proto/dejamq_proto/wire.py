@@ -1,0 +1,284 @@
+"""The two hot messages, ``SendRun`` and ``PullAnswer`` with their answers, as protobuf bytes written and read by hand.
+
+The generated classes read and write the same bytes (a test compares them) and serve everywhere else. By hand, a run's
+payload is joined once on the way out and stays a view on the way in, and its indexes become numpy arrays without a
+loop: 20 to 70 % of a whole send, depending on its size. Malformed bytes raise BadFrame, never anything else.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+
+from dejamq_proto.common_pb2 import Caller, QueueKey
+
+Key = tuple[str, int]  # topic, queue id
+Words = npt.NDArray[np.uint32]
+NO_WORDS: Words = np.empty(0, "<u4")
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class BadFrame(ValueError):
+    """Bytes that are not the expected message."""
+
+
+class SendRun(msgspec.Struct, kw_only=True):
+    """One run on its way to a broker. ``records`` are the pieces to join when writing, one view when read."""
+
+    client_id: str = ""
+    boot_id: str = ""
+    seq: int = 0
+    group: str = ""
+    queues: list[Key] = []
+    sizes: Words = NO_WORDS
+    queue_index: Words = NO_WORDS
+    tags_codes: npt.NDArray[np.int32] = np.empty(0, "<i4")
+    no_wait_store: bool = False
+    rewrite: bool = False
+    default_queue_nums: int = 0
+    records: Sequence[bytes | memoryview] = ()
+
+    def encode(self) -> bytes:
+        caller = Caller(client_id=self.client_id, boot_id=self.boot_id, seq=self.seq).SerializeToString()
+        head = [_chunk(1, caller), _chunk(2, self.group.encode())]
+        head += [_chunk(3, _queue_key_bytes(key)) for key in self.queues]
+        head += [_packed(4, self.sizes, "<u4"), _packed(5, self.queue_index, "<u4"), _packed(6, self.tags_codes, "<i4")]
+        head += [_number(7, self.no_wait_store), _number(8, self.rewrite), _number(9, self.default_queue_nums)]
+        return _with_payload(head, self.records)
+
+    @classmethod
+    def decode(cls, frame: bytes) -> "SendRun":
+        """Read a frame. Raises BadFrame. Lengths of the arrays are checked by ``check``."""
+        run = cls(queues=[])
+        for number, value in _fields(frame):
+            if isinstance(value, memoryview):
+                run._take_bytes(number, value)
+            elif number in _RUN_NUMBERS:
+                setattr(run, _RUN_NUMBERS[number][0], _RUN_NUMBERS[number][1](value))
+        run._check()
+        return run
+
+    def _take_bytes(self, number: int, value: memoryview) -> None:
+        if number == 15:
+            self.records = (value,)
+        elif number == 4:
+            self.sizes = _words(value, "<u4")
+        elif number == 5:
+            self.queue_index = _words(value, "<u4")
+        elif number == 6:
+            self.tags_codes = _words(value, "<i4")
+        elif number == 3:
+            self.queues.append(_queue_key(bytes(value)))
+        elif number == 2:
+            self.group = _text(value)
+        elif number == 1:
+            self.client_id, self.boot_id, self.seq = _caller(bytes(value))
+
+    def _check(self) -> None:
+        count = len(self.sizes)
+        if not count or not self.queues or not self.records:
+            raise BadFrame("the run has no records, no sizes or no queues")
+        if len(self.queue_index) != count and (len(self.queue_index) or len(self.queues) != 1):
+            raise BadFrame(f"{len(self.queue_index)} queue indexes for {count} records")
+        if len(self.queue_index) and int(self.queue_index.max()) >= len(self.queues):
+            raise BadFrame(f"a queue index is beyond the {len(self.queues)} queues of the run")
+        if len(self.tags_codes) not in (0, count):
+            raise BadFrame(f"{len(self.tags_codes)} tags codes for {count} records")
+
+
+_RUN_NUMBERS = {7: ("no_wait_store", bool), 8: ("rewrite", bool), 9: ("default_queue_nums", int)}
+
+
+class SendRunResult(msgspec.Struct, kw_only=True):
+    """A broker's answer to one run: everything needed to make each record's result without a loop over all of them."""
+
+    seq: int = 0
+    code: int = 0
+    remark: str = ""
+    bad_record: int = -1
+    store_timestamp_ms: int = 0
+    store_host: str = ""
+    queue_offsets: npt.NDArray[np.uint64] = np.empty(0, "<u8")
+    span_starts: Words = NO_WORDS
+    span_log_offsets: npt.NDArray[np.uint64] = np.empty(0, "<u8")
+
+    def encode(self) -> bytes:
+        bad = (self.bad_record << 1) ^ (self.bad_record >> 63)
+        return b"".join((
+            _number(1, self.seq), _number(2, self.code), _chunk(3, self.remark.encode()), _number(4, bad),
+            _number(5, self.store_timestamp_ms), _chunk(6, self.store_host.encode()),
+            _packed(7, self.queue_offsets, "<u8"), _packed(8, self.span_starts, "<u4"),
+            _packed(9, self.span_log_offsets, "<u8"),
+        ))  # fmt: skip
+
+    @classmethod
+    def decode(cls, frame: bytes) -> "SendRunResult":
+        """Read a frame. Raises BadFrame."""
+        result = cls(bad_record=0)
+        for number, value in _fields(frame):
+            if isinstance(value, memoryview):
+                result._take_bytes(number, value)
+            elif number == 4:
+                result.bad_record = (value >> 1) ^ -(value & 1)
+            elif number in _RESULT_NUMBERS:
+                setattr(result, _RESULT_NUMBERS[number], value)
+        return result
+
+    def _take_bytes(self, number: int, value: memoryview) -> None:
+        if number == 7:
+            self.queue_offsets = _words(value, "<u8")
+        elif number == 8:
+            self.span_starts = _words(value, "<u4")
+        elif number == 9:
+            self.span_log_offsets = _words(value, "<u8")
+        elif number == 3:
+            self.remark = _text(value)
+        elif number == 6:
+            self.store_host = _text(value)
+
+
+_RESULT_NUMBERS = {1: "seq", 2: "code", 5: "store_timestamp_ms"}
+
+
+class PullAnswer(msgspec.Struct, kw_only=True):
+    """A broker's answer to one pull; ``records`` as in ``SendRun``."""
+
+    seq: int = 0
+    code: int = 0
+    remark: str = ""
+    next_offset: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+    suggest_broker_id: int = 0
+    sizes: Words = NO_WORDS
+    records: Sequence[bytes | memoryview] = ()
+
+    def encode(self) -> bytes:
+        head = [
+            _number(1, self.seq), _number(2, self.code), _chunk(3, self.remark.encode()), _number(4, self.next_offset),
+            _number(5, self.min_offset), _number(6, self.max_offset), _number(7, self.suggest_broker_id),
+            _packed(8, self.sizes, "<u4"),
+        ]  # fmt: skip
+        return _with_payload(head, self.records)
+
+    @classmethod
+    def decode(cls, frame: bytes) -> "PullAnswer":
+        """Read a frame. Raises BadFrame."""
+        answer = cls()
+        for number, value in _fields(frame):
+            if isinstance(value, memoryview):
+                if number == 15:
+                    answer.records = (value,)
+                elif number == 8:
+                    answer.sizes = _words(value, "<u4")
+                elif number == 3:
+                    answer.remark = _text(value)
+            elif number in _PULL_NUMBERS:
+                setattr(answer, _PULL_NUMBERS[number], value)
+        return answer
+
+
+_PULL_NUMBERS = {1: "seq", 2: "code", 4: "next_offset", 5: "min_offset", 6: "max_offset", 7: "suggest_broker_id"}
+
+
+def _with_payload(head: list[bytes], pieces: Sequence[bytes | memoryview]) -> bytes:
+    if pieces:
+        head += [b"\x7a", _varint(sum(map(len, pieces)))]
+    return b"".join((*head, *pieces))
+
+
+def _number(field: int, value: int) -> bytes:
+    return bytes((field << 3,)) + _varint(value & 0xFFFFFFFFFFFFFFFF) if value else b""
+
+
+def _chunk(field: int, value: bytes) -> bytes:
+    return bytes((field << 3 | _BYTES,)) + _varint(len(value)) + value if value else b""
+
+
+def _packed(field: int, values: npt.NDArray[np.generic] | Iterable[int], kind: str) -> bytes:
+    return _chunk(field, np.asarray(values).astype(kind, copy=False).tobytes())
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _fields(frame: bytes) -> Iterator[tuple[int, int | memoryview]]:
+    """(field number, value): ints for varints, views for length-delimited fields; fixed-width ones are skipped."""
+    view, at, end = memoryview(frame), 0, len(frame)
+    while at < end:
+        key, at = _read_varint(frame, at)
+        kind = key & 7
+        if kind == _VARINT:
+            value, at = _read_varint(frame, at)
+            yield key >> 3, value - (1 << 64) if value >> 63 else value
+        elif kind == _BYTES:
+            size, at = _read_varint(frame, at)
+            if at + size > end:
+                raise BadFrame(f"field {key >> 3} ends beyond the frame")
+            yield key >> 3, view[at : at + size]
+            at += size
+        elif kind in (_FIXED32, _FIXED64):
+            at += 4 if kind == _FIXED32 else 8
+        else:
+            raise BadFrame(f"wire type {kind} is unknown")
+
+
+def _read_varint(frame: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(frame) and shift < 70:
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+    raise BadFrame("a number does not end")
+
+
+def _words(value: memoryview, kind: str) -> npt.NDArray[Any]:
+    try:
+        return np.frombuffer(value, kind)
+    except ValueError:
+        raise BadFrame(f"{len(value)} bytes are no array of {kind}") from None
+
+
+def _text(value: memoryview) -> str:
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError:
+        raise BadFrame("a text is not UTF-8") from None
+
+
+@lru_cache(maxsize=4096)
+def _queue_key_bytes(key: Key) -> bytes:
+    return QueueKey(topic=key[0], queue_id=key[1]).SerializeToString()
+
+
+@lru_cache(maxsize=4096)
+def _queue_key(raw: bytes) -> Key:
+    try:
+        key = QueueKey.FromString(raw)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise BadFrame(f"a queue key cannot be read: {error}") from None
+    return key.topic, key.queue_id
+
+
+def _caller(raw: bytes) -> tuple[str, str, int]:
+    try:
+        caller = Caller.FromString(raw)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise BadFrame(f"the caller cannot be read: {error}") from None
+    return caller.client_id, caller.boot_id, caller.seq
