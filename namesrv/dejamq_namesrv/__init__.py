@@ -1,0 +1,1 @@
+"""The name server: a route table that brokers fill and clients read. Name servers never talk to each other."""

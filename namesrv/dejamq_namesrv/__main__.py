@@ -1,0 +1,70 @@
+"""``python -m dejamq_namesrv``: one name server until a signal."""
+
+import argparse
+import asyncio
+import sys
+from typing import Any
+
+from dejamq_proto.codes import ConfigError, DejamqError
+from dejamq_proto.serving import wait_for_signal
+from dejamq_proto.settings import load
+
+from dejamq_namesrv.app import NameServer
+from dejamq_namesrv.config import NamesrvConfig
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of a name server; everything else goes by ``--set``."""
+    parser = argparse.ArgumentParser("dejamq-namesrv", description="A name server: brokers register, clients ask it.")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where to serve (default 127.0.0.1:9876; port 0: any)")
+    parser.add_argument("--config", metavar="FILE", help="settings as TOML, or RocketMQ's key=value .conf")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated")
+    parser.add_argument("--journal-dir", metavar="DIR", help="keep the journal for the audit here")
+    parser.add_argument("--journal-level", choices=("off", "audit", "forensic"), help="default audit")
+    return parser
+
+
+def config_of(arguments: argparse.Namespace) -> NamesrvConfig:
+    """Raises ConfigError for what cannot be."""
+    overrides: dict[str, Any] = {}
+    for pair in arguments.set:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"--set wants KEY=VALUE, not {pair!r}")
+        overrides[key.strip()] = value.strip()
+    for flag in ("listen", "journal_dir", "journal_level"):
+        if getattr(arguments, flag) is not None:
+            overrides[flag] = getattr(arguments, flag)
+    return load(NamesrvConfig, file=arguments.config, overrides=overrides)
+
+
+async def serve(config: NamesrvConfig) -> None:
+    """Until a signal. ``ready namesrv NAME ADDRESS`` on standard output says that brokers and clients are served."""
+    server = NameServer(config)
+    signalled = asyncio.create_task(wait_for_signal())  # before anybody can read that we are ready
+    try:
+        print(f"ready namesrv {config.name} {await server.start()}", flush=True)
+        await signalled
+    finally:
+        signalled.cancel()
+        await server.close()
+
+
+def main() -> int:
+    """The exit status: 0 after a clean end, 1 for a failure, 2 for bad use. Errors are one line on standard error."""
+    arguments = parser().parse_args()
+    try:
+        config = config_of(arguments)
+    except ConfigError as error:
+        print(f"dejamq-namesrv: {error}", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(serve(config))
+    except (DejamqError, OSError) as error:
+        print(f"dejamq-namesrv: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""One name server: started and stopped by a program or a test."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from dejamq_proto.events import State
+from dejamq_proto.journal import Journal, new_boot_id, open_journal
+from dejamq_proto.serving import Server
+
+from dejamq_namesrv.config import NamesrvConfig
+from dejamq_namesrv.kv_config import KvConfig
+from dejamq_namesrv.registry import Registry
+from dejamq_namesrv.rpc import SERVICE, NameServerServicer, add_to
+
+
+def monotonic_ms() -> int:
+    """The clock of expiry: changes of wall time make no broker silent. Replaced in tests."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class NameServer:
+    """``await start()`` binds and serves; ``await close()`` ends it, also twice. Knows no other name server.
+
+    RocketMQ: NamesrvController. Nothing but key-value settings survives a restart: brokers notice that their
+    presence stream ended and register again at once.
+    """
+
+    def __init__(self, config: NamesrvConfig, *, now_ms: Callable[[], int] = monotonic_ms) -> None:
+        self._config, self._now_ms = config, now_ms
+        self._parts = AsyncExitStack()
+        self.boot_id = new_boot_id()
+        self.address = ""
+
+    async def start(self) -> str:
+        """Serve on the configured address and return the bound one. Raises ConfigError when it cannot."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self._parts.aclose()
+            raise
+
+    async def _start(self) -> str:
+        config = self._config
+        kv = KvConfig(config.directory)
+        journal = open_journal(
+            config.journal_dir, role="namesrv", process=config.name, boot_id=self.boot_id,
+            level=config.journal_level, max_bytes=config.journal_max_bytes,
+        )  # fmt: skip
+        self._parts.callback(_end_journal, journal)
+        journal.write(State(state="started", reason=f"level={journal.level}"))
+        registry = Registry(config, kv, journal, self._now_ms)
+        servicer, server = NameServerServicer(registry), Server([SERVICE])
+        add_to(server.grpc, servicer)
+        self._parts.push_async_callback(server.stop, config.shutdown_grace_ms)
+        self.address = await server.start(config.listen)
+        self._parts.callback(servicer.end_channels)
+        self._parts.push_async_callback(_cancelled, asyncio.create_task(self._expire_forever(registry)))
+        await server.ready()
+        return self.address
+
+    async def close(self) -> None:
+        """Running calls get ``shutdown_grace_ms``.
+
+        Brokers' channels are let go first: they would use all of it.
+        """
+        await self._parts.aclose()
+
+    async def _expire_forever(self, registry: Registry) -> None:
+        """RocketMQ: RouteInfoManager.scanNotActiveBroker. Routes leave out silent brokers already before this looks."""
+        while True:
+            await asyncio.sleep(self._config.scan_not_active_broker_interval_ms / 1000)
+            registry.expire()
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _end_journal(journal: Journal) -> None:
+    journal.write(State(state="closed"))
+    journal.close()

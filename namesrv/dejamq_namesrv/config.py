@@ -1,0 +1,61 @@
+"""Settings of a name server."""
+
+import ipaddress
+from dataclasses import dataclass
+
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.journal import Level
+from dejamq_proto.settings import setting
+
+
+@dataclass(frozen=True)
+class NamesrvConfig:
+    """All of one name server. Times are in milliseconds."""
+
+    listen: str = setting("127.0.0.1:9876", rocketmq="listenPort", help="host:port to serve on; port 0: any")
+    name: str = setting("namesrv", help="what the journal calls this process")
+    directory: str | None = setting(None, rocketmq="kvConfigPath", help="where kvConfig.json is kept; none: in memory")
+    scan_not_active_broker_interval_ms: int = setting(
+        5_000,
+        rocketmq="scanNotActiveBrokerInterval",
+        unit="ms",
+        scale="interval",
+        help="between looks for silent ones",
+    )
+    broker_timeout_ms: int = setting(
+        120_000,
+        unit="ms",
+        scale="interval",
+        help="silence after which a broker leaves that names no time-out",
+    )
+    order_message_enable: bool = setting(
+        False, rocketmq="orderMessageEnable", help="routes carry the order conf of namespace ORDER_TOPIC_CONFIG"
+    )
+    return_order_topic_config_to_broker: bool = setting(
+        True, rocketmq="returnOrderTopicConfigToBroker", help="registering brokers are told the order topics"
+    )
+    shutdown_grace_ms: int = setting(2_000, unit="ms", scale="timeout", help="for running calls when it stops")
+    journal_dir: str | None = setting(None, help="where the journal goes; none: no journal")
+    journal_level: str = setting("audit", help="off, audit or forensic")
+    journal_max_bytes: int = setting(1 << 30, unit="bytes", help="the oldest lines go above this")
+
+    def validate(self) -> None:
+        """Raise ConfigError with the setting that makes no sense."""
+        check_listen(self.listen)
+        if self.journal_level not in list(Level):
+            raise ConfigError(f"journal_level is off, audit or forensic, not {self.journal_level!r}")
+        for field in ("scan_not_active_broker_interval_ms", "broker_timeout_ms"):
+            if getattr(self, field) <= 0:
+                raise ConfigError(f"{field} must be more than 0, not {getattr(self, field)}")
+
+
+def check_listen(listen: str) -> None:
+    """Raise ConfigError unless it is host:port. A numeric host must be a real address, so that a typo is found here."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"listen must be host:port with a port up to 65535, not {listen!r}")
+    if host.replace(".", "").isdigit():
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ConfigError(f"listen: {host!r} is not an IP address") from None

@@ -1,0 +1,86 @@
+"""Key-value settings that brokers and clients share through a name server, kept in RocketMQ's kvConfig.json."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from dejamq_proto.codes import Code, ConfigError, DejamqError
+
+ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
+FILE_NAME = "kvConfig.json"
+
+
+class KvFile(msgspec.Struct):
+    """The file, as RocketMQ writes it."""
+
+    config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict, name="configTable")
+
+
+class KvConfig:
+    """namespace -> key -> value. With a directory, every change is on disk before the call returns."""
+
+    def __init__(self, directory: str | None) -> None:
+        """Raises ConfigError for a file that is damaged or cannot be read; it is left alone."""
+        self._path = Path(directory) / FILE_NAME if directory else None
+        self._table = _read(self._path) if self._path else {}
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Replace or add one value. Raises SYSTEM_ERROR when it cannot be kept, and then nothing has changed."""
+        table = self._copy()
+        table.setdefault(namespace, {})[key] = value
+        self._replace(table)
+
+    def get(self, namespace: str, key: str) -> str:
+        """Raises DejamqError with QUERY_NOT_FOUND when it is not there."""
+        try:
+            return self._table[namespace][key]
+        except KeyError:
+            raise DejamqError(f"no config item {namespace!r} {key!r}", code=Code.QUERY_NOT_FOUND) from None
+
+    def delete(self, namespace: str, key: str) -> None:
+        """As in RocketMQ, deleting what is not there is fine."""
+        table = self._copy()
+        table.get(namespace, {}).pop(key, None)
+        self._replace({name: keys for name, keys in table.items() if keys})
+
+    def namespace(self, namespace: str) -> Mapping[str, str]:
+        """All keys of a namespace; empty for one that does not exist."""
+        return dict(self._table.get(namespace, {}))
+
+    def _copy(self) -> dict[str, dict[str, str]]:
+        return {namespace: dict(keys) for namespace, keys in self._table.items()}
+
+    def _replace(self, table: dict[str, dict[str, str]]) -> None:
+        """The file first: a value that could not be kept is refused, not lost at the next restart."""
+        if self._path is not None:
+            try:
+                _write(self._path, msgspec.json.encode(KvFile(table)))
+            except OSError as error:
+                raise DejamqError(f"cannot write {self._path}: {error.strerror}", code=Code.SYSTEM_ERROR) from None
+        self._table = table
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=KvFile).config_table
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}; repair it or move it away") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all: a temporary file, synced, takes the place of the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

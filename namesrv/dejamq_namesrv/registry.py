@@ -1,0 +1,114 @@
+"""The name server's state behind its door: route table, key-value settings, and the journal of both."""
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.events import Broker, Route
+from dejamq_proto.journal import Journal
+
+from dejamq_namesrv.config import NamesrvConfig
+from dejamq_namesrv.kv_config import ORDER_TOPICS, KvConfig
+from dejamq_namesrv.routes import RouteTable
+from dejamq_namesrv.topology import (
+    BrokerData,
+    BrokerIdentity,
+    Change,
+    DataVersion,
+    Registered,
+    TopicConfig,
+    TopicRoute,
+)
+
+
+class Registry:
+    """Decides with the clock it was given, and journals every broker that comes or goes and every route given.
+
+    Owned by the event loop. One instance is all that a name server knows; two name servers share nothing.
+    """
+
+    def __init__(self, config: NamesrvConfig, kv: KvConfig, journal: Journal, now_ms: Callable[[], int]) -> None:
+        self._config, self._journal, self._now_ms = config, journal, now_ms
+        self._table = RouteTable(broker_timeout_ms=config.broker_timeout_ms)
+        self.kv = kv
+
+    def register(
+        self, identity: BrokerIdentity, topics: Sequence[TopicConfig], version: DataVersion, timeout_ms: int
+    ) -> Registered:
+        """Raises INVALID_PARAMETER for an identity that names no broker, and what ``RouteTable.register`` raises."""
+        _check(identity)
+        done = self._table.register(identity, topics, version, self._now_ms(), timeout_ms=timeout_ms)
+        self._note(done.changes)
+        return done
+
+    def order_topics(self) -> Mapping[str, str]:
+        """What a registering broker is told."""
+        return self.kv.namespace(ORDER_TOPICS) if self._config.return_order_topic_config_to_broker else {}
+
+    def unregister(self, identity: BrokerIdentity) -> None:
+        """A broker that is not there, or whose place another process has taken, leaves everything as it is."""
+        self._note(self._table.unregister(identity))
+
+    def attach(self, channel: Hashable, identity: BrokerIdentity) -> None:
+        """Remember which broker holds this channel open; its end removes the broker."""
+        self._table.attach(channel, identity)
+
+    def channel_closed(self, channel: Hashable) -> None:
+        """The channel ended, for whatever reason: its broker leaves every route at once."""
+        self._note(self._table.channel_closed(channel))
+
+    def expire(self) -> None:
+        """Remove brokers that have been silent for longer than their time-out, by the clock this was given."""
+        self._note(self._table.expire(self._now_ms()))
+
+    def route(self, topic: str, listener: str, client_boot_id: str) -> TopicRoute:
+        """Raises DejamqError with TOPIC_NOT_EXIST when no live broker has the topic."""
+        route = self._table.route(topic, self._now_ms(), listener)
+        if self._journal.on:
+            self._journal.write(_route_event(topic, client_boot_id, route))
+        if route is None:
+            text = f"no route for topic {topic!r}: no live broker has registered it at this name server"
+            raise DejamqError(text, code=Code.TOPIC_NOT_EXIST)
+        return route
+
+    def order_conf(self, topic: str) -> str:
+        """The topic's order configuration for clients (``brokerA:4;brokerB:4``); "" unless order messages are
+        enabled, as RocketMQ's orderMessageEnable.
+        """
+        return self.kv.namespace(ORDER_TOPICS).get(topic, "") if self._config.order_message_enable else ""
+
+    def cluster_info(self, listener: str) -> list[BrokerData]:
+        """All live brokers with the addresses for whoever dialled ``listener``."""
+        return self._table.cluster_info(self._now_ms(), listener)
+
+    def topics(self) -> list[str]:
+        """The topics of live brokers, sorted; those that a broker deleted stay until the broker leaves."""
+        return self._table.topics(self._now_ms())
+
+    def _note(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            self._journal.write(_broker_event(change))
+
+
+def _check(identity: BrokerIdentity) -> None:
+    if not identity.broker_name or ":" not in identity.address or identity.broker_id < 0:
+        text = f"a broker registers with a name, an id from 0 and host:port, not {identity.broker_name!r} "
+        raise DejamqError(f"{text}{identity.broker_id} {identity.address!r}", code=Code.INVALID_PARAMETER)
+
+
+def _broker_event(change: Change) -> Broker:
+    broker = change.identity
+    return Broker(
+        broker_name=broker.broker_name,
+        broker_id=broker.broker_id,
+        address=broker.address,
+        change=change.sign,
+        reason=change.reason,
+    )
+
+
+def _route_event(topic: str, client_boot_id: str, route: TopicRoute | None) -> Route:
+    brokers = [f"{b.broker_name}:{i}={a}" for b in route.brokers for i, a in b.addresses.items()] if route else []
+    text = route.digest_text() if route else ""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return Route(topic=topic, client_boot_id=client_boot_id, brokers=brokers, digest=digest)

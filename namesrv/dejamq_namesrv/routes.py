@@ -1,0 +1,204 @@
+"""The route table: a few maps and no timers. Who is alive is decided when somebody asks, with the caller's ``now``.
+
+Source of behaviour: RocketMQ 5.3 ``RouteInfoManager``. Nothing here is kept on disk: after a restart the brokers
+register again. All methods are plain and called from one event loop. ``now_ms`` is any monotonic millisecond clock.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.names import MASTER_ID
+
+from dejamq_namesrv.topology import (
+    BrokerData,
+    BrokerIdentity,
+    Change,
+    DataVersion,
+    QueueData,
+    Registered,
+    TopicConfig,
+    TopicRoute,
+)
+
+BROKER_TIMEOUT_MS = 120_000
+
+
+@dataclass
+class Live:
+    """A registered broker process. It expires when it was not heard of for ``timeout_ms``."""
+
+    identity: BrokerIdentity
+    data_version: DataVersion
+    heard_ms: int
+    timeout_ms: int
+
+    def alive(self, now_ms: int) -> bool:
+        """Exactly at the end of its time it still counts as alive, as in RocketMQ."""
+        return self.heard_ms + self.timeout_ms >= now_ms
+
+
+class RouteTable:
+    """Topics -> broker names -> addresses, as the brokers report them."""
+
+    def __init__(self, *, broker_timeout_ms: int = BROKER_TIMEOUT_MS) -> None:
+        self._broker_timeout_ms = broker_timeout_ms
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, dict[int, Live]] = {}
+        self._channels: dict[Hashable, BrokerIdentity] = {}
+
+    # --- what brokers say
+
+    def register(
+        self, identity: BrokerIdentity, topics: Sequence[TopicConfig], version: DataVersion, now_ms: int, *,
+        timeout_ms: int = 0,
+    ) -> Registered:  # fmt: skip
+        """Note that the broker lives and what topics it has.
+
+        Topics are taken from the master only, or from the smallest live id when there is no master. Raises
+        DejamqError when an unknown broker reports a single topic: that is the increment of a table never seen.
+
+        The answer's ``changes`` are empty for the periodic repetition: only a new broker, another address and a
+        role switch are news. A registration is ignored, not refused, when an id is held by an address with a
+        newer state version.
+        """
+        replicas = self._brokers.setdefault(identity.broker_name, {})
+        changes = list(self._leave_other_ids(replicas, identity))
+        before = replicas.get(identity.broker_id)
+        if before is not None and _outranks(before, identity, version):
+            return Registered(tuple(changes), self._master_address(replicas, identity))
+        if before is None and len(topics) == 1:
+            self._forget_name_if_empty(identity.broker_name)
+            raise DejamqError(
+                f"register broker failed: {identity.broker_name} is unknown here and sent one topic only; "
+                "it must register its whole topic table first",
+                code=Code.SYSTEM_ERROR,
+            )
+        live = Live(identity, version, now_ms, timeout_ms or self._broker_timeout_ms)
+        replicas[identity.broker_id] = live
+        if before is None or before.identity.address != identity.address:
+            changes.append(Change(identity, "+", "register"))
+        if identity.broker_id == min(replicas):
+            self._take_topics(live, topics, before)
+        return Registered(tuple(changes), self._master_address(replicas, identity))
+
+    def unregister(self, identity: BrokerIdentity, reason: str = "unregister") -> list[Change]:
+        """Remove the broker, unless another process has taken its place meanwhile."""
+        live = self._brokers.get(identity.broker_name, {}).get(identity.broker_id)
+        if live is None or not _same_process(live.identity, identity):
+            return []
+        return [self._remove(live.identity, reason)]
+
+    def attach(self, channel: Hashable, identity: BrokerIdentity) -> None:
+        """The broker holds ``channel`` open; its newest channel is the one that counts."""
+        for other in [c for c, known in self._channels.items() if _same_process(known, identity)]:
+            del self._channels[other]
+        self._channels[channel] = identity
+
+    def channel_closed(self, channel: Hashable) -> list[Change]:
+        """The broker behind the channel leaves at once, as with a closed connection in RocketMQ."""
+        identity = self._channels.pop(channel, None)
+        return [] if identity is None else self.unregister(identity, "channel_closed")
+
+    def expire(self, now_ms: int) -> list[Change]:
+        """Remove the brokers that have been silent for longer than their time-out."""
+        silent = [live.identity for live in self._all() if not live.alive(now_ms)]
+        return [self._remove(identity, "expired") for identity in silent]
+
+    # --- what clients ask
+
+    def route(self, topic: str, now_ms: int, listener: str = "") -> TopicRoute | None:
+        """Queues and addresses of a topic, or None when no live broker has it.
+
+        A broker name stays in the route without its master as long as a slave lives: consumers may read there.
+
+        ``listener`` is the host that the client dialled this name server by; brokers may advertise an address
+        for it.
+        """
+        queues, brokers = [], []
+        for broker_name, queue_data in sorted(self._topics.get(topic, {}).items()):
+            broker = self._broker_data(broker_name, now_ms, listener)
+            if broker is not None:
+                queues.append(queue_data)
+                brokers.append(broker)
+        return TopicRoute(tuple(queues), tuple(brokers)) if queues else None
+
+    def cluster_info(self, now_ms: int, listener: str = "") -> list[BrokerData]:
+        """All live brokers, in order of name."""
+        found = (self._broker_data(name, now_ms, listener) for name in sorted(self._brokers))
+        return [broker for broker in found if broker is not None]
+
+    def topics(self, now_ms: int) -> list[str]:
+        """The topics that have a live broker."""
+        alive = {live.identity.broker_name for live in self._all() if live.alive(now_ms)}
+        return sorted(topic for topic, by_broker in self._topics.items() if alive & by_broker.keys())
+
+    # --- how it is kept
+
+    def _leave_other_ids(self, replicas: dict[int, Live], identity: BrokerIdentity) -> Iterator[Change]:
+        """An address has one id: a slave that became master leaves its old one."""
+        for broker_id, live in list(replicas.items()):
+            if live.identity.address == identity.address and broker_id != identity.broker_id:
+                del replicas[broker_id]
+                yield Change(live.identity, "-", "register")
+
+    def _take_topics(self, live: Live, topics: Sequence[TopicConfig], before: Live | None) -> None:
+        """Replace queue data when the version is new; otherwise only add topics that miss this broker.
+
+        Topics that the broker no longer has stay until they are deleted here too, as in RocketMQ.
+        """
+        name = live.identity.broker_name
+        changed = before is None or _version_differs(before, live)
+        for config in topics:
+            by_broker = self._topics.setdefault(config.topic, {})
+            if changed or name not in by_broker:
+                by_broker[name] = QueueData(
+                    name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
+                )
+
+    def _remove(self, identity: BrokerIdentity, reason: str) -> Change:
+        del self._brokers[identity.broker_name][identity.broker_id]
+        self._forget_name_if_empty(identity.broker_name)
+        return Change(identity, "-", reason)
+
+    def _forget_name_if_empty(self, broker_name: str) -> None:
+        """The topics of a broker name go with its last replica; while a slave lives they stay (RocketMQ:
+        RouteInfoManager).
+        """
+        if self._brokers.get(broker_name):
+            return
+        self._brokers.pop(broker_name, None)
+        for topic in [topic for topic, by_broker in self._topics.items() if broker_name in by_broker]:
+            del self._topics[topic][broker_name]
+            if not self._topics[topic]:
+                del self._topics[topic]
+
+    def _master_address(self, replicas: dict[int, Live], identity: BrokerIdentity) -> str:
+        master = replicas.get(MASTER_ID)
+        return master.identity.address if master and identity.broker_id != MASTER_ID else ""
+
+    def _broker_data(self, broker_name: str, now_ms: int, listener: str) -> BrokerData | None:
+        alive = [live.identity for live in self._brokers[broker_name].values() if live.alive(now_ms)]
+        if not alive:
+            return None
+        addresses = {identity.broker_id: identity.address_for(listener) for identity in alive}
+        return BrokerData(alive[0].cluster, broker_name, dict(sorted(addresses.items())))
+
+    def _all(self) -> Iterable[Live]:
+        return [live for replicas in self._brokers.values() for live in replicas.values()]
+
+
+def _same_process(known: BrokerIdentity, other: BrokerIdentity) -> bool:
+    """The end of an old process's channel must not remove the one that was started in its place."""
+    return (known.broker_name, known.broker_id, known.address, known.boot_id) == (
+        other.broker_name, other.broker_id, other.address, other.boot_id,
+    )  # fmt: skip
+
+
+def _outranks(before: Live, identity: BrokerIdentity, version: DataVersion) -> bool:
+    """Another address holds this id with a newer state version, as an elected master does."""
+    return before.identity.address != identity.address and before.data_version.state_version > version.state_version
+
+
+def _version_differs(before: Live, live: Live) -> bool:
+    return before.data_version != live.data_version or before.identity.address != live.identity.address
