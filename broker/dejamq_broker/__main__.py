@@ -1,0 +1,122 @@
+"""``python -m dejamq_broker``: parse, build, run until a signal."""
+
+import argparse
+import asyncio
+import ctypes
+import gc
+import logging
+import sys
+from typing import Any
+
+from dejamq_proto.codes import ConfigError, DejamqError
+from dejamq_proto.journal import Level
+from dejamq_proto.serving import wait_for_signal
+from dejamq_proto.settings import load
+
+from dejamq_broker.app import Broker
+from dejamq_broker.config import BrokerConfig
+
+BAD_USE, FAILED = 2, 1
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags; settings without a flag of their own go by ``--set``."""
+    made = argparse.ArgumentParser(prog="dejamq-broker", description="Run one dejamq broker until SIGTERM or SIGINT.")
+    made.add_argument("--name", dest="broker_name", metavar="NAME", help="broker name (default broker-a)")
+    made.add_argument("--id", dest="broker_id", metavar="N", help="0 is the master (default 0)")
+    made.add_argument("--cluster", dest="cluster_name", metavar="NAME", help="default DefaultCluster")
+    made.add_argument("--listen", metavar="HOST:PORT", help="default 127.0.0.1:10911; port 0 takes a free one")
+    made.add_argument(
+        "--advertise", action="append", metavar="[NAME=]HOST:PORT",
+        help="address that clients are told; with NAME= those that dialled their name server by NAME; repeatable",
+    )  # fmt: skip
+    made.add_argument("--store", dest="store_directory", metavar="DIR", help="everything durable (default ./store)")
+    made.add_argument("--namesrv", metavar="HOST:PORT;…", help="all name servers (default 127.0.0.1:9876, '' for none)")
+    made.add_argument("--config", metavar="FILE", help="TOML, or RocketMQ's broker.conf")
+    made.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, in either spelling; repeatable"
+    )
+    made.add_argument("--journal-dir", metavar="DIR", help="write the journal for the audit there")
+    made.add_argument("--journal-level", choices=list(Level), help="default audit")
+    return made
+
+
+def configured(arguments: argparse.Namespace) -> BrokerConfig:
+    """File < environment < flags. Raises ConfigError."""
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    file, pairs = given.pop("config", None), given.pop("set")
+    overrides: dict[str, Any] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise ConfigError(f"--set takes KEY=VALUE, not {pair!r}")
+        overrides[key.strip()] = value.strip()
+    return load(BrokerConfig, file=file, overrides=overrides | given)
+
+
+def tune_memory() -> None:
+    """Keep big buffers on the heap: glibc otherwise maps each answer over 128 KiB afresh, which halves pulls.
+
+    Only here and never when embedded: a process of somebody else keeps its own settings.
+
+    The collector's first threshold is raised because a broker makes many short-lived objects and few cycles:
+    with the default of 700 it would look through everything several times for each pull.
+    """
+    gc.set_threshold(50_000)
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
+        libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
+    except (OSError, AttributeError):
+        pass  # no glibc: its defaults are somebody else's concern
+
+
+async def serve(config: BrokerConfig) -> None:
+    """From start to a clean end. Raises what ``Broker.start`` raises.
+
+    A signal that arrives while the store still recovers ends the start as well: recovery runs in a thread that
+    cannot be interrupted, so ``Broker.close`` waits for it and the store is left as a clean stop leaves it.
+
+    The line ``ready broker NAME ADDRESS`` on standard output is a promise to whoever started this process: from
+    then on clients are served and the name servers were asked once.
+    """
+    broker = Broker(config)
+    signalled = asyncio.create_task(wait_for_signal(), name="signals")
+    starting = asyncio.create_task(broker.start(), name="start")
+    try:
+        await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            print(f"ready broker {config.broker_name} {broker.address}", flush=True)
+            await signalled
+    finally:
+        for task in (starting, signalled):
+            task.cancel()
+        await asyncio.wait((starting, signalled))
+        await broker.close()
+
+
+def main() -> int:
+    """The exit status: 0 after a clean end, 1 for a failure, 2 for bad use."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        config = configured(parser().parse_args())
+    except ConfigError as error:
+        return _fail(error, BAD_USE)
+    tune_memory()
+    try:
+        asyncio.run(serve(config))
+    except (DejamqError, OSError) as error:
+        return _fail(error, FAILED)
+    return 0
+
+
+def _fail(error: Exception, status: int) -> int:
+    """One line on standard error, whatever the text looked like; never a traceback for what an operator can mend."""
+    print(f"dejamq-broker: {' '.join(str(error).split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

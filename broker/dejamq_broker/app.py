@@ -1,0 +1,252 @@
+"""The broker: what it is made of, in what order it starts, and how it ends."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
+from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.events import Boot, State
+from dejamq_proto.journal import Journal, Level, new_boot_id, open_journal
+from dejamq_proto.serving import Server
+
+from dejamq_broker.clients import Clients
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.delay import DelayProgress, DelayService
+from dejamq_broker.inspect import Inspector
+from dejamq_broker.long_poll import LongPoll
+from dejamq_broker.offsets import OffsetTable
+from dejamq_broker.periodic import Periodic
+from dejamq_broker.pull import Puller
+from dejamq_broker.record_writer import RecordWriter
+from dejamq_broker.registrar import Registrar, Registration
+from dejamq_broker.retry import Retries
+from dejamq_broker.rpc_admin import AdminService
+from dejamq_broker.rpc_client import ClientService
+from dejamq_broker.rpc_namesrv import NameServerLink
+from dejamq_broker.rpc_pull import PullService
+from dejamq_broker.rpc_send import SendService
+from dejamq_broker.send import Sender
+from dejamq_broker.site import Site, settle
+from dejamq_broker.store import MessageStore
+from dejamq_broker.streams import Streams
+from dejamq_broker.subscription_groups import SubscriptionGroupTable
+from dejamq_broker.topics import TopicTable
+
+log = logging.getLogger(__name__)
+LAST_CALLS_MS = 200
+Close = Callable[[], Awaitable[None]]
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970: the clock of stores and expiry, replaced in tests."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker. ``start`` once, ``close`` as often as you like; afterwards make a new one.
+
+    Everything here belongs to the event loop that called ``start``; the store's two threads are the only
+    others, and they reach the loop through ``LongPoll.on_arrival`` alone. What a part needs to end is
+    registered as soon as it began, so that a start that fails half way ends exactly what it had begun, in the
+    opposite order.
+
+    RocketMQ: BrokerController, without its pools: what a pool does there is one step of the loop here.
+    """
+
+    def __init__(self, config: BrokerConfig, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        config.validate()
+        self.config, self._clock_ms = config, clock_ms
+        self.boot_id = new_boot_id()
+        self.site = Site(
+            cluster=config.cluster_name, broker_name=config.broker_name, broker_id=config.broker_id,
+            boot_id=self.boot_id,
+        )  # fmt: skip
+        self._store_config = config.store
+        self._directory = Path(config.store_directory).expanduser()
+        self._closers: list[tuple[str, Close]] = []
+        self._closing: asyncio.Task[None] | None = None
+        self._journal = Journal(None, role="broker", process="", boot_id=self.boot_id, level=Level.OFF)
+
+    @property
+    def address(self) -> str:
+        """What clients are told; known after ``start``."""
+        return self.site.address
+
+    async def start(self) -> str:
+        """Lock and recover the store, serve, register. Returns the bound address; a failed start leaves nothing open.
+
+        Raises ConfigError for an address that cannot be used, StoreError for a store that cannot be opened.
+        """
+        try:
+            return await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Unregister, answer held pulls, finish what runs, flush, unlock. Every step is done even when one fails.
+
+        Once begun it goes on to the end, whether or not the caller waits for it; every later call waits for the
+        same end. Raises the first error of a step after all steps were done: the journal then has no ``closed``
+        line, and the store's ``abort`` file tells the next start to look closer.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="broker close")
+        await asyncio.shield(self._closing)
+
+    async def _start(self) -> str:
+        """The order matters: nothing is served before the store is whole, nothing is registered before it is
+        served, and ``ready`` comes last, so that a health check never passes too early.
+        """
+        self._open_journal()
+        await self._open_store()
+        self._load_tables()
+        self._make_domain()
+        bound = await self._serve()
+        self._start_services()
+        await self._register()
+        await self._server.ready()
+        return bound
+
+    def _on_close(self, name: str, close: Close) -> None:
+        self._closers.append((name, close))
+
+    def _open_journal(self) -> None:
+        config = self.config
+        try:
+            self._journal = open_journal(
+                config.journal_dir, role="broker", process=f"{config.broker_name}-{config.broker_id}",
+                boot_id=self.boot_id, level=config.journal_level, max_bytes=config.journal_max_bytes,
+            )  # fmt: skip
+        except OSError as error:
+            raise ConfigError(f"cannot write a journal in {config.journal_dir}: {error.strerror}") from None
+        self._journal.write(State(state="started", reason=f"level={config.journal_level}"))
+
+    async def _open_store(self) -> None:
+        """Recovery may read much, so it runs beside the loop; everything after is short."""
+        self._long_poll = LongPoll()
+        opening = asyncio.ensure_future(asyncio.to_thread(
+            MessageStore.open, self._directory, self._store_config,
+            clock_ms=self._clock_ms, on_arrival=self._long_poll.on_arrival,
+        ))  # fmt: skip
+        try:
+            self._store = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # the thread goes on: what it opens must be closed, or `abort` stays behind
+            await asyncio.wait((opening,))
+            if not opening.cancelled() and opening.exception() is None:
+                await asyncio.to_thread(opening.result().close)
+            raise
+        self._on_close("store", self._close_store)
+
+    def _load_tables(self) -> None:
+        """RocketMQ's files in ``config/``. Nothing is written before all of them were read.
+
+        Progress and offsets are registered for closing before the server is, and are therefore flushed after it
+        stopped: no commit of a client can come after the last flush.
+        """
+        config, folder = self.config, self._directory / "config"
+        self._topics = TopicTable(folder / "topics.json", self._clock_ms)
+        self._groups = SubscriptionGroupTable(
+            folder / "subscriptionGroup.json", self._clock_ms, auto_create=config.auto_create_subscription_group
+        )
+        self._offsets = OffsetTable(folder / "consumerOffset.json", config.broker_name, self._journal, self._clock_ms)
+        self._progress = DelayProgress(folder / "delayOffset.json", config.broker_name, self._journal)
+        for table in (self._topics, self._groups, self._progress, self._offsets):
+            table.load()
+        self._on_close("consumer offsets", self._offsets.flush)
+        self._on_close("delay progress", self._progress.flush)
+        self._topics.ensure_system(config.default_topic_queue_nums if config.auto_create_topic_enable else 0)
+
+    def _make_domain(self) -> None:
+        config, levels = self.config, self._store_config.delay_levels_ms
+        self._streams = Streams()
+        self._writer = RecordWriter(self._store, self._journal, self.site)
+        self._retries = Retries(self._store, self._writer, self._topics, self._groups, len(levels))
+        self._sender = Sender(config, self._writer, self._topics, self._retries)
+        self._puller = Puller(self._store, self._topics, self._groups, self._offsets, self._journal, self.site)
+        self._clients = Clients(config, self._topics, self._groups, self._journal, self._clock_ms)
+        self._delay = DelayService(
+            self._store, self._writer, self._progress, levels, self._clock_ms, config.schedule_error_backoff_ms
+        )
+        self._delay.clamp()
+
+    async def _serve(self) -> str:
+        """Bind, then learn our own address: with port 0 it is known only now, and nobody else knows it earlier.
+
+        The addresses are settled twice: before, so that a run that comes with the first connection finds a
+        store host, and after, because only then the port is known.
+        """
+        config = self.config
+        sends = SendService(self._sender, self._retries, self._streams, config.sync_flush_timeout_ms)
+        longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
+        pulls = PullService(self._puller, self._long_poll, self._streams, longest_hold_ms)
+        self._server = Server(("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Admin"))
+        self._server.grpc.add_generic_rpc_handlers((sends.handlers(), pulls.handlers()))
+        clients = ClientService(self._clients, self._streams, self._store, self._topics, self._groups, self._offsets)
+        add_ClientServicer_to_server(clients, self._server.grpc)
+        inspector = Inspector(self._store, self._offsets, self._clients, self.site, self._clock_ms)
+        add_AdminServicer_to_server(AdminService(self._topics, inspector), self._server.grpc)
+        await settle(self.site, config, config.listen)
+        bound = await self._server.start(config.listen)
+        self._on_close("server", self._stop_serving)
+        await settle(self.site, config, bound)
+        self._journal.write(Boot(
+            broker_name=config.broker_name, broker_id=config.broker_id, address=self.site.store_address,
+            clean=self._store.clean_start, log_min=self._store.log_min, log_max=self._store.log_max,
+        ))  # fmt: skip
+        return bound
+
+    def _start_services(self) -> None:
+        """Each service is a Periodic of its own: a step that waits for the disk delays no other."""
+        config = self.config
+        self._run_periodic("flush offsets", config.flush_consumer_offset_interval_ms, self._offsets.flush)
+        self._run_periodic("flush delay progress", config.flush_delay_offset_interval_ms, self._progress.flush)
+        self._run_periodic("expire clients", config.client_housekeeping_interval_ms, self._clients.expire)
+        self._run_periodic("deliver delayed", config.schedule_poll_interval_ms, self._delay.step)
+        self._on_close("delays", self._delay.close)
+
+    def _run_periodic(self, name: str, interval_ms: float, step: Callable[[], Awaitable[None]]) -> None:
+        periodic = Periodic(name, interval_ms, step)
+        periodic.start()
+        self._on_close(name, periodic.close)
+
+    async def _register(self) -> None:
+        config = self.config
+        links = [NameServerLink(address, self.site, self._topics, config) for address in config.namesrvs()]
+        registrar = Registrar([
+            Registration(link, config.register_name_server_period_ms, config.namesrv_reconnect_ms) for link in links
+        ])  # fmt: skip
+        self._on_close("registrar", registrar.close)
+        self._topics.on_change = registrar.poke
+        await registrar.start()
+
+    async def _stop_serving(self) -> None:
+        """Answer held pulls, refuse new runs, end the streams after their last answers, then let go of the port."""
+        self._long_poll.close()
+        self._sender.close()
+        await self._streams.close(self.config.shutdown_grace_ms)
+        await self._server.stop(LAST_CALLS_MS)
+
+    async def _close_store(self) -> None:
+        await asyncio.to_thread(self._store.close)
+
+    async def _close(self) -> None:
+        """Undo what was begun, the last one first, and journal that the end was clean only when every step was."""
+        errors: list[Exception] = []
+        self._journal.write(State(state="closing"))
+        while self._closers:
+            name, close = self._closers.pop()
+            try:
+                await close()
+            except Exception as error:
+                log.error("close_failed step=%s error=%s", name, error)
+                errors.append(error)
+        if not errors:
+            self._journal.write(State(state="closed"))
+        self._journal.close()
+        if errors:
+            raise errors[0]

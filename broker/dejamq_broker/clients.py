@@ -1,0 +1,123 @@
+"""Connected clients: their heartbeats keep groups alive, and what changes is told to the journal and to the members."""
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.events import Member, MemberList
+from dejamq_proto.journal import Journal
+from dejamq_proto.names import retry_topic
+
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.groups import Change, Channel, Consumer, GroupTable
+from dejamq_broker.offsets import Asker
+from dejamq_broker.subscription_groups import SubscriptionGroupTable
+from dejamq_broker.topics import TopicTable
+
+log = logging.getLogger(__name__)
+Tell = Callable[[str], None]
+
+
+class Clients:
+    """Owned by the event loop. A channel is one open stream; ``tell`` queues a command for it and never waits.
+
+    What is written to the journal here is the audit's only knowledge of who was in a group at which moment:
+    MEMBER for each coming and going, MEMBER_LIST for each list that a member was given to allocate by.
+
+    RocketMQ: ConsumerManager with its DefaultConsumerIdsChangeListener.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, topics: TopicTable, subscription_groups: SubscriptionGroupTable,
+        journal: Journal, clock_ms: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._config, self._topics, self._subscription_groups = config, topics, subscription_groups
+        self._journal, self._clock_ms = journal, clock_ms
+        self.groups = GroupTable()
+        self._tells: dict[Channel, Tell] = {}
+        self._numbers = itertools.count(1)
+
+    def open(self, tell: Tell) -> Channel:
+        """A stream began; its number is the member's identity."""
+        channel = next(self._numbers)
+        self._tells[channel] = tell
+        return channel
+
+    def heartbeat(self, channel: Channel, asker: Asker, consumers: Iterable[Consumer]) -> None:
+        """Make each group and its retry topic if need be, and renew or add the member. Raises for an unusable group.
+
+        The retry topic has as many queues as the group wants (1 by default) and is made by the first heartbeat,
+        so that a consumer can subscribe to it before anything failed (RocketMQ:
+        ClientManageProcessor.heartBeat).
+        """
+        for consumer in consumers:
+            group = self._subscription_groups.require(consumer.group)
+            if group.retry_queue_nums > 0:
+                self._topics.ensure(retry_topic(consumer.group), group.retry_queue_nums)
+            now_ms = self._clock_ms()
+            change = self.groups.heartbeat(channel, asker.client_id, asker.boot_id, consumer, now_ms)
+            if change is not None:
+                self._apply([change])
+
+    def close(self, channel: Channel) -> None:
+        """The stream ended: the member leaves at once, as on RocketMQ's channel close."""
+        self._tells.pop(channel, None)
+        self._apply(self.groups.leave(channel, reason="close"))
+
+    def unregister(self, asker: Asker, group: str) -> None:
+        """The client leaves this group although its stream is still open; the others are told."""
+        for channel in self.groups.channels_of(asker.client_id, asker.boot_id, group):
+            self._apply(self.groups.leave(channel, [group], reason="unregister"))
+
+    async def expire(self) -> None:
+        """One housekeeping round.
+
+        Members that a stopped process or a cut network left behind are found by their silence. The others are
+        not told (RocketMQ: ClientHousekeepingService); they learn of it from the member list of their next
+        round, up to 20 s later.
+        """
+        self._apply(self.groups.expire(self._clock_ms(), self._config.channel_expired_timeout_ms))
+
+    def members(self, group: str, asker: Asker) -> list[str]:
+        """The client ids of a group. Raises SYSTEM_ERROR for one without members, as RocketMQ does.
+
+        The list holds one client id for each channel, so an id that two processes share stands in it twice. Its
+        order is the order of joining; members sort it themselves (RocketMQ:
+        ConsumerManageProcessor.getConsumerListByGroup).
+        """
+        members = self.groups.members(group)
+        if not members:
+            text = f"group {group!r} has no members on this broker"
+            raise DejamqError(text, code=Code.SYSTEM_ERROR, definite=True)
+        if self._journal.on:
+            self._journal.write(MemberList(
+                broker_name=self._config.broker_name, group=group, client_id=asker.client_id,
+                client_boot_id=asker.boot_id, members=members, request_seq=asker.seq,
+            ))  # fmt: skip
+        return members
+
+    def _apply(self, changes: Iterable[Change]) -> None:
+        """Tell the journal, then the members. The journal stands first because what members do next is judged by it."""
+        for change in changes:
+            if change.sign:
+                self._tell_journal(change)
+            if change.sign == "+" and change.client_id in self.groups.clashes(change.group):
+                log.warning("client_id_clash group=%s client=%s", change.group, change.client_id)
+            if self._notifies(change.group):
+                for channel in change.notify:
+                    tell = self._tells.get(channel)
+                    if tell is not None:
+                        tell(change.group)
+
+    def _notifies(self, group: str) -> bool:
+        """Both switches have to be on; a group that the table does not know has RocketMQ's default, on."""
+        found = self._subscription_groups.get(group)
+        enabled = found is None or found.notify_consumer_ids_changed_enable
+        return enabled and self._config.notify_consumer_ids_changed_enable
+
+    def _tell_journal(self, change: Change) -> None:
+        self._journal.write(Member(
+            broker_name=self._config.broker_name, group=change.group, client_id=change.client_id,
+            client_boot_id=change.boot_id, change=change.sign, reason=change.reason,
+        ))  # fmt: skip

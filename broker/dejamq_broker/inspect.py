@@ -1,0 +1,72 @@
+"""What operators ask a broker: numbers about itself, a group's progress, one message."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from dejamq_proto.codes import Code, DejamqError
+
+from dejamq_broker.clients import Clients
+from dejamq_broker.offsets import OffsetTable
+from dejamq_broker.site import Site
+
+if TYPE_CHECKING:
+    from dejamq_broker.store import MessageStore
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """One group's committed offset of one queue beside what the queue holds."""
+
+    topic: str
+    queue_id: int
+    committed: int
+    min_offset: int
+    max_offset: int
+
+
+class Inspector:
+    """Answers operators; changes nothing."""
+
+    def __init__(
+        self, store: "MessageStore", offsets: OffsetTable, clients: Clients, site: Site, clock_ms: Callable[[], int]
+    ) -> None:
+        self._store, self._offsets, self._clients, self._site = store, offsets, clients, site
+        self._clock_ms, self._started_ms = clock_ms, clock_ms()
+
+    def runtime(self) -> dict[str, str]:
+        """Numbers by name as texts, RocketMQ's names where it has them.
+
+        ``dispatchBehindBytes`` is what consumers cannot see yet; ``flushedOffset`` is a log offset before which
+        everything survives a power loss. Times are wall-clock milliseconds.
+        """
+        store = self._store
+        groups = self._clients.groups
+        clashes = {group: ids for group in groups.names() if (ids := groups.clashes(group))}
+        values = {
+            "brokerName": self._site.broker_name, "brokerId": self._site.broker_id, "brokerAddr": self._site.address,
+            "clusterName": self._site.cluster, "bootId": self._site.boot_id, "pid": os.getpid(),
+            "bootTimestamp": self._started_ms, "runtimeMs": self._clock_ms() - self._started_ms,
+            "commitLogMinOffset": store.log_min, "commitLogMaxOffset": store.log_max,
+            "flushedOffset": store.flushed, "dispatchBehindBytes": store.log_max - store.dispatched,
+            "consumerGroups": ",".join(sorted(groups.names())),
+            "clientIdClashes": ";".join(f"{group}:{','.join(ids)}" for group, ids in clashes.items()),
+        }  # fmt: skip
+        return {name: str(value) for name, value in values.items()}
+
+    def progress(self, group: str) -> list[Progress]:
+        """Every queue of which the group has committed an offset."""
+        return [
+            Progress(topic, queue_id, committed, *self._bounds(topic, queue_id))
+            for topic, queue_id, committed in self._offsets.of_group(group)
+        ]
+
+    def record(self, log_offset: int) -> bytes:
+        """The stored bytes. Raises QUERY_NOT_FOUND."""
+        raw = self._store.record_at(log_offset)
+        if raw is None:
+            raise DejamqError(f"no message begins at log offset {log_offset}", code=Code.QUERY_NOT_FOUND)
+        return raw
+
+    def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

@@ -1,0 +1,166 @@
+"""How far each group has consumed: ``config/consumerOffset.json`` in RocketMQ's format (ConsumerOffsetManager).
+
+A committed offset is the next one to consume. Commits overwrite without comparing: a late commit of a former owner
+moves an offset back, and that is one of the ways a message is delivered twice.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.events import OffFlush, OffGet, OffLoad, OffSet
+from dejamq_proto.journal import Journal
+
+from dejamq_broker import json_file
+from dejamq_broker.data_version import DataVersion
+
+log = logging.getLogger(__name__)
+COMMITS_PER_VERSION = 500
+
+
+class Asker(NamedTuple):
+    """Whose request it is; (boot_id, seq) names it for the audit.
+
+    Empty for requests of the broker's own. ``seq`` counts requests within one start of a client; it stands in
+    the client's journal too, which is how the audit matches both sides of a commit.
+    """
+
+    client_id: str = ""
+    boot_id: str = ""
+    seq: int = 0
+
+
+NOBODY = Asker()
+
+
+class Position(NamedTuple):
+    """One group's place in one queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+class Queues(Protocol):
+    """What the rule for young queues asks the store."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+    def entry_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool: ...
+
+
+class OffsetTable:
+    """All committed offsets. Owned by the event loop.
+
+    A crash loses what was committed since the last flush (5 s by default): consumers then begin earlier and
+    deliver again, cause O2 of the audit. The journal's OFF_FLUSH and OFF_LOAD carry a digest of the table,
+    which proves what a start has read.
+    """
+
+    def __init__(self, path: Path, broker_name: str, journal: Journal, clock_ms: Callable[[], int]) -> None:
+        self.path, self._broker_name, self._journal, self._clock_ms = path, broker_name, journal, clock_ms
+        self._table: dict[str, dict[int, int]] = {}
+        self._version = DataVersion(timestamp=clock_ms())
+        self._commits = self._flushed = 0
+
+    def load(self) -> str:
+        """Read the file or its backup; tells which (``main``, ``bak``, ``none``). Raises UnreadableFile."""
+        content, source = json_file.load(self.path)
+        if content is not None:
+            try:
+                table = msgspec.convert(content.get("offsetTable", {}), dict[str, dict[int, int]], strict=False)
+                self._version = msgspec.convert(content.get("dataVersion", {}), DataVersion)
+            except msgspec.ValidationError as error:
+                raise json_file.UnreadableFile(f"{self.path} is no table of offsets: {error}") from None
+            self._table = table
+        event = OffLoad(broker_name=self._broker_name, source=source, digest=self._digest(), entries=len(self))
+        self._journal.write(event)
+        return source
+
+    def __len__(self) -> int:
+        return sum(map(len, self._table.values()))
+
+    def get(self, at: Position) -> int | None:
+        """The committed offset; None when the group has none of this queue."""
+        return self._table.get(f"{at.topic}@{at.group}", {}).get(at.queue_id)
+
+    def of_group(self, group: str) -> Iterator[tuple[str, int, int]]:
+        """(topic, queue id, committed) of one group."""
+        for key, queues in self._table.items():
+            topic, _, name = key.partition("@")
+            if name == group:
+                for queue_id, queue_offset in sorted(queues.items()):
+                    yield topic, queue_id, queue_offset
+
+    def commit(self, at: Position, queue_offset: int, *, by: str, asker: Asker = NOBODY) -> None:
+        """Overwrite. A lower value than before is accepted, with a warning.
+
+        Raises INVALID_PARAMETER for a negative offset, changing nothing. That the queue holds such an offset is
+        not checked: RocketMQ's ConsumerOffsetManager.commitOffset does not either.
+        """
+        if queue_offset < 0:
+            raise DejamqError(f"{queue_offset} is no offset to commit", code=Code.INVALID_PARAMETER)
+        old = self.get(at)
+        if old is not None and queue_offset < old:
+            log.warning("offset_lowered %s old=%d new=%d client=%s", at, old, queue_offset, asker.client_id)
+        if self._journal.on:
+            self._journal.write(OffSet(
+                broker_name=self._broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
+                old=-1 if old is None else old, new=queue_offset, by=by,
+                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
+            ))  # fmt: skip
+        self._table.setdefault(f"{at.topic}@{at.group}", {})[at.queue_id] = queue_offset
+        self._commits += 1
+        if self._commits % COMMITS_PER_VERSION == 0:
+            self._version = self._version.next(self._clock_ms())
+
+    def query(self, at: Position, queues: Queues, asker: Asker = NOBODY) -> int:
+        """Where a new owner begins: stored, else 0 for a young queue, else QUERY_NOT_FOUND and the client's own rule.
+
+        Young: nothing of the queue was deleted and its first entry is still in memory. A new group on such a queue
+        begins at 0 whatever it asked for (RocketMQ: ConsumerManageProcessor).
+        """
+        value = self.get(at)
+        why = "table"
+        if value is None:
+            young = queues.min_offset(at.topic, at.queue_id) <= 0 and queues.entry_in_memory(at.topic, at.queue_id, 0)
+            value, why = (0, "default_zero") if young else (-1, "not_found")
+        if self._journal.on:
+            self._journal.write(OffGet(
+                broker_name=self._broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
+                value=value, why=why, client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
+            ))  # fmt: skip
+        if value < 0:
+            text = f"group {at.group!r} has no offset of queue {at.queue_id} of {at.topic!r}, which is not young"
+            raise DejamqError(text, code=Code.QUERY_NOT_FOUND)
+        return value
+
+    async def flush(self) -> None:
+        """Write the file when a commit came since the last time.
+
+        A write that fails or is cancelled is tried again in the next round. Commits that come while it runs
+        belong to the next one.
+        """
+        if self._flushed == self._commits:
+            return
+        flushed, self._flushed = self._flushed, self._commits
+        try:
+            await json_file.save(self._snapshot(), self._journal)
+        except BaseException:
+            self._flushed = flushed
+            raise
+
+    def _snapshot(self) -> json_file.Snapshot:
+        table = {key: {str(number): value for number, value in queues.items()} for key, queues in self._table.items()}
+        text = json_file.dumps({"dataVersion": msgspec.to_builtins(self._version), "offsetTable": table})
+        event = OffFlush(broker_name=self._broker_name, digest=self._digest(), entries=len(self))
+        return json_file.Snapshot(self.path, text, event)
+
+    def _digest(self) -> str:
+        """Equal for equal offsets, whatever the file looks like: tells which flush a later start has read."""
+        text = json.dumps(self._table, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,85 @@
+"""How records enter the log: whole runs of producers, and single ones of the broker's services. Each is journalled."""
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from dejamq_proto.codes import MessageTooLarge
+from dejamq_proto.events import Append
+from dejamq_proto.journal import Journal
+from dejamq_proto.names import PROPERTY_UNIQUE_KEY
+from dejamq_proto.record import BadRecord, Record
+from dejamq_proto.run import Run, unique_keys
+from dejamq_proto.wire import SendRun
+
+from dejamq_broker.offsets import Asker
+from dejamq_broker.site import IntHost, Site
+from dejamq_broker.store import Appended, AppendRun
+
+if TYPE_CHECKING:
+    from dejamq_broker.store import MessageStore
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Why a record is stored: ``kind`` is client, sendback or schedule, ``ref`` names what it was made from."""
+
+    kind: str
+    ref: str = ""
+    asker: Asker = Asker()
+    group: str = ""
+
+
+class RecordWriter:
+    """The only way into the log, so that nothing is stored without an APPEND in the journal."""
+
+    def __init__(self, store: "MessageStore", journal: Journal, site: Site) -> None:
+        self._store, self._journal, self.site = store, journal, site
+
+    def durable(self, log_offset: int) -> "Future[None]":
+        """Done when everything before this log offset is on disk."""
+        return self._store.durable(log_offset)
+
+    def put_run(self, run: SendRun, parsed: Run, born_host: IntHost) -> Appended:
+        """Store a checked run as one piece. Raises what the store raises; then nothing was stored.
+
+        The journal's line holds columns, one element a record, in the order of the run; ``log_offsets`` are
+        what later pulls and send-backs name the records by.
+        """
+        count = len(parsed)
+        key_index = run.queue_index if len(run.queue_index) else np.zeros(count, np.uint32)
+        appended = self._store.append_run(AppendRun(
+            run=parsed, keys=run.queues, key_index=key_index.astype(np.int64),
+            tags_codes=run.tags_codes.astype(np.int64) if len(run.tags_codes) else np.zeros(count, np.int64),
+            born_host=born_host, store_host=self.site.store_host_number,
+        ))  # fmt: skip
+        if self._journal.on:
+            tries = parsed.headers["reconsume_times"]
+            self._journal.write(Append(
+                origin="client", broker_name=self.site.broker_name,
+                topics=[topic for topic, _ in run.queues], queue_ids=[queue_id for _, queue_id in run.queues],
+                queue_index=key_index.tolist(), queue_offsets=appended.queue_offsets.tolist(),
+                log_offsets=appended.log_offsets.tolist(), unique_keys=unique_keys(parsed),
+                client_id=run.client_id, client_boot_id=run.boot_id, request_seq=run.seq, group=run.group,
+                reconsume_times=tries.tolist() if tries.any() else [],
+            ))  # fmt: skip
+        return appended
+
+    def put(self, record: Record, origin: Origin) -> Appended:
+        """Store the record and tell the journal. Raises what the store raises; then nothing was stored."""
+        try:
+            appended = self._store.put(record)
+        except BadRecord as error:
+            raise MessageTooLarge(f"no record can hold it: {error}") from None
+        if self._journal.on:
+            asker = origin.asker
+            self._journal.write(Append(
+                origin=origin.kind, broker_name=self.site.broker_name, topics=[record.topic],
+                queue_ids=[record.queue_id], queue_index=[0], queue_offsets=appended.queue_offsets.tolist(),
+                log_offsets=appended.log_offsets.tolist(),
+                unique_keys=[record.properties.get(PROPERTY_UNIQUE_KEY, "")],
+                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq, group=origin.group,
+                origin_refs=[origin.ref] if origin.ref else [],
+                reconsume_times=[record.reconsume_times] if record.reconsume_times else [],
+            ))  # fmt: skip
+        return appended

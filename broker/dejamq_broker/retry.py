@@ -1,0 +1,146 @@
+"""Messages that consumers give back: stored again for a later try, or as dead letters (CONSUMER_SEND_MSG_BACK).
+
+``%RETRY%group`` gets the next try after a delay that grows with the tries; after the last one ``%DLQ%group`` gets it.
+"""
+
+import logging
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+from dejamq_proto import names
+from dejamq_proto.codes import Code, DejamqError, PermissionDenied
+from dejamq_proto.record import BadRecord, Record, decode, encode_properties
+
+from dejamq_broker.delay import scheduled
+from dejamq_broker.offsets import Asker
+from dejamq_broker.record_writer import Origin, RecordWriter
+from dejamq_broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from dejamq_broker.topics import TopicTable
+
+if TYPE_CHECKING:
+    from dejamq_broker.store import MessageStore
+
+log = logging.getLogger(__name__)
+FIRST_RETRY_LEVEL = 3  # 10 s
+
+
+class GivenBack(msgspec.Struct, frozen=True, kw_only=True):
+    """What a consumer asks. ``delay_level`` 0: the broker chooses; below 0: dead letters at once.
+
+    ``log_offset`` is where the original begins in this broker's log. ``max_reconsume_times`` 0 leaves the limit
+    to the group. ``delivery_ref`` names the consumer's delivery, so that the audit can tell which one asked for
+    the retry.
+    """
+
+    group: str
+    log_offset: int
+    delay_level: int = 0
+    max_reconsume_times: int = 0
+    delivery_ref: str = ""
+    asker: Asker = Asker()
+
+
+class Retries:
+    """Stores messages given back; owned by the event loop, it never waits."""
+
+    def __init__(
+        self, store: "MessageStore", writer: RecordWriter, topics: TopicTable, groups: SubscriptionGroupTable,
+        levels: int,
+    ) -> None:  # fmt: skip
+        self._store, self._writer, self._topics, self._groups = store, writer, topics, groups
+        self._levels = levels
+
+    def send_back(self, given: GivenBack) -> None:
+        """Store the next try. Raises SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION; SYSTEM_ERROR: original gone.
+
+        RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack. Level 0 becomes 3 + the tries so far, that
+        is 10 s for the first retry. Success with nothing stored is possible: a group without retry queues wants
+        its failures dropped.
+        """
+        group = self._groups.known(given.group)
+        if group.retry_queue_nums <= 0:  # RocketMQ: such a group wants no retries, the message is dropped
+            log.warning("send_back_dropped group=%s log_offset=%d", given.group, given.log_offset)
+            return
+        original = self._original(given.log_offset)
+        times = given.max_reconsume_times if given.max_reconsume_times > 0 else group.retry_max_times
+        if given.delay_level < 0 or original.reconsume_times >= times:
+            topic, level = self._dead_letters(group), 0
+        else:
+            topic, level = self._retry_topic(group), given.delay_level or FIRST_RETRY_LEVEL + original.reconsume_times
+        queue_id = random.randrange(self._topics.require(topic).write_queue_nums)
+        again = next_try(original, topic, queue_id, level)
+        again = msgspec.structs.replace(again, store_host=self._writer.site.store_host)
+        origin = Origin("sendback", given.delivery_ref, given.asker, given.group)
+        self._writer.put(scheduled(again, self._levels), origin)
+
+    def redirect(self, record: Record) -> Record:
+        """An ordinary send to a retry topic: dead letters when its tries are used up (strictly more than the limit).
+
+        RocketMQ: AbstractSendMessageProcessor.handleRetryAndDLQ. Sends to retry topics come from consumers
+        whose send-back failed; they count their tries themselves, in the record.
+        """
+        group_name = record.topic.removeprefix(names.RETRY_PREFIX)
+        if group_name == record.topic or not record.reconsume_times:
+            return record
+        group = self._groups.known(group_name)
+        limit = record.properties.get(names.PROPERTY_MAX_RECONSUME_TIMES, "")
+        times = int(limit) if limit.isdecimal() else group.retry_max_times
+        if record.reconsume_times <= times:
+            return record
+        properties = record.properties | {names.PROPERTY_DELAY: "0"}
+        return msgspec.structs.replace(
+            record,
+            topic=self._dead_letters(group),
+            queue_id=0,
+            magic=None,
+            raw_properties=encode_properties(properties),
+        )
+
+    def _original(self, log_offset: int) -> Record:
+        """The record as it was stored. A log offset inside of another record, or before the oldest file, names none."""
+        raw = self._store.record_at(log_offset)
+        try:
+            if raw is not None:
+                return decode(raw)
+        except BadRecord:
+            pass
+        text = f"no message begins at log offset {log_offset} any more, so it cannot be given back"
+        raise DejamqError(text, code=Code.SYSTEM_ERROR, definite=True)
+
+    def _retry_topic(self, group: SubscriptionGroup) -> str:
+        topic = names.retry_topic(group.group_name)
+        config = self._topics.ensure(topic, group.retry_queue_nums)
+        if not config.perm & names.PERM_WRITE:
+            raise PermissionDenied(f"topic {topic!r} may not be written (permission {config.perm})")
+        return topic
+
+    def _dead_letters(self, group: SubscriptionGroup) -> str:
+        """The group's dead-letter topic, made with one queue.
+
+        Nobody consumes it unless a program subscribes to it by name.
+        """
+        return self._topics.ensure(names.dlq_topic(group.group_name), 1).topic_name
+
+
+def next_try(original: Record, topic: str, queue_id: int, delay_level: int) -> Record:
+    """The record of the next try: same body, tags and properties, one more reconsume time, and where it came from.
+
+    The unique key, the time and the host of birth stay, so a retry is the same message to programs; RETRY_TOPIC
+    and ORIGIN_MESSAGE_ID are set by the first try and kept by all later ones.
+    """
+    properties = original.properties
+    properties.setdefault(names.PROPERTY_RETRY_TOPIC, original.topic)
+    properties.setdefault(names.PROPERTY_ORIGIN_MESSAGE_ID, original.offset_message_id)
+    properties[names.PROPERTY_WAIT] = "false"
+    properties[names.PROPERTY_DELAY] = str(delay_level)
+    return msgspec.structs.replace(
+        original,
+        topic=topic,
+        queue_id=queue_id,
+        raw_properties=encode_properties(properties),
+        reconsume_times=original.reconsume_times + 1,
+        prepared_transaction_offset=0,
+        queue_offset=0,
+        magic=None,
+    )

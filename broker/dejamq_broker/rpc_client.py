@@ -1,0 +1,122 @@
+"""The Client service: heartbeats, member lists and offsets. It translates; the tables decide."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+from dejamq_proto import client_pb2 as pb
+from dejamq_proto.client_pb2_grpc import ClientServicer
+from dejamq_proto.codes import DejamqError
+from dejamq_proto.common_pb2 import Caller, QueueKey
+
+from dejamq_broker.clients import Clients
+from dejamq_broker.groups import Channel, Consumer, Subscription
+from dejamq_broker.offsets import Asker, OffsetTable, Position
+from dejamq_broker.streams import Outbox, Streams
+from dejamq_broker.subscription_groups import SubscriptionGroupTable
+from dejamq_broker.topics import TopicTable, check_queue
+
+if TYPE_CHECKING:
+    from dejamq_broker.store import MessageStore
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ClientService(ClientServicer):
+    """RPC of clients other than send and pull."""
+
+    def __init__(
+        self, clients: Clients, streams: Streams, store: "MessageStore", topics: TopicTable,
+        groups: SubscriptionGroupTable, offsets: OffsetTable,
+    ) -> None:  # fmt: skip
+        self._clients, self._streams, self._store = clients, streams, store
+        self._topics, self._groups, self._offsets = topics, groups, offsets
+
+    async def ClientChannel(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes by itself
+        self, beats: AsyncIterator[pb.Heartbeat], context: Context
+    ) -> None:
+        """Heartbeats in, commands out; its end makes the client leave all its groups.
+
+        Acknowledgements and commands leave through one outbox in the order in which they were decided. A
+        heartbeat that is refused is answered with its code and ends nothing: the client's other groups stay.
+        """
+        with self._streams.outbox() as outbox:
+            channel = self._clients.open(lambda group: outbox.put(_ids_changed(group)))
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    reader = tasks.create_task(self._read(beats, channel, outbox))
+                    while (command := await outbox.get()) is not None:
+                        await context.write(command)
+                    reader.cancel()
+            finally:
+                self._clients.close(channel)
+
+    async def Unregister(self, request: pb.UnregisterRequest, _: Context) -> pb.UnregisterResponse:
+        """Leaving a group twice, or one that the client was never in, is no error (RocketMQ: ClientManageProcessor)."""
+        if request.consumer_group:
+            self._clients.unregister(_asker(request.caller), request.consumer_group)
+        return pb.UnregisterResponse()
+
+    async def ConsumerList(self, request: pb.ConsumerListRequest, _: Context) -> pb.ConsumerListResponse:
+        """Refused with SYSTEM_ERROR for a group without members."""
+        members = self._clients.members(request.group, _asker(request.caller))
+        return pb.ConsumerListResponse(client_ids=members)
+
+    async def QueryOffset(self, request: pb.QueryOffsetRequest, _: Context) -> pb.OffsetResponse:
+        """Refused with QUERY_NOT_FOUND where the client's own rule decides."""
+        at = Position(request.group, request.queue.topic, request.queue.queue_id)
+        return pb.OffsetResponse(offset=self._offsets.query(at, self._store, _asker(request.caller)))
+
+    async def UpdateOffset(self, request: pb.UpdateOffsetRequest, _: Context) -> pb.UpdateOffsetResponse:
+        """Refused for an unknown group or queue."""
+        self._groups.known(request.group)
+        topic, queue_id = self._queue(request.queue)
+        by = "oneway" if request.oneway else "sync"
+        at = Position(request.group, topic, queue_id)
+        self._offsets.commit(at, request.offset, by=by, asker=_asker(request.caller))
+        return pb.UpdateOffsetResponse()
+
+    async def MaxOffset(self, request: pb.QueueRequest, _: Context) -> pb.OffsetResponse:
+        """The queue offset after the last entry that consumers can see. Refused for an unknown topic or queue."""
+        return pb.OffsetResponse(offset=self._store.max_offset(*self._queue(request.queue)))
+
+    async def MinOffset(self, request: pb.QueueRequest, _: Context) -> pb.OffsetResponse:
+        """The queue offset of the first message that is still there. Refused for an unknown topic or queue."""
+        return pb.OffsetResponse(offset=self._store.min_offset(*self._queue(request.queue)))
+
+    async def SearchOffset(self, request: pb.SearchOffsetRequest, _: Context) -> pb.OffsetResponse:
+        """By store time, with RocketMQ's two boundary types. Refused for an unknown topic or queue."""
+        topic, queue_id = self._queue(request.queue)
+        found = self._store.search_offset(topic, queue_id, request.timestamp_ms, upper=request.upper)
+        return pb.OffsetResponse(offset=found)
+
+    def _queue(self, key: QueueKey) -> tuple[str, int]:
+        check_queue(self._topics.require(key.topic), key.queue_id)
+        return key.topic, key.queue_id
+
+    async def _read(self, beats: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object]) -> None:
+        """Heartbeats until the client closes its side, which ends the stream after the last acknowledgement."""
+        async for beat in beats:
+            ack = pb.HeartbeatAck(seq=beat.caller.seq)
+            try:
+                self._clients.heartbeat(channel, _asker(beat.caller), map(_consumer, beat.consumers))
+            except DejamqError as error:
+                ack.code, ack.remark = int(error.code), str(error)
+            outbox.put(pb.BrokerCommand(heartbeat_ack=ack))
+        outbox.end()
+
+
+def _asker(caller: Caller) -> Asker:
+    return Asker(caller.client_id, caller.boot_id, caller.seq)
+
+
+def _consumer(data: pb.ConsumerData) -> Consumer:
+    subscriptions = tuple(
+        Subscription(each.topic, each.expression, each.expression_type, each.version) for each in data.subscriptions
+    )
+    return Consumer(data.group, data.message_model, subscriptions)
+
+
+def _ids_changed(group: str) -> pb.BrokerCommand:
+    return pb.BrokerCommand(consumer_ids_changed=pb.ConsumerIdsChanged(group=group))

@@ -1,0 +1,84 @@
+"""One broker's side of its talk with one name server."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import grpc.aio
+from dejamq_proto import namesrv_pb2 as pb
+from dejamq_proto.calling import call, dial, error_from
+from dejamq_proto.common_pb2 import Caller, DataVersion
+from dejamq_proto.namesrv_pb2_grpc import NameServerStub
+
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.rpc_admin import config_to_proto
+from dejamq_broker.site import Site
+from dejamq_broker.topics import READ_WRITE, TopicTable
+
+ALL = 7
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs forgot it
+
+
+class NameServerLink:
+    """Registers, unregisters, and holds the stream whose end tells a name server that this broker is gone.
+
+    The permissions told are AND-ed with the broker's own, which is all that RocketMQ does with
+    ``brokerPermission`` for ordinary topics: clients obey the route, the broker itself does not refuse
+    (RocketMQ: TopicConfigManager).
+    """
+
+    def __init__(self, address: str, site: Site, topics: TopicTable, config: BrokerConfig) -> None:
+        self.address = address
+        self._site, self._topics, self._timeout_ms = site, topics, config.register_broker_timeout_ms
+        perm = config.broker_permission
+        self._perm_mask = ALL if perm & READ_WRITE == READ_WRITE else perm
+        self._channel = dial(address)
+        self._stub = NameServerStub(self._channel)
+        self._numbers = itertools.count(1)
+
+    async def register(self) -> None:
+        """Tell all topics. Raises the DejamqError that the answer, or its absence, means."""
+        version = self._topics.version
+        request = pb.RegisterBrokerRequest(
+            caller=self._caller(), broker=self._identity(),
+            topics=[config_to_proto(config, perm_mask=self._perm_mask) for config in self._topics],
+            data_version=DataVersion(
+                state_version=version.state_version, timestamp_ms=version.timestamp, counter=version.counter
+            ),
+        )  # fmt: skip
+        await call(self._stub.RegisterBroker, request, address=self.address, timeout_ms=self._timeout_ms)
+
+    async def unregister(self, timeout_ms: float) -> None:
+        """Leave at once. Raises the DejamqError that the answer, or its absence, means."""
+        request = pb.UnregisterBrokerRequest(caller=self._caller(), broker=self._identity())
+        await call(self._stub.UnregisterBroker, request, address=self.address, timeout_ms=timeout_ms)
+
+    async def hold(self, on_open: Callable[[], None]) -> None:
+        """Keep the presence stream open until the other side ends it. Raises DejamqError when it breaks.
+
+        ``on_open`` is called for each answer, and a name server answers once when it has the presence.
+        Registering then covers the name server that restarted between two rounds.
+        """
+        stream: Any = self._stub.BrokerChannel()  # type: ignore[call-arg]  # grpc.aio writes by itself then
+        try:
+            await stream.write(pb.BrokerPresence(broker=self._identity()))
+            while await stream.read() is not EOF:
+                on_open()
+        except grpc.aio.AioRpcError as error:
+            raise error_from(error, self.address) from None
+        finally:
+            stream.cancel()
+
+    async def close(self) -> None:
+        """End the connection and with it the presence stream."""
+        await self._channel.close(None)
+
+    def _caller(self) -> Caller:
+        return Caller(client_id=self._site.broker_name, boot_id=self._site.boot_id, seq=next(self._numbers))
+
+    def _identity(self) -> pb.BrokerIdentity:
+        site = self._site
+        return pb.BrokerIdentity(
+            cluster=site.cluster, broker_name=site.broker_name, broker_id=site.broker_id, address=site.address,
+            boot_id=site.boot_id, advertised=site.advertised,
+        )  # fmt: skip

@@ -1,0 +1,113 @@
+"""The Pull service: requests become looks at the store, answers leave as they are ready."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.wire import PullAnswer
+
+from dejamq_broker.long_poll import Hold, LongPoll
+from dejamq_broker.offsets import Asker
+from dejamq_broker.pull import Pull, Puller
+from dejamq_broker.streams import Outbox, Streams
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class PullService:
+    """RPC of pulls: one stream with many requests, or one request a call."""
+
+    name = "dejamq.v1.Pull"
+
+    def __init__(self, puller: Puller, long_poll: LongPoll, streams: Streams, max_suspend_ms: int | None) -> None:
+        self._puller, self._long_poll, self._streams = puller, long_poll, streams
+        self._max_suspend_ms = max_suspend_ms
+
+    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """Answers leave as raw bytes written by ``wire.py``."""
+        return grpc.method_handlers_generic_handler(self.name, {
+            "PullStream": grpc.stream_stream_rpc_method_handler(self.PullStream, PullRequest.FromString),
+            "PullOne": grpc.unary_unary_rpc_method_handler(self.PullOne, PullRequest.FromString),
+        })  # fmt: skip
+
+    async def PullStream(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
+        """One task looks and writes, so one answer at a time is in memory; holds come back to it through the outbox."""
+        with self._streams.outbox() as outbox:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    reader = tasks.create_task(self._read(requests, outbox))
+                    while (item := await outbox.get()) is not None:
+                        answer = self._turn(item, outbox)
+                        if answer is not None:
+                            await context.write(answer.encode())
+                    reader.cancel()
+            finally:
+                self._long_poll.forget(outbox)
+
+    async def PullOne(self, request: PullRequest, _: Context) -> bytes:
+        """As one request of the stream, for other languages. Refused with SERVICE_NOT_AVAILABLE at shutdown."""
+        with self._streams.outbox() as outbox:
+            outbox.put(request)
+            try:
+                while (item := await outbox.get()) is not None:
+                    answer = self._turn(item, outbox)
+                    if answer is not None:
+                        return answer.encode()
+            finally:
+                self._long_poll.forget(outbox)
+        raise DejamqError("the broker is shutting down", code=Code.SERVICE_NOT_AVAILABLE)
+
+    async def _read(self, requests: AsyncIterator[PullRequest], outbox: Outbox[object]) -> None:
+        """Requests until the client closes its side; what is still held then is forgotten with the stream."""
+        async for request in requests:
+            outbox.put(request)
+        outbox.end()
+
+    def _turn(self, item: object, outbox: Outbox[object]) -> PullAnswer | None:
+        """A new request, or a held one that was woken: answer it, or park it until something arrives or time is up.
+
+        The look and the parking are one synchronous step: no arrival can fall between them. ``max_suspend_ms``
+        bounds what clients ask for when long polling is switched off.
+        """
+        if isinstance(item, PullRequest):
+            pull, first, last = pull_of(item), True, False
+        else:
+            assert isinstance(item, Woken)
+            pull, first, last = item.pull, False, item.timed_out
+        try:
+            if first:
+                self._puller.begin(pull, self._long_poll.now_ms(), self._max_suspend_ms)
+            answer = self._puller.look(pull, first=first, last=last)
+        except DejamqError as error:
+            return PullAnswer(seq=pull.asker.seq, code=int(error.code), remark=str(error))
+        if answer is None:
+            wake = partial(_wake, outbox, pull)
+            self._long_poll.park(Hold((pull.topic, pull.queue_id), pull.deadline_ms, wake, outbox))
+        return answer
+
+
+class Woken(NamedTuple):
+    """A held request whose wait is over."""
+
+    pull: Pull
+    timed_out: bool
+
+
+def _wake(outbox: Outbox[object], pull: Pull, timed_out: bool) -> None:
+    outbox.put(Woken(pull, timed_out))
+
+
+def pull_of(request: PullRequest) -> Pull:
+    """The request without its protobuf clothes."""
+    return Pull(
+        asker=Asker(request.caller.client_id, request.caller.boot_id, request.caller.seq),
+        group=request.group, topic=request.topic, queue_id=request.queue_id, queue_offset=request.queue_offset,
+        max_messages=request.max_messages, max_bytes=request.max_bytes, suspend_ms=request.suspend_ms,
+        commit_offset=request.commit_offset if request.HasField("commit_offset") else None,
+        expression=request.expression,
+    )  # fmt: skip

@@ -1,0 +1,117 @@
+"""The Send service: frames in, frames out. It translates; ``send.py`` and ``retry.py`` decide."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from typing import Any
+
+import grpc
+import grpc.aio
+from dejamq_proto.codes import Code
+from dejamq_proto.send_pb2 import SendBackRequest, SendBackResponse
+from dejamq_proto.wire import BadFrame, SendRun, SendRunResult
+
+from dejamq_broker.offsets import Asker
+from dejamq_broker.retry import GivenBack, Retries
+from dejamq_broker.send import Outcome, Sender
+from dejamq_broker.site import IntHost, peer_host
+from dejamq_broker.streams import Outbox, Streams
+
+PENDING_ANSWERS = 4
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SendService:
+    """RPC of sends: a stream of runs, one run a call, and messages given back.
+
+    RocketMQ: SendMessageProcessor. A refusal is an answer with a code and never a gRPC error: the stream goes
+    on, and the next run is not affected.
+    """
+
+    name = "dejamq.v1.Send"
+
+    def __init__(self, sender: Sender, retries: Retries, streams: Streams, sync_flush_timeout_ms: float) -> None:
+        self._sender, self._retries, self._streams = sender, retries, streams
+        self._sync_timeout = sync_flush_timeout_ms / 1000
+
+    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """Frames of runs stay raw bytes: ``wire.py`` reads them without a protobuf object a message."""
+        return grpc.method_handlers_generic_handler(self.name, {
+            "SendStream": grpc.stream_stream_rpc_method_handler(self.SendStream),
+            "SendOne": grpc.unary_unary_rpc_method_handler(self.SendOne),
+            "SendBack": grpc.unary_unary_rpc_method_handler(
+                self.SendBack, SendBackRequest.FromString, SendBackResponse.SerializeToString
+            ),
+        })  # fmt: skip
+
+    async def SendStream(self, frames: AsyncIterator[bytes], context: Context) -> None:
+        """Answers in order. A run that waits for the disk does not keep the next ones from being read."""
+        born_host = peer_host(context.peer())
+        room = asyncio.Semaphore(PENDING_ANSWERS)
+        with self._streams.outbox() as outbox:
+            async with asyncio.TaskGroup() as tasks:
+                reader = tasks.create_task(self._read(frames, born_host, outbox, room))
+                while (outcome := await outbox.get()) is not None:
+                    assert isinstance(outcome, Outcome)
+                    await context.write((await self._finish(outcome)).encode())
+                    room.release()
+                reader.cancel()
+
+    async def SendOne(self, frame: bytes, context: Context) -> bytes:
+        """As one frame of the stream, for other languages."""
+        with self._streams.running():
+            return (await self._finish(self._accept(frame, peer_host(context.peer())))).encode()
+
+    async def SendBack(self, request: SendBackRequest, _: Context) -> SendBackResponse:
+        """Refused with the codes of ``Retries.send_back``."""
+        self._retries.send_back(GivenBack(
+            group=request.group, log_offset=request.log_offset, delay_level=request.delay_level,
+            max_reconsume_times=request.max_reconsume_times, delivery_ref=request.delivery_ref,
+            asker=Asker(request.caller.client_id, request.caller.boot_id, request.caller.seq),
+        ))  # fmt: skip
+        return SendBackResponse()
+
+    async def _read(
+        self, frames: AsyncIterator[bytes], born_host: IntHost, outbox: Outbox[object], room: asyncio.Semaphore
+    ) -> None:
+        """At most ``PENDING_ANSWERS`` runs are accepted and unanswered: a client that sends faster than the disk
+        confirms is slowed down by the stream's own flow control.
+        """
+        async for frame in frames:
+            await room.acquire()
+            outbox.put(self._accept(frame, born_host))
+        outbox.end()
+
+    def _accept(self, frame: bytes, born_host: IntHost) -> Outcome:
+        """What is no frame at all has no number to answer to: the answer's ``seq`` is 0, which no run has."""
+        try:
+            run = SendRun.decode(frame)
+        except BadFrame as error:
+            return Outcome(SendRunResult(code=int(Code.MESSAGE_ILLEGAL), remark=f"not a run of records: {error}"))
+        return self._sender.accept(run, born_host)
+
+    async def _finish(self, outcome: Outcome) -> SendRunResult:
+        """Wait for the disk if the run asked for it. Late or failed, it is stored all the same: no refusal."""
+        if outcome.durable is None:
+            return outcome.result
+        trouble = await _wait(outcome.durable, self._sync_timeout)
+        if trouble:
+            outcome.result.code, outcome.result.remark = int(Code.FLUSH_DISK_TIMEOUT), f"stored, but {trouble}"
+        return outcome.result
+
+
+async def _wait(durable: "Future[None]", timeout: float) -> str:
+    """Nothing when the disk confirmed, else why not, for the remark of FLUSH_DISK_TIMEOUT."""
+    future = asyncio.wrap_future(durable)
+    done, _ = await asyncio.wait((future,), timeout=timeout)  # does not cancel it: others share the same sync
+    if not done:
+        future.add_done_callback(_read)  # what becomes of it is for the store's own log
+        return f"the disk did not confirm it within {timeout:g} s"
+    error = future.exception()
+    return f"the disk did not confirm it: {error}" if error else ""
+
+
+def _read(future: "asyncio.Future[None]") -> None:
+    """An exception that nobody waits for any more would be reported as never retrieved."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,169 @@
+"""The send path: check a run, append it, answer. A refused run stores nothing and names the record at fault."""
+
+import logging
+from concurrent.futures import Future
+
+import msgspec
+import numpy as np
+from dejamq_proto import names
+from dejamq_proto.codes import Code, DejamqError, PermissionDenied
+from dejamq_proto.record import SYS_TRANSACTION_MASK, BadRecord, Record, decode
+from dejamq_proto.run import BadRun, Ints, Run, check_crcs, check_topic, demand, parse
+from dejamq_proto.wire import SendRun, SendRunResult
+
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.delay import scheduled
+from dejamq_broker.offsets import Asker
+from dejamq_broker.record_writer import Origin, RecordWriter
+from dejamq_broker.retry import Retries
+from dejamq_broker.site import IntHost
+from dejamq_broker.store import Appended
+from dejamq_broker.topics import TopicTable, check_queue
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(msgspec.Struct):
+    """The answer to a run; with ``durable`` it may be given only when that is done."""
+
+    result: SendRunResult
+    durable: "Future[None] | None" = None
+
+
+class StoredInPart(DejamqError):
+    """A run whose records are stored one by one broke off: not retriable as a whole without copies."""
+
+    default_code = Code.SYSTEM_ERROR
+
+
+class Sender:
+    """Owned by the event loop: ``accept`` decides and stores in one step, it never waits."""
+
+    def __init__(self, config: BrokerConfig, writer: RecordWriter, topics: TopicTable, retries: Retries) -> None:
+        self._writer, self._topics, self._retries = writer, topics, retries
+        self._levels = len(config.store.delay_levels_ms)
+        self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
+        self._closed = False
+
+    def close(self) -> None:
+        """Refuse from now on: what is refused was definitely not stored."""
+        self._closed = True
+
+    def accept(self, run: SendRun, born_host: IntHost) -> Outcome:
+        """Store the run or say why not; nothing is raised for what a client did wrong.
+
+        ``Outcome.durable`` is there only with SYNC_FLUSH and a run that waits: RocketMQ's WAIT property, which
+        a run has once for all of its records.
+        """
+        try:
+            result, end = self._store_run(run, born_host)
+        except BadRun as bad:
+            return self._refused(run, Code.MESSAGE_ILLEGAL, str(bad), bad.index)
+        except DejamqError as error:
+            return self._refused(run, error.code, str(error))
+        waits = self._sync and not run.no_wait_store
+        return Outcome(result, self._writer.durable(end) if waits else None)
+
+    def _refused(self, run: SendRun, code: Code, remark: str, bad_record: int = -1) -> Outcome:
+        log.info("send_refused client=%s code=%s remark=%s", run.client_id, code.name, remark)
+        return Outcome(SendRunResult(seq=run.seq, code=int(code), remark=remark, bad_record=bad_record))
+
+    def _store_run(self, run: SendRun, born_host: IntHost) -> tuple[SendRunResult, int]:
+        """The checks in RocketMQ's order: shutting down, topic name, topics that are not for sending, topic and
+        queue, then the records. Topic permissions are not among them: clients obey the route
+        (SendMessageProcessor; only send-backs check).
+
+        Gives the answer and the log offset after the last record, for whoever waits for the disk. All queues
+        are checked before the first record is stored; topics that did not exist are made even when a later
+        check refuses the run.
+        """
+        if self._closed:
+            raise DejamqError("the broker is shutting down; send to another one", code=Code.SERVICE_NOT_AVAILABLE)
+        one_by_one = run.rewrite
+        for topic, queue_id in run.queues:
+            _check_sendable(topic)
+            check_queue(self._topics.for_sending(topic, run.default_queue_nums), queue_id)
+            one_by_one |= topic.startswith(names.RETRY_PREFIX)
+        parsed = parse(run.records[0], run.sizes)
+        check_records(parsed, run, self._max_body)
+        if one_by_one:
+            return self._store_each(run, parsed, born_host)
+        return self._store_together(run, parsed, born_host)
+
+    def _store_together(self, run: SendRun, parsed: Run, born_host: IntHost) -> tuple[SendRunResult, int]:
+        appended = self._writer.put_run(run, parsed, born_host)
+        starts, log_offsets = zip(*appended.spans, strict=True)
+        result = self._accepted(run, appended, appended.queue_offsets)
+        result.span_starts = np.array(starts, "<u4")
+        result.span_log_offsets = np.array(log_offsets, "<u8")
+        return result, appended.end_log_offset
+
+    def _accepted(self, run: SendRun, appended: Appended, queue_offsets: Ints) -> SendRunResult:
+        return SendRunResult(
+            seq=run.seq, store_timestamp_ms=appended.store_timestamp_ms, store_host=self._writer.site.store_address,
+            queue_offsets=queue_offsets.astype("<u8"),
+        )  # fmt: skip
+
+    def _store_each(self, run: SendRun, parsed: Run, born_host: IntHost) -> tuple[SendRunResult, int]:
+        """Records with a delay, and retries that a consumer sends itself, are re-encoded one by one.
+
+        Rewriting all of them first means that a record that cannot be rewritten refuses the whole run. After
+        that only the disk can fail, and then the answer says how many are stored: StoredInPart.
+        """
+        origin = Origin("client", asker=Asker(run.client_id, run.boot_id, run.seq), group=run.group)
+        records = [self._rewritten(parsed, number, born_host) for number in range(len(parsed))]
+        stored: list[Appended] = []
+        for record in records:
+            try:
+                stored.append(self._writer.put(record, origin))
+            except DejamqError as error:
+                if not stored:
+                    raise
+                raise StoredInPart(f"only {len(stored)} of {len(records)} records are stored: {error}") from None
+        result = self._accepted(run, stored[-1], np.concatenate([each.queue_offsets for each in stored]))
+        result.span_starts = np.arange(len(stored), dtype="<u4")
+        result.span_log_offsets = np.concatenate([each.log_offsets for each in stored]).astype("<u8")
+        return result, stored[-1].end_log_offset
+
+    def _rewritten(self, parsed: Run, number: int, born_host: IntHost) -> Record:
+        """The record as it will be stored. Raises before anything of its run is."""
+        try:
+            record = decode(parsed.data.data, int(parsed.positions[number]), check_crc=False)
+        except BadRecord as error:
+            raise BadRun(number, str(error)) from None
+        born = ".".join(map(str, born_host[0].to_bytes(4, "big"))), born_host[1]
+        record = msgspec.structs.replace(record, born_host=born, store_host=self._writer.site.store_host)
+        return scheduled(self._retries.redirect(record), self._levels)
+
+
+def check_records(parsed: Run, run: SendRun, max_body: int) -> None:
+    """Everything that recovery would reject, and what the broker may not take. Raises BadRun for the first at fault.
+
+    RocketMQ computes CRCs itself and ignores the client's; here a damaged body is refused before it is stored.
+    A record that announces another queue than the run does would make consumers of that queue read it from the
+    wrong place.
+    """
+    headers = parsed.headers
+    demand(headers["body_size"] <= max_body, f"its body is larger than {max_body} bytes")
+    demand(headers["sys_flag"] & SYS_TRANSACTION_MASK == 0, "transactions are not supported by this broker")
+    check_crcs(parsed)
+    wanted = np.array([queue_id for _, queue_id in run.queues])
+    if len(run.queues) > 1:
+        wanted = wanted[run.queue_index]
+    demand(headers["queue_id"] == wanted, "its queue id is not the one announced")
+    topics = [topic for topic, _ in run.queues]
+    if len(set(topics)) == 1:
+        check_topic(parsed, slice(None), topics[0].encode())
+        return
+    for number, topic in enumerate(topics):
+        check_topic(parsed, np.flatnonzero(run.queue_index == number), topic.encode())
+
+
+def _check_sendable(topic: str) -> None:
+    """The name first, then whether it is the broker's own (RocketMQ: TopicValidator).
+
+    Raises InvalidName, PermissionDenied.
+    """
+    names.check_topic(topic)
+    if topic in names.NOT_FOR_SENDING:
+        raise PermissionDenied(f"topic {topic!r} belongs to the broker itself; send to a topic of your own")

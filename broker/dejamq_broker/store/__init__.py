@@ -1,0 +1,24 @@
+"""Messages on disk in RocketMQ's formats: a library without network. FORMAT.md describes the files."""
+
+from dejamq_broker.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
+from dejamq_broker.store.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked
+from dejamq_broker.store.message_store import Appended, AppendRun, MessageStore
+from dejamq_broker.store.reading import ReadResult, ReadStatus
+from dejamq_broker.store.recovery import RecoveryReport
+
+__all__ = [
+    "ASYNC_FLUSH",
+    "SYNC_FLUSH",
+    "AppendRun",
+    "Appended",
+    "MessageStore",
+    "ReadResult",
+    "ReadStatus",
+    "RecoveryReport",
+    "StoreClosed",
+    "StoreConfig",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+]

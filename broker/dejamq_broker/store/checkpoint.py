@@ -1,0 +1,62 @@
+"""Small durable files: RocketMQ's ``checkpoint``, and ``dispatched.json``, our mark of how far the queues go."""
+
+import os
+import struct
+from pathlib import Path
+
+import msgspec
+
+from dejamq_broker.store.mapped_file import sync_directory
+
+CHECKPOINT_SIZE = 4096
+_FIELDS = struct.Struct(">5q")
+
+
+class Checkpoint(msgspec.Struct):
+    """Times (ms) up to which data is on disk, for a RocketMQ that opens this store. Source: ``StoreCheckpoint``."""
+
+    log_timestamp_ms: int = 0
+    queue_timestamp_ms: int = 0
+    index_timestamp_ms: int = 0
+    master_flushed_offset: int = 0
+    confirmed_log_offset: int = 0
+
+    @classmethod
+    def load(cls, path: Path) -> "Checkpoint":
+        """Zeros when the file is missing or too short: it only ever saves time."""
+        raw = path.read_bytes() if path.exists() else b""
+        return cls(*_FIELDS.unpack_from(raw)) if len(raw) >= _FIELDS.size else cls()
+
+    def save(self, path: Path) -> None:
+        atomic_write(path, _FIELDS.pack(*msgspec.structs.astuple(self)).ljust(CHECKPOINT_SIZE, b"\0"))
+
+
+class Progress(msgspec.Struct):
+    """Every record before ``log_offset`` has its entry: the queues reach at least these offsets in their files.
+
+    Without it, or when a queue is shorter than it says, the queues are rebuilt from the whole log.
+    """
+
+    log_offset: int = 0
+    queues: dict[str, dict[int, int]] = {}
+
+    @classmethod
+    def load(cls, path: Path) -> "Progress | None":
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def save(self, path: Path) -> None:
+        atomic_write(path, msgspec.json.encode(self))
+
+
+def atomic_write(path: Path, data: bytes) -> None:
+    """The file holds the old or the new bytes, whatever happens in between. Raises OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)

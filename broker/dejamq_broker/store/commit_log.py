@@ -1,0 +1,116 @@
+"""The commit log: every record of every queue, in the order of arrival. Source: RocketMQ ``CommitLog``.
+
+One thread appends. ``max_offset`` is published after the bytes are in place, so any thread may read below it.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from dejamq_proto.record import BLANK_SIZE, MAGIC_BLANK, PAIR
+from dejamq_proto.run import Bytes
+
+from dejamq_broker.store.batch import Ints
+from dejamq_broker.store.file_queue import FileQueue
+from dejamq_broker.store.mapped_file import MappedFile
+
+NewFile = Callable[[int], MappedFile]
+"""Make, or hand over, the file that begins at this log offset. Raises OSError."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Where records will go. A span is (first record number, log offset): a new one begins where a file is full."""
+
+    log_offsets: Ints
+    spans: list[tuple[int, int]]
+    blanks: list[int]
+    end: int
+
+
+class CommitLog:
+    """Appends bytes into mapped files and reads them back."""
+
+    def __init__(self, files: FileQueue, new_file: NewFile) -> None:
+        self.files, self._new_file = files, new_file
+        self.max_offset = 0
+        self.last_store_timestamp_ms = 0
+
+    @property
+    def min_offset(self) -> int:
+        return self.files.start
+
+    @property
+    def largest_record(self) -> int:
+        return self.files.file_size - BLANK_SIZE
+
+    def plan(self, sizes: Ints) -> Plan:
+        """Where records of these sizes go, none larger than ``largest_record``. Changes nothing.
+
+        A run is split where a file ends, always between two records (RocketMQ moves a whole batch to the next file;
+        the bytes that readers meet are of the same form).
+        """
+        ends = np.cumsum(sizes)
+        at, total = self.max_offset, int(ends[-1])
+        if total + BLANK_SIZE <= self.files.file_size - at % self.files.file_size:
+            return Plan(ends - sizes + at, [(0, at)], [], at + total)
+        return self._split(sizes, ends)
+
+    def _split(self, sizes: Ints, ends: Ints) -> Plan:
+        log_offsets = np.empty(len(sizes), np.int64)
+        spans: list[tuple[int, int]] = []
+        blanks: list[int] = []
+        first, stored, at = 0, 0, self.max_offset
+        while first < len(sizes):
+            room = self.files.file_size - at % self.files.file_size - BLANK_SIZE
+            after = int(np.searchsorted(ends, stored + room, side="right"))
+            if after == first:
+                blanks.append(at)
+                at += room + BLANK_SIZE
+                continue
+            spans.append((first, at))
+            log_offsets[first:after] = at + ends[first:after] - sizes[first:after] - stored
+            at += int(ends[after - 1]) - stored
+            first, stored = after, int(ends[after - 1])
+        return Plan(log_offsets, spans, blanks, at)
+
+    def make_room(self, end: int) -> None:
+        """Have files up to this offset. Raises OSError when the disk is full; nothing is stored then."""
+        while self.files.end < end or not self.files.files:
+            start = self.files.end if self.files.files else self.max_offset
+            self.files.add(self._new_file(start))
+
+    def write(self, plan: Plan, data: Bytes, sizes: Ints, store_timestamp_ms: int) -> None:
+        """Put planned records into the log and publish them."""
+        view = data.data
+        edges = [first for first, _ in plan.spans[1:]] + [len(sizes)]
+        at = 0
+        for (first, log_offset), after in zip(plan.spans, edges, strict=True):
+            size = int(sizes[first:after].sum())
+            self._put(log_offset, view[at : at + size])
+            at += size
+        for log_offset in plan.blanks:
+            room = self.files.file_size - log_offset % self.files.file_size
+            self._put(log_offset, memoryview(PAIR.pack(room, MAGIC_BLANK)))
+        self.last_store_timestamp_ms = store_timestamp_ms
+        self.max_offset = plan.end
+
+    def read(self, log_offset: int, size: int) -> bytes:
+        """A copy of published bytes; shorter where a file or the log ends."""
+        size = min(size, self.max_offset - log_offset)
+        return self.files.read(log_offset, size) if size > 0 else b""
+
+    def read_range(self, log_offset: int, end: int) -> bytes:
+        """All bytes between two offsets, which may lie in different files."""
+        parts = []
+        while log_offset < end:
+            part = self.read(log_offset, end - log_offset)
+            if not part:
+                break
+            parts.append(part)
+            log_offset += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _put(self, log_offset: int, data: memoryview) -> None:
+        file = self.files.at(log_offset)
+        assert file is not None, "make_room comes before write"
+        file.write(log_offset - file.start, data)

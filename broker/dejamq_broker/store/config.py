@@ -1,0 +1,97 @@
+"""The store's settings: RocketMQ's names (``MessageStoreConfig``) in snake case, with its defaults unless marked so."""
+
+import re
+from dataclasses import dataclass
+
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.settings import setting
+
+ASYNC_FLUSH, SYNC_FLUSH = "ASYNC_FLUSH", "SYNC_FLUSH"
+QUEUE_ENTRY_SIZE = 20
+RECORD_ALLOWANCE = 64 << 10
+"""Bytes that a record may take beyond its body (RocketMQ: MessageExtEncoder)."""
+
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """Sizes in bytes, times in milliseconds."""
+
+    mapped_file_size_commit_log: int = setting(
+        1 << 30, rocketmq="mappedFileSizeCommitLog", unit="bytes", help="size of each commit log file"
+    )
+    mapped_file_size_consume_queue: int = setting(
+        300_000 * QUEUE_ENTRY_SIZE, rocketmq="mappedFileSizeConsumeQueue", unit="bytes", help="size of each queue file"
+    )
+    flush_disk_type: str = setting(ASYNC_FLUSH, rocketmq="flushDiskType", help="ASYNC_FLUSH, or SYNC_FLUSH")
+    flush_interval_commit_log_ms: int = setting(
+        500, rocketmq="flushIntervalCommitLog", unit="ms", scale="interval", help="pause between flushes"
+    )
+    flush_commit_log_least_pages: int = setting(
+        4, rocketmq="flushCommitLogLeastPages", unit="pages", help="fewer dirty pages wait for the thorough flush"
+    )
+    flush_commit_log_thorough_interval_ms: int = setting(
+        10_000, rocketmq="flushCommitLogThoroughInterval", unit="ms", scale="interval", help="everything, this often"
+    )
+    flush_interval_consume_queue_ms: int = setting(
+        1000, rocketmq="flushIntervalConsumeQueue", unit="ms", scale="interval", help="pause between queue flushes"
+    )
+    max_message_size: int = setting(4 << 20, rocketmq="maxMessageSize", unit="bytes", help="of the body")
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        1 << 20, rocketmq="maxTransferBytesOnMessageInMemory", unit="bytes", help="of one pull; RocketMQ: 256 KiB"
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        1024, rocketmq="maxTransferCountOnMessageInMemory", unit="messages", help="of one pull; RocketMQ: 32"
+    )
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        256 << 10, rocketmq="maxTransferBytesOnMessageInDisk", unit="bytes", help="of older ones; RocketMQ: 64 KiB"
+    )
+    max_transfer_count_on_message_in_disk: int = setting(
+        256, rocketmq="maxTransferCountOnMessageInDisk", unit="messages", help="of older ones; RocketMQ: 8"
+    )
+    max_filter_message_size: int = setting(
+        16_000, rocketmq="maxFilterMessageSize", unit="bytes", help="of queue entries that a filtered read looks at"
+    )
+    access_message_in_memory_max_ratio: int = setting(
+        40, rocketmq="accessMessageInMemoryMaxRatio", unit="% of RAM", help="what counts as in memory"
+    )
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", rocketmq="messageDelayLevel",
+        help="delay of level 1, 2, …",
+    )  # fmt: skip
+    delay_second_ms: int = setting(
+        1000, unit="ms", scale="interval", help="how long a second of message_delay_level lasts, for tests"
+    )
+    cut_at_damage: bool = setting(
+        False, help="cut the log at the first damaged record, as RocketMQ does, even when good records follow"
+    )
+
+    @property
+    def sync_flush(self) -> bool:
+        return self.flush_disk_type == SYNC_FLUSH
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """Delay of level 1, 2, …"""
+        levels_ms = (int(text[:-1]) * _UNIT_MS[text[-1]] for text in self.message_delay_level.split())
+        return tuple(max(1, level_ms * self.delay_second_ms // 1000) for level_ms in levels_ms)
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that cannot work."""
+        if self.flush_disk_type not in (ASYNC_FLUSH, SYNC_FLUSH):
+            raise ConfigError(f"flush_disk_type is {self.flush_disk_type!r}; use {ASYNC_FLUSH} or {SYNC_FLUSH}")
+        if self.mapped_file_size_consume_queue <= 0 or self.mapped_file_size_consume_queue % QUEUE_ENTRY_SIZE:
+            raise ConfigError(
+                f"mapped_file_size_consume_queue is {self.mapped_file_size_consume_queue}; "
+                f"use a multiple of {QUEUE_ENTRY_SIZE}"
+            )
+        if self.mapped_file_size_commit_log < 4096:
+            raise ConfigError(
+                f"mapped_file_size_commit_log is {self.mapped_file_size_commit_log}; use 4096 bytes or more"
+            )
+        if not re.fullmatch(r"\d+[smhd]( \d+[smhd])*", self.message_delay_level):
+            raise ConfigError(f"message_delay_level is {self.message_delay_level!r}; write it like '1s 5s 2m 1h'")
+        for name, value in vars(self).items():
+            if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+                raise ConfigError(f"{name} is {value}; it must be above 0")

@@ -1,0 +1,78 @@
+"""All consume queues of a store, and the dispatcher that feeds them. Source: RocketMQ ``ConsumeQueueStore``."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from dejamq_proto.run import every
+
+from dejamq_broker.store.batch import Batch, Ints, QueueKey, QueueTable
+from dejamq_broker.store.checkpoint import Progress
+from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue, Entries
+from dejamq_broker.store.paths import StorePaths
+
+
+class ConsumeQueues:
+    """Queues by (topic, queue id). Reput makes and feeds them, the flush thread writes them out."""
+
+    def __init__(self, paths: StorePaths, file_size: int, table: QueueTable) -> None:
+        self._paths, self._file_size, self._table = paths, file_size, table
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._unsynced: set[QueueKey] = set()
+
+    def load(self, progress: Progress | None) -> None:
+        """Read the folders TOPIC/QUEUE_ID. Raises StoreDamaged for a file in them that is none of ours."""
+        folder = self._paths.consume_queues
+        topics = sorted(folder.iterdir()) if folder.is_dir() else []
+        for topic in topics:
+            for queue in sorted(topic.iterdir()) if topic.is_dir() else []:
+                if queue.is_dir() and queue.name.isdigit():
+                    synced = progress.queues.get(topic.name, {}).get(int(queue.name), 0) if progress else None
+                    self._make((topic.name, int(queue.name))).load(synced)
+
+    def get(self, key: QueueKey) -> ConsumeQueue | None:
+        return self._queues.get(key)
+
+    def values(self) -> list[ConsumeQueue]:
+        return list(self._queues.values())
+
+    def items(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
+        """A snapshot: other threads may add queues meanwhile."""
+        return iter(list(self._queues.items()))
+
+    def dispatch(self, batch: Batch) -> None:
+        """Give every queue its entries, one append a queue."""
+        entries = np.empty(len(batch.sizes), ENTRY)
+        entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
+        ends = batch.log_offsets + batch.sizes
+        numbers = batch.queue_numbers
+        if every(numbers == numbers[0]):
+            self._append(int(numbers[0]), batch.queue_offsets, entries, ends)
+            return
+        order = np.argsort(numbers, kind="stable")
+        edges = np.flatnonzero(np.diff(numbers[order])) + 1
+        for members in np.split(order, edges):
+            self._append(int(numbers[members[0]]), batch.queue_offsets[members], entries[members], ends[members])
+
+    def write_out(self) -> None:
+        """Bring all files up to date. Raises OSError."""
+        for key, queue in self.items():
+            if queue.write_out():
+                self._unsynced.add(key)
+
+    def sync(self, between: Callable[[], None]) -> None:
+        """Put on disk what was written out, calling ``between`` after each queue. Raises OSError."""
+        for key in sorted(self._unsynced):
+            self._queues[key].sync()
+            self._unsynced.discard(key)
+            between()
+
+    def _append(self, number: int, queue_offsets: Ints, entries: Entries, ends: Ints) -> None:
+        if number < 0:
+            return
+        key = self._table.keys[number]
+        queue = self._queues.get(key) or self._make(key)
+        queue.append(queue_offsets, entries, ends)
+
+    def _make(self, key: QueueKey) -> ConsumeQueue:
+        queue = self._queues[key] = ConsumeQueue(self._paths.consume_queue(*key), self._file_size)
+        return queue

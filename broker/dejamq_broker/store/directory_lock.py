@@ -1,0 +1,45 @@
+"""One owner for a store directory. Source: RocketMQ locks byte 0 of the file ``lock``, and so do we.
+
+The lock is an open file description lock where the system has them: it keeps a RocketMQ out (and is kept out by one),
+and, unlike an ordinary record lock, also a second store in this very process.
+"""
+
+import fcntl
+import os
+import struct
+
+from dejamq_broker.store.errors import StoreLocked
+from dejamq_broker.store.paths import StorePaths
+
+_FLOCK = struct.Struct("hhqqi0q")
+
+
+class DirectoryLock:
+    """Held from construction to ``release``. Raises StoreLocked."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        paths.root.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._take()
+        except OSError:
+            os.close(self._file)
+            raise StoreLocked(f"{paths.root} is in use by {_owner(paths)}: stop it, or use another directory") from None
+
+    def release(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    def _take(self) -> None:
+        if hasattr(fcntl, "F_OFD_SETLK"):
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        else:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _owner(paths: StorePaths) -> str:
+    try:
+        return f"process {int(paths.abort.read_text())}"
+    except (OSError, ValueError):
+        return "another process"

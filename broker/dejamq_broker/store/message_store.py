@@ -1,0 +1,328 @@
+"""The store as a whole: wiring, the way of an append, and the order of start and stop."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from dejamq_proto.codes import MessageTooLarge
+from dejamq_proto.record import SYS_TRANSACTION_MASK, Record, body_crc, encode
+from dejamq_proto.run import Bytes, Run, fill
+
+from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable
+from dejamq_broker.store.checkpoint import Progress, atomic_write
+from dejamq_broker.store.commit_log import CommitLog
+from dejamq_broker.store.config import RECORD_ALLOWANCE, StoreConfig
+from dejamq_broker.store.consume_queues import ConsumeQueues
+from dejamq_broker.store.directory_lock import DirectoryLock
+from dejamq_broker.store.entries import UNQUEUED_TYPES, queue_tags_code
+from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
+from dejamq_broker.store.file_queue import FileQueue
+from dejamq_broker.store.flush import Flusher, NextFile
+from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.reading import Limits, Reader, ReadResult
+from dejamq_broker.store.recovery import RecoveryReport, recover, replay
+from dejamq_broker.store.reput import Reput
+
+logger = logging.getLogger(__name__)
+
+Render = Callable[[Ints, Ints, int], Bytes]
+"""Make the final bytes from queue offsets, log offsets and store time (ms)."""
+
+
+class AppendRun(msgspec.Struct, frozen=True):
+    """A checked run to store. Record i goes to ``keys[key_index[i]]``; hosts are (IPv4 as int, port).
+
+    ``tags_codes`` are what the queue entries keep: the tags' hashes, for the schedule topic the delivery times (ms).
+    """
+
+    run: Run
+    keys: list[QueueKey]
+    key_index: Ints
+    tags_codes: Ints
+    born_host: tuple[int, int]
+    store_host: tuple[int, int]
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What the records became. ``spans`` are (first record number, log offset): a new one begins with each file."""
+
+    store_timestamp_ms: int
+    queue_offsets: Ints
+    log_offsets: Ints
+    spans: list[tuple[int, int]]
+    end_log_offset: int
+
+
+class MessageStore:
+    """A store directory, open. Made by ``open``. Appends come from one thread, reads from any."""
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        config: StoreConfig,
+        *,
+        clock_ms: Callable[[], int],
+        on_arrival: Callable[[list[QueueKey]], None] = lambda keys: None,
+    ) -> "MessageStore":
+        """Lock, recover and start.
+
+        ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. Raises
+        ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left as they were.
+        """
+        config.validate()
+        paths = StorePaths(directory)
+        try:
+            lock = DirectoryLock(paths)
+        except OSError as error:
+            raise StoreError(f"{paths.root} cannot be a store: {error.strerror}; choose another directory") from None
+        try:
+            return cls(paths, config, lock, clock_ms, on_arrival)
+        except BaseException as error:
+            lock.release()
+            if isinstance(error, OSError):
+                raise StoreError(f"the store in {paths.root} cannot be opened: {error}") from error
+            raise
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        lock: DirectoryLock,
+        clock_ms: Callable[[], int],
+        on_arrival: Callable[[list[QueueKey]], None],
+    ) -> None:
+        self._paths, self._config, self._lock, self._clock_ms = paths, config, lock, clock_ms
+        self._append_lock = threading.Lock()
+        self._closed = False
+        self._table = QueueTable()
+        files = FileQueue(paths.commit_log, config.mapped_file_size_commit_log)
+        next_file = NextFile(files, warm=not config.sync_flush)
+        self._log = CommitLog(files, next_file.take)
+        self._queues = ConsumeQueues(paths, config.mapped_file_size_consume_queue, self._table)
+        self.recovery = self._recover(files)
+        self._reader = Reader(self._log, config, self.recovery.damages)
+        self._flusher = Flusher(self._log, self._queues, paths, config, next_file)
+        limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
+        self._reput = Reput(self._log.max_offset, self._table, [self._queues.dispatch], limit, on_arrival)
+        self._flusher.dispatched = lambda: self._reput.position
+        if config.sync_flush:
+            self._flusher.on_flushed = self._reput.wake
+        self._flusher.start()
+        self._reput.start()
+
+    def _recover(self, files: FileQueue) -> RecoveryReport:
+        clean_start = not self._paths.abort.exists()
+        files.load()
+        progress = Progress.load(self._paths.progress)
+        self._queues.load(progress)
+        atomic_write(self._paths.abort, str(os.getpid()).encode())
+        report, start = recover(
+            self._log, self._queues, progress, self._paths,
+            clean_start=clean_start, cut_at_damage=self._config.cut_at_damage,
+        )  # fmt: skip
+        replay(self._log, self._queues, self._table, start, self._config.delay_levels_ms)
+        for key, queue in self._queues.items():
+            self._table.set_next(key, queue.max_offset)
+        return report
+
+    @property
+    def clean_start(self) -> bool:
+        """False when the ``abort`` file of an earlier process was found."""
+        return self.recovery.clean_start
+
+    # Writing.
+
+    def append_run(self, run: AppendRun) -> Appended:
+        """Store all records of the run, or none.
+
+        Short and synchronous. Raises StoreFull, StoreClosed, MessageTooLarge, or StoreError after the disk failed.
+        """
+
+        def render(queue_offsets: Ints, log_offsets: Ints, store_timestamp_ms: int) -> Bytes:
+            data = run.run.data.copy()
+            fill(
+                data, run.run, queue_offsets=queue_offsets, log_offsets=log_offsets,
+                store_timestamp_ms=store_timestamp_ms, born_host=run.born_host, store_host=run.store_host,
+            )  # fmt: skip
+            return data
+
+        kinds = run.run.headers["sys_flag"] & SYS_TRANSACTION_MASK
+        numbers = np.array([self._number(key) for key in run.keys], np.int64)[run.key_index]
+        if kinds.any():
+            numbers[np.isin(kinds, UNQUEUED_TYPES)] = NOT_QUEUED
+        return self._append(run.run.sizes, numbers, lambda _: run.tags_codes, render)
+
+    def put(self, record: Record) -> Appended:
+        """Store one record as it is, except for what the broker fills in: offsets, store time, body CRC.
+
+        Raises as ``append_run``, and BadRecord for what no record can hold.
+        """
+        record = msgspec.structs.replace(record, body_crc=body_crc(record.body))
+        queued = record.transaction_type not in UNQUEUED_TYPES
+        number = self._number((record.topic, record.queue_id)) if queued else NOT_QUEUED
+
+        def tags_codes(store_timestamp_ms: int) -> Ints:
+            stamped = msgspec.structs.replace(record, store_timestamp_ms=store_timestamp_ms)
+            return np.array([queue_tags_code(stamped, self._config.delay_levels_ms)], np.int64)
+
+        def render(queue_offsets: Ints, log_offsets: Ints, store_timestamp_ms: int) -> Bytes:
+            final = msgspec.structs.replace(
+                record, queue_offset=int(queue_offsets[0]), log_offset=int(log_offsets[0]),
+                store_timestamp_ms=store_timestamp_ms,
+            )  # fmt: skip
+            return np.frombuffer(encode(final), np.uint8)
+
+        sizes = np.array([len(encode(record))], np.int64)
+        return self._append(sizes, np.array([number], np.int64), tags_codes, render)
+
+    def durable(self, log_offset: int) -> "Future[None]":
+        """Resolves when everything before ``log_offset`` is on disk. Fails with StoreError when that cannot be."""
+        return self._flusher.durable(log_offset)
+
+    def _number(self, key: QueueKey) -> int:
+        if key not in self._table.numbers:
+            self._paths.consume_queue(*key)
+        return self._table.number_of(key)
+
+    def _append(self, sizes: Ints, numbers: Ints, tags_codes: Callable[[int], Ints], render: Render) -> Appended:
+        largest = min(self._config.max_message_size + RECORD_ALLOWANCE, self._log.largest_record)
+        if int(sizes.max()) > largest:
+            raise MessageTooLarge(f"a record of {int(sizes.max())} bytes is over the {largest} that this store takes")
+        with self._append_lock:
+            self._check_writable()
+            plan = self._log.plan(sizes)
+            try:
+                self._log.make_room(plan.end)
+            except OSError as error:
+                raise StoreFull(f"no room for a log file in {self._paths.commit_log}: {error.strerror}") from error
+            now = max(self._clock_ms(), self._log.last_store_timestamp_ms)
+            queue_offsets = self._table.peek(numbers)
+            self._log.write(plan, render(queue_offsets, plan.log_offsets, now), sizes, now)
+            self._table.advance(numbers)
+            self._reput.hand_over(
+                Batch(plan.log_offsets, sizes, tags_codes(now), numbers, queue_offsets, plan.end, now)
+            )
+        self._reput.dispatch()
+        if self._config.sync_flush:
+            self._flusher.hurry()
+        return Appended(now, queue_offsets, plan.log_offsets, plan.spans, plan.end)
+
+    def _check_writable(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store in {self._paths.root} is closed")
+        failure = self._flusher.failure or self._reput.failure
+        if failure:
+            raise failure
+        if self._flusher.full:
+            raise StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
+
+    # Reading.
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = 262_144,
+        tags: frozenset[int] | None = None,
+    ) -> ReadResult:
+        """Messages of one queue from ``queue_offset`` on; ``tags`` are hash codes. Raises StoreClosed."""
+        self._check_open()
+        return self._reader.read(
+            self._queues.get((topic, queue_id)), queue_offset, Limits(max_messages, max_bytes, tags)
+        )
+
+    def record_at(self, log_offset: int) -> bytes | None:
+        """The record that begins at this log offset, None when none does."""
+        self._check_open()
+        return self._reader.record_at(log_offset)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.get((topic, queue_id))
+        return queue.min_offset if queue else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next dispatched message gets; 0 for an unknown queue."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.max_offset if queue else 0
+
+    def queues(self) -> list[QueueKey]:
+        return [key for key, _ in self._queues.items()]
+
+    def tags_code_at(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        """The tags code of a queue entry (the delivery time in the schedule topic); None when there is no entry."""
+        entry = self._entry(topic, queue_id, queue_offset)
+        return int(entry["tags_code"]) if entry is not None else None
+
+    def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first queue offset stored at or after the time; ``upper``: the last one at or before it."""
+        self._check_open()
+        queue = self._queues.get((topic, queue_id))
+        return self._reader.search(queue, timestamp_ms, upper=upper) if queue else 0
+
+    def entry_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether the message is within 40 % of RAM of the log end (RocketMQ: ``checkInMemByConsumeOffset``)."""
+        entry = self._entry(topic, queue_id, queue_offset)
+        return entry is not None and self._reader.in_memory(int(entry["log_offset"]))
+
+    @property
+    def log_min(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def log_max(self) -> int:
+        return self._log.max_offset
+
+    @property
+    def flushed(self) -> int:
+        """Everything before this log offset is on disk."""
+        return self._flusher.flushed
+
+    @property
+    def dispatched(self) -> int:
+        """Everything before this log offset is in its queue."""
+        return self._reput.position
+
+    def _entry(self, topic: str, queue_id: int, queue_offset: int) -> np.void | None:
+        self._check_open()
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        entries = queue.entries(queue_offset, 1)
+        return entries[0] if len(entries) else None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store in {self._paths.root} is closed")
+
+    # Ending.
+
+    def close(self) -> None:
+        """Flush, dispatch to the end, mark, remove ``abort``, unlock. May be called twice.
+
+        ``abort`` stays when the queues did not reach the end of the log: the next start looks closer then.
+        """
+        with self._append_lock:
+            if self._closed:
+                return
+            self._closed = True
+        flushed = self._flusher.durable(self._log.max_offset)
+        try:
+            flushed.result()
+        except StoreError as error:
+            logger.error("close_without_flush directory=%s error=%s", self._paths.root, error)
+        self._reput.stop()
+        self._flusher.stop()
+        self._log.files.close()
+        failed = self._flusher.failure or self._flusher.full or self._reput.failure
+        if self._reput.position == self._log.max_offset and not failed:
+            self._paths.abort.unlink(missing_ok=True)
+        self._lock.release()

@@ -1,0 +1,193 @@
+"""Reading a queue: which entries, which bytes, where to go on. Source: RocketMQ ``DefaultMessageStore``."""
+
+import os
+from enum import Enum
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from dejamq_proto.record import HEADER, HEADER_SIZE, I32, SYS_BORN_HOST_V6, decode
+
+from dejamq_broker.store.batch import Ints
+from dejamq_broker.store.commit_log import CommitLog
+from dejamq_broker.store.config import QUEUE_ENTRY_SIZE, StoreConfig
+from dejamq_broker.store.consume_queue import FILLER_SIZE, ConsumeQueue, Entries
+from dejamq_broker.store.log_scan import Damage
+
+RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class ReadStatus(Enum):
+    """Source: RocketMQ ``GetMessageStatus``."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+
+
+class ReadResult(msgspec.Struct, frozen=True, gc=False):
+    """``records`` are copies, one after the other, ``sizes`` their lengths. ``next_offset`` is a queue offset."""
+
+    status: ReadStatus
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    sizes: list[int] = []
+    records: bytes = b""
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """How much one read may answer, and of which tags (hash codes; None is all)."""
+
+    max_messages: int
+    max_bytes: int
+    tags: frozenset[int] | None = None
+
+
+class Reader:
+    """Reads queues and the log they point into. Any thread."""
+
+    def __init__(self, log: CommitLog, config: StoreConfig, damages: tuple[Damage, ...]) -> None:
+        self._log, self._config, self._damages = log, config, damages
+        self._memory_window = RAM * config.access_message_in_memory_max_ratio // 100
+
+    def read(self, queue: ConsumeQueue | None, queue_offset: int, limits: Limits) -> ReadResult:
+        """Up to ``limits`` messages from ``queue_offset`` on, at least one when there is one."""
+        outside = _outside(queue, queue_offset)
+        if outside or queue is None:
+            return outside or ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        entries = queue.entries(queue_offset, self._window(limits))
+        low, high = queue.min_offset, queue.max_offset
+        if not len(entries):
+            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, min(queue.next_file(queue_offset), high), low, high)
+        chosen, scanned = self._choose(entries, limits)
+        next_offset = queue_offset + scanned
+        if not len(chosen):
+            status = ReadStatus.NO_MATCHED_MESSAGE if self._any_there(entries) else ReadStatus.MESSAGE_WAS_REMOVING
+            return ReadResult(status, next_offset, low, high)
+        sizes = chosen["size"].astype(np.int64)
+        records = self._bytes(chosen["log_offset"].astype(np.int64), sizes)
+        return ReadResult(ReadStatus.FOUND, next_offset, low, high, sizes.tolist(), records)
+
+    def in_memory(self, log_offset: int) -> bool:
+        """Young enough to be in the page cache, by RocketMQ's rule."""
+        return self._log.max_offset - log_offset <= self._memory_window
+
+    def store_timestamp_ms(self, log_offset: int, size: int) -> int:
+        """Store time of a record; 0 when its file is gone, for it is older than all that is left."""
+        head = self._log.read(log_offset, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return 0
+        header = np.frombuffer(head, HEADER)[0]
+        if header["sys_flag"] & SYS_BORN_HOST_V6:
+            return decode(self._log.read(log_offset, size), check_crc=False).store_timestamp_ms
+        return int(header["store_timestamp_ms"])
+
+    def record_at(self, log_offset: int) -> bytes | None:
+        """The record that begins here, None when none does."""
+        if not self._log.min_offset <= log_offset < self._log.max_offset:
+            return None
+        head = self._log.read(log_offset, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return None
+        data = self._log.read(log_offset, max(0, I32.unpack_from(head)[0]))
+        try:
+            record = decode(data)
+        except ValueError:
+            return None
+        return data if record.log_offset == log_offset else None
+
+    def search(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> int:
+        """Lower: the first entry stored at or after the time. Upper: the last one stored at or before it.
+
+        Source: RocketMQ ``ConsumeQueue.binarySearchInQueueByTime`` with its two boundary types.
+        """
+        low, high = queue.min_offset, queue.max_offset
+        first, end = low, high
+        while first < end:
+            middle = (first + end) // 2
+            stored = self._stored_at(queue, middle)
+            if stored < timestamp_ms or (upper and stored == timestamp_ms):
+                first = middle + 1
+            else:
+                end = middle
+        return max(low, first - 1) if upper else first
+
+    def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        """Store time of an entry; of the next real one where a filler stands."""
+        while queue_offset < queue.max_offset:
+            entry = queue.entries(queue_offset, 1)[0]
+            if entry["size"] != FILLER_SIZE:
+                return self.store_timestamp_ms(int(entry["log_offset"]), int(entry["size"]))
+            queue_offset += 1
+        return 1 << 62
+
+    def _window(self, limits: Limits) -> int:
+        if limits.tags is None:
+            return max(1, min(limits.max_messages, self._config.max_transfer_count_on_message_in_memory))
+        return max(self._config.max_filter_message_size // QUEUE_ENTRY_SIZE, limits.max_messages)
+
+    def _choose(self, entries: Entries, limits: Limits) -> tuple[Entries, int]:
+        """The entries to answer, and how many were looked at for them."""
+        scanned = len(entries)
+        good = self._there(entries)
+        if limits.tags is not None:
+            good &= np.isin(entries["tags_code"], np.fromiter(limits.tags, np.int64))
+        numbers = np.flatnonzero(good)
+        if not len(numbers):
+            return entries[:0], scanned
+        config = self._config
+        near = self.in_memory(int(entries["log_offset"][numbers[0]]))
+        most = config.max_transfer_count_on_message_in_memory if near else config.max_transfer_count_on_message_in_disk
+        size = config.max_transfer_bytes_on_message_in_memory if near else config.max_transfer_bytes_on_message_in_disk
+        ends = np.cumsum(entries["size"][numbers], dtype=np.int64)
+        fitting = int(np.searchsorted(ends, min(size, limits.max_bytes), side="right"))
+        taken = max(1, min(fitting, most, limits.max_messages))
+        if taken < len(numbers):
+            scanned = int(numbers[taken - 1]) + 1
+            numbers = numbers[:taken]
+        return (entries[:taken] if int(numbers[-1]) == taken - 1 else entries[numbers]), scanned
+
+    def _there(self, entries: Entries) -> npt.NDArray[np.bool_]:
+        """Which entries have a whole record in the log."""
+        log_offsets = entries["log_offset"]
+        there: npt.NDArray[np.bool_] = (log_offsets >= self._log.min_offset) & (entries["size"] != FILLER_SIZE)
+        for damage in self._damages:
+            there &= (log_offsets + entries["size"] <= damage.log_offset) | (log_offsets >= damage.end)
+        return there
+
+    def _any_there(self, entries: Entries) -> bool:
+        return bool(self._there(entries).any())
+
+    def _bytes(self, log_offsets: Ints, sizes: Ints) -> bytes:
+        """The records' bytes: one copy for each stretch of the log that is without a gap."""
+        ends = log_offsets + sizes
+        breaks = np.flatnonzero(ends[:-1] != log_offsets[1:])
+        if not len(breaks):
+            return self._log.read_range(int(log_offsets[0]), int(ends[-1]))
+        starts = log_offsets[np.concatenate(([0], breaks + 1))].tolist()
+        stops = ends[np.concatenate((breaks, [len(ends) - 1]))].tolist()
+        read = self._log.read_range
+        return b"".join([read(start, stop) for start, stop in zip(starts, stops, strict=True)])
+
+
+def _outside(queue: ConsumeQueue | None, queue_offset: int) -> ReadResult | None:
+    """The answers that need no entry."""
+    if queue is None:
+        return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+    low, high = queue.min_offset, queue.max_offset
+    if high == 0:
+        return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if queue_offset < low:
+        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high)
+    if queue_offset == high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
+    if queue_offset > high:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    return None

@@ -1,0 +1,111 @@
+"""From the log to what is derived from it. Source: RocketMQ ``ReputMessageService``.
+
+Appends hand their runs over in memory; the log itself is read back only at start (``replay``). Dispatchers are plain
+callables, and nobody here knows them by name.
+
+The appender dispatches its own run where it may: that costs less than waking a thread, which has to take the
+interpreter's lock from it and to reach its event loop from outside (a fifth to a third of a small run in all). The
+thread is for what has to wait for the disk.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from dejamq_broker.store.batch import Batch, QueueKey, QueueTable
+from dejamq_broker.store.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+Dispatch = Callable[[Batch], None]
+MAX_BATCHES = 1024
+
+
+class Reput:
+    """Owns the reput thread. ``position`` is the log offset up to which everything is dispatched.
+
+    One party at a time dispatches: whoever has the turn. Failures are kept in ``failure`` for the next append.
+    """
+
+    def __init__(
+        self,
+        position: int,
+        table: QueueTable,
+        dispatchers: Sequence[Dispatch],
+        limit: Callable[[], int],
+        on_arrival: Callable[[list[QueueKey]], None],
+    ) -> None:
+        """``limit`` says up to which log offset may be dispatched: the log end, or the flushed part of it."""
+        self.position = position
+        self.failure: StoreError | None = None
+        self._table, self._dispatchers, self._limit, self._on_arrival = table, dispatchers, limit, on_arrival
+        self._batches: deque[Batch] = deque()
+        self._event = threading.Event()
+        self._turn = threading.Lock()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="dejamq-reput")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def hand_over(self, batch: Batch) -> None:
+        """Take what was just appended. Called by the appender, in log order; ``dispatch`` follows."""
+        self._batches.append(batch)
+
+    def dispatch(self) -> None:
+        """Dispatch here and now what the limit allows, or leave it to the thread that is at it. Any thread."""
+        if not self._turn.acquire(blocking=False):
+            self.wake()
+            return
+        try:
+            self._drain()
+        finally:
+            self._turn.release()
+
+    def wake(self) -> None:
+        """Look again: the limit may have moved. Any thread."""
+        if not self._event.is_set():
+            self._event.set()
+
+    def stop(self) -> None:
+        """Dispatch what the limit allows, then end the thread."""
+        self._stopping = True
+        self._event.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._event.wait()
+            self._event.clear()
+            with self._turn:
+                self._drain()
+
+    def _drain(self) -> None:
+        try:
+            while not self.failure and (batches := self._allowed()):
+                batch = Batch.joined(batches)
+                for dispatch in self._dispatchers:
+                    dispatch(batch)
+                self.position = batch.end_log_offset
+                self._tell(batch)
+        except Exception as error:
+            # kept, and raised by the next append: a store whose queues stand still must not take more
+            self.failure = error if isinstance(error, StoreError) else StoreError(f"the queues cannot grow: {error!r}")
+            logger.error("reput_failed position=%d error=%s", self.position, error)
+
+    def _allowed(self) -> list[Batch]:
+        limit = self._limit()
+        allowed: list[Batch] = []
+        while self._batches and len(allowed) < MAX_BATCHES and self._batches[0].end_log_offset <= limit:
+            allowed.append(self._batches.popleft())
+        return allowed
+
+    def _tell(self, batch: Batch) -> None:
+        numbers = set(batch.queue_numbers.tolist())
+        try:
+            self._on_arrival([self._table.keys[number] for number in numbers if number >= 0])
+        except Exception:
+            # a listener's fault must not stop the queues
+            logger.exception("arrival_listener_failed")

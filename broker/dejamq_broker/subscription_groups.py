@@ -1,0 +1,102 @@
+"""Consumer groups that the broker knows: ``config/subscriptionGroup.json`` in RocketMQ's format."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dejamq_proto import names
+from dejamq_proto.codes import Code, DejamqError
+
+from dejamq_broker import json_file
+from dejamq_broker.data_version import DataVersion
+
+BUILT_IN = ("TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS")
+
+
+class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """One group's settings as the file keeps them (RocketMQ: SubscriptionGroupConfig).
+
+    ``retry_queue_nums`` 0 drops what is given back; ``retry_max_times`` tries come before dead letters. Fields
+    that this broker does not use are read and written back unchanged, so that a RocketMQ finds them again.
+    """
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    subscription_data_set: list[Any] | None = None
+    attributes: dict[str, Any] = {}
+
+
+class SubscriptionGroupTable:
+    """All groups by name; a change is on disk before the call returns.
+
+    Owned by the event loop. RocketMQ: SubscriptionGroupManager; its ``forbiddenTable`` is kept, not obeyed.
+    """
+
+    def __init__(self, path: Path, clock_ms: Callable[[], int], *, auto_create: bool) -> None:
+        self._path, self._clock_ms, self._auto_create = path, clock_ms, auto_create
+        self._groups: dict[str, SubscriptionGroup] = {}
+        self._forbidden: dict[str, Any] = {}
+        self.version = DataVersion(timestamp=clock_ms())
+
+    def load(self) -> None:
+        """Read the file. Raises UnreadableFile."""
+        found = json_file.load_table(self._path, "subscriptionGroupTable", SubscriptionGroup)
+        if found is not None:
+            self._groups, self.version, content = found
+            self._forbidden = content.get("forbiddenTable", {})
+
+    def get(self, group: str) -> SubscriptionGroup | None:
+        """The group, without making it; built-in groups need no entry in the file."""
+        found = self._groups.get(group)
+        return SubscriptionGroup(group) if found is None and group in BUILT_IN else found
+
+    def require(self, group: str) -> SubscriptionGroup:
+        """The group, made if the broker makes groups on first use. Raises SUBSCRIPTION_GROUP_NOT_EXIST, InvalidName."""
+        found = self.get(group)
+        if found is not None:
+            return found
+        names.check_group(group)
+        if not self._auto_create:
+            text = f"group {group!r} does not exist on this broker and it makes none by itself; create it first"
+            raise DejamqError(text, code=Code.SUBSCRIPTION_GROUP_NOT_EXIST)
+        self._put(SubscriptionGroup(group))
+        return self._groups[group]
+
+    def known(self, group: str) -> SubscriptionGroup:
+        """As ``require`` but never makes one. Raises SUBSCRIPTION_GROUP_NOT_EXIST."""
+        found = self.get(group)
+        if found is None:
+            text = f"group {group!r} is not known to this broker; its consumers have not sent a heartbeat yet"
+            raise DejamqError(text, code=Code.SUBSCRIPTION_GROUP_NOT_EXIST)
+        return found
+
+    def _put(self, group: SubscriptionGroup) -> None:
+        """The table changes only after the file did: a group that could not be written does not exist."""
+        groups = self._groups | {group.group_name: group}
+        version = self.version.next(self._clock_ms())
+        content = {
+            "dataVersion": msgspec.to_builtins(version),
+            "forbiddenTable": self._forbidden,
+            "subscriptionGroupTable": {name: _to_json(value) for name, value in groups.items()},
+        }
+        json_file.write(self._path, content)
+        self._groups, self.version = groups, version
+
+
+def _to_json(group: SubscriptionGroup) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(group)
+    if fields["subscriptionDataSet"] is None:  # RocketMQ leaves null fields out
+        del fields["subscriptionDataSet"]
+    return fields

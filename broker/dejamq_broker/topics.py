@@ -1,0 +1,155 @@
+"""The topics: ``config/topics.json`` in RocketMQ's format, and the rule that makes a topic on first use."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dejamq_proto import names
+from dejamq_proto.codes import Code, DejamqError, InvalidName, PermissionDenied
+
+from dejamq_broker import json_file
+from dejamq_broker.data_version import DataVersion
+
+DEFAULT_CLIENT_QUEUES = 4
+MAX_QUEUES = 65536
+READ_WRITE = names.PERM_READ | names.PERM_WRITE
+SCHEDULE_QUEUES = 18
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+
+
+class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """One topic as topics.json keeps it. ``perm`` adds 4 read, 2 write, 1 inherit (new topics may be made from it)."""
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = READ_WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, Any] = {}
+
+    @property
+    def queues(self) -> int:
+        """How many queues there are for whoever reads or writes."""
+        return max(self.read_queue_nums, self.write_queue_nums)
+
+
+class TopicTable:
+    """All topics by name. Every change is on disk before the call returns, then ``on_change`` is told.
+
+    Owned by the event loop. RocketMQ: TopicConfigManager.
+    """
+
+    def __init__(self, path: Path, clock_ms: Callable[[], int], on_change: Callable[[], None] = lambda: None) -> None:
+        self._path, self._clock_ms, self.on_change = path, clock_ms, on_change
+        self._topics: dict[str, TopicConfig] = {}
+        self.version = DataVersion(timestamp=clock_ms())
+
+    def load(self) -> None:
+        """Read the file. Raises UnreadableFile."""
+        found = json_file.load_table(self._path, "topicConfigTable", TopicConfig)
+        if found is not None:
+            self._topics, self.version, _ = found
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        yield from self._topics.values()
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic as it is, None when there is none; makes nothing."""
+        return self._topics.get(topic)
+
+    def require(self, topic: str) -> TopicConfig:
+        """Raises TOPIC_NOT_EXIST."""
+        config = self._topics.get(topic)
+        if config is None:
+            text = f"topic {topic!r} does not exist on this broker; create it, or send a first message to it"
+            raise DejamqError(text, code=Code.TOPIC_NOT_EXIST)
+        return config
+
+    def ensure_system(self, auto_create_queues: int) -> None:
+        """Add what the broker itself needs. ``auto_create_queues`` 0 means that topics are not made on first use."""
+        # two at least: a name server takes a single topic of an unknown broker for an increment and refuses it
+        wanted = [
+            TopicConfig(SELF_TEST_TOPIC, 1, 1),
+            TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
+        ]
+        if auto_create_queues:
+            perm = READ_WRITE | names.PERM_INHERIT
+            wanted.append(TopicConfig(names.AUTO_CREATE_TOPIC, auto_create_queues, auto_create_queues, perm))
+        missing = [config for config in wanted if config.topic_name not in self._topics]
+        if missing:
+            self._put(missing)
+
+    def for_sending(self, topic: str, client_queues: int) -> TopicConfig:
+        """The topic, made from TBW102 if need be with the smaller of both queue counts. Raises TOPIC_NOT_EXIST.
+
+        RocketMQ: TopicConfigManager.createTopicInSendMessageMethod. A retry topic needs no template and gets
+        one queue. Only the broker that a first send reaches makes the topic; clients see the others' route
+        entry of TBW102 until then.
+        """
+        config = self._topics.get(topic)
+        if config is not None:
+            return config
+        if topic.startswith(names.RETRY_PREFIX):
+            return self.ensure(topic, 1)
+        template = self._topics.get(names.AUTO_CREATE_TOPIC)
+        if template is None or not template.perm & names.PERM_INHERIT:
+            return self.require(topic)
+        queues = min(client_queues or DEFAULT_CLIENT_QUEUES, template.write_queue_nums)
+        return self.ensure(topic, queues, template.perm & ~names.PERM_INHERIT)
+
+    def ensure(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+        """The topic, made with this shape if it is not there."""
+        config = self._topics.get(topic)
+        if config is None:
+            config = TopicConfig(topic, queues, queues, perm)
+            self._put([config])
+        return config
+
+    def update(self, config: TopicConfig) -> None:
+        """Create the topic or change its shape. Raises InvalidName, or INVALID_PARAMETER for impossible numbers.
+
+        An unchanged topic is not written again, so that its version stays and name servers are not told for
+        nothing.
+        """
+        names.check_topic(config.topic_name)
+        if config.topic_name in names.NOT_FOR_SENDING:
+            raise InvalidName(f"topic {config.topic_name!r} belongs to the broker itself")
+        for queues in (config.read_queue_nums, config.write_queue_nums):
+            if not 1 <= queues <= MAX_QUEUES:
+                raise InvalidName(f"a topic has 1 to {MAX_QUEUES} queues, not {queues}")
+        if not 0 <= config.perm <= READ_WRITE | names.PERM_INHERIT:
+            raise InvalidName(f"permission {config.perm} is not a sum of 4 (read), 2 (write) and 1 (inherit)")
+        if self._topics.get(config.topic_name) != config:
+            self._put([config])
+
+    def _put(self, configs: list[TopicConfig]) -> None:
+        """The table changes only after the file did; then registrations carry the new version."""
+        topics = self._topics | {config.topic_name: config for config in configs}
+        version = self.version.next(self._clock_ms())
+        table = {name: msgspec.to_builtins(config) for name, config in topics.items()}
+        json_file.write(self._path, {"dataVersion": msgspec.to_builtins(version), "topicConfigTable": table})
+        self._topics, self.version = topics, version
+        self.on_change()
+
+
+def check_queue(config: TopicConfig, queue_id: int) -> None:
+    """Refuse a queue that neither readers nor writers of the topic have. Raises INVALID_PARAMETER.
+
+    The larger of both counts decides, as in RocketMQ (AbstractSendMessageProcessor.msgCheck): a queue that is
+    being taken out of use may still be written by clients with an old route.
+    """
+    if not 0 <= queue_id < config.queues:
+        text = f"queue {queue_id} of topic {config.topic_name!r} does not exist; it has {config.queues} queues"
+        raise DejamqError(text, code=Code.INVALID_PARAMETER)
+
+
+def check_readable(config: TopicConfig, queue_id: int) -> None:
+    """What a pull demands. Raises PermissionDenied, or INVALID_PARAMETER for the queue id."""
+    if not config.perm & names.PERM_READ:
+        raise PermissionDenied(f"topic {config.topic_name!r} may not be read (permission {config.perm})")
+    if not 0 <= queue_id < config.read_queue_nums:
+        text = f"queue {queue_id} of topic {config.topic_name!r} does not exist; {config.read_queue_nums} can be read"
+        raise DejamqError(text, code=Code.INVALID_PARAMETER)
