@@ -1,0 +1,81 @@
+"""Which queues this client owns: a value that is replaced, never edited."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dejamq_proto.names import RETRY_PREFIX
+
+from dejamq.message import MessageQueue
+from dejamq.process_queue import ProcessQueue
+from dejamq.received import ReceivedMessage
+
+
+@dataclass(slots=True, eq=False)
+class OwnedQueue:
+    """One ownership of one queue, from PQ_OPEN to PQ_DROP in the journal; the same queue regained is another one.
+
+    Its fetch task belongs to it and ends with it. ``entered`` and ``succeeded`` gather deliveries for the journal.
+    """
+
+    number: int
+    queue: MessageQueue
+    process_queue: ProcessQueue
+    next_offset: int
+    expression: str = "*"
+    tags: frozenset[str] = frozenset()
+    subscription_version: int = 0
+    last_pull_s: float = 0.0
+    corrected_offset: int | None = None
+    """Where the broker says to go on, when ours is outside the queue; ends this ownership."""
+    fetching: asyncio.Task[None] | None = None
+    entered: list[ReceivedMessage] = field(default_factory=list)
+    succeeded: list[ReceivedMessage] = field(default_factory=list)
+
+    @property
+    def dropped(self) -> bool:
+        """Results count for nothing any more."""
+        return self.process_queue.dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The queues owned at one moment.
+
+    Replaced as a whole by the rebalancer and read by everybody else of the same loop; whoever keeps one sees
+    the moment it was taken at, never half of a change.
+    """
+
+    owned: Mapping[MessageQueue, OwnedQueue] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[OwnedQueue]:
+        return iter(self.owned.values())
+
+    def __contains__(self, queue: object) -> bool:
+        return queue in self.owned
+
+    def of_topic(self, topic: str) -> frozenset[MessageQueue]:
+        """The owned queues of one topic."""
+        return frozenset(queue for queue in self.owned if queue.topic == topic)
+
+    def topics(self) -> frozenset[str]:
+        """The topics of owned queues, the retry topic too."""
+        return frozenset(queue.topic for queue in self.owned)
+
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """Sorted, without the group's own retry queue, which no program subscribed to."""
+        return tuple(sorted(queue for queue in self.owned if not queue.topic.startswith(RETRY_PREFIX)))
+
+    def without(self, leaving: Iterable[OwnedQueue]) -> "Assignment":
+        """The assignment after these ownerships ended."""
+        gone = {id(one) for one in leaving}
+        return Assignment({queue: one for queue, one in self.owned.items() if id(one) not in gone})
+
+    def plus(self, one: OwnedQueue) -> "Assignment":
+        """The assignment with one more ownership."""
+        return Assignment({**self.owned, one.queue: one})
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bodies held for handlers in all owned queues."""
+        return sum(one.process_queue.cached_bytes for one in self)

@@ -1,0 +1,171 @@
+"""What waits for one broker, and how it is cut into runs: pure decisions, no clock, no network.
+
+While runs are under way to a broker, further sends to it gather here; nobody waits for a timer.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from math import inf
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+from dejamq_proto.wire import Key, SendRun, Words
+
+from dejamq.encoding import Template
+from dejamq.message import Message, MessageQueue, SendResult
+
+MAX_RUN_RECORDS = 850
+MAX_RUN_BYTES = 1 << 20
+UNDIVIDED = 16  # so few are one run; of more, half goes and the other half fills the next run meanwhile
+
+PLAIN, NO_WAIT, REWRITE = 0, 1, 2  # kinds of records that a run cannot mix
+
+_QUEUE, _QUEUE_ID = attrgetter("queue"), attrgetter("queue.queue_id")
+
+
+class Call(msgspec.Struct, eq=False, gc=False):
+    """One ``send`` of a program, from submission to its result or error. ``deadline`` is monotonic time in seconds."""
+
+    message: Message
+    common: Template
+    properties: bytes
+    kind: int
+    call_id: int
+    deadline: float
+    size: int
+    future: asyncio.Future[SendResult] | None  # None: oneway
+    queue: MessageQueue | None = None
+    record: bytes = b""
+    batch: int = 0  # calls with one number go and fail together
+    pinned: bool = False  # this queue or none
+    tries: int = 0  # times it left
+    retries: int = 0  # times a failure made it leave again
+    indefinite: bool = False  # an earlier try may have stored it
+
+    @property
+    def ended(self) -> bool:
+        """Its result, failure or cancellation is there already."""
+        return self.future is not None and self.future.done()
+
+
+class Lane:
+    """Calls waiting for one broker, and its runs under way.
+
+    Owned by the event loop. What is in ``in_flight`` has left and is not known to be stored; what is in
+    ``waiting`` has surely not left, which is why an expired call there fails definitely.
+    """
+
+    __slots__ = ("broker_name", "first_deadline", "in_flight", "pumping", "waiting")
+
+    def __init__(self, broker_name: str) -> None:
+        self.broker_name = broker_name
+        self.waiting: deque[Call] = deque()
+        self.in_flight: list[Flight] = []
+        self.first_deadline = inf  # no waiting call expires before
+        self.pumping = False
+
+    def add(self, call: Call) -> None:
+        """Queue a call behind the others."""
+        self.waiting.append(call)
+        if call.deadline < self.first_deadline:
+            self.first_deadline = call.deadline
+
+    def put_back(self, calls: Sequence[Call]) -> None:
+        """Return calls to the front, in their order."""
+        self.waiting.extendleft(reversed(calls))
+        self.first_deadline = min([self.first_deadline, *(call.deadline for call in calls)])
+
+    def take_run(self) -> list[Call]:
+        """The next calls that go together, those of one queue side by side and in order; empty when none waits.
+
+        The broker stores them so, and a reader of the queue gets them as one copy instead of one a record.
+        """
+        calls = take_run(self.waiting)
+        if len(calls) > 1:
+            calls.sort(key=_QUEUE_ID)
+        return calls
+
+    def take_expired(self, now: float) -> list[Call]:
+        """Remove what waited too long."""
+        if now < self.first_deadline:
+            return []
+        expired = [call for call in self.waiting if call.deadline <= now]
+        self.waiting = deque(call for call in self.waiting if call.deadline > now)
+        self.first_deadline = min((call.deadline for call in self.waiting), default=inf)
+        return expired
+
+
+class Flight(msgspec.Struct, eq=False):
+    """One run under way.
+
+    ``seq`` is the run's number in both journals, ``sizes`` are the records' lengths in bytes, one element a
+    call, and ``first_deadline`` is monotonic time in seconds.
+    """
+
+    lane: Lane
+    calls: list[Call]
+    sizes: Words
+    seq: int
+    address: str
+    first_deadline: float
+    future: Any = None  # asyncio.Future[SendRunResult]
+
+
+def take_run(waiting: deque[Call]) -> list[Call]:
+    """Cut the next run: calls of one kind in order, at most half of many, 850 records, about 1 MiB.
+
+    >>> take_run(deque())
+    []
+
+    A run of a ``send_batch`` is never mixed with other calls and never divided, however large: all of it is
+    stored or nothing, as RocketMQ's MessageBatch promises.
+    """
+    number = len(waiting)
+    limit = number if number <= UNDIVIDED else min(MAX_RUN_RECORDS, (number + 1) // 2)
+    if not number:
+        return []
+    first = waiting.popleft()
+    kind, batch, taken = first.kind, first.batch, [first]
+    room = inf if batch else MAX_RUN_BYTES - first.size
+    left = number - 1 if batch else limit - 1
+    while left > 0:
+        call = waiting[0]
+        room -= call.size
+        if room < 0 or call.kind != kind or call.batch != batch:
+            break
+        taken.append(waiting.popleft())
+        left -= 1
+    return taken
+
+
+def build_run(calls: Sequence[Call], *, group: str, default_queue_nums: int) -> SendRun:
+    """The run these calls are on the wire; the caller adds who sends it.
+
+    ``queue_index`` and ``tags_codes`` are left out where they would say nothing: one queue for all, no tag at
+    all.
+    """
+    records = [call.record for call in calls]
+    numbers: dict[MessageQueue, int] = {}
+    index: list[int] = []
+    for queue, of_queue in groupby(calls, _QUEUE):
+        index += [numbers.setdefault(queue, len(numbers))] * len(list(of_queue))
+    queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
+    tags_codes = [call.common.tags_code for call in calls]
+    run = SendRun(
+        group=group, queues=queues, default_queue_nums=default_queue_nums, records=records,
+        sizes=_words(map(len, records), len(records)),
+        no_wait_store=calls[0].kind == NO_WAIT, rewrite=calls[0].kind == REWRITE,
+    )  # fmt: skip
+    if len(queues) > 1:
+        run.queue_index = _words(index, len(index))
+    if any(tags_codes):
+        run.tags_codes = np.array(tags_codes, "<i4")
+    return run
+
+
+def _words(values: Iterable[int], number: int) -> Words:
+    return np.fromiter(values, "<u4", number)

@@ -1,0 +1,204 @@
+"""Settings of the clients, with RocketMQ's names and defaults. Keyword arguments of a client are fields of these."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from dejamq_proto.calling import MAX_FRAME_BYTES
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.settings import load, setting
+
+LARGEST_BODY = MAX_FRAME_BYTES - (1 << 20)
+"""Bytes of a body or a batch that surely fit one frame."""
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """What every client has. Source: RocketMQ ``ClientConfig``.
+
+    Each field is a keyword argument of the clients and a variable ``DEJAMQ_…`` of the environment. RocketMQ's
+    names in camel case are understood too.
+    """
+
+    namesrv: str = setting(
+        "127.0.0.1:9876", rocketmq="namesrvAddr", help="name servers, host:port, several separated by ; or ,"
+    )
+    client_id: str | None = setting(None, help="unique for each start by default; stable for BROADCASTING")
+    client_ip: str | None = setting(None, rocketmq="clientIP", help="IPv4 address in the client id; default: detected")
+    poll_name_server_interval_ms: int = setting(
+        30_000, rocketmq="pollNameServerInterval", unit="ms", scale="interval", help="between two reads of the routes"
+    )
+    heartbeat_broker_interval_ms: int = setting(
+        30_000, rocketmq="heartbeatBrokerInterval", unit="ms", scale="interval", help="between heartbeats to a broker"
+    )
+    reconnect_interval_ms: int = setting(
+        1_000, unit="ms", scale="interval", help="before a broken heartbeat channel is opened again"
+    )
+    persist_consumer_offset_interval_ms: int = setting(
+        5_000, rocketmq="persistConsumerOffsetInterval", unit="ms", scale="interval", help="between commits of offsets"
+    )
+    mq_client_api_timeout_ms: int = setting(
+        3_000, rocketmq="mqClientApiTimeout", unit="ms", scale="timeout", help="for one call, unless said otherwise"
+    )
+    consumer_progress_timeout_ms: int = setting(
+        5_000, unit="ms", scale="timeout", help="for a send-back, and to commit or read an offset; fixed in RocketMQ"
+    )
+    await_termination_ms: int = setting(
+        20_000, rocketmq="awaitTerminationMillisWhenShutdown", unit="ms", help="how long close waits for work to end"
+    )
+    journal_dir: str | None = setting(None, help="where this process writes its journal; none without it")
+    journal_level: str = setting("audit", help="off, audit (buffered 100 ms) or forensic (survives SIGKILL)")
+    journal_max_bytes: int = setting(1 << 30, unit="bytes", help="of one process's journal; the oldest file goes")
+    journal_business_key: str | None = setting(
+        None, help="message property whose value identifies the business event; KEYS for the first key"
+    )
+
+    def validate(self) -> None:
+        """Raise ConfigError for what no client can work with."""
+        parse_addresses(self.namesrv)
+        if self.journal_level not in ("off", "audit", "forensic"):
+            raise ConfigError(f"journal_level is off, audit or forensic, not {self.journal_level!r}")
+        for name in (
+            "poll_name_server_interval_ms", "heartbeat_broker_interval_ms", "mq_client_api_timeout_ms",
+            "consumer_progress_timeout_ms",
+        ):  # fmt: skip
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be more than 0")
+
+
+@dataclass(frozen=True)
+class ProducerConfig(ClientConfig):
+    """Source: RocketMQ ``DefaultMQProducer``.
+
+    ``send_msg_timeout_ms`` is the budget of a whole send with all of its tries, as in RocketMQ: a try that
+    times out has used it up, which is why a time-out is not tried again.
+    """
+
+    send_msg_timeout_ms: int = setting(
+        3_000, rocketmq="sendMsgTimeout", unit="ms", scale="timeout", help="budget of a send with all its retries"
+    )
+    retry_times_when_send_failed: int = setting(
+        2, rocketmq="retryTimesWhenSendFailed", help="further tries on another broker after a failure (not a time-out)"
+    )
+    retry_another_broker_when_not_store_ok: bool = setting(
+        False, rocketmq="retryAnotherBrokerWhenNotStoreOK", help="also when stored less durably than asked"
+    )
+    max_message_size: int = setting(4 << 20, rocketmq="maxMessageSize", unit="bytes", help="of a body")
+    default_topic_queue_nums: int = setting(
+        4, rocketmq="defaultTopicQueueNums", help="queues of a topic that a send creates"
+    )
+    max_pending_bytes: int = setting(64 << 20, unit="bytes", help="waiting or in flight; above it submit refuses")
+    max_runs_in_flight: int = setting(2, help="runs under way to one broker; further sends gather meanwhile")
+    close_connection_on_timeout: bool = setting(
+        False,
+        rocketmq="clientCloseSocketIfTimeout",
+        help="RocketMQ's default is true: a time-out fails, and retries, everything else on the connection",
+    )
+
+    def validate(self) -> None:
+        """As the base, and for what no producer can work with."""
+        super().validate()
+        if self.max_message_size > LARGEST_BODY:
+            raise ConfigError(f"max_message_size is at most {LARGEST_BODY}: a record has to fit one frame")
+        for name in ("send_msg_timeout_ms", "max_message_size", "max_pending_bytes", "max_runs_in_flight"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be more than 0")
+        if self.retry_times_when_send_failed < 0:
+            raise ConfigError("retry_times_when_send_failed must not be below 0")
+
+
+@dataclass(frozen=True)
+class ConsumerConfig(ClientConfig):
+    """Source: RocketMQ ``DefaultMQPushConsumer`` and its internal constants.
+
+    The thresholds are RocketMQ's flow control: checked before a pull, exceeded by more than their value, so
+    that a queue may hold up to one pull above them.
+    """
+
+    pull_batch_size: int = setting(
+        1024, rocketmq="pullBatchSize", help="messages asked for by one pull; RocketMQ's default is 32"
+    )
+    pull_batch_size_in_bytes: int = setting(
+        1 << 20, rocketmq="pullBatchSizeInBytes", unit="bytes", help="of one pull; RocketMQ's default is 256 KiB"
+    )
+    pull_threshold_for_queue: int = setting(
+        1000, rocketmq="pullThresholdForQueue", help="unfinished messages of a queue above which it is not pulled"
+    )
+    pull_threshold_size_for_queue: int = setting(
+        100, rocketmq="pullThresholdSizeForQueue", unit="MiB", help="the same for their bodies"
+    )
+    consume_concurrently_max_span: int = setting(
+        2000, rocketmq="consumeConcurrentlyMaxSpan", help="distance of unfinished messages above which it is not pulled"
+    )
+    max_cached_bytes: int = setting(64 << 20, unit="bytes", help="bodies of unfinished messages of all queues together")
+    broker_suspend_max_time_ms: int = setting(
+        15_000, unit="ms", scale="interval", help="how long a broker may hold a pull that finds nothing"
+    )
+    consumer_timeout_when_suspend_ms: int = setting(
+        30_000, unit="ms", scale="interval", help="how long a pull waits for its answer"
+    )
+    flow_control_interval_ms: int = setting(
+        50, unit="ms", scale="interval", help="until a queue above its limits is looked at again"
+    )
+    pull_time_delay_when_exception_ms: int = setting(
+        1_000, rocketmq="pullTimeDelayMillsWhenException", unit="ms", scale="interval", help="after a failed pull"
+    )
+    pull_max_idle_time_ms: int = setting(
+        120_000, unit="ms", scale="interval", help="a queue not pulled for so long is dropped and opened anew"
+    )
+    rebalance_wait_interval_ms: int = setting(
+        20_000, unit="ms", scale="interval", help="between rounds of allocation while all is as it should be"
+    )
+    rebalance_min_interval_ms: int = setting(
+        1_000, unit="ms", scale="interval", help="between rounds otherwise; two are never closer"
+    )
+    consume_retry_delay_ms: int = setting(
+        5_000, unit="ms", scale="interval", help="before a message whose send-back failed is tried again locally"
+    )
+    consume_timeout_ms: int = setting(
+        900_000, rocketmq="consumeTimeout", unit="ms", help="a handler that took longer is reported as timeout"
+    )
+
+    def validate(self) -> None:
+        """As the base, and RocketMQ's ranges."""
+        super().validate()
+        ranges = {
+            "pull_batch_size": 1024, "pull_threshold_for_queue": 65_535, "pull_threshold_size_for_queue": 1024,
+            "consume_concurrently_max_span": 65_535,
+        }  # fmt: skip
+        for name, most in ranges.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise ConfigError(f"{name} must be 1 to {most}")
+        for name in ("rebalance_wait_interval_ms", "rebalance_min_interval_ms", "consumer_timeout_when_suspend_ms"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be more than 0")
+
+
+Config = TypeVar("Config", bound=ClientConfig)
+
+
+def client_config(cls: type[Config], namesrv: str | Sequence[str] | None, settings: Mapping[str, Any]) -> Config:
+    """A client's settings: environment, then what the program gives. Raises ConfigError."""
+    given = dict(settings)
+    if namesrv is not None:
+        given["namesrv"] = namesrv
+    return load(cls, overrides=given)
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """``host:port`` separated by ; or , (a scheme such as http:// is dropped). Raises ConfigError.
+
+    Each address once, in the order given. Names are not resolved here: gRPC does that, again at each reconnect.
+    """
+    found = []
+    for piece in text.replace(",", ";").split(";"):
+        address = piece.strip().rpartition("//")[2]
+        if not address:
+            continue
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(f"name server address {address!r} is not host:port, e.g. 127.0.0.1:9876")
+        found.append(address)
+    if not found:
+        raise ConfigError("no name server address: give namesrv='host:port' or set DEJAMQ_NAMESRV")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,51 @@
+"""Where a group begins in a queue, and who of it gets what."""
+
+from enum import Enum
+
+from dejamq_proto.names import RETRY_PREFIX
+
+from dejamq.context import Context
+from dejamq.message import MessageQueue
+from dejamq.offset_store import RemoteOffsetStore
+
+
+class ConsumeFrom(Enum):
+    """Where a group without a committed offset begins. A committed one always wins.
+
+    For a retry topic LAST_OFFSET means its beginning, or retries from before the first start would never come
+    (RocketMQ: RebalancePushImpl.computePullFromWhere).
+    """
+
+    LAST_OFFSET = "LAST_OFFSET"
+    FIRST_OFFSET = "FIRST_OFFSET"
+    TIMESTAMP = "TIMESTAMP"
+
+
+class MessageModel(Enum):
+    """CLUSTERING: the group's members share the messages. BROADCASTING: each member gets all of them."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class StartRule:
+    """Finds the first offset of a newly owned queue. Source: RocketMQ ``RebalancePushImpl.computePullFromWhere``."""
+
+    def __init__(self, context: Context, offsets: RemoteOffsetStore, rule: ConsumeFrom, timestamp_ms: int) -> None:
+        self._context, self._offsets, self.rule, self._timestamp_ms = context, offsets, rule, timestamp_ms
+
+    async def start_of(self, queue: MessageQueue) -> tuple[int, str]:
+        """The offset and its source for the journal. Raises DejamqError: then the queue must not be opened now.
+
+        The broker answers 0 for a group it does not know on a queue whose beginning is still in memory, so that a new
+        group on a young queue starts at its beginning whatever the rule says.
+        """
+        stored = await self._offsets.load(queue)
+        if stored is not None:
+            return stored, "broker"
+        link, retry = self._context.link(queue.broker_name), queue.topic.startswith(RETRY_PREFIX)
+        if self.rule is ConsumeFrom.FIRST_OFFSET or (self.rule is ConsumeFrom.LAST_OFFSET and retry):
+            return 0, "first"
+        if self.rule is ConsumeFrom.LAST_OFFSET or retry:
+            return await link.max_offset(queue.topic, queue.queue_id), "last"
+        return await link.search_offset(queue.topic, queue.queue_id, self._timestamp_ms), "timestamp"

@@ -1,0 +1,257 @@
+"""PushConsumer, what programs see of it: subscriptions, start, stop."""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from dejamq_proto import names
+from dejamq_proto.codes import ClientClosed, ConfigError
+
+from dejamq.allocation import Strategy, strategy_named
+from dejamq.config import ConsumerConfig, client_config
+from dejamq.consume_from import ConsumeFrom, MessageModel
+from dejamq.handlers import BatchHandler, Handler
+from dejamq.message import MessageQueue
+from dejamq.running import Options, Running
+from dejamq.signals import STOP_SIGNALS, StopSignals
+from dejamq.subscriptions import Subscriptions
+
+log = logging.getLogger("dejamq.consumer")
+
+HALF_AN_HOUR_MS = 1_800_000
+
+
+class PushConsumer:
+    """Delivers the messages of subscribed topics to handlers, at least once; the group's members share the queues.
+
+    ``async with`` starts and closes it; closing drains: no further message is handed out, running handlers end, offsets
+    are committed, the group is left. Belongs to one event loop. Further settings: ``ConsumerConfig``.
+    """
+
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None,
+        model: MessageModel = MessageModel.CLUSTERING, ordered: bool = False, auto_commit: bool = True,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, consume_timestamp_ms: int | None = None,
+        allocation: str | Strategy = "averagely", max_concurrency: int = 20, max_reconsume_times: int | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        """Raises ConfigError or InvalidName at once for what could not work later."""
+        names.check_group(group)
+        if model is not MessageModel.CLUSTERING or ordered or not auto_commit:
+            raise ConfigError("this version has the CLUSTERING model with concurrent handlers only")
+        if not 1 <= max_concurrency <= 1000:
+            raise ConfigError(f"max_concurrency is 1 to 1000, not {max_concurrency}")
+        if max_reconsume_times is not None and max_reconsume_times < 0:
+            raise ConfigError(f"max_reconsume_times is 0 or more, or None for the group's, not {max_reconsume_times}")
+        self.group, self.config = group, client_config(ConsumerConfig, namesrv, settings)
+        timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
+        self._options = Options(
+            group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, strategy_named(allocation),
+            max_concurrency, max_reconsume_times,
+        )  # fmt: skip
+        self._subscriptions = Subscriptions(group, _now_ms)
+        self._running: Running | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+
+    # what is consumed
+
+    def subscribe(self, topic: str, handler: Handler, *, tags: str | None = "*", sql: str | None = None) -> None:
+        """Deliver the topic's messages with these tags (``"a || b"``) to ``handler``, one at a time, many at once.
+
+        Raises ConfigError for a second handler of a topic, a handler of the wrong shape, or a single ``|``.
+        """
+        self._subscribe(topic, handler, tags, sql, 0)
+
+    def subscribe_batch(
+        self, topic: str, handler: BatchHandler, *, size: int, tags: str | None = "*", sql: str | None = None
+    ) -> None:
+        """As ``subscribe``, for a handler of lists of at most ``size`` messages with one answer for all of them."""
+        if size < 1:
+            raise ConfigError(f"size is at least 1, not {size}")
+        self._subscribe(topic, handler, tags, sql, size)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give the topic's queues up. Progress since the last commit is forgotten, as in RocketMQ."""
+        self._check()
+        self._subscriptions.remove(topic)
+        if self._running is not None:
+            self._running.forget(topic)
+
+    def suspend(self) -> None:
+        """Pull no more and keep the queues; what was pulled already is still delivered."""
+        self._check()
+        if self._running is not None:
+            self._running.suspend()
+
+    def resume(self) -> None:
+        """Pull again after ``suspend``."""
+        self._check()
+        if self._running is not None:
+            self._running.resume()
+
+    @property
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues this consumer owns now, sorted."""
+        return () if self._running is None else self._running.rebalancer.assignment.queues()
+
+    async def wait_assigned(self, timeout_ms: float = 30_000) -> tuple[MessageQueue, ...]:
+        """Until a round of allocation gave this consumer its queues (none when the group has more members).
+
+        Raises TimeoutError, or the fatal failure of a background task.
+        """
+        self._check()
+        if self._running is None:
+            raise ConfigError("start the consumer before waiting for its queues")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await _first(self._running.rebalancer.settled, self._running.failed)
+        except TimeoutError:
+            topics = ", ".join(one.topic for one in self._subscriptions)
+            text = f"group {self.group!r} got no queues of {topics} within {timeout_ms:.0f} ms; does the topic exist?"
+            raise TimeoutError(text) from None
+        self._check()
+        return self.assignment
+
+    # life
+
+    @property
+    def closed(self) -> bool:
+        """Closing has begun, or is done."""
+        return self._closing is not None
+
+    @property
+    def client_id(self) -> str:
+        """Who this is in the group; empty before the start."""
+        return "" if self._running is None else self._running.instance.client_id
+
+    @property
+    def boot_id(self) -> str:
+        """Names this start in the journals; empty before it."""
+        return "" if self._running is None else self._running.instance.boot_id
+
+    async def start(self) -> None:
+        """Join the group and begin; does nothing when running. Raises BrokerUnavailable when no name server answers."""
+        self._check()
+        if self._running is not None:
+            return
+        running = self._running = Running(self._options, self._subscriptions)
+        try:
+            await running.start()
+        except BaseException as error:
+            self._running = None
+            await running.instance.close()
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
+                raise ClientClosed("the consumer was closed while it started") from None
+            raise
+
+    def stop(self) -> None:
+        """Make ``run_until_stopped`` return. Call it in the consumer's loop."""
+        self._stop.set()
+
+    async def wait_stopped(self) -> None:
+        """Until ``stop`` is called or a background task fails."""
+        if self._running is None:
+            await self._stop.wait()
+        else:
+            await _first(self._stop, self._running.failed)
+
+    async def run_until_stopped(self, *, signals: Sequence[signal.Signals] = STOP_SIGNALS) -> None:
+        """Serve until a signal, ``stop`` or a fatal failure, then drain and close; a second signal ends the wait.
+
+        Raises the fatal failure, and ConfigError outside the main thread unless ``signals=()``.
+        """
+        with StopSignals(signals) as asked:
+            await self.start()
+            stopping = asyncio.ensure_future(self.wait_stopped())
+            try:
+                await _first_done(stopping, asked.stopped)
+            finally:
+                stopping.cancel()
+            closing = asyncio.ensure_future(self.close())
+            await _first_done(closing, asked.hurried)
+            self.hurry()
+            await closing
+        self._raise_fatal()
+
+    def hurry(self) -> None:
+        """While it closes: cancel the handlers that still run instead of waiting for them.
+
+        Their messages were not acknowledged and come again, to whoever owns their queue next. May be called at
+        any time; before closing began it takes effect when it does.
+        """
+        if self._running is not None:
+            self._running.dispatcher.hurry()
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Drain and leave; handlers get ``timeout_ms`` (default ``await_termination_ms``). May be called twice.
+
+        In this order: no further pull, no further handler, running handlers end or are cancelled, offsets are
+        committed, the group is left. What could not be committed is delivered again to the next owner; nothing
+        is lost.
+        """
+        if self._closing is None:
+            wait_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
+            self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> "PushConsumer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+        if error is None:
+            self._raise_fatal()
+
+    def _subscribe(self, topic: str, handler: object, tags: str | None, sql: str | None, size: int) -> None:
+        self._check()
+        if sql is not None:
+            raise ConfigError("SQL92 filters are not available in this version; filter by tags")
+        self._subscriptions.add(topic, handler, tags=tags, batch_size=size)
+        if self._running is not None:
+            self._running.learn(topic)
+
+    async def _close(self, timeout_s: float) -> None:
+        if self._running is not None:
+            await self._running.close(timeout_s)
+
+    def _check(self) -> None:
+        if self._running is not None:
+            self._running.instance.check()
+        if self._closing is not None:
+            raise ClientClosed("this consumer is closed; make a new one")
+
+    def _raise_fatal(self) -> None:
+        if self._running is not None and self._running.instance.fatal is not None:
+            raise self._running.instance.fatal
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Until one of them is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _first_done(work: asyncio.Future[None], event: asyncio.Event) -> None:
+    """Until the work is done or the event set; the work goes on."""
+    wait = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((work, wait), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        wait.cancel()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

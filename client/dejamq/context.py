@@ -1,0 +1,75 @@
+"""What the parts of one consumer share: who it is, how it writes its journal, how it reaches a broker."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+from dejamq_proto.codes import BrokerUnavailable
+from dejamq_proto.common_pb2 import Caller
+from dejamq_proto.journal import Journal
+from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.send_pb2 import SendBackRequest
+from dejamq_proto.wire import PullAnswer
+
+from dejamq.config import ConsumerConfig
+from dejamq.instance import Instance
+
+
+class Link(Protocol):
+    """What a consumer asks of one broker; ``BrokerLink`` in life. Everything may raise a DejamqError.
+
+    A code that refuses a pull comes in the answer; all other refusals are raised.
+    """
+
+    def pull(self, request: PullRequest) -> Awaitable[PullAnswer]: ...
+
+    async def query_offset(self, group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None: ...
+
+    async def update_offset(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, oneway: bool = False, seq: int = 0
+    ) -> None: ...
+
+    def update_offset_oneway(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0
+    ) -> None: ...
+
+    async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]: ...
+
+    async def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+    async def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int: ...
+
+    async def send_back(self, request: SendBackRequest) -> None: ...
+
+
+class Context(msgspec.Struct, frozen=True):
+    """One started consumer as its parts see it; tests put other links and journals in."""
+
+    group: str
+    client_id: str
+    config: ConsumerConfig
+    journal: Journal
+    next_seq: Callable[[], int]
+    link: Callable[[str], Link]
+    """The connection to a broker's master by broker name. Raises BrokerUnavailable while no route names it."""
+
+    @property
+    def boot_id(self) -> str:
+        """Names this start in every journal."""
+        return self.journal.boot_id
+
+    def caller(self, seq: int) -> Caller:
+        """Who asks, for a request whose number was taken before."""
+        return Caller(client_id=self.client_id, boot_id=self.boot_id, seq=seq)
+
+
+def context_of(instance: Instance, config: ConsumerConfig, group: str) -> Context:
+    """The context of a started instance; links go to a broker's master, or to whoever serves in its absence."""
+
+    def link(broker_name: str) -> Link:
+        address = instance.routes.address(broker_name, only_this=False)
+        if address is None:
+            raise BrokerUnavailable(f"no route names broker {broker_name!r} at the moment", definite=True)
+        return instance.link(address)
+
+    return Context(group, instance.client_id, config, instance.journal, instance.next_seq, link)

@@ -1,0 +1,113 @@
+"""From a message to the bytes of its record, with the checks that ``send`` makes first.
+
+UNIQ_KEY comes first with 32 digits: brokers and the journal find it there without decoding.
+"""
+
+from functools import lru_cache
+
+import msgspec
+from dejamq_proto.codes import Code, DejamqError, InvalidName, MessageTooLarge
+from dejamq_proto.names import (
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    check_sendable,
+)
+from dejamq_proto.record import MAX_PROPERTIES_SIZE, Outgoing, tags_code
+
+from dejamq.message import Message
+
+RESERVED = frozenset({
+    PROPERTY_UNIQUE_KEY, PROPERTY_TAGS, PROPERTY_KEYS, PROPERTY_DELAY, PROPERTY_WAIT, PROPERTY_SHARDING_KEY, "TRAN_MSG",
+})  # fmt: skip
+"""Properties that a message has as arguments of its own, or that only the SDK may set."""
+
+
+class Template(msgspec.Struct, frozen=True, gc=False):
+    """What messages of one topic, flag and tag have in common."""
+
+    record: Outgoing
+    tags_code: int
+    tags_field: str
+
+
+@lru_cache(maxsize=4096)
+def template(topic: str, flag: int, tags: str | None) -> Template:
+    """Raises InvalidName for a topic or tag that may not be sent, DejamqError for a flag beyond 32 bits.
+
+    Kept for up to 4,096 combinations: programs send to few topics with few tags, and the checks need to be made
+    once.
+    """
+    check_sendable(topic)
+    if not -(1 << 31) <= flag < 1 << 31:
+        raise DejamqError(f"flag {flag} does not fit 32 bits", code=Code.INVALID_PARAMETER)
+    return Template(Outgoing.to(topic, flag=flag), tags_code(tags), _field(PROPERTY_TAGS, tags) if tags else "")
+
+
+def encode_properties(message: Message, common: Template) -> bytes:
+    """The properties field of the message's record. Raises InvalidName, MessageTooLarge, DejamqError."""
+    keys = _keys_field(message.keys) if message.keys else ""  # type: ignore[arg-type]  # construction made it a tuple
+    text = f"{PROPERTY_UNIQUE_KEY}\x01{message.message_id}\x02{common.tags_field}{keys}"
+    if message.properties or message.delay_level or message.sharding_key is not None or not message.wait_store:
+        text += _other_fields(message)
+    try:
+        field = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidName("a key, tag or property holds half a surrogate pair and cannot be written as UTF-8") from None
+    if len(field) > MAX_PROPERTIES_SIZE:
+        raise MessageTooLarge(f"the properties take {len(field)} bytes, at most {MAX_PROPERTIES_SIZE} are possible")
+    return field
+
+
+def check_body(body: bytes, max_message_size: int) -> None:
+    """Raises MessageTooLarge, and DejamqError for an empty body.
+
+    The limit is of the body as given (RocketMQ: Validators.checkMessage); what the record adds is the broker's
+    concern.
+    """
+    if len(body) > max_message_size:
+        raise MessageTooLarge(
+            f"the body has {len(body)} bytes, max_message_size is {max_message_size}; send a reference to it instead, "
+            "or raise the limit here and at the brokers"
+        )
+    if not body:
+        raise DejamqError("the body is empty; a message needs at least one byte", code=Code.MESSAGE_ILLEGAL)
+
+
+def _keys_field(keys: tuple[str, ...]) -> str:
+    text = keys[0] if len(keys) == 1 else " ".join(keys)
+    if text.count(" ") != len(keys) - 1 or not all(keys):
+        raise InvalidName(f"a key of {keys!r} is empty or holds a space; spaces separate keys")
+    if "\x01" in text or "\x02" in text:
+        return _field(PROPERTY_KEYS, text)
+    return f"{PROPERTY_KEYS}\x01{text}\x02"
+
+
+def _other_fields(message: Message) -> str:
+    fields = []
+    for name, value in message.properties.items():
+        if name in RESERVED:
+            raise InvalidName(f"property {name!r} is reserved; Message has an argument for it, or it is the SDK's own")
+        fields.append(_field(name, value))
+    if message.delay_level < 0:
+        raise DejamqError(f"delay_level {message.delay_level} is below 0", code=Code.INVALID_PARAMETER)
+    if message.delay_level:
+        fields.append(_field(PROPERTY_DELAY, str(message.delay_level)))
+    if message.sharding_key:
+        fields.append(_field(PROPERTY_SHARDING_KEY, message.sharding_key))
+    if not message.wait_store:
+        fields.append(_field(PROPERTY_WAIT, "false"))
+    return "".join(fields)
+
+
+def _field(name: str, value: str) -> str:
+    """Raises InvalidName for what would not be read back as it was written."""
+    if not name or not value:
+        raise InvalidName(f"property {name!r} or its value is empty; a record keeps no empty ones")
+    text = f"{name}\x01{value}\x02"
+    if text.count("\x01") != 1 or text.count("\x02") != 1:
+        raise InvalidName(f"property {name!r} holds a control character (0x01 or 0x02) that separates properties")
+    return text

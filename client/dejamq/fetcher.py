@@ -1,0 +1,174 @@
+"""Pulls one queue's messages, one request at a time, for as long as the queue is owned.
+
+Source: RocketMQ ``PullMessageService``, ``DefaultMQPushConsumerImpl.pullMessage``.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
+from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.record import BadRecord
+from dejamq_proto.run import BadRun
+from dejamq_proto.wire import PullAnswer
+
+from dejamq.assignment import OwnedQueue
+from dejamq.context import Context
+from dejamq.deliveries import Deliveries
+from dejamq.offset_store import RemoteOffsetStore
+from dejamq.process_queue import Limits
+from dejamq.received import ReceivedMessage, receive
+
+log = logging.getLogger("dejamq.consumer")
+
+BROKER_FLOW_CONTROL_MS = 20
+Submit = Callable[[OwnedQueue, list[ReceivedMessage]], None]
+
+
+class Fetcher:
+    """What the fetch loops of one consumer share. ``run`` is the task of one owned queue."""
+
+    def __init__(self, context: Context, deliveries: Deliveries, offsets: RemoteOffsetStore, submit: Submit) -> None:
+        self._context, self._deliveries, self._offsets, self._submit = context, deliveries, offsets, submit
+        config = context.config
+        size_bytes = config.pull_threshold_size_for_queue << 20
+        self._limits = Limits(config.pull_threshold_for_queue, size_bytes, config.consume_concurrently_max_span)
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self.cached_bytes: Callable[[], int] = lambda: 0
+        """Bodies held in all queues of the client."""
+        self.on_illegal: Callable[[], None] = lambda: None
+        """An owned queue gave itself up, because the broker corrected its offset."""
+
+    def suspend(self) -> None:
+        """Pull no more until ``resume``; a request under way still brings its messages."""
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._resumed.set()
+
+    async def run(self, owned: OwnedQueue) -> None:
+        """Pull until the queue is dropped or the task cancelled. Failures of brokers are waited out.
+
+        One request at a time for each queue, so messages reach the process queue in the order of the queue. A
+        failure is waited out for ``pull_time_delay_when_exception_ms``, one of a broker that is overloaded for
+        20 ms.
+        """
+        failing = False
+        while not owned.dropped:
+            owned.last_pull_s = time.monotonic()
+            if not await self._may_pull(owned):
+                continue
+            try:
+                self._take(owned, await self._pull(owned))
+            except (DejamqError, BadRun, BadRecord) as error:
+                queue = owned.queue
+                level = logging.DEBUG if failing else logging.WARNING  # once for each outage
+                log.log(level, "pull_failed queue=%s:%d reason=%s", queue.broker_name, queue.queue_id, error)
+                failing = True
+                await asyncio.sleep(self._pause_s(error))
+            else:
+                failing = False
+
+    async def _may_pull(self, owned: OwnedQueue) -> bool:
+        """False after a wait: then everything must be looked at again."""
+        if not self._resumed.is_set():
+            interval_s = self._context.config.pull_time_delay_when_exception_ms / 1000
+            await _wait(self._resumed, interval_s)  # wakes in between, so that the queue does not look idle
+            return False
+        excess = owned.process_queue.excess(self._limits)
+        if not excess and self.cached_bytes() <= self._context.config.max_cached_bytes:
+            return True
+        log.debug("flow_control queue=%s:%d %s", owned.queue.broker_name, owned.queue.queue_id, excess)
+        await self._room(owned)
+        return False
+
+    async def _room(self, owned: OwnedQueue) -> None:
+        """Until a finished message makes room here, at most the interval: other queues' bytes count as well."""
+        room, held = asyncio.Event(), owned.process_queue
+        limits = self._limits
+
+        def look() -> None:
+            if not held.excess(limits):
+                held.on_room = None
+                room.set()
+
+        if held.excess(limits):
+            held.on_room = look
+        try:
+            await _wait(room, self._context.config.flow_control_interval_ms / 1000)
+        finally:
+            held.on_room = None
+
+    async def _pull(self, owned: OwnedQueue) -> PullAnswer:
+        """The commit travels with the pull (RocketMQ: PullSysFlag's commitOffset bit), so that a busy queue's
+        progress is known to the broker long before the timer's turn.
+        """
+        config, queue = self._context.config, owned.queue
+        link = self._context.link(queue.broker_name)
+        seq = self._context.next_seq()
+        request = PullRequest(
+            caller=self._context.caller(seq), group=self._context.group, topic=queue.topic, queue_id=queue.queue_id,
+            queue_offset=owned.next_offset, max_messages=config.pull_batch_size,
+            max_bytes=config.pull_batch_size_in_bytes, suspend_ms=config.broker_suspend_max_time_ms,
+            commit_offset=self._offsets.piggyback(owned, seq), expression=owned.expression,
+            subscription_version=owned.subscription_version,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(config.consumer_timeout_when_suspend_ms / 1000):
+                return await link.pull(request)
+        except TimeoutError:
+            raise SendTimeout(f"{queue.broker_name} did not answer a pull in time") from None
+
+    def _take(self, owned: OwnedQueue, answer: PullAnswer) -> None:
+        """RocketMQ: PullCallback in DefaultMQPushConsumerImpl.pullMessage.
+
+        Nothing found still moves the offset: what was filtered out need not be looked at again, and with
+        nothing unfinished it may be committed.
+        """
+        if owned.dropped:
+            return
+        if answer.code == Code.PULL_OFFSET_MOVED:
+            self._give_up(owned, answer.next_offset)
+            return
+        if answer.code == Code.SUCCESS:
+            self._found(owned, answer)
+        elif answer.code not in (Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY):
+            raise error_for(answer.code, answer.remark)
+        owned.next_offset = answer.next_offset
+        owned.process_queue.advance(answer.next_offset)
+
+    def _give_up(self, owned: OwnedQueue, corrected_offset: int) -> None:
+        """Our offset is outside the queue: what is held is dropped, and the next round begins where the broker says."""
+        name, queue_id, offset = owned.queue.broker_name, owned.queue.queue_id, owned.next_offset
+        log.warning("offset_corrected queue=%s:%d from=%d to=%d", name, queue_id, offset, corrected_offset)
+        owned.corrected_offset, owned.process_queue.dropped = corrected_offset, True
+        self.on_illegal()
+
+    def _found(self, owned: OwnedQueue, answer: PullAnswer) -> None:
+        """The broker filtered by the tags' hash; equal hashes of other tags are sorted out here."""
+        batch, messages = receive(answer, owned.queue, self._context.boot_id)
+        sizes = batch.body_sizes
+        if owned.tags:
+            wanted = [index for index, message in enumerate(messages) if message.tags in owned.tags]
+            messages, sizes = [messages[index] for index in wanted], [sizes[index] for index in wanted]
+        if messages:
+            owned.process_queue.put([message.queue_offset for message in messages], sizes)
+            self._deliveries.handed_out(owned, messages)
+            self._submit(owned, messages)
+
+    def _pause_s(self, error: Exception) -> float:
+        if isinstance(error, DejamqError) and error.code == Code.FLOW_CONTROL:
+            return BROKER_FLOW_CONTROL_MS / 1000
+        return self._context.config.pull_time_delay_when_exception_ms / 1000
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

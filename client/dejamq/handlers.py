@@ -1,0 +1,130 @@
+"""What a handler may be and what its answer means. Pure: the dispatcher runs them, this file judges."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+from dejamq_proto.codes import ConfigError
+
+from dejamq.received import ReceivedMessage
+
+Handler = Callable[[ReceivedMessage], Awaitable[Any]] | Callable[[ReceivedMessage], Any]
+BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[Any]] | Callable[[Sequence[ReceivedMessage]], Any]
+
+MAX_BATCH_SIZE = 1024
+TO_DEAD_LETTERS = -1
+
+
+class ConsumeStatus(Enum):
+    """What a concurrent handler may return; ``None`` means SUCCESS (in RocketMQ a null is a failure)."""
+
+    SUCCESS = "success"
+    RECONSUME_LATER = "reconsume"
+
+
+class RetryLater(Exception):
+    """Raised by a handler: deliver again after this delay level (1 to 18); 0 lets the broker choose 3 + tries."""
+
+    def __init__(self, delay_level: int = 0) -> None:
+        super().__init__(f"retry at delay level {delay_level}")
+        if not 0 <= delay_level <= 18:
+            raise ValueError(f"delay_level is 0 to 18, not {delay_level}; raise DeadLetter to give a message up")
+        self.delay_level = delay_level
+
+
+class DeadLetter(Exception):
+    """Raised by a handler: no retries, the message goes to ``%DLQ%group`` at once."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class BatchResult(msgspec.Struct, frozen=True):
+    """A batch handler's answer: messages up to and with number ``ack_index`` are done (-1: none), the rest retried."""
+
+    ack_index: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A judged answer. ``acknowledged`` messages from the front are done, the others are sent back at ``delay_level``.
+
+    ``status`` is the journal's word: success, reconsume, exception, wrong_value, cancelled.
+    """
+
+    status: str
+    acknowledged: int = 0
+    delay_level: int = 0
+    reason: str = ""
+
+
+CANCELLED = Outcome("cancelled")
+
+
+def judge_answer(answer: object, count: int) -> Outcome:
+    """What a returned value means for the ``count`` messages the handler was given.
+
+    RocketMQ: ConsumeMessageConcurrentlyService.processConsumeResult with its ackIndex. A value that is none of
+    the documented ones acknowledges nothing, so that a mistake repeats messages instead of losing them.
+    """
+    if answer is None or answer is ConsumeStatus.SUCCESS:
+        return Outcome("success", count)
+    if answer is ConsumeStatus.RECONSUME_LATER:
+        return Outcome("reconsume")
+    if isinstance(answer, BatchResult) and -1 <= answer.ack_index < count:
+        acknowledged = answer.ack_index + 1
+        return Outcome("success" if acknowledged == count else "reconsume", acknowledged)
+    text = f"the handler returned {answer!r:.80}; return None, ConsumeStatus or BatchResult(ack_index), or raise"
+    return Outcome("wrong_value", reason=text)
+
+
+def judge_error(error: Exception) -> Outcome:
+    """What an exception from a handler means: a requested retry, dead letters, or a failure.
+
+    Every exception is a failed try, whatever its class; the reason is cut at 200 characters for the journal.
+    """
+    if isinstance(error, RetryLater):
+        return Outcome("reconsume", delay_level=error.delay_level)
+    if isinstance(error, DeadLetter):
+        return Outcome("reconsume", delay_level=TO_DEAD_LETTERS, reason=f"dead letter: {error.reason}")
+    return Outcome("exception", reason=f"{type(error).__name__}: {error}"[:200])
+
+
+def check_handler(handler: object, *, batch: bool) -> None:
+    """Raise ConfigError unless it is a callable that takes one positional argument.
+
+    Found at ``subscribe`` and not at the first message, which may come long after whoever wrote it went home.
+    """
+    given = "messages" if batch else "message"
+    want = f"a handler is `async def handler({given})`, or a plain function of one argument"
+    if not callable(handler):
+        raise ConfigError(f"{handler!r} cannot be called; {want}")
+    if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
+        raise ConfigError(f"{_name(handler)} is a generator and would never run; {want}")
+    try:
+        inspect.signature(handler).bind(object())
+    except TypeError as error:
+        raise ConfigError(f"{_name(handler)} cannot take one {given} argument ({error}); {want}") from None
+    except ValueError:
+        pass  # a callable in C without a signature: it will say itself what it dislikes
+
+
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine; everything else belongs into a thread."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def tags_of_expression(expression: str | None) -> frozenset[str]:
+    """The tags of ``"a || b"``; empty for everything. Raises ConfigError for a single ``|`` or no tag at all."""
+    if expression is None or expression.strip() in ("", "*"):
+        return frozenset()
+    tags = frozenset(piece.strip() for piece in expression.split("||")) - {""}
+    if not tags or any("|" in tag for tag in tags):
+        raise ConfigError(f"tags {expression!r}: write 'a || b'; a single | separates nothing")
+    return tags
+
+
+def _name(handler: object) -> str:
+    return getattr(handler, "__qualname__", None) or type(handler).__qualname__

@@ -1,0 +1,158 @@
+"""What a program sends, and what it learns about it: plain values, cheap to make."""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+from dejamq_proto.codes import Code
+from dejamq_proto.record import Host, offset_message_id
+from dejamq_proto.wire import SendRunResult, Words
+
+from dejamq.unique_id import next_unique_id
+
+
+class MessageQueue(msgspec.Struct, frozen=True, order=True, gc=False):
+    """One queue of a topic at one broker. Sorts as RocketMQ sorts it: topic, broker name, queue id."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class SendStatus(IntEnum):
+    """How well an accepted message is kept; the values are the broker's response codes."""
+
+    SEND_OK = Code.SUCCESS
+    FLUSH_DISK_TIMEOUT = Code.FLUSH_DISK_TIMEOUT
+    FLUSH_SLAVE_TIMEOUT = Code.FLUSH_SLAVE_TIMEOUT
+    SLAVE_NOT_AVAILABLE = Code.SLAVE_NOT_AVAILABLE
+
+
+class _Body(msgspec.Struct, frozen=True, gc=False):
+    topic: str
+    body: bytes
+
+
+class Message(_Body, frozen=True, kw_only=True, gc=False):
+    """A message to send. Construction checks types only; ``send`` refuses bad topics, sizes and characters.
+
+    ``keys`` is one key or several, ``delay_level`` RocketMQ's 1 to 18 (0: at once), ``sharding_key`` keeps messages
+    with equal keys in one queue, ``wait_store=False`` does not wait for a flush the broker would otherwise wait for.
+    ``message_id`` (UNIQ_KEY) is made here: the same object sent twice has one id, ``replace`` takes a new one.
+    Raises TypeError.
+    """
+
+    tags: str | None = None
+    keys: Iterable[str] = ()
+    properties: Mapping[str, str] = {}
+    delay_level: int = 0
+    sharding_key: str | None = None
+    flag: int = 0
+    wait_store: bool = True
+    message_id: str = msgspec.field(default_factory=next_unique_id)
+
+    def __post_init__(self) -> None:
+        if type(self.topic) is not str:
+            raise TypeError(f"topic must be a str, not {type(self.topic).__name__}")
+        if type(self.body) is not bytes:
+            _set(self, "body", _as_bytes(self.body))
+        keys = self.keys
+        if type(keys) is str:
+            _set(self, "keys", (keys,) if keys else ())
+        elif keys != ():
+            _set(self, "keys", _texts("keys", keys))
+        if self.properties:
+            _set(self, "properties", _properties(self.properties))
+        if not (self.tags is None or type(self.tags) is str):
+            raise TypeError(f"tags must be a str, not {type(self.tags).__name__}")
+        if not (self.sharding_key is None or type(self.sharding_key) is str):
+            raise TypeError(f"sharding_key must be a str, not {type(self.sharding_key).__name__}")
+        if type(self.delay_level) is not int or type(self.flag) is not int:
+            raise TypeError("delay_level and flag must be whole numbers")
+
+    def replace(self, **changes: Any) -> "Message":
+        """A copy with these fields changed and a new ``message_id``."""
+        changes.setdefault("message_id", next_unique_id())
+        return msgspec.structs.replace(self, **changes)
+
+
+_set = msgspec.structs.force_setattr
+
+
+def _as_bytes(body: object) -> bytes:
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    hint = "; encode text first, e.g. text.encode()" if isinstance(body, str) else ""
+    raise TypeError(f"body must be bytes, not {type(body).__name__}{hint}")
+
+
+def _texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
+    """A tuple of the values. Raises TypeError for the first that is not a text."""
+    texts = tuple(values)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{what} must be str, not {type(text).__name__}")
+    return texts
+
+
+def _properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """A copy: a frozen message does not change with the program's dict."""
+    copy = dict(properties)
+    _texts("names and values of properties", (*copy.keys(), *copy.values()))
+    return copy
+
+
+class StoredRun:
+    """Where a broker put one run: shared by the results of its messages, which compute their ids from it when asked.
+
+    One object for up to 850 results: a result itself holds only its place in the run.
+    """
+
+    __slots__ = ("_sizes", "_span_log_offsets", "_span_starts", "store_host", "store_timestamp_ms")
+
+    def __init__(self, answer: SendRunResult, sizes: Words) -> None:
+        self.store_host, self.store_timestamp_ms = answer.store_host, answer.store_timestamp_ms
+        self._sizes = sizes
+        self._span_starts, self._span_log_offsets = answer.span_starts, answer.span_log_offsets
+
+    def log_offset(self, index: int) -> int:
+        """Byte position of the run's record ``index`` in the broker's commit log.
+
+        Records of a run lie one after the other; only where a log file ended does a new span begin.
+        """
+        span = int(np.searchsorted(self._span_starts, index, side="right")) - 1
+        before = self._sizes[int(self._span_starts[span]) : index]
+        return int(self._span_log_offsets[span]) + int(before.sum(dtype=np.int64))
+
+    def host(self) -> Host:
+        """Address and port of the broker that stored the run."""
+        name, _, port = self.store_host.rpartition(":")
+        return name, int(port)
+
+
+class SendResult(msgspec.Struct, frozen=True, gc=False):
+    """A message is stored. ``message_id`` survives retries; ``offset_message_id`` names this stored copy."""
+
+    status: SendStatus
+    message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    _stored: StoredRun
+    _index: int
+
+    @property
+    def offset_message_id(self) -> str:
+        """The broker-made id: store host and log offset in hex."""
+        return offset_message_id(self._stored.host(), self.log_offset)
+
+    @property
+    def log_offset(self) -> int:
+        """Byte position of the record in that broker's commit log."""
+        return self._stored.log_offset(self._index)
+
+    @property
+    def store_timestamp_ms(self) -> int:
+        """The broker's clock when it stored the message."""
+        return self._stored.store_timestamp_ms

@@ -1,0 +1,89 @@
+"""Keeps brokers told that this client lives: a heartbeat to each at once, every 30 s, and again after a break.
+
+The open channel is the membership: its end makes the client leave. Source: RocketMQ ``MQClientInstance`` heartbeats.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from dejamq_proto.client_pb2 import BrokerCommand, Heartbeat
+from dejamq_proto.codes import Code, DejamqError, SendTimeout
+
+from dejamq.config import ClientConfig
+from dejamq.rpc_broker import BrokerLink
+
+log = logging.getLogger("dejamq")
+
+
+class Presence:
+    """Heartbeats to a changing set of brokers. Owned by the event loop; ``run`` is its task.
+
+    A broker that refuses a heartbeat or does not answer is asked again after ``reconnect_interval_ms``, and is
+    logged once for each outage.
+    """
+
+    def __init__(
+        self, config: ClientConfig, *, links: Callable[[], list[BrokerLink]], heartbeat: Callable[[], Heartbeat]
+    ) -> None:
+        self._interval_s = config.heartbeat_broker_interval_ms / 1000
+        self._retry_s = config.reconnect_interval_ms / 1000
+        self._timeout_s = config.mq_client_api_timeout_ms / 1000
+        self._links, self._heartbeat = links, heartbeat
+        self._due = asyncio.Event()
+        self._silent: set[str] = set()
+        self.on_ids_changed: Callable[[str], None] = lambda group: None
+        self.on_connected: Callable[[str], None] = lambda address: None
+        """Called with a broker's address when it acknowledged the first heartbeat of a connection."""
+
+    async def run(self) -> None:
+        """Beat each interval, at once when woken, and soon after a channel broke or stayed silent, until cancelled."""
+        while True:
+            self._due.clear()
+            failed = await self.beat()
+            try:
+                async with asyncio.timeout(self._retry_s if failed else self._interval_s):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+
+    def wake(self) -> None:
+        """Beat now: a broker appeared, or a subscription changed."""
+        self._due.set()
+
+    async def beat(self) -> list[str]:
+        """One heartbeat to every broker now; addresses of those that did not acknowledge it."""
+        links = self._links()
+        return [address for address in await asyncio.gather(*map(self._beat_one, links)) if address]
+
+    async def _beat_one(self, link: BrokerLink) -> str:
+        # also a connection whose first heartbeats stayed without answer: nobody was told of it yet
+        """The address when it failed, else "".
+
+        Success of the first heartbeat of a connection is announced: the broker knows this member from now on,
+        and a round of allocation may find it in the list.
+        """
+        fresh = not link.heartbeats.open or link.address in self._silent
+        link.heartbeats.on_push, link.heartbeats.on_break = self._pushed, self._broken
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                ack = (await link.heartbeat(self._heartbeat())).heartbeat_ack
+            if ack.code != Code.SUCCESS:
+                raise DejamqError(ack.remark, code=ack.code)
+        except (TimeoutError, DejamqError) as error:
+            reason = error if isinstance(error, DejamqError) else SendTimeout("no answer in time")
+            if link.address not in self._silent:  # once, not at each of the tries that follow
+                log.warning("heartbeat_failed address=%s reason=%s", link.address, reason)
+            self._silent.add(link.address)
+            return link.address
+        self._silent.discard(link.address)
+        if fresh:
+            self.on_connected(link.address)
+        return ""
+
+    def _pushed(self, command: BrokerCommand) -> None:
+        if command.HasField("consumer_ids_changed"):
+            self.on_ids_changed(command.consumer_ids_changed.group)
+
+    def _broken(self, error: DejamqError) -> None:
+        asyncio.get_running_loop().call_later(self._retry_s, self._due.set)

@@ -1,0 +1,201 @@
+"""Keeps this client's assignment what the allocation says, in rounds. Source: RocketMQ ``RebalanceService``/``Impl``.
+
+Every round asks one random broker of each topic for the group's members: nobody reconciles the lists of several
+brokers, name servers or members, which is how a queue can have two owners for a while (causes R1, R2).
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from dejamq_proto.codes import DejamqError
+from dejamq_proto.events import Assign
+from dejamq_proto.names import is_internal
+
+from dejamq.allocation import Strategy
+from dejamq.assignment import Assignment, OwnedQueue
+from dejamq.consume_from import StartRule
+from dejamq.context import Context
+from dejamq.deliveries import Deliveries
+from dejamq.fetcher import Fetcher
+from dejamq.message import MessageQueue
+from dejamq.offset_store import RemoteOffsetStore
+from dejamq.process_queue import ProcessQueue
+from dejamq.subscriptions import Subscriptions
+
+log = logging.getLogger("dejamq.consumer")
+
+
+class Queues(msgspec.Struct, frozen=True):
+    """A topic's queues to share out, and where that is known from."""
+
+    queues: Sequence[MessageQueue]
+    namesrv: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a rebalancer moves."""
+
+    subscriptions: Subscriptions
+    deliveries: Deliveries
+    offsets: RemoteOffsetStore
+    start: StartRule
+    fetcher: Fetcher
+    route: Callable[[str], Awaitable[Queues]]
+    """A topic's queues. Raises DejamqError while there are none."""
+    spawn: Callable[..., asyncio.Task[None]]
+
+
+class Rebalancer:
+    """Owner of the assignment. ``run`` is its task; rounds never overlap."""
+
+    def __init__(self, context: Context, parts: Parts, name: str, strategy: Strategy) -> None:
+        self._context, self._parts = context, parts
+        self._strategy_name, self._strategy = name, strategy
+        self.assignment = Assignment()
+        self.settled = asyncio.Event()
+        """Set once a round found this client in the group and all queues as the allocation wants them."""
+        self._due = asyncio.Event()
+        self._rounds = self._opened = 0
+        self.suspended = False
+        self._stopped = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something changed: do not wait for the interval to end."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Rounds at their intervals until stopped; two are never closer than the minimum."""
+        config = self._context.config
+        least_s = config.rebalance_min_interval_ms / 1000
+        while not self._stopped.is_set():
+            self._due.clear()
+            began = time.monotonic()
+            balanced = self.suspended or await self.round()
+            wait_s = config.rebalance_wait_interval_ms / 1000 if balanced else least_s
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            await self._pause(began + least_s - time.monotonic())
+
+    def stop(self) -> None:
+        """No further round; one under way ends as it would."""
+        self._due.set()
+        self._stopped.set()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._stopped.wait()
+        except TimeoutError:
+            pass
+
+    async def round(self) -> bool:
+        """One round over all topics. True when everything is as the allocation wants it.
+
+        Queues that gave themselves up (an offset outside of the queue) and those of unsubscribed topics are let
+        go first. Topics are gone through one after the other; what fails for one leaves the others alone.
+        """
+        self._rounds += 1
+        await self._release([one for one in self.assignment if one.dropped], "illegal")
+        topics = self._parts.subscriptions.topics
+        await self._release([one for one in self.assignment if one.queue.topic not in topics], "unsubscribed")
+        outcomes = [await self._round_of(topic) for topic in topics]
+        mine = [balanced for topic, balanced in zip(topics, outcomes, strict=True) if not is_internal(topic)]
+        if all(mine):
+            self.settled.set()
+        else:
+            self.settled.clear()
+        return all(outcomes)
+
+    async def release_all(self, reason: str) -> None:
+        """At the end: every queue is committed as far as it goes, and let go."""
+        await self._release(list(self.assignment), reason)
+
+    async def _round_of(self, topic: str) -> bool:
+        """One topic. When the queues or the members cannot be learnt, everything stays as it is."""
+        try:
+            route = await self._parts.route(topic)
+            broker_name = random.choice(sorted({queue.broker_name for queue in route.queues}))
+            members = sorted(await self._context.link(broker_name).consumer_list(self._context.group))
+        except DejamqError as error:
+            log.debug("rebalance_kept topic=%s reason=%s", topic, error)
+            return False
+        if not members:
+            return False
+        wanted = self._strategy(sorted(route.queues), members, self._context.client_id)
+        self._journal(topic, route, broker_name, members, wanted)
+        await self._apply(topic, wanted)
+        return self._context.client_id in members and self.assignment.of_topic(topic) == frozenset(wanted)
+
+    async def _apply(self, topic: str, wanted: Sequence[MessageQueue]) -> None:
+        """First everything lost is dropped and committed, then what is new is opened."""
+        lost = [one for one in self.assignment if one.queue.topic == topic and one.queue not in wanted]
+        await self._release(lost, "reassigned")
+        idle_since = time.monotonic() - self._context.config.pull_max_idle_time_ms / 1000
+        idle = [one for one in self.assignment if one.queue.topic == topic and one.last_pull_s < idle_since]
+        await self._release(idle, "pull_idle")
+        new = [queue for queue in wanted if queue not in self.assignment]
+        await asyncio.gather(*map(self._open, new))
+
+    async def _open(self, queue: MessageQueue) -> None:
+        """Nothing is opened while its offset cannot be read: the queue waits for the next round (RocketMQ's result
+        -2).
+        """
+        try:
+            start_offset, source = await self._parts.start.start_of(queue)
+        except DejamqError as error:
+            name = f"{queue.topic}:{queue.broker_name}:{queue.queue_id}"
+            log.warning("queue_not_opened queue=%s: its offset cannot be read: %s", name, error)
+            return
+        self._opened += 1
+        owned = OwnedQueue(self._opened, queue, ProcessQueue(start_offset), start_offset, last_pull_s=time.monotonic())
+        subscription = self._parts.subscriptions.get(queue.topic)
+        if subscription is not None:
+            owned.expression, owned.tags = subscription.expression, subscription.tags
+            owned.subscription_version = subscription.version
+        elif not is_internal(queue.topic):
+            return  # unsubscribed while the offset was read
+        self._parts.deliveries.opened(owned, source)
+        self.assignment = self.assignment.plus(owned)
+        owned.fetching = self._parts.spawn(self._parts.fetcher.run(owned), f"fetch-{owned.number}")
+
+    async def _release(self, leaving: Sequence[OwnedQueue], reason: str) -> None:
+        """Drop queues: from here on results of their handlers count for nothing, and their offset is committed.
+
+        Offsets of unsubscribed topics are not committed, as in RocketMQ (cause O14).
+        """
+        if not leaving:
+            return
+        self.assignment = self.assignment.without(leaving)
+        for owned in leaving:
+            owned.process_queue.dropped = True
+            self._parts.deliveries.dropped(owned, reason)
+            if owned.fetching is not None:
+                owned.fetching.cancel()
+        why = "drop" if reason in ("reassigned", "pull_idle") else reason
+        if reason != "unsubscribed":
+            commits = (self._parts.offsets.commit(owned, why, offset=owned.corrected_offset) for owned in leaving)
+            await asyncio.gather(*commits)
+        fetching = [owned.fetching for owned in leaving if owned.fetching is not None]
+        if fetching:
+            await asyncio.wait(fetching)
+
+    def _journal(
+        self, topic: str, route: Queues, broker_name: str, members: list[str], wanted: Sequence[MessageQueue]
+    ) -> None:
+        if self._context.journal.on:
+            event = Assign(
+                group=self._context.group, topic=topic, client_id=self._context.client_id, round=self._rounds,
+                namesrv=route.namesrv, route_digest=route.digest, broker_name=broker_name, members=members,
+                strategy=self._strategy_name, queues=[f"{queue.broker_name}:{queue.queue_id}" for queue in wanted],
+            )  # fmt: skip
+            self._context.journal.write(event)

@@ -1,0 +1,260 @@
+"""Where topics are: routes as values, read from the name server when needed and every 30 s.
+
+Source: RocketMQ ``MQClientInstance``, ``TopicRouteData``, ``TopicPublishInfo``.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+from dejamq_proto.codes import ClientClosed, DejamqError, RouteNotFound
+from dejamq_proto.names import AUTO_CREATE_TOPIC, MASTER_ID, PERM_READ, PERM_WRITE
+from dejamq_proto.namesrv_pb2 import GetRouteResponse
+
+from dejamq.message import MessageQueue
+
+log = logging.getLogger("dejamq")
+
+
+class BrokerQueues(msgspec.Struct, frozen=True, order=True):
+    """What one broker name offers of a topic."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+
+
+class TopicRoute(msgspec.Struct, frozen=True):
+    """One topic's route: an immutable value, equal when nothing changed.
+
+    RocketMQ: TopicRouteData. Sorted by broker name, so that the same facts from two name servers make equal
+    values.
+    """
+
+    topic: str
+    queues: tuple[BrokerQueues, ...] = ()
+    addresses: Mapping[str, Mapping[int, str]] = {}  # broker name -> broker id -> host:port
+    order_conf: str = ""
+    from_template: bool = False
+    """Nobody has the topic yet; this is the template topic's route under its name."""
+
+    @classmethod
+    def read(cls, topic: str, answer: GetRouteResponse) -> "TopicRoute":
+        """From a name server's answer."""
+        queues = tuple(sorted(
+            BrokerQueues(q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in answer.queues
+        ))  # fmt: skip
+        brokers = sorted(answer.brokers, key=lambda broker: broker.broker_name)
+        addresses = {broker.broker_name: dict(sorted(broker.addresses.items())) for broker in brokers}
+        return cls(topic, queues, addresses, answer.order_conf)
+
+    def as_template_for(self, topic: str, queue_nums: int) -> "TopicRoute":
+        """What publishing to a topic goes by until it exists: the template's brokers, few queues."""
+        queues = tuple(
+            msgspec.structs.replace(
+                q,
+                read_queue_nums=min(queue_nums, q.read_queue_nums),
+                write_queue_nums=min(queue_nums, q.read_queue_nums),
+            )
+            for q in self.queues
+        )
+        return TopicRoute(topic, queues, self.addresses, from_template=True)
+
+    def publish_queues(self) -> tuple[MessageQueue, ...]:
+        """Queues to send to, sorted: the order configuration's, else those of writable brokers that have a master.
+
+        RocketMQ: MQClientInstance.topicRouteData2TopicPublishInfo. A broker without master is passed over,
+        because only id 0 takes messages.
+        """
+        if self.order_conf:
+            return tuple(self._ordered_queues())
+        return tuple(
+            MessageQueue(self.topic, q.broker_name, queue_id)
+            for q in self.queues
+            if q.perm & PERM_WRITE and MASTER_ID in self.addresses.get(q.broker_name, {})
+            for queue_id in range(q.write_queue_nums)
+        )
+
+    def subscribe_queues(self) -> tuple[MessageQueue, ...]:
+        """Queues to consume from, sorted; a readable broker counts whether or not its master is there."""
+        if self.from_template:
+            return ()
+        return tuple(
+            MessageQueue(self.topic, q.broker_name, queue_id)
+            for q in self.queues
+            if q.perm & PERM_READ
+            for queue_id in range(q.read_queue_nums)
+        )
+
+    def _ordered_queues(self) -> list[MessageQueue]:
+        found = []
+        for piece in filter(None, self.order_conf.split(";")):
+            name, _, number = piece.partition(":")
+            if number.isdigit():  # whoever wrote the configuration by hand may have made a slip; the rest still holds
+                found += [MessageQueue(self.topic, name, queue_id) for queue_id in range(int(number))]
+        return found
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal routes, in every process: 16 hex digits."""
+        text = repr((self.queues, sorted((name, sorted(ids.items())) for name, ids in self.addresses.items())))
+        return hashlib.sha256(f"{text}{self.order_conf}".encode()).hexdigest()[:16]
+
+
+class RouteSource(Protocol):
+    """A name server, or what stands for one in tests."""
+
+    async def get_route(self, topic: str) -> GetRouteResponse: ...
+
+
+class Routes:
+    """The routes this client knows. Owned by the event loop; ``run`` is its refresh task.
+
+    What was known stays known when a refresh fails: a name server that is away stops nobody (RocketMQ does the
+    same).
+    """
+
+    def __init__(self, source: RouteSource, *, refresh_interval_ms: float, default_queue_nums: int = 4) -> None:
+        self._source = source
+        self._refresh_interval_ms, self._default_queue_nums = refresh_interval_ms, default_queue_nums
+        self._known: dict[str, TopicRoute] = {}
+        self._watched: set[str] = set()
+        self._reading: dict[tuple[str, bool], asyncio.Task[TopicRoute]] = {}
+        self.on_change: list[Callable[[TopicRoute], None]] = []
+        """Called with each new route that differs from the one before."""
+
+    def known(self, topic: str) -> TopicRoute | None:
+        """The route as last read; None before the first success."""
+        return self._known.get(topic)
+
+    async def get(self, topic: str) -> TopicRoute:
+        """The topic's route, read now if it is not known. Raises RouteNotFound, BrokerUnavailable."""
+        return self._known.get(topic) or await self.refresh(topic)
+
+    async def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues to send to; for a topic that nobody has, those its creation will give. Raises RouteNotFound."""
+        route = self._known.get(topic) or await self.refresh(topic, creating=True)
+        queues = route.publish_queues()
+        if not queues:
+            raise RouteNotFound(
+                f"no broker of topic {topic!r} accepts messages: no master is up, or none may be written"
+            )
+        return queues
+
+    async def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues to consume from. Raises RouteNotFound."""
+        return (await self.get(topic)).subscribe_queues()
+
+    def watch(self, topic: str) -> None:
+        """Keep the topic's route fresh although it may not exist yet."""
+        self._watched.add(topic)
+
+    def unwatch(self, topic: str) -> None:
+        """Forget the topic and ask no more."""
+        self._watched.discard(topic)
+        self._known.pop(topic, None)
+
+    async def refresh(self, topic: str, *, creating: bool = False) -> TopicRoute:
+        """Ask the name server now; one question at a time for a topic. What was known stays when it fails.
+
+        ``creating`` takes the template topic's brokers where nobody has the topic. Raises RouteNotFound,
+        BrokerUnavailable, ClientClosed.
+        """
+        self._watched.add(topic)
+        question = (topic, creating)
+        if question not in self._reading:
+            reading = asyncio.get_running_loop().create_task(self._read(topic, creating))
+            self._reading[question] = reading
+            reading.add_done_callback(lambda done: self._read_ended(question, done))
+        reading = self._reading[question]
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            if reading.cancelled() and not _cancelling():  # by close, not by who asked
+                raise ClientClosed("the client was closed while it asked for the route") from None
+            raise
+
+    def master_address(self, broker_name: str) -> str | None:
+        """Where the broker's master is reached, None while no route names one."""
+        return self.address(broker_name, MASTER_ID)
+
+    def address(self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = True) -> str | None:
+        """Where this broker is reached; unless ``only_this``, another of the same name serves when it is away."""
+        for route in self._known.values():
+            ids = route.addresses.get(broker_name)
+            if ids and broker_id in ids:
+                return ids[broker_id]
+            if ids and not only_this:
+                return next(iter(ids.values()))
+        return None
+
+    def addresses(self, *, masters_only: bool) -> set[str]:
+        """Every broker address that a known route names."""
+        return {
+            address
+            for route in self._known.values()
+            for ids in route.addresses.values()
+            for broker_id, address in ids.items()
+            if not masters_only or broker_id == MASTER_ID
+        }
+
+    async def run(self) -> None:
+        """Refresh all watched topics each interval until cancelled."""
+        while True:
+            await asyncio.sleep(self._refresh_interval_ms / 1000)
+            for topic in tuple(self._watched):
+                try:
+                    await self.refresh(topic, creating=self._from_template(topic))
+                except DejamqError as error:
+                    log.warning("route_refresh_failed topic=%s reason=%s", topic, error)
+
+    async def close(self) -> None:
+        """End reads under way. May be called twice."""
+        tasks = tuple(self._reading.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _read_ended(self, question: tuple[str, bool], task: asyncio.Task[TopicRoute]) -> None:
+        del self._reading[question]
+        if not task.cancelled():
+            task.exception()  # whoever waits gets it; with nobody waiting it is not worth a warning
+
+    def _from_template(self, topic: str) -> bool:
+        route = self._known.get(topic)
+        return route is not None and route.from_template
+
+    async def _read(self, topic: str, creating: bool) -> TopicRoute:
+        """Ask, fall back to the template where creating is wanted, tell the listeners when the route differs."""
+        try:
+            route = TopicRoute.read(topic, await self._source.get_route(topic))
+        except RouteNotFound as missing:
+            if not creating:
+                raise
+            route = await self._template(topic, missing)
+        if route != self._known.get(topic):
+            self._known[topic] = route
+            for listener in self.on_change:
+                listener(route)
+        return route
+
+    async def _template(self, topic: str, missing: RouteNotFound) -> TopicRoute:
+        """The template topic's brokers under the topic's name.
+
+        Raises the first failure when there is no template either.
+        """
+        try:
+            answer = await self._source.get_route(AUTO_CREATE_TOPIC)
+        except RouteNotFound:
+            raise missing from None
+        return TopicRoute.read(AUTO_CREATE_TOPIC, answer).as_template_for(topic, self._default_queue_nums)
+
+
+def _cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,200 @@
+"""Everything a client asks of one broker address: two hot streams, the heartbeat channel and plain calls."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from dejamq_proto.calling import call, dial
+from dejamq_proto.client_pb2 import (
+    BrokerCommand,
+    ConsumerListRequest,
+    Heartbeat,
+    QueryOffsetRequest,
+    QueueRequest,
+    SearchOffsetRequest,
+    UnregisterRequest,
+    UpdateOffsetRequest,
+)
+from dejamq_proto.client_pb2_grpc import ClientStub
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.common_pb2 import Caller, QueueKey
+from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.send_pb2 import SendBackRequest
+from dejamq_proto.send_pb2_grpc import SendStub
+from dejamq_proto.wire import BadFrame, PullAnswer, SendRun, SendRunResult
+from google.protobuf.message import DecodeError
+
+from dejamq.rpc_stream import AnswerStream
+
+log = logging.getLogger("dejamq")
+
+
+class Identity(Protocol):
+    """Who calls: every request carries a fresh sequence number of this client's start."""
+
+    def caller(self, seq: int = 0) -> Caller: ...
+
+
+class BrokerLink:
+    """One channel to one broker address. Owned by the event loop; all failures are DejamqErrors.
+
+    ``seq`` of a method is for callers that journal a request before it leaves; 0 takes the next number.
+    """
+
+    def __init__(
+        self, address: str, identity: Identity, *, timeout_ms: float, progress_timeout_ms: float = 5_000
+    ) -> None:
+        """``progress_timeout_ms`` is for send-backs and committed offsets, ``timeout_ms`` for all other calls."""
+        self.address = address
+        self._identity, self._timeout_ms, self._progress_timeout_ms = identity, timeout_ms, progress_timeout_ms
+        self._channel = dial(address)
+        self._client: Any = ClientStub(self._channel)
+        self._send: Any = SendStub(self._channel)
+        self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, _run_result)
+        self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answer)
+        self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, _command)
+        self._oneways: set[asyncio.Task[None]] = set()
+
+    def send_run(self, run: SendRun) -> asyncio.Future[SendRunResult]:
+        """Send a run; ``run.seq`` is the caller's. A refusal is a result with its code, not an exception."""
+        return self._runs.ask(run.seq, run.encode())
+
+    def break_sends(self, reason: str) -> None:
+        """Give up the send stream: all runs under way fail, indefinite."""
+        self._runs.break_off(reason)
+
+    def pull(self, request: PullRequest) -> asyncio.Future[PullAnswer]:
+        """Ask for messages; a request without caller gets one. Error codes come in the answer, not as exceptions."""
+        if not request.caller.seq:
+            request.caller.CopyFrom(self._identity.caller())
+        return self._pulls.ask(request.caller.seq, request.SerializeToString())
+
+    def heartbeat(self, beat: Heartbeat) -> asyncio.Future[BrokerCommand]:
+        """Tell the broker who lives here; opens the channel whose end makes this client leave."""
+        return self.heartbeats.ask(beat.caller.seq, beat.SerializeToString())
+
+    async def query_offset(self, group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None:
+        """The group's committed offset, None when the broker has none."""
+        request = QueryOffsetRequest(caller=self._identity.caller(seq), group=group, queue=_key(topic, queue_id))
+        try:
+            return int((await self._progress(self._client.QueryOffset, request)).offset)
+        except DejamqError as error:
+            if error.code == Code.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def update_offset(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, oneway: bool = False, seq: int = 0
+    ) -> None:
+        """Commit, acknowledged.
+
+        Lower values are taken as well: the broker overwrites what it has (RocketMQ:
+        ConsumerOffsetManager.commitOffset).
+        """
+        request = UpdateOffsetRequest(
+            caller=self._identity.caller(seq), group=group, queue=_key(topic, queue_id), offset=queue_offset,
+            oneway=oneway,
+        )  # fmt: skip
+        await self._progress(self._client.UpdateOffset, request)
+
+    def update_offset_oneway(self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0) -> None:
+        """Commit without waiting; a failure is only logged, as RocketMQ's oneway."""
+        self._oneway(self.update_offset(group, topic, queue_id, queue_offset, oneway=True, seq=seq))
+
+    async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]:
+        """Client ids of the group's members as this broker knows them.
+
+        Raises DejamqError with SYSTEM_ERROR for a group without members, as RocketMQ answers.
+        """
+        request = ConsumerListRequest(caller=self._identity.caller(seq), group=group)
+        return list((await self._call(self._client.ConsumerList, request)).client_ids)
+
+    async def max_offset(self, topic: str, queue_id: int) -> int:
+        """One above the newest message's queue offset."""
+        return await self._offset(self._client.MaxOffset, topic, queue_id)
+
+    async def min_offset(self, topic: str, queue_id: int) -> int:
+        """The oldest message's queue offset."""
+        return await self._offset(self._client.MinOffset, topic, queue_id)
+
+    async def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first queue offset stored not earlier than this time; with ``upper`` the last one not later."""
+        request = SearchOffsetRequest(
+            caller=self._identity.caller(), queue=_key(topic, queue_id), timestamp_ms=timestamp_ms, upper=upper
+        )
+        return int((await self._call(self._client.SearchOffset, request)).offset)
+
+    async def send_back(self, request: SendBackRequest) -> None:
+        """Give a message back for a later retry; a request without caller gets one.
+
+        An error that is not ``definite`` may have stored the retry; whoever tries again may make two of it
+        (cause B11).
+        """
+        if not request.caller.seq:
+            request.caller.CopyFrom(self._identity.caller())
+        await self._progress(self._send.SendBack, request)
+
+    async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
+        """Leave one of these groups at once, before the channel ends.
+
+        The other members are told at once; the channel's end would do the same a moment later.
+        """
+        request = UnregisterRequest(
+            caller=self._identity.caller(), producer_group=producer_group, consumer_group=consumer_group
+        )
+        await self._call(self._client.Unregister, request)
+
+    async def close(self) -> None:
+        """Wait for oneways to leave, end the streams (the broker sees this client go) and the channel.
+
+        May be called twice, also after a first call that was cancelled.
+        """
+        if self._oneways:
+            await asyncio.wait(tuple(self._oneways))
+        for stream in (self._runs, self._pulls, self.heartbeats):
+            await stream.close()
+        await self._channel.close(None)
+
+    async def _offset(self, method: Callable[..., Awaitable[Any]], topic: str, queue_id: int) -> int:
+        request = QueueRequest(caller=self._identity.caller(), queue=_key(topic, queue_id))
+        return int((await self._call(method, request)).offset)
+
+    async def _call(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
+        return await call(method, request, address=self.address, timeout_ms=self._timeout_ms)
+
+    async def _progress(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
+        return await call(method, request, address=self.address, timeout_ms=self._progress_timeout_ms)
+
+    def _oneway(self, sending: Awaitable[None]) -> None:
+        async def run() -> None:
+            try:
+                await sending
+            except DejamqError as error:
+                log.warning("oneway_failed address=%s reason=%s", self.address, error)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._oneways.add(task)
+        task.add_done_callback(self._oneways.discard)
+
+
+def _key(topic: str, queue_id: int) -> QueueKey:
+    return QueueKey(topic=topic, queue_id=queue_id)
+
+
+def _run_result(frame: bytes) -> tuple[int, SendRunResult]:
+    result = SendRunResult.decode(frame)
+    return result.seq, result
+
+
+def _pull_answer(frame: bytes) -> tuple[int, PullAnswer]:
+    answer = PullAnswer.decode(frame)
+    return answer.seq, answer
+
+
+def _command(frame: bytes) -> tuple[int, BrokerCommand]:
+    try:
+        command = BrokerCommand.FromString(frame)
+    except DecodeError as error:
+        raise BadFrame(f"a command cannot be read: {error}") from None
+    return command.heartbeat_ack.seq, command

@@ -1,0 +1,75 @@
+"""What a producer's journal says of its sends: each try before it leaves, each outcome, each failed call."""
+
+from collections.abc import Sequence
+
+from dejamq_proto.codes import DejamqError
+from dejamq_proto.events import SendEnd, SendResult, SendTry
+from dejamq_proto.journal import Journal
+from dejamq_proto.names import PROPERTY_KEYS
+
+from dejamq.batching import Call, Flight
+from dejamq.message import Message, SendStatus
+from dejamq.send_retry import final_error
+
+
+class SendJournal:
+    """Writes the producer's events; does nothing where the journal is off.
+
+    RocketMQ's trace records a try only after it returned (AsyncTraceDispatcher), so that lost ones leave no
+    line; here the line stands before the try leaves.
+    """
+
+    def __init__(self, journal: Journal, group: str, business_key: str | None) -> None:
+        self._journal, self._group, self._business_key = journal, group, business_key
+
+    def leaving(self, flight: Flight) -> None:
+        """Before a run leaves: at ``forensic`` the line survives what happens next."""
+        if not self._journal.on:
+            return
+        calls = flight.calls
+        self._journal.write(
+            SendTry(
+                request_seq=flight.seq, broker_name=flight.lane.broker_name, address=flight.address, group=self._group,
+                topics=sorted({call.message.topic for call in calls}),
+                call_ids=[call.call_id for call in calls],
+                tries=[call.tries for call in calls],
+                unique_keys=[call.message.message_id for call in calls],
+                business_keys=[self._key_of(call.message) for call in calls] if self._business_key else [],
+            )
+        )  # fmt: skip
+
+    def stored(self, flight: Flight, status: SendStatus) -> None:
+        """A run was answered as stored."""
+        if self._journal.on:
+            outcome = "ok" if status is SendStatus.SEND_OK else "not_ok_status"
+            self._journal.write(SendResult(request_seq=flight.seq, outcome=outcome, code=int(status)))
+
+    def result(self, flight: Flight, error: DejamqError, outcome: str) -> None:
+        """A run was refused, lost or given up."""
+        if self._journal.on:
+            self._journal.write(
+                SendResult(
+                    request_seq=flight.seq, outcome=outcome, code=int(error.code), definite=error.definite,
+                    reason=str(error),
+                )
+            )  # fmt: skip
+
+    def failed(self, calls: Sequence[Call], error: DejamqError) -> None:
+        """One event for those that surely did not happen, one for those that may have."""
+        if not self._journal.on:
+            return
+        for definite in (True, False):
+            ended = [call for call in calls if final_error(call, error).definite is definite]
+            if ended:
+                self._journal.write(
+                    SendEnd(
+                        call_ids=[call.call_id for call in ended],
+                        unique_keys=[call.message.message_id for call in ended],
+                        code=int(error.code), definite=definite, reason=str(error),
+                    )
+                )  # fmt: skip
+
+    def _key_of(self, message: Message) -> str:
+        if self._business_key == PROPERTY_KEYS:
+            return next(iter(message.keys), "")
+        return message.properties.get(self._business_key or "", "")

@@ -1,0 +1,104 @@
+"""What a consumer subscribed to, and the handler of each topic."""
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+import msgspec
+from dejamq_proto import names
+from dejamq_proto.client_pb2 import Subscription as WireSubscription
+from dejamq_proto.codes import ConfigError, InvalidName
+
+from dejamq.handlers import MAX_BATCH_SIZE, check_handler, is_async, tags_of_expression
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """One topic of one consumer. ``batch_size`` 0: the handler gets one message at a time, else lists up to it.
+
+    ``version`` is the wall clock of the subscription, ms: brokers take the newer of two (RocketMQ: subVersion).
+    """
+
+    topic: str
+    handler: Callable[[Any], Any]
+    tags: frozenset[str] = frozenset()
+    expression: str = "*"
+    batch_size: int = 0
+    version: int = 0
+
+    def callable(self, executor: Executor) -> Callable[[Any], Awaitable[Any]]:
+        """The handler as something to await: plain functions run in a thread of ``executor``."""
+        if is_async(self.handler):
+            return self.handler
+        return functools.partial(_in_thread, self.handler, executor)
+
+
+class Subscriptions:
+    """The topics by name; may change while the consumer runs."""
+
+    def __init__(self, group: str, now_ms: Callable[[], int]) -> None:
+        self._group, self._now_ms = group, now_ms
+        self._by_topic: dict[str, Subscription] = {}
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._by_topic.values())
+
+    def get(self, topic: str) -> Subscription | None:
+        """The topic's subscription, None without one."""
+        return self._by_topic.get(topic)
+
+    @property
+    def topics(self) -> list[str]:
+        """Sorted, with the group's retry topic, which everybody is subscribed to."""
+        return sorted((*self._by_topic, names.retry_topic(self._group)))
+
+    def add(self, topic: str, handler: object, *, tags: str | None, batch_size: int = 0) -> Subscription:
+        """Raises ConfigError or InvalidName for what could only fail later."""
+        names.check_topic(topic)
+        if names.is_internal(topic) and topic == names.retry_topic(self._group):
+            raise ConfigError(f"{topic} is subscribed by itself; messages of it come to the handler of their topic")
+        if topic in self._by_topic:
+            raise ConfigError(f"topic {topic!r} has a handler already; unsubscribe it first")
+        if batch_size and not 1 <= batch_size <= MAX_BATCH_SIZE:
+            raise ConfigError(f"size is 1 to {MAX_BATCH_SIZE}, not {batch_size}")
+        check_handler(handler, batch=bool(batch_size))
+        wanted = tags_of_expression(tags)
+        expression = " || ".join(sorted(wanted)) or "*"
+        subscription = Subscription(topic, handler, wanted, expression, batch_size, self._now_ms())  # type: ignore[arg-type]  # checked to be callable
+        self._by_topic[topic] = subscription
+        return subscription
+
+    def remove(self, topic: str) -> None:
+        """Raises InvalidName for a topic that is not subscribed."""
+        if self._by_topic.pop(topic, None) is None:
+            raise InvalidName(f"topic {topic!r} is not subscribed")
+
+    def wire(self) -> list[WireSubscription]:
+        """For the heartbeat.
+
+        The retry topic goes with it, for all tags: retries carry the tags of their first topic.
+        """
+        mine = [
+            WireSubscription(topic=one.topic, expression=one.expression, expression_type="TAG", version=one.version)
+            for one in self
+        ]
+        retry = WireSubscription(topic=names.retry_topic(self._group), expression="*", expression_type="TAG")
+        return [*mine, retry]
+
+
+async def _in_thread(handler: Callable[[Any], Any], executor: Executor, argument: Any) -> Any:
+    """Run a plain handler beside the loop, with the caller's context variables; what it returns may be awaited here."""
+    context = contextvars.copy_context()
+    loop = asyncio.get_running_loop()
+    answer = await loop.run_in_executor(executor, functools.partial(context.run, _as_in_a_coroutine, handler, argument))
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _as_in_a_coroutine(handler: Callable[[Any], Any], argument: Any) -> Any:
+    """A future cannot carry StopIteration: whoever waits for it would wait for ever."""
+    try:
+        return handler(argument)
+    except StopIteration as error:
+        raise RuntimeError("the handler raised StopIteration") from error
