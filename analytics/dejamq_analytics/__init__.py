@@ -1,0 +1,40 @@
+"""The audit of dejamq: which messages were delivered or stored twice, and why, from the journals of all processes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dejamq_analytics.verdict import Verdict
+
+__all__ = ["AuditResult", "audit"]
+
+
+class AuditResult(NamedTuple):
+    """``findings`` and ``anomalies`` are cached frames with the documented columns."""
+
+    findings: "DataFrame"
+    anomalies: "DataFrame"
+    verdict: "Verdict"
+
+
+def audit(
+    spark: "SparkSession",
+    journals: Sequence[str],
+    stores: Sequence[str] = (),
+    business_key: str | None = None,
+    *,
+    group: str | None = None,
+    run_id: str | None = None,
+) -> AuditResult:
+    """Find and explain every duplicate. ``journals`` and ``stores`` are directories (or URIs of such).
+
+    ``business_key`` names the message property that makes two messages the same to the application; ``group`` limits
+    the audit to one consumer group. Raises BadInput (a ValueError) when there is nothing to audit.
+    """
+    from dejamq_analytics.pipeline import gather  # pyspark only where an audit runs
+    from dejamq_analytics.run import conclude
+
+    facts = gather(spark, [str(journal) for journal in journals], [str(store) for store in stores], business_key, group)
+    return conclude(facts, run_id)

@@ -1,0 +1,95 @@
+"""``python -m dejamq_analytics JOURNAL_DIR… --out DIR``, and what ``dejamq audit`` runs.
+
+Exit status: 0 clean, 1 findings, 2 bad use, 3 cannot tell, 130 Ctrl-C.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
+from pyspark.errors import PySparkException
+
+from dejamq_analytics.java import NoJava
+from dejamq_analytics.read import BadInput
+from dejamq_analytics.run import BAD_USE, CANNOT_TELL, FAIL_ON, Request, run_audit
+from dejamq_analytics.verdict import Verdict
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        status, verdict = run_audit(_request(given), lambda text: print(text, file=sys.stderr))
+    except (BadInput, NoJava) as error:
+        print(f"dejamq audit: {error}", file=sys.stderr)
+        return BAD_USE
+    except OSError as error:
+        print(f"dejamq audit: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
+        return BAD_USE
+    except (PySparkException, Py4JError) as error:
+        print(f"dejamq audit: Spark failed: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        return CANNOT_TELL
+    except KeyboardInterrupt:
+        return 130
+    print(msgspec.json.encode(verdict).decode() if given.output == "json" else _summary(verdict))
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dejamq audit", description="Why was it delivered twice?")
+    parser.add_argument("journals", nargs="*", metavar="JOURNAL_DIR", help="default: DEJAMQ_JOURNAL_DIR")
+    parser.add_argument("--store", action="append", default=[], metavar="DIR", help="a broker's store directory")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="writes verdict.json, findings/, anomalies/, report.html"
+    )
+    parser.add_argument("--group", help="audit one consumer group only")
+    parser.add_argument("--business-key", metavar="PROPERTY", help="messages with the same value are the same business")
+    parser.add_argument("--master", metavar="URL", help="the Spark master, default local[*]")
+    parser.add_argument("--conf", action="append", default=[], metavar="K=V", help="a Spark setting")
+    parser.add_argument(
+        "--fail-on", default=",".join(FAIL_ON), metavar="LIST", help=f"of {','.join(FAIL_ON)}, or never"
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    return parser
+
+
+def _request(given: argparse.Namespace) -> Request:
+    default = os.environ.get("DEJAMQ_JOURNAL_DIR")
+    conf = [entry.partition("=") for entry in given.conf]
+    fail_on = () if given.fail_on == "never" else tuple(given.fail_on.split(","))
+    for key, equals, _ in conf:
+        if not (key and equals):
+            raise BadInput(f"--conf takes KEY=VALUE, not {key!r}")
+    for name in fail_on:
+        if name not in FAIL_ON:
+            raise BadInput(f"--fail-on takes {', '.join(FAIL_ON)} or never, not {name!r}")
+    return Request(
+        journals=given.journals or ([default] if default else []),
+        stores=given.store,
+        out=given.out,
+        business_key=given.business_key,
+        group=given.group,
+        master=given.master,
+        conf={key: value for key, _, value in conf},
+        fail_on=fail_on,
+    )
+
+
+def _summary(verdict: Verdict) -> str:
+    causes = ", ".join(f"{cause} {count}" for cause, count in verdict.causes.items())
+    lines = [
+        f"{verdict.verdict}: {verdict.messages} messages, {verdict.deliveries} deliveries, "
+        f"{verdict.duplicates} duplicates" + (f" ({causes})" if causes else ""),
+        f"undetermined {verdict.undetermined}, asked for {verdict.expected_duplicates}, lost {verdict.lost}, "
+        f"unseen {verdict.unseen}, out of order {verdict.out_of_order}, journal gaps {verdict.journal_gaps}",
+    ]
+    lines += [f"  {count} undetermined: {missing}" for missing, count in verdict.undetermined_missing.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

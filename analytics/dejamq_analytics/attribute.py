@@ -1,0 +1,29 @@
+"""Why a record was delivered again: the life of "x is done", walked stage by stage to the first one that is missing.
+
+RocketMQ's consumer keeps its progress in four places: the handler's result, the low-water mark of the process queue,
+the offset sent to the broker, the broker's table. The next owner starts at what reached the table. The first stage
+that applies decides (``rules/stages.py``); its cause is certain only if the journals it rests on are whole.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules import proof, stages
+from dejamq_analytics.rules.life import Life, with_life
+
+
+def redelivered(pairs: DataFrame, life: Life) -> DataFrame:
+    """I1 pairs with cause, stage, trigger, missing, expected and evidence."""
+    known = with_life(pairs.where(sf.col("identity") == "I1"), life)
+    judged = known.withColumn("decision", stages.decision())
+    rests_on_absence = sf.col("decision.cause").isNotNull() & ~sf.col("decision.expected")
+    complete = judged.withColumn("hole", sf.when(rests_on_absence, proof.hole()))
+    return complete.select(
+        "identity", "first", "second",
+        sf.when(sf.col("hole").isNull(), sf.col("decision.cause")).alias("cause"),
+        sf.col("decision.stage").alias("stage"),
+        sf.col("decision.trigger").alias("trigger"),
+        sf.coalesce("hole", "decision.missing").alias("missing"),
+        sf.col("decision.expected").alias("expected"),
+        proof.evidence().alias("evidence"),
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""What each cause means, in one sentence for people, and what to change. Ids as in the catalogue of causes."""
+
+from typing import NamedTuple
+
+
+class Cause(NamedTuple):
+    title: str
+    story: str
+    change: str
+    setting: str
+
+
+CAUSES = {
+    "O1": Cause(
+        "done, but the offset never left",
+        "The consumer ended before it sent the offset of this message to the broker (or before the handler was done). "
+        "Its successor began at the last offset the broker had.",
+        "Stop consumers with SIGTERM so that they drain. Persist more often, or keep the effect and its mark in one "
+        "transaction, so that a second delivery has no effect.",
+        "persist_consumer_offset_interval_ms (RocketMQ: persistConsumerOffsetInterval)",
+    ),
+    "O2": Cause(
+        "the offset was sent and got lost",
+        "The consumer sent the offset one way and it never reached the broker before the queue found a new owner.",
+        "Stop consumers with SIGTERM: their last offsets are awaited. Make the handler idempotent.",
+        "consumer_progress_timeout_ms",
+    ),
+    "O7": Cause(
+        "done above an unfinished message",
+        "The message was done, but one with a lower offset in its queue was not. Only the lowest unfinished offset is "
+        "recorded, so everything above it came again.",
+        "Let no message block its queue: limit how far a consumer may run ahead, and how long a handler may take.",
+        "consume_concurrently_max_span (RocketMQ: consumeConcurrentlyMaxSpan), consume_timeout_ms (consumeTimeout)",
+    ),
+    "O8": Cause(
+        "the new owner asked before the old one had told",
+        "The queue moved between live consumers. The new owner read the offset from the broker before the old owner's "
+        "last offset arrived there.",
+        "Let few consumers come and go while traffic runs, and make the handler idempotent.",
+        "persist_consumer_offset_interval_ms (RocketMQ: persistConsumerOffsetInterval)",
+    ),
+    "O9": Cause(
+        "taken away while the handler ran",
+        "The queue moved to another owner while the handler was still busy, so its result was thrown away.",
+        "Let few consumers come and go while traffic runs, keep handlers short, and make them idempotent.",
+        "rebalance_wait_interval_ms",
+    ),
+    "O10": Cause(
+        "stopped without waiting for the handler",
+        "The consumer was closed before the handler had ended, so its result could no longer be recorded.",
+        "Give handlers the time they need when a consumer stops.",
+        "await_termination_ms (RocketMQ: awaitTerminationMillisWhenShutdown)",
+    ),
+    "O13": Cause(
+        "the broker was away when the offset had to be kept",
+        "The broker left the route, so the consumer gave up the queue and could not tell its offset; when the broker "
+        "came back, the same consumer began at the last offset on disk.",
+        "Keep broker outages short, or let the broker write its offsets more often.",
+        "flush_consumer_offset_interval_ms (RocketMQ: flushConsumerOffsetInterval)",
+    ),
+    "P1": Cause(
+        "the producer tried again and both were stored",
+        "The first try was stored, but its answer never arrived, so the producer sent the message to another broker.",
+        "Set the retries to 0 and decide in the application, or de-duplicate by message id.",
+        "retry_times_when_send_failed (RocketMQ: retryTimesWhenSendFailed)",
+    ),
+    "P5": Cause(
+        "the application sent it twice",
+        "Two calls of send carried one message: the application repeated a send whose outcome it did not know, or was "
+        "itself called twice.",
+        "Give each business event one stable key and de-duplicate by it, or send from an outbox.",
+        "keys of the message, journal_business_key",
+    ),
+    "L1": Cause(
+        "the handler asked for a retry",
+        "The handler failed or asked for redelivery, so the message came again after a delay, as asked.",
+        "Nothing, if the handler has no effect before it fails.",
+        "max_reconsume_times (RocketMQ: maxReconsumeTimes)",
+    ),
+    "B12": Cause(
+        "the send-back failed, so the consumer tried again by itself",
+        "The handler failed and no broker took the message back, so the consumer delivered it to itself again.",
+        "Nothing, if the handler has no effect before it fails.",
+        "consume_retry_delay_ms",
+    ),
+    "L3": Cause(
+        "an ordered handler suspended its queue",
+        "An ordered handler asked for a pause and got the message again, as order demands.",
+        "Use batches of one, and limit the tries.",
+        "max_reconsume_times",
+    ),
+    "L7": Cause(
+        "an operator had it consumed directly",
+        "A command delivered the message once more without moving any offset.",
+        "Nothing: see who gave the command.",
+        "",
+    ),
+}

@@ -1,0 +1,210 @@
+"""From journal lines to findings and anomalies: the rules in their order, each applied once."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dejamq_proto.events import Fault
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from dejamq_analytics import attribute, commit_log, read
+from dejamq_analytics.rules import anomalies, appends, copies, deliveries, identity, life, queues, retries
+from dejamq_analytics.rules.evidence import offset_message_id, timestamp
+from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, of
+
+DELIVERED_TWICE, STORED_TWICE = "delivered twice", "stored twice"
+
+
+class Facts(NamedTuple):
+    """What the journals and stores say, parsed once and kept while an audit runs."""
+
+    events: DataFrame
+    processes: DataFrame
+    deliveries: DataFrame
+    appends: DataFrame
+    sends: DataFrame
+    brokers: DataFrame
+
+
+def settled(frame: DataFrame) -> DataFrame:
+    """Computed once and kept. On a local master the way it was made is forgotten too: a plan on top of many others
+    takes Spark longer to prepare than to run. Elsewhere a lost executor must be able to compute its part again.
+    """
+    master = frame.sparkSession.sparkContext.master or ""
+    return frame.localCheckpoint() if master.startswith("local") else frame.cache()
+
+
+def gather(
+    spark: SparkSession,
+    journals: Sequence[str],
+    stores: Sequence[str] = (),
+    business_key: str | None = None,
+    group: str | None = None,
+) -> Facts:
+    """Read everything, or what concerns one consumer group. Raises BadInput when there is nothing to read."""
+    lines = read.read_lines(spark, journals)
+    events = read.readable(lines) if group is None else _of_group(read.readable(lines), group)
+    processes = settled(read.processes(lines))
+    if processes.isEmpty():
+        raise read.BadInput(
+            f"the journals in {', '.join(journals)} are empty: did the processes run with journal_dir set?"
+        )
+    entered, stored = deliveries.deliveries(events), appends.appends(events)
+    if stores:
+        records = commit_log.read_records(spark, stores, business_key).cache()
+        stored = appends.with_logs(stored, records, events)
+        if business_key:
+            entered = _with_business_key(entered, records)
+    return Facts(
+        events, processes, settled(entered), settled(stored), settled(appends.sends(events)),
+        settled(queues.brokers(events, processes)),
+    )  # fmt: skip
+
+
+def _of_group(events: DataFrame, group: str) -> DataFrame:
+    """Without what other consumer groups did; a producer's group is another thing."""
+    other = sf.col("group").isNotNull() & (sf.col("group") != group)
+    return events.where(~other | (sf.col("role") == "producer") | sf.col("event").isin("APPEND", "STATE"))
+
+
+def _with_business_key(entered: DataFrame, records: DataFrame) -> DataFrame:
+    """The property of the stored message, where the consumer did not journal one."""
+    named = records.where(sf.col("business_key").isNotNull() & sf.col("unique_key").isNotNull())
+    by_key = named.groupBy("unique_key").agg(sf.max("business_key").alias("stored_business_key"))
+    joined = entered.join(by_key, "unique_key", how="left")
+    known = sf.coalesce("business_key", "stored_business_key").alias("business_key")
+    return joined.select(*[known if name == "business_key" else name for name in entered.columns])
+
+
+def findings(facts: Facts, run_id: str) -> DataFrame:
+    """Every duplicate with its cause, in the columns of the findings table."""
+    pairs = settled(identity.pairs(facts.deliveries))
+    producers = copies.Producers(facts.sends, facts.processes)
+    stored = settled(copies.judged_copies(identity.stored_twice(facts.appends), producers))
+    by_copy = settled(copies.judged_deliveries(pairs, stored, facts.brokers))
+    delivered = [
+        attribute.redelivered(pairs, _life(facts)),
+        retries.retried(pairs, retries.requested(facts.deliveries)),
+        by_copy,
+        copies.sent_again(pairs, producers),
+    ]
+    told = _table([_delivered_rows(frame) for frame in delivered], DELIVERED_TWICE, run_id)
+    alone = _table([_stored_rows(copies.undelivered(stored, by_copy))], STORED_TWICE, run_id)
+    return told.unionByName(alone)
+
+
+def _life(facts: Facts) -> life.Life:
+    lives = settled(queues.process_queues(facts.events))
+    faults = _faults(facts)
+    blocked = sf.broadcast(lives.select("boot_id", "pq_id", sf.col("mark.mem_off").alias("queue_offset")))
+    keys = ["boot_id", "pq_id", "queue_offset"]
+    blockers = (
+        facts.deliveries.join(blocked, keys, how="left_semi")
+        .groupBy(*keys)
+        .agg(sf.min(sf.struct("seq", "delivery_id", "queue_offset")).alias("blocker"))
+    )
+    return life.Life(
+        lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)), facts.brokers,
+        facts.processes, settled(faults), settled(blockers),
+    )  # fmt: skip
+
+
+def _faults(facts: Facts) -> DataFrame:
+    """The last fault done to each process, by its name or its pid (a client's id has the pid after ``@``)."""
+    done = of(facts.events, Fault).where("phase = 'begin'")
+    done = done.withColumnsRenamed({"process": "harness", "boot_id": "harness_boot"})
+    pid = sf.regexp_extract("process", r"@(\d+)#", 1)
+    hit = (sf.col("target") == sf.col("process")) | (pid == sf.col("target_pid").cast("string"))
+    alive = sf.col("wall_us") >= sf.col("first_wall_us")
+    owners = facts.processes.select("process", "boot_id", "first_wall_us")
+    fault = sf.struct(
+        "wall_us", "seq", sf.col("harness").alias("process"), sf.col("harness_boot").alias("boot_id"), "kind"
+    )
+    return (
+        owners.join(sf.broadcast(done), hit & alive, how="inner").groupBy("boot_id").agg(sf.max(fault).alias("fault"))
+    )
+
+
+def _delivered_rows(judged: DataFrame) -> DataFrame:
+    key = sf.concat_ws("|", "second.consumer_group", "identity", _delivery_id("first"), _delivery_id("second"))
+    return judged.select(
+        key.alias("key"),
+        sf.col("second.wall_us").alias("wall_us"),
+        sf.col("second.consumer_group").alias("consumer_group"),
+        "identity",
+        sf.col("second.unique_key").alias("message_id"),
+        sf.coalesce("second.business_key", "first.business_key").alias("business_key"),
+        *[_struct(side, _delivery_id(side), sf.col(f"{side}.result")) for side in ("first", "second")],
+        "cause", "stage", "trigger", "missing", "expected", "evidence",
+    )  # fmt: skip
+
+
+def _stored_rows(judged: DataFrame) -> DataFrame:
+    nothing = sf.lit(None).cast("string")
+    places = [f"{side}.{name}" for side in ("first", "second") for name in identity.RECORD]
+    return judged.select(
+        sf.concat_ws("|", "second.unique_key", *places).alias("key"),
+        sf.col("second.wall_us").alias("wall_us"),
+        nothing.alias("consumer_group"),
+        "identity",
+        sf.col("second.unique_key").alias("message_id"),
+        nothing.alias("business_key"),
+        *[_struct(side, nothing, nothing) for side in ("first", "second")],
+        "cause", "stage", "trigger", "missing", "expected", "evidence",
+    )  # fmt: skip
+
+
+def _delivery_id(side: str) -> Column:
+    """The id that a handler sees on its message: unique over all processes."""
+    return sf.concat_ws("-", f"{side}.boot_id", f"{side}.delivery_id")
+
+
+def _struct(side: str, delivery_id: Column, result: Column) -> Column:
+    return sf.struct(
+        f"{side}.process", f"{side}.boot_id", delivery_id.alias("delivery_id"), f"{side}.broker_name", f"{side}.topic",
+        f"{side}.queue_id", f"{side}.queue_offset",
+        offset_message_id(f"{side}.store_host", f"{side}.log_offset").alias("offset_message_id"),
+        timestamp(f"{side}.wall_us").alias("delivered_at"),
+        result.alias("result"),
+    ).cast(DELIVERY).alias(side)  # fmt: skip
+
+
+def _table(frames: list[DataFrame], kind: str, run_id: str) -> DataFrame:
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    certainty = sf.when(sf.col("cause").isNull(), "undetermined").otherwise("certain")
+    rows = whole.select(
+        "*",
+        sf.lit(run_id).alias("run_id"),
+        sf.substring(sf.sha2(sf.concat_ws("|", sf.lit(kind), "key"), 256), 1, 32).alias("finding_id"),
+        sf.lit(kind).alias("kind"),
+        timestamp("wall_us").alias("time"),
+        certainty.alias("certainty"),
+    )
+    return contract(rows, FINDING_COLUMNS)
+
+
+def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
+    """Everything wrong that is no duplicate, in the columns of the anomalies table."""
+    found = [
+        anomalies.lost(facts.sends, facts.appends, facts.brokers),
+        anomalies.unseen(facts.events, facts.appends, facts.deliveries),
+        anomalies.out_of_order(facts.deliveries),
+        anomalies.offset_regressions(facts.events),
+    ]
+    whole = found[0]
+    for frame in found[1:]:
+        whole = whole.unionByName(frame)
+    place = sf.concat_ws(
+        "|", "kind", "consumer_group", "message_id", "broker_name", "topic", "queue_id", "queue_offset", "detail"
+    )
+    identified = whole.withColumn("anomaly_id", sf.substring(sf.sha2(place, 256), 1, 32))
+    return contract(identified.withColumn("run_id", sf.lit(run_id)), ANOMALY_COLUMNS)
+
+
+def run_id_of(processes: DataFrame) -> str:
+    """The same journals are the same run: named after the processes that wrote them."""
+    boots = sorted(row.boot_id for row in processes.select("boot_id").collect())
+    return "run-" + hashlib.sha256("|".join(boots).encode()).hexdigest()[:12]

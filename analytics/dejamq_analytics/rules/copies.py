@@ -1,0 +1,206 @@
+"""Why a message is stored twice: the two appends, traced to the sends that caused them (P1, P5)."""
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, line, lines, text
+from dejamq_analytics.rules.identity import RECORD
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.stages import NOT_BY_THIS_VERSION
+from dejamq_analytics.schema import EVIDENCE
+
+
+class Producers(NamedTuple):
+    """What producers journaled."""
+
+    sends: DataFrame
+    processes: DataFrame
+
+
+def judged_copies(stored: DataFrame, producers: Producers) -> DataFrame:
+    """Pairs of stored copies with cause, stage, trigger, missing, expected and evidence.
+
+    P1 is a producer's own second try after one without a good answer, P5 the application sending the same
+    message again. The two are told apart by the call's number: tries of one call share it.
+    """
+    frame = stored
+    for side in ("first", "second"):
+        frame = _with_send(frame, producers, side)
+    # the copy appended first may belong to the later try, when the first one was held up on its way
+    swapped = sf.col("first_send.try_no") > sf.col("second_send.try_no")
+    frame = frame.withColumn("early", sf.when(swapped, sf.col("second_send")).otherwise(sf.col("first_send")))
+    frame = frame.withColumn("late", sf.when(swapped, sf.col("first_send")).otherwise(sf.col("second_send")))
+    decided = frame.withColumn("decision", _decision())
+    return decided.select(
+        sf.lit("I2").alias("identity"), "first", "second",
+        sf.col("decision.cause").alias("cause"),
+        sf.lit("send").alias("stage"),
+        _trigger().alias("trigger"),
+        sf.col("decision.missing").alias("missing"),
+        sf.lit(False).alias("expected"),
+        _evidence().alias("evidence"),
+    )  # fmt: skip
+
+
+def judged_deliveries(pairs: DataFrame, copies: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Deliveries of two records with one unique key, neither from a retry topic: judged as their stored copies are."""
+    sent = pairs.where((sf.col("identity") == "I2") & ~sf.col("second.topic").startswith("%"))
+    judged = beside(sent, _by_record(copies), {name: f"second.{name}" for name in RECORD}, small=False)
+    known = brokers.select("broker_name", sf.lit(True).alias("has_journal"))
+    judged = beside(judged, known, {"broker_name": "second.broker_name"})
+    unknown = first_of(
+        (sf.col("has_journal").isNull(), text("no journal of %s", "second.broker_name")),
+        (sf.lit(True), text("no APPEND by a client of both records of message %s", "second.unique_key")),
+    )
+    appended = sf.coalesce("copy.evidence", sf.array().cast(f"array<{EVIDENCE}>"))
+    return judged.select(
+        "identity", "first", "second",
+        sf.col("copy.cause").alias("cause"),
+        sf.lit("send").alias("stage"),
+        sf.col("copy.trigger").alias("trigger"),
+        sf.when(sf.col("copy.cause").isNull(), sf.coalesce("copy.missing", unknown)).alias("missing"),
+        sf.lit(False).alias("expected"),
+        sf.concat(appended, lines(_delivered("first"), _delivered("second"))).alias("evidence"),
+    )  # fmt: skip
+
+
+def undelivered(copies: DataFrame, judged: DataFrame) -> DataFrame:
+    """Stored copies without those that a finding of deliveries already tells of: a copy counts once."""
+    first, second = (sf.struct(*[f"{side}.{name}" for name in RECORD]) for side in ("first", "second"))
+    told = judged.select(sf.explode(sf.array(first, second)).alias("told"))
+    return copies.join(told, second == sf.col("told"), how="left_anti").select(*copies.columns)
+
+
+def sent_again(pairs: DataFrame, producers: Producers) -> DataFrame:
+    """I3: the application sent its business twice (P5), if both sends are journaled.
+
+    ``missing`` names the message whose send nobody journalled; then nothing is claimed.
+    """
+    by_key = producers.sends.groupBy("unique_key").agg(
+        sf.min(sf.struct("boot_id", "call_id", "seq", "process", "request_seq", "outcome")).alias("send")
+    )
+    frame = pairs.where(sf.col("identity") == "I3")
+    for side in ("first", "second"):
+        named = by_key.select(sf.col("unique_key").alias("key"), sf.col("send").alias(f"{side}_send"))
+        frame = frame.join(named, sf.col("key") == sf.col(f"{side}.unique_key"), how="left").drop("key")
+    absent = first_of(
+        (sf.col("first_send").isNull(), text("no SEND_TRY of message %s", "first.unique_key")),
+        (sf.col("second_send").isNull(), text("no SEND_TRY of message %s", "second.unique_key")),
+    )
+    return frame.select(
+        "identity", "first", "second",
+        sf.when(absent.isNull(), "P5").alias("cause"),
+        sf.lit("send").alias("stage"),
+        sf.lit("two sends of one business key").alias("trigger"),
+        absent.alias("missing"),
+        sf.lit(False).alias("expected"),
+        lines(_tried("first_send"), _delivered("first"), _tried("second_send"), _delivered("second")).alias("evidence"),
+    )  # fmt: skip
+
+
+def _with_send(frame: DataFrame, producers: Producers, side: str) -> DataFrame:
+    """The try that wrote this copy, and the producer it belongs to."""
+    keys = ("boot_id", "request_seq", "unique_key")
+    send = producers.sends.select(*keys, sf.struct(*producers.sends.columns).alias(f"{side}_send"))
+    append = {"boot_id": f"{side}.client_boot_id"}
+    frame = beside(
+        frame, send, append | {name: f"{side}.{name}" for name in ("request_seq", "unique_key")}, small=False
+    )
+    owner = producers.processes.select("boot_id", sf.struct("process", "gaps").alias(f"{side}_producer"))
+    return beside(frame, owner, append)
+
+
+def _decision() -> Column:
+    """The order of the conditions matters: first what is not known, then what was one call, last the cause that
+    remains.
+    """
+    early, late = sf.col("early"), sf.col("late")
+    one_call = (early["boot_id"] == late["boot_id"]) & (early["call_id"] == late["call_id"])
+    one_request = early["request_seq"] == late["request_seq"]
+    between = sf.filter("first_producer.gaps", lambda gap: (gap["last"] > early["seq"]) & (gap["first"] < late["seq"]))
+    unanswered = text("no SEND_RESULT of try %s by %s", early["try_no"], early["process"])
+    not_ok = sf.lit(NOT_BY_THIS_VERSION + "the first try was stored with a status that was not ok (P3)")
+    known = (early["outcome"] == "ok") | early["definite"]
+    return first_of(
+        *[(_unknown(side).isNotNull(), _undecided(_unknown(side))) for side in ("first", "second")],
+        (~one_call, _caused("P5")),
+        (one_request, _undecided(sf.lit(NOT_BY_THIS_VERSION + "one request stored twice"))),
+        (early["outcome"].isNull(), _undecided(unanswered)),
+        (sf.size(between) > 0, _undecided(text("seq gap of %s", early["process"]))),
+        (early["outcome"] == "not_ok_status", _undecided(not_ok)),
+        (known, _undecided(text("the first try ended %s, nothing to try again for", early["outcome"]))),
+        (sf.lit(True), _caused("P1")),
+    )
+
+
+def _unknown(side: str) -> Column:
+    """Which line of this copy's way from the producer is missing."""
+    append, producer = sf.col(side), sf.col(f"{side}_producer")
+    unjournaled = text("no APPEND line of a copy at %s, only its commit log", append["broker_name"])
+    nobody = text("no journal of the producer with boot id %s", append["client_boot_id"])
+    untried = text("no SEND_TRY of request %s by %s", append["request_seq"], producer["process"])
+    return first_of(
+        (append["client_boot_id"].isNull(), unjournaled),
+        (producer.isNull(), nobody),
+        (sf.col(f"{side}_send").isNull(), untried),
+    )
+
+
+def _caused(cause: str) -> Column:
+    """A decision that names its cause."""
+    return sf.struct(sf.lit(cause).alias("cause"), sf.lit(None).cast("string").alias("missing"))
+
+
+def _undecided(missing: Column) -> Column:
+    """A decision that names what would have to be there."""
+    return sf.struct(sf.lit(None).cast("string").alias("cause"), missing.alias("missing"))
+
+
+def _trigger() -> Column:
+    return first_of(
+        (sf.col("decision.cause") == "P1", text("try %s ended %s", "early.try_no", "early.outcome")),
+        (sf.col("decision.cause") == "P5", sf.lit("the application sent the message again")),
+    )
+
+
+def _evidence() -> Column:
+    return lines(
+        _tried("early"), _appended("first"), _answered("early"), _tried("late"), _appended("second"), _answered("late")
+    )
+
+
+def _tried(send: str) -> Column:
+    summary = text("call %s, request %s", f"{send}.call_id", f"{send}.request_seq")
+    return line("SEND_TRY", summary, process=f"{send}.process", boot_id=f"{send}.boot_id", seq=f"{send}.seq")
+
+
+def _answered(send: str) -> Column:
+    summary = text("try %s: %s, definite %s", f"{send}.try_no", f"{send}.outcome", f"{send}.definite")
+    return line("SEND_RESULT", summary, process=f"{send}.process", boot_id=f"{send}.boot_id", seq=f"{send}.result_seq")
+
+
+def _appended(side: str) -> Column:
+    summary = text("%s queue %s offset %s, log offset %s", f"{side}.broker_name", f"{side}.queue_id",
+                   f"{side}.queue_offset", f"{side}.log_offset")  # fmt: skip
+    return line("APPEND", summary, process=f"{side}.process", boot_id=f"{side}.boot_id", seq=f"{side}.seq")
+
+
+def _delivered(side: str) -> Column:
+    summary = text("%s queue %s offset %s, delivery %s", f"{side}.broker_name", f"{side}.queue_id",
+                   f"{side}.queue_offset", f"{side}.delivery_id")  # fmt: skip
+    return line("DELIVER", summary, process=f"{side}.process", boot_id=f"{side}.boot_id", seq=f"{side}.seq")
+
+
+def _by_record(copies: DataFrame) -> DataFrame:
+    """Each stored record that has a copy, with the judgement of the pair in which it is the later one, if any."""
+    judgement = ("cause", "trigger", "missing", "evidence")
+    sides = [
+        copies.select(
+            *[f"{side}.{name}" for name in RECORD],
+            sf.struct(sf.lit(rank).alias("rank"), *judgement).alias("copy"),
+        )
+        for rank, side in enumerate(("second", "first"))
+    ]
+    return sides[0].unionByName(sides[1]).groupBy(*RECORD).agg(sf.min("copy").alias("copy"))

@@ -1,0 +1,52 @@
+"""Which deliveries repeat an earlier one, and in what sense.
+
+I1: the same stored record again. I2: another record with the same unique key. I3: another unique key with the same
+business key. A delivery is the second of at most one pair, the strongest identity first; ``first`` is the latest
+delivery before it with that identity, in the same group. Other groups are no duplicates.
+"""
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as sf
+
+RECORD = ("broker_name", "topic", "queue_id", "queue_offset", "log_offset")
+ORDER = ("wall_us", "boot_id", "seq", "position")
+
+
+def pairs(deliveries: DataFrame) -> DataFrame:
+    """(``identity``, ``first``, ``second``): one row for each delivery that repeats an earlier one.
+
+    Order is by wall clock, which is what machines share; between two of them it is as good as their clocks. The
+    cause is then decided by sequence numbers within one process and by what brokers said, not by this order.
+    """
+    whole = sf.struct(*deliveries.columns)
+    # a message without a key repeats nobody by key: its own delivery is its key, so that no partition collects them all
+    alone = sf.concat_ws("-", "boot_id", "delivery_id")
+    ranked = deliveries.select(
+        whole.alias("second"),
+        sf.lag(whole).over(_ordered(*RECORD)).alias("same_record"),
+        sf.lag(whole).over(_ordered(sf.coalesce("unique_key", alone))).alias("same_key"),
+        sf.lag(whole).over(_ordered(sf.coalesce("business_key", alone))).alias("same_business"),
+    )
+    first = sf.coalesce("same_record", "same_key", "same_business")
+    identity = (
+        sf.when(sf.col("same_record").isNotNull(), "I1").when(sf.col("same_key").isNotNull(), "I2").otherwise("I3")
+    )
+    return ranked.where(first.isNotNull()).select(identity.alias("identity"), first.alias("first"), "second")
+
+
+def stored_twice(appends: DataFrame) -> DataFrame:
+    """(``first``, ``second``): copies that clients sent of one message to one topic, each with the copy before it.
+
+    Retry and dead-letter topics are left out: a consumer's own fallback writes there.
+    """
+    whole = sf.struct(*appends.columns)
+    order = Window.partitionBy("topic", "unique_key").orderBy("wall_us", "boot_id", "seq", "position")
+    sent = appends.where(
+        (sf.col("origin") == "client") & sf.col("unique_key").isNotNull() & ~sf.col("topic").startswith("%")
+    )
+    ranked = sent.select(whole.alias("second"), sf.lag(whole).over(order).alias("first"))
+    return ranked.where(sf.col("first").isNotNull()).select("first", "second")
+
+
+def _ordered(*keys: str | Column) -> WindowSpec:
+    return Window.partitionBy("consumer_group", *keys).orderBy(*ORDER)

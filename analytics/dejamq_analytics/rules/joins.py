@@ -1,0 +1,19 @@
+"""One way of joining for all rules: facts beside a row that already has its own columns."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+
+def beside(frame: DataFrame, facts: DataFrame, keys: Mapping[str, str], *, small: bool = True) -> DataFrame:
+    """Left join of ``facts``, which has at most one row for each of its ``keys`` (its column: the frame's column).
+
+    ``small`` facts (a row a queue, client, broker or process) are sent to where the frame is.
+    """
+    renamed = facts.withColumnsRenamed({name: f"key_{name}" for name in keys})
+    condition = sf.lit(True)
+    for name, column in keys.items():
+        condition &= sf.col(f"key_{name}") == sf.col(column)
+    side = sf.broadcast(renamed) if small else renamed
+    return frame.join(side, condition, how="left").drop(*[f"key_{name}" for name in keys])

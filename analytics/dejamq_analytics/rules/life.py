@@ -1,0 +1,62 @@
+"""Puts beside each pair of deliveries what the journals say of both process queues, their owners and their broker."""
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, text
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.queues import QUEUE
+
+QUEUE_FACTS = ("opened", "dropped", "mark", "persisted", "unsent")
+OWNER_FACTS = ("process", "closed", "level", "last_seq", "last_wall_us", "gaps")
+
+
+class Life(NamedTuple):
+    """Small frames: a row a process queue, a client's offset in a queue, a broker, a process or a fault.
+
+    Every frame has at most one row for each key that it is joined by: a join can never multiply a pair.
+    """
+
+    queues: DataFrame
+    committed: DataFrame
+    answered: DataFrame
+    brokers: DataFrame
+    processes: DataFrame
+    faults: DataFrame
+    blockers: DataFrame
+
+
+def with_life(pairs: DataFrame, life: Life) -> DataFrame:
+    """Adds structs, null where nothing is known: ``{first,second}_queue``, ``{first,second}_owner``, ``committed`` by
+    the first owner, ``answered`` to the second, ``broker``, ``fault`` done to the first owner, ``blocker`` of its mark;
+    and ``ending``, how the first owner's hold on the queue ended, in words.
+    """
+    frame = pairs
+    for side in ("first", "second"):
+        boot = {"boot_id": f"{side}.boot_id"}
+        queues = life.queues.select("boot_id", "pq_id", sf.struct(*QUEUE_FACTS).alias(f"{side}_queue"))
+        frame = beside(frame, queues, boot | {"pq_id": f"{side}.pq_id"})
+        owners = life.processes.select("boot_id", sf.struct(*OWNER_FACTS).alias(f"{side}_owner"))
+        frame = beside(frame, owners, boot)
+    queue = {name: f"second.{name}" for name in QUEUE}
+    frame = beside(frame, life.committed, queue | {"client_boot_id": "first.boot_id"})
+    asked = {"client_boot_id": "second.boot_id", "value": "second_queue.opened.start_offset"}
+    frame = beside(frame, life.answered, queue | asked)
+    brokers = life.brokers.select("broker_name", sf.struct("whole", "whole_until_us", "process").alias("broker"))
+    frame = beside(frame, brokers, {"broker_name": "first.broker_name"})
+    frame = beside(frame, life.faults, {"boot_id": "first.boot_id"})
+    mark = {"boot_id": "first.boot_id", "pq_id": "first.pq_id", "queue_offset": "first_queue.mark.mem_off"}
+    return beside(frame, life.blockers, mark).withColumn("ending", _ending())
+
+
+def _ending() -> Column:
+    """A fault that somebody injected is named."""
+    process, dropped = sf.col("first.process"), sf.col("first_queue.dropped")
+    return first_of(
+        (dropped.isNotNull(), text("%s dropped the queue (%s)", process, dropped["reason"])),
+        (sf.col("first_owner.closed"), text("%s closed", process)),
+        (sf.col("fault").isNotNull(), text("%s ended without closing (fault: %s)", process, "fault.kind")),
+        (sf.lit(True), text("%s ended without closing", process)),
+    )

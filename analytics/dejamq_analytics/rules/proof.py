@@ -1,0 +1,97 @@
+"""Which journal lines prove a decision, and which would have to be there but are not."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, line, lines, text
+from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US
+from dejamq_analytics.rules.stages import X
+
+
+def hole() -> Column:
+    """What is missing from the journals that a cause rests on, null when they are whole.
+
+    The first owner must be whole from the delivery to its end, the second from opening the queue to the delivery; a
+    lost offset (O2) also needs the whole journal of the broker until a moment after the offset left.
+
+    A cause is only named when the absence of a line means that nothing happened. That is what makes a verdict
+    certain: a lost journal can make it undetermined, never wrong.
+    """
+    first, second, broker = sf.col("first_owner"), sf.col("second_owner"), sf.col("broker")
+    kept = first["closed"] | (first["level"] == "forensic") | sf.col("first_queue.dropped").isNotNull()
+    until = sf.coalesce("first_queue.dropped.seq", sf.lit(FOREVER_US))
+    mine = _gaps_between(first["gaps"], sf.col("first.seq"), until)
+    theirs = _gaps_between(second["gaps"], sf.col("second_queue.opened.seq"), sf.col("second.seq"))
+    needs_broker = sf.col("decision.cause") == "O2"
+    arrival_us = sf.col("first_queue.persisted.wall_us") + BUFFERED_US
+    unflushed = text(
+        "the last 100 ms of %s, which ended without closing at journal level %s",
+        "first.process",
+        sf.nullif(first["level"], sf.lit("")),
+    )
+    return first_of(
+        (sf.size(mine) > 0, gap_text(mine, "first.process")),
+        (~kept, unflushed),
+        (sf.size(theirs) > 0, gap_text(theirs, "second.process")),
+        (needs_broker & ~broker["whole"], text("seq gap of %s", broker["process"])),
+        (needs_broker & (broker["whole_until_us"] < arrival_us), text("the last lines of %s", broker["process"])),
+    )
+
+
+def _gaps_between(gaps: Column, begin: Column, end: Column) -> Column:
+    return sf.filter(gaps, lambda gap: (gap["last"] > begin) & (gap["first"] < end))
+
+
+def gap_text(gaps: Column, process: str) -> Column:
+    """The first of these gaps in words."""
+    gap = sf.get(gaps, sf.lit(0))
+    return text("seq gap %s-%s of %s", gap["first"], gap["last"], process)
+
+
+def evidence() -> Column:
+    """The lines of a redelivery's story, in its order; those that do not exist are left out."""
+    return lines(*_of_first_owner(), *_of_brokers(), *_of_second_owner())
+
+
+def _of_first_owner() -> list[Column]:
+    ended = sf.when(sf.col("first_owner.closed"), "its last line, closed").otherwise("its last line, not closed")
+    mark, persisted = sf.col("first_queue.mark"), sf.col("first_queue.persisted")
+    result = text("%s, low-water mark %s", "first.result", "first.result_mem_off")
+    blocker = text("the unfinished offset %s, delivery %s", "blocker.queue_offset", "blocker.delivery_id")
+    sent = text("the highest offset sent, %s (%s)", persisted["value"], persisted["reason"])
+    untold = text("%s could not be told (%s)", "first_queue.unsent.value", "first_queue.unsent.reason")
+    told = [
+        ("DELIVER", text("queue offset %s, delivery %s", X, "first.delivery_id"), "first.seq"),
+        ("RESULT", result, "first.result_seq"),
+        ("SENDBACK", text("%s by %s", "first.sendback_outcome", "first.sendback_path"), "first.sendback_seq"),
+        ("DELIVER", blocker, "blocker.seq"),
+        ("RESULT", text("its highest low-water mark, %s", mark["mem_off"]), "first_queue.mark.seq"),
+        ("PERSIST", sent, "first_queue.persisted.seq"),
+        ("PERSIST", untold, "first_queue.unsent.seq"),
+        ("PQ_DROP", text("%s", "first_queue.dropped.reason"), "first_queue.dropped.seq"),
+        ("END", ended, "first_owner.last_seq"),
+    ]
+    return [line(event, words, process="first.process", boot_id="first.boot_id", seq=seq) for event, words, seq in told]
+
+
+def _of_brokers() -> list[Column]:
+    told = [
+        ("FAULT", text("%s", "fault.kind"), "fault"),
+        ("OFF_SET", text("the highest offset taken from it, %s by %s", "committed.new", "committed.by"), "committed"),
+        ("OFF_GET", text("answered %s (%s)", "second_queue.opened.start_offset", "answered.why"), "answered"),
+    ]
+    return [
+        line(event, words, process=f"{fact}.process", boot_id=f"{fact}.boot_id", seq=f"{fact}.seq")
+        for event, words, fact in told
+    ]
+
+
+def _of_second_owner() -> list[Column]:
+    opened = text("begins at %s (%s)", "second_queue.opened.start_offset", "second_queue.opened.source")
+    told = [
+        ("PQ_OPEN", opened, "second_queue.opened.seq"),
+        ("DELIVER", text("queue offset %s, delivery %s", X, "second.delivery_id"), "second.seq"),
+    ]
+    return [
+        line(event, words, process="second.process", boot_id="second.boot_id", seq=seq) for event, words, seq in told
+    ]

@@ -1,0 +1,104 @@
+"""The life of each process queue, and what brokers knew of its group's offsets.
+
+A process queue is (boot id, ``pq_id``): opened by one owner, dropped or ended with its process.
+"""
+
+from dejamq_proto.events import OffGet, OffSet, Persist, PqDrop, PqOpen, Result
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.schema import of
+
+BUFFERED_US = 200_000
+"""How long a line may wait in a journal's buffer at level audit: 100 ms, and as much again for a busy loop."""
+FOREVER_US = (1 << 63) - 1
+QUEUE = ("consumer_group", "broker_name", "topic", "queue_id")
+PQ = ("boot_id", "pq_id")
+
+
+def process_queues(events: DataFrame) -> DataFrame:
+    """One row a process queue: opening, end, highest low-water mark reached, highest offset that left for a broker.
+
+    The low-water mark only rises while a queue lives, so its highest value is its last. A union and one
+    grouping: four joins would shuffle four times.
+    """
+    frames = [_opened(events), _dropped(events), _marks(events), _persisted(events)]
+    everything = frames[0]
+    for frame in frames[1:]:
+        everything = everything.unionByName(frame, allowMissingColumns=True)
+    return everything.groupBy(*PQ).agg(
+        sf.max("opened").alias("opened"),
+        sf.max("dropped").alias("dropped"),
+        sf.max("mark").alias("mark"),
+        sf.max("persisted").alias("persisted"),
+        sf.max("unsent").alias("unsent"),
+    ).select(*PQ, "opened", "dropped", "mark", "persisted", "unsent")  # fmt: skip
+
+
+def _opened(events: DataFrame) -> DataFrame:
+    opened = sf.struct("wall_us", "seq", "start_offset", "source", "process")
+    return of(events, PqOpen).select(*PQ, opened.alias("opened"))
+
+
+def _dropped(events: DataFrame) -> DataFrame:
+    dropped = sf.struct("wall_us", "seq", "reason", "mem_off", "in_flight")
+    return of(events, PqDrop).select(*PQ, dropped.alias("dropped"), sf.struct("mem_off", "seq").alias("mark"))
+
+
+def _marks(events: DataFrame) -> DataFrame:
+    return of(events, Result).where(~sf.col("pq_dropped")).select(*PQ, sf.struct("mem_off", "seq").alias("mark"))
+
+
+def _persisted(events: DataFrame) -> DataFrame:
+    value = sf.struct("value", "seq", "wall_us", "reason", "outcome")
+    sent = sf.col("outcome") == "sent"
+    # what was persisted was the mark: a message sent back raises it without a RESULT
+    mark = sf.struct(sf.col("value").alias("mem_off"), "seq")
+    return of(events, Persist).select(
+        *PQ, sf.when(sent, value).alias("persisted"), sf.when(~sent, value).alias("unsent"), mark.alias("mark")
+    )
+
+
+def committed(events: DataFrame) -> DataFrame:
+    """The highest offset that a broker took from one client for one queue."""
+    highest = sf.struct("new", "wall_us", "seq", "process", "boot_id", "by")
+    return (
+        of(events, OffSet)
+        .withColumnRenamed("group", "consumer_group")
+        .groupBy(*QUEUE, "client_boot_id")
+        .agg(sf.max(highest).alias("committed"))
+        .select(*QUEUE, "client_boot_id", "committed")
+    )
+
+
+def answered(events: DataFrame) -> DataFrame:
+    """The last time a broker told one client to begin at one offset of a queue."""
+    last = sf.struct("wall_us", "seq", "process", "boot_id", "why")
+    return (
+        of(events, OffGet)
+        .withColumnRenamed("group", "consumer_group")
+        .groupBy(*QUEUE, "client_boot_id", "value")
+        .agg(sf.max(last).alias("answered"))
+        .select(*QUEUE, "client_boot_id", "value", "answered")
+    )
+
+
+def brokers(events: DataFrame, processes: DataFrame) -> DataFrame:
+    """One row a broker name: ``whole`` if no line of its journals is missing up to ``whole_until_us``.
+
+    Only then does a missing event mean that nothing happened. A broker that ended without closing kept its last lines
+    only at level forensic; of one that runs, what was buffered at the end may be missing.
+    """
+    boots = (
+        events.where(sf.col("broker_name").isNotNull() & (sf.col("role") == "broker"))
+        .groupBy("boot_id", "broker_name")
+        .agg(sf.count("*").alias("lines_with_name"))
+    )
+    flushed = sf.col("closed") | (sf.col("level") == "forensic")
+    cut_us = sf.when(~flushed, sf.col("last_wall_us") - BUFFERED_US)
+    known = boots.join(processes.drop("lines"), "boot_id", how="inner")
+    return known.groupBy("broker_name").agg(
+        sf.min(sf.size("gaps") == 0).alias("whole"),
+        sf.coalesce(sf.min(cut_us), sf.lit(FOREVER_US)).alias("whole_until_us"),
+        sf.max("process").alias("process"),
+    ).select("broker_name", "whole", "whole_until_us", "process")  # fmt: skip

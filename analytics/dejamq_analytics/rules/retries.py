@@ -1,0 +1,64 @@
+"""Retries that the handler asked for (L1): legal, so expected; a retry that nobody asked for stays undetermined."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, line, lines, text
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.stages import NOT_BY_THIS_VERSION
+
+CHAIN = ("consumer_group", "unique_key", "times")
+
+
+def requested(deliveries: DataFrame) -> DataFrame:
+    """How many times each step of a retry chain was asked for, and the failed delivery that asked first.
+
+    Only failures ask: a success that was sent back all the same is the consume time-out's doing (B13).
+    """
+    asked = deliveries.where(
+        (sf.col("sendback_outcome") != "failed")
+        & (sf.col("result").isNull() | (sf.col("result") != "success"))
+        & sf.col("sendback_path").isin("rpc", "fallback")
+    )
+    by = sf.struct("seq", "result_seq", "sendback_seq", "process", "boot_id", "result", "sendback_path", "delivery_id")
+    return (
+        asked.groupBy("consumer_group", "unique_key", (sf.col("reconsume_times") + 1).alias("times"))
+        .agg(sf.count("*").alias("requests"), sf.min(by).alias("asker"))
+        .select(*CHAIN, "requests", "asker")
+    )
+
+
+def retried(pairs: DataFrame, requests: DataFrame) -> DataFrame:
+    """I2 pairs whose second is a retry record: expected while there are no more records than requests.
+
+    RocketMQ counts a retry as a new record with the same unique key: it is a repetition that the handler asked
+    for.
+    """
+    chain = ("second.consumer_group", "second.unique_key", "second.reconsume_times")
+    nth = sf.row_number().over(Window.partitionBy(*chain).orderBy("second.wall_us", "second.boot_id", "second.seq"))
+    retry = pairs.where((sf.col("identity") == "I2") & sf.col("second.topic").startswith("%"))
+    frame = retry.withColumn("nth", nth)
+    frame = beside(frame, requests, dict(zip(CHAIN, chain, strict=True)), small=False)
+    missing = first_of(
+        (sf.col("requests").isNull(), text("no SENDBACK of a failed delivery of message %s", "second.unique_key")),
+        (sf.col("nth") > sf.col("requests"),
+         sf.lit(NOT_BY_THIS_VERSION + "more retry records than requests (B1, B11)")),
+    )  # fmt: skip
+    return frame.select(
+        "identity", "first", "second",
+        sf.when(missing.isNull(), "L1").alias("cause"),
+        sf.lit("retry").alias("stage"),
+        text("handler: %s", "asker.result").alias("trigger"),
+        missing.alias("missing"),
+        missing.isNull().alias("expected"),
+        lines(
+            line("DELIVER", text("delivery %s", "asker.delivery_id"), process="asker.process", boot_id="asker.boot_id",
+                 seq="asker.seq"),
+            line("RESULT", text("%s", "asker.result"), process="asker.process", boot_id="asker.boot_id",
+                 seq="asker.result_seq"),
+            line("SENDBACK", text("by %s", "asker.sendback_path"), process="asker.process", boot_id="asker.boot_id",
+                 seq="asker.sendback_seq"),
+            line("DELIVER", text("delivery %s, try %s", "second.delivery_id", "second.reconsume_times"),
+                 process="second.process", boot_id="second.boot_id", seq="second.seq"),
+        ).alias("evidence"),
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""The pipeline's stages, each one row: when it applies to a pair, it decides; the first that applies wins.
+
+Every expression reads the columns that ``life.with_life`` puts beside a pair. ``X`` is the pair's queue offset.
+Columns exist only once Spark runs, so the rows are made by functions.
+"""
+
+from typing import NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, text
+
+NOT_BY_THIS_VERSION = "cause not decidable by this version: "
+LEGAL_LOCAL = {"local_retry": "B12", "suspend_retry": "L3", "direct": "L7"}
+"""Kinds of delivery that a process asks of itself, and the cause that each names."""
+X = "first.queue_offset"
+
+
+class Stage(NamedTuple):
+    """One row of the pipeline: either it names a ``cause``, or it says what is ``missing`` to name one."""
+
+    name: str
+    when: Column
+    cause: str | None = None
+    missing: Column | None = None
+    trigger: Column | None = None
+    """What set it off; without one, how the first owner's hold on the queue ended."""
+    expected: bool = False
+
+
+def decision() -> Column:
+    """The pipeline as one expression: struct of stage, cause, trigger, missing, expected."""
+    stages = [*_same_queue(), *_owners(), *_done(), *_committed()]
+    return first_of(*[(stage.when, _outcome(stage)) for stage in stages])
+
+
+def _outcome(stage: Stage) -> Column:
+    """The struct is the same for every stage, so that they fit into one expression."""
+    trigger = sf.col("ending") if stage.trigger is None else stage.trigger
+    missing = sf.lit(None) if stage.missing is None else stage.missing
+    return sf.struct(
+        sf.lit(stage.name).alias("stage"),
+        sf.lit(stage.cause).cast("string").alias("cause"),
+        trigger.cast("string").alias("trigger"),
+        missing.cast("string").alias("missing"),
+        sf.lit(stage.expected).alias("expected"),
+    )
+
+
+def _same_queue() -> list[Stage]:
+    """Stage 1: one process queue delivered it twice; only its own kind of delivery can say why."""
+    same = (sf.col("first.boot_id") == sf.col("second.boot_id")) & (sf.col("first.pq_id") == sf.col("second.pq_id"))
+    failed = sf.col("first.result").isNotNull() & (sf.col("first.result") != "success")
+    handler = text("handler: %s", "first.result")
+    legal = [
+        Stage("1", same & failed & (sf.col("second.kind") == kind), cause, trigger=handler, expected=True)
+        for kind, cause in LEGAL_LOCAL.items()
+    ]
+    return [*legal, Stage("1", same, missing=_later("stage 1, one process queue delivered the record twice"))]
+
+
+def _owners() -> list[Stage]:
+    """Stage 2: was the queue really handed from one owner to the next?"""
+    opened = sf.col("second_queue.opened")
+    unknown = text("no PQ_OPEN of the process queue that delivered second, in %s", "second.process")
+    below = text("%s delivered below the offset it opened the queue at", "second.process")
+    ended_us = sf.coalesce("first_queue.dropped.wall_us", "first_owner.last_wall_us")
+    two = _later("stage 2, the queue had two owners at once (R1-R6, or O8 at a hand-over)")
+    return [
+        Stage("2", opened.isNull(), missing=unknown),
+        Stage("2", opened["start_offset"] > sf.col(X), missing=below),
+        Stage("2", ended_us > opened["wall_us"], missing=two, trigger=sf.lit("two owners")),
+    ]
+
+
+def _done() -> list[Stage]:
+    """Stages a to c: the handler's result, and whether the low-water mark could pass it."""
+    result, dropped, mark = sf.col("first.result"), sf.col("first_queue.dropped"), sf.col("first_queue.mark")
+    closed = sf.col("first_owner.closed")
+    sent_back = sf.coalesce(sf.col("first.sendback_outcome") == "ok", sf.lit(False))
+    unsettled = text("no successful SENDBACK of the first delivery, which ended with %s", "first.result")
+    in_flight = text("in flight when %s", "ending")
+    hole = text("offset %s was unfinished when %s", mark["mem_off"], "ending")
+    return [
+        Stage("a", result.isNull() & dropped.isNotNull(), missing=_later("stage a, dropped while running (O9, O10)")),
+        Stage("a", result.isNull() & closed, missing=_later("stage a, no result although its process closed (O10)")),
+        Stage("a", result.isNull(), "O1", trigger=in_flight),
+        Stage("b", sf.col("first.pq_dropped") & (dropped["reason"] == "shutdown"), "O10"),
+        Stage("b", sf.col("first.pq_dropped"), "O9"),
+        Stage("b", (result != "success") & ~sent_back, missing=unsettled),
+        Stage("c", mark.isNull(), missing=sf.lit("no low-water mark of the first owner")),
+        Stage("c", mark["mem_off"] <= sf.col(X), "O7", trigger=hole),
+    ]
+
+
+def _committed() -> list[Stage]:
+    """Stages d to j: did the mark leave for the broker, arrive, and was it there when the next owner asked?"""
+    reached = _above_x(sf.col("committed.new"))
+    nowhere = ~reached & ~_above_x(sf.col("first_queue.persisted.value"))
+    gone = ~sf.col("first_owner.closed") & sf.col("first_queue.dropped").isNull()
+    refused = nowhere & _above_x(sf.col("first_queue.unsent.value"))
+    on_the_way = text("the offset sent (%s) never reached the broker", "first_queue.persisted.reason")
+    same_client = sf.col("first.boot_id") == sf.col("second.boot_id")
+    same_broker = sf.col("committed.boot_id") == sf.col("answered.boot_id")
+    late = same_broker & (sf.col("committed.seq") > sf.col("answered.seq"))
+    no_answer = text("no OFF_GET of %s at %s", "second.process", "first.broker_name")
+    taken = sf.col("first_queue.dropped.reason") == "reassigned"
+    forgot = same_client & taken & _above_x(sf.col("first_queue.unsent.value"))
+    # the highest commit of a client that came back may be of its second time, and then hides those of its first
+    again = _later("stage f, the same consumer opened the queue again and committed more")
+    return [
+        Stage("d", forgot, "O13", trigger=text("the offset %s could not be told", "first_queue.unsent.value")),
+        Stage("f", same_client & late, missing=again),
+        Stage("d", refused, missing=_later("stage d, sending the offset failed")),
+        Stage("d", nowhere & gone, "O1"),
+        Stage("d", nowhere, missing=_later("stage d, the queue was given up without its offset (O10, O13, O14, O18)")),
+        Stage("e", ~reached & sf.col("broker").isNull(), missing=text("no journal of %s", "first.broker_name")),
+        Stage("e", ~reached, "O2", trigger=on_the_way),
+        Stage("f", sf.col("answered").isNull(), missing=no_answer),
+        Stage("f", late, "O8"),
+        Stage(
+            "g-j",
+            sf.lit(True),
+            missing=_later("stages g-j, the broker had the offset and answered a lower one (O3-O6, O12, O15-O17)"),
+        ),
+    ]
+
+
+def _above_x(value: Column) -> Column:
+    """Whether an offset lies above the record's: committed there, the record would not come again.
+
+    Unknown counts as no.
+    """
+    return sf.coalesce(value > sf.col(X), sf.lit(False))
+
+
+def _later(stage: str) -> Column:
+    """A stage that this version recognises and does not decide; the words are what ``missing`` says."""
+    return sf.lit(NOT_BY_THIS_VERSION + stage)

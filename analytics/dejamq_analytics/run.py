@@ -1,0 +1,121 @@
+"""A whole audit run: session, audit, what is written, and the exit status. It speaks only through ``say``."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from dejamq_analytics import AuditResult, pipeline
+from dejamq_analytics.digest import digest
+from dejamq_analytics.pipeline import Facts
+from dejamq_analytics.read import check_journals, local_path
+from dejamq_analytics.report import render
+from dejamq_analytics.session import make_session
+from dejamq_analytics.verdict import Verdict, judge
+from dejamq_analytics.write import write_table, write_verdict
+
+CLEAN, FOUND, BAD_USE, CANNOT_TELL = 0, 1, 2, 3
+FAIL_ON = ("duplicates", "lost", "out_of_order", "undetermined")
+SMALL_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to audit and where to put the answer. ``out`` None writes nothing."""
+
+    journals: Sequence[str]
+    stores: Sequence[str] = ()
+    out: Path | None = None
+    business_key: str | None = None
+    group: str | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    fail_on: Sequence[str] = FAIL_ON
+
+
+def conclude(facts: Facts, run_id: str | None = None) -> AuditResult:
+    """Apply all rules to what was gathered."""
+    run = run_id or pipeline.run_id_of(facts.processes)
+    findings = pipeline.findings(facts, run).cache()
+    anomalies = pipeline.all_anomalies(facts, run).cache()
+    return AuditResult(findings, anomalies, judge(run, facts, findings, anomalies))
+
+
+def run_audit(request: Request, say: Callable[[str], None]) -> tuple[int, Verdict]:
+    """Audit, write ``verdict.json``, ``findings/``, ``anomalies/`` and ``report.html``, return the exit status.
+
+    Raises BadInput for what cannot be audited and NoJava when Spark cannot start.
+    """
+    check_journals(request.journals)
+    if request.out is not None:
+        request.out.mkdir(parents=True, exist_ok=True)
+        (request.out / "verdict.json").unlink(missing_ok=True)  # an earlier run's must not pass for this one's
+    with _session(request) as spark:
+        facts = pipeline.gather(spark, request.journals, request.stores, request.business_key, request.group)
+        result = conclude(facts)
+        _tell_gaps(facts, say)
+        if request.out is not None:
+            _write(request.out, result, facts, say)
+    return exit_status(result.verdict, request.fail_on), result.verdict
+
+
+def exit_status(verdict: Verdict, fail_on: Sequence[str]) -> int:
+    """What was found wins over what cannot be told; ``fail_on`` without a word means that nobody minds it.
+
+    0 clean, 1 found, 3 cannot tell. 2 is bad use and not decided here.
+    """
+    unexplained = verdict.undetermined if "undetermined" not in fail_on else 0
+    found = {
+        "duplicates": sum(verdict.causes.values()) + unexplained,
+        "lost": verdict.lost,
+        "out_of_order": verdict.out_of_order,
+    }
+    if any(found[name] for name in fail_on if name in found):
+        return FOUND
+    unknown = verdict.undetermined or verdict.journal_gaps
+    return CANNOT_TELL if unknown and "undetermined" in fail_on else CLEAN
+
+
+@contextmanager
+def _session(request: Request) -> Iterator[SparkSession]:
+    """Of our own, unless this process already has one: that is its owner's to stop."""
+    existing = SparkSession.getActiveSession()
+    small = _local_bytes(request.journals) < SMALL_BYTES
+    spark = existing or make_session(request.master, request.conf, quick=small)
+    try:
+        yield spark
+    finally:
+        if existing is None:
+            spark.stop()
+
+
+def _local_bytes(journals: Sequence[str]) -> int:
+    """Their size, as far as it can be seen from here; what lies elsewhere is taken for large."""
+    total = 0
+    for journal in journals:
+        folder = local_path(journal)
+        if folder is None:
+            return SMALL_BYTES
+        total += sum(file.stat().st_size for file in ([folder] if folder.is_file() else folder.glob("*.jsonl")))
+    return total
+
+
+def _tell_gaps(facts: Facts, say: Callable[[str], None]) -> None:
+    """One line for each process whose journal has holes, in the order of their names."""
+    for row in facts.processes.where("size(gaps) > 0").orderBy("process").collect():
+        holes = ", ".join(f"{gap.first}-{gap.last}" for gap in row.gaps[:3]) + (", …" if len(row.gaps) > 3 else "")
+        torn = f"; {row.torn} of its lines cannot be read" if row.torn else ""
+        say(f"journal of {row.process or row.boot_id}: lines {holes} are missing{torn}; what happened there is unknown")
+
+
+def _write(out: Path, result: AuditResult, facts: Facts, say: Callable[[str], None]) -> None:
+    """The verdict comes last: whoever sees verdict.json finds everything else there as well."""
+    run = result.verdict.run_id
+    write_table(result.findings, out.resolve().as_uri(), "findings", run)
+    write_table(result.anomalies, out.resolve().as_uri(), "anomalies", run)
+    report = out / "report.html"
+    report.write_text(render(result.verdict, digest(result.findings, facts.events)), encoding="utf-8")
+    for path in (write_verdict(result.verdict, out), out / "findings", out / "anomalies", report):
+        say(str(path))

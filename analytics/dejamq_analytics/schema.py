@@ -1,0 +1,92 @@
+"""The journal's schema for Spark, made from the event structs, so that writer and reader can never disagree.
+
+One wide row holds any event: the union of all fields, null where an event has no such field or left out a default.
+"""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+from dejamq_proto.events import EVENTS, Event
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, StringType, StructField, StructType
+
+TYPES: dict[Any, DataType] = {
+    int: LongType(),
+    str: StringType(),
+    bool: BooleanType(),
+    list[int]: ArrayType(LongType()),
+    list[str]: ArrayType(StringType()),
+}
+ENVELOPE = ("role", "process", "boot_id", "seq", "wall_us", "mono_us")
+UNREADABLE = "_unreadable"
+"""Holds the text of a line that is no JSON object, such as the torn last line of a killed process."""
+
+
+@cache
+def journal_schema() -> StructType:
+    """All fields of all events. Raises TypeError when two events give one name different types."""
+    fields: dict[str, DataType] = {"event": StringType()}
+    for event in EVENTS:
+        for field in msgspec.structs.fields(event):
+            kind = TYPES[field.type]
+            if fields.setdefault(field.name, kind) != kind:
+                raise TypeError(
+                    f"{event.__name__}.{field.name} is {field.type}, another event has {fields[field.name]}"
+                )
+    fields[UNREADABLE] = StringType()
+    return StructType([StructField(name, kind) for name, kind in fields.items()])
+
+
+def tag_of(event: type[Event]) -> str:
+    """The value of the line's ``event`` field."""
+    tag = msgspec.inspect.type_info(event).tag  # type: ignore[attr-defined]  # the stubs give the base class
+    return str(tag)
+
+
+def of(events: DataFrame, event: type[Event]) -> DataFrame:
+    """The rows of one event with its own fields; what the writer left out as default is filled in."""
+    own = [field for field in msgspec.structs.fields(event) if field.name not in (*ENVELOPE, "v")]
+    columns = [sf.col(name) for name in ENVELOPE] + [_filled(field) for field in own]
+    return events.where(sf.col("event") == tag_of(event)).select(*columns)
+
+
+def _filled(field: msgspec.structs.FieldInfo) -> Column:
+    """The writer leaves defaults out (``omit_defaults``); without filling them in a 0 would look like an unknown."""
+    default = field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        default = []
+    if default is msgspec.NODEFAULT:
+        return sf.col(field.name)
+    filler = sf.array().cast(TYPES[field.type]) if default == [] else sf.lit(default)
+    return sf.coalesce(sf.col(field.name), filler).alias(field.name)
+
+
+EVIDENCE = "struct<process:string,boot_id:string,seq:bigint,event:string,summary:string>"
+DELIVERY = (
+    "struct<process:string,boot_id:string,delivery_id:string,broker_name:string,topic:string,queue_id:bigint,"
+    "queue_offset:bigint,offset_message_id:string,delivered_at:timestamp,result:string>"
+)
+FINDING_COLUMNS = {
+    "run_id": "string", "finding_id": "string", "kind": "string", "time": "timestamp", "consumer_group": "string",
+    "identity": "string", "message_id": "string", "business_key": "string", "first": DELIVERY, "second": DELIVERY,
+    "cause": "string", "stage": "string", "trigger": "string", "certainty": "string", "missing": "string",
+    "expected": "boolean", "evidence": f"array<{EVIDENCE}>",
+}  # fmt: skip
+ANOMALY_COLUMNS = {
+    "run_id": "string", "anomaly_id": "string", "kind": "string", "time": "timestamp", "consumer_group": "string",
+    "message_id": "string", "broker_name": "string", "topic": "string", "queue_id": "bigint",
+    "queue_offset": "bigint", "detail": "string", "evidence": f"array<{EVIDENCE}>",
+}  # fmt: skip
+
+
+def contract(frame: DataFrame, columns: dict[str, str]) -> DataFrame:
+    """Exactly these columns with these types; a column that a rule has no word for is null."""
+    have = set(frame.columns)
+    return frame.select(
+        *[
+            (sf.col(f"`{name}`") if name in have else sf.lit(None)).cast(kind).alias(name)
+            for name, kind in columns.items()
+        ]
+    )
