@@ -1,0 +1,78 @@
+"""The baseline: a bare grpc.aio unary echo in a process of its own, and a bare memory copy."""
+
+import asyncio
+import sys
+import time
+
+import grpc
+import grpc.aio
+from dejamq_proto.calling import dial
+from dejamq_proto.serving import SERVER_OPTIONS
+
+ECHO_CALLS = 500
+COPY_BYTES = 64 << 20
+METHOD = "/echo.Echo/Echo"
+
+
+async def baseline(body_bytes: int) -> dict[str, float]:
+    """``grpc_echo_p50_ms``, ``grpc_echo_per_second`` (one at a time) and ``memory_copy_gb_per_second``.
+
+    Measured in the same run and on the same body size, so that a ratio to it compares across machines.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dejamq_lab.bench.rpc_echo", stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        address = (await process.stdout.readline()).decode().strip()
+        samples = await _echo_times(address, bytes(body_bytes))
+    finally:
+        process.terminate()
+        await process.wait()
+    samples.sort()
+    return {
+        "grpc_echo_p50_ms": round(samples[len(samples) // 2] * 1000, 3),
+        "grpc_echo_per_second": round(len(samples) / sum(samples), 1),
+        "memory_copy_gb_per_second": round(_copy_rate(), 2),
+    }
+
+
+async def _echo_times(address: str, body: bytes) -> list[float]:
+    """Seconds of each call, one at a time, after 50 that warm the connection up."""
+    channel = dial(address)
+    try:
+        echo = channel.unary_unary(METHOD, request_serializer=None, response_deserializer=None)
+        samples = []
+        for _ in range(ECHO_CALLS + 50):
+            began = time.perf_counter()
+            await echo(body)
+            samples.append(time.perf_counter() - began)
+        return samples[50:]
+    finally:
+        await channel.close(None)
+
+
+def _copy_rate() -> float:
+    """Gigabytes a second of one copy that is larger than the caches; the first copy makes the pages."""
+    source, target = bytes(COPY_BYTES), bytearray(COPY_BYTES)
+    target[:] = source
+    began = time.perf_counter()
+    target[:] = source
+    return COPY_BYTES / (time.perf_counter() - began) / 1e9
+
+
+async def _serve() -> None:
+    async def echo(request: bytes, _context: object) -> bytes:
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(echo)
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("echo.Echo", {"Echo": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"127.0.0.1:{port}", flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

@@ -1,0 +1,208 @@
+"""Servers as processes of their own: they can be killed, paused and started again."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dejamq_broker.config import BrokerConfig
+from dejamq_namesrv.config import NamesrvConfig
+from dejamq_proto.events import Fault
+from dejamq_proto.journal import Journal
+
+from dejamq_lab.errors import ClusterFailed, NotSupported
+from dejamq_lab.plan import as_flags
+from dejamq_lab.waiting import until
+
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 20
+
+
+class ServerProcess:
+    """One server process and the faults it can suffer. Every fault is written to the lab's journal, before and after.
+
+    Faults are plain calls: they return when the signal is delivered (``kill``: when the process is gone).
+    ``await cluster.ready()`` waits until what was restarted serves again.
+    """
+
+    def __init__(
+        self, config: NamesrvConfig | BrokerConfig, directory: Path, journal: Journal, *, tied: bool = True
+    ) -> None:
+        """``tied``: it is killed when this process ends in whatever way."""
+        self._config, self._journal = config, journal
+        self._launcher = ("dejamq_lab.tied", str(os.getpid())) if tied else ()
+        self._log_path = directory / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._paused = self._ending = False
+        self.role = "broker" if isinstance(config, BrokerConfig) else "namesrv"
+        self.name = config.broker_name if isinstance(config, BrokerConfig) else config.name
+        self.address = ""
+
+    @property
+    def pid(self) -> int:
+        """0 when it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else 0
+
+    @property
+    def state(self) -> str:
+        """running, paused or stopped."""
+        if not self.pid:
+            return "stopped"
+        return "paused" if self._paused else "running"
+
+    def spawn(self) -> None:
+        """Start the process without waiting; the second time at the address it had."""
+        self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._log_start = self._log_path.stat().st_size if self._log_path.exists() else 0
+        listen = ("--listen", self.address) if self.address else ()
+        module = (*self._launcher, f"dejamq_{self.role}")
+        command = [sys.executable, "-m", *module, *as_flags(self._config), *listen]
+        with self._log_path.open("ab") as log:
+            self._process = spawn(command, log.fileno())
+        self._paused = self._ending = False
+
+    async def started(self) -> None:
+        """Wait for the line that says ready. Raises ClusterFailed with what the process said instead."""
+        await until(lambda: not self.pid or self._ready_line(), START_TIMEOUT_S)
+        if not self.pid or not self._ready_line():
+            raise ClusterFailed(f"{self.name} did not start: {self._last_words()}")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nobody is told."""
+        self._fault("kill", lambda process: process.kill())
+        self._reap()
+
+    def terminate(self) -> None:
+        """SIGTERM: it drains and ends by itself."""
+        self._ending = True
+        self._fault("terminate", lambda process: process.terminate())
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds its connections and says nothing."""
+        self._fault("pause", lambda process: process.send_signal(signal.SIGSTOP))
+        self._paused = True
+
+    def resume(self) -> None:
+        self._fault("resume", lambda process: process.send_signal(signal.SIGCONT))
+        self._paused = False
+
+    def restart(self) -> None:
+        """Start it again at the same address and on the same store; what still runs is ended first."""
+        self.end()
+        self._note("restart", "begin")
+        self.spawn()
+        self._note("restart", "end")
+
+    def cut(self, other: object) -> None:
+        raise NotSupported("cut: links between the servers cannot be cut yet; pause() the server, or kill() it")
+
+    def heal(self) -> None:
+        raise NotSupported("heal: links between the servers cannot be cut yet, so there is nothing to heal")
+
+    def stop(self) -> None:
+        """Ask it to end, without waiting; no fault. Asked once only: a second SIGTERM would cut the draining short."""
+        if self._process is None or not self.pid:
+            return
+        if self._paused:
+            self._process.send_signal(signal.SIGCONT)
+        if not self._ending:
+            self._process.terminate()
+            self._ending = True
+
+    def end(self) -> None:
+        """``stop`` and wait; SIGKILL when it does not end in time."""
+        self.stop()
+        self._reap()
+
+    async def ended(self) -> None:
+        """As ``end``, without holding up the event loop."""
+        self.stop()
+        if not await until(lambda: not self.pid, STOP_TIMEOUT_S) and self._process is not None:
+            self._process.kill()
+        self._reap()
+
+    def _reap(self) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _fault(self, kind: str, strike: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        if self._process is None or not self.pid:
+            raise ClusterFailed(f"{kind}: {self.name} does not run; restart() it first")
+        pid = self.pid
+        self._note(kind, "begin", pid)
+        strike(self._process)
+        self._note(kind, "end", pid)
+
+    def _note(self, kind: str, phase: str, pid: int = 0) -> None:
+        self._journal.write(Fault(kind=kind, target=self.name, phase=phase, target_pid=pid))
+
+    def _ready_line(self) -> bool:
+        for line in self._said():
+            words = line.split()
+            if len(words) == 4 and words[:2] == ["ready", self.role]:
+                self.address = words[3]
+                return True
+        return False
+
+    def _said(self) -> list[str]:
+        with self._log_path.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode("utf-8", "replace").splitlines()
+
+    def _last_words(self) -> str:
+        said = [line for line in self._said() if line.strip()]
+        return said[-1] if said else f"it said nothing within {START_TIMEOUT_S} s; see {self._log_path}"
+
+
+class ProcessServers:
+    """All server processes of a cluster, in order of start. Closing ends every one of them."""
+
+    def __init__(self, directory: Path, journal: Journal) -> None:
+        self._directory, self._journal = directory, journal
+        self._servers: list[ServerProcess] = []
+
+    async def start_namesrv(self, config: NamesrvConfig) -> ServerProcess:
+        return await self._start(config, config.name)
+
+    async def start_broker(self, config: BrokerConfig) -> ServerProcess:
+        return await self._start(config, config.broker_name)
+
+    async def _start(self, config: NamesrvConfig | BrokerConfig, name: str) -> ServerProcess:
+        server = ServerProcess(config, self._directory / name, self._journal)
+        self._servers.append(server)
+        server.spawn()
+        await server.started()
+        return server
+
+    async def close(self) -> None:
+        """Brokers first: they unregister and drain while their name servers still answer."""
+        for role in ("broker", "namesrv"):
+            await asyncio.gather(*(server.ended() for server in self._servers if server.role == role))
+
+    def kill_all(self) -> None:
+        """For an exit that did not close the cluster: leave no process behind."""
+        for server in self._servers:
+            if server.pid and server._process is not None:
+                server._process.kill()
+                server._reap()
+
+
+def spawn(command: Sequence[str], output: int) -> subprocess.Popen[bytes]:
+    """A server in a session of its own, so that Ctrl-C at a terminal reaches the lab only, which then ends it in order.
+
+    The lab's own DEJAMQ_* variables are not for it: its flags say everything.
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("DEJAMQ_")}
+    if "DEJAMQ_FAILPOINTS" in os.environ:
+        environment["DEJAMQ_FAILPOINTS"] = os.environ["DEJAMQ_FAILPOINTS"]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+    )

@@ -1,0 +1,46 @@
+"""``python -m dejamq_lab.demo.consumer``: charges orders until SIGTERM, then drains."""
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+
+from dejamq import ConsumeFrom, PushConsumer, ReceivedMessage
+
+from dejamq_lab.demo import orders
+from dejamq_lab.demo.ledger import Charge, Ledger
+
+
+async def charge_orders(name: str, ledger: Ledger) -> None:
+    """Consume until told to stop. The charge is the effect: a message handled twice is charged twice."""
+
+    async def charge(message: ReceivedMessage) -> None:
+        order = json.loads(message.body)
+        delay_ms = orders.charge_delay_ms(order["order_id"])
+        if delay_ms:
+            await asyncio.sleep(delay_ms / 1000)
+        row = Charge(message.delivery_id, order["order_id"], order["amount_cents"], message.message_id, name)
+        ledger.charge(row)
+
+    consumer = PushConsumer(
+        orders.CONSUMER_GROUP, consume_from=ConsumeFrom.FIRST_OFFSET, journal_business_key="KEYS"
+    )  # fmt: skip
+    consumer.subscribe(orders.TOPIC, charge)
+    async with consumer:
+        await consumer.run_until_stopped()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="demo-consumer", description=__doc__)
+    parser.add_argument("--name", required=True, help="how the ledger calls this process")
+    parser.add_argument("--ledger", type=Path, required=True, help="the SQLite file")
+    arguments = parser.parse_args()
+    ledger = Ledger(arguments.ledger)
+    try:
+        asyncio.run(charge_orders(arguments.name, ledger))
+    finally:
+        ledger.close()
+
+
+if __name__ == "__main__":
+    main()

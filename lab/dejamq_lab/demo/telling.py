@@ -1,0 +1,68 @@
+"""What the demo prints at the end: the numbers, one proof of each cause, and whether ledger and audit agree."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from dejamq_lab.demo.compare import Comparison, Finding
+
+MEANING = {
+    "O1": "done but not persisted, or in flight at the crash",
+    "O7": "done above an unfinished one, which held back the offset",
+}
+
+
+def tell(console: Console, out: Path, findings: list[Finding], comparison: Comparison) -> None:
+    """Print all of it to the console."""
+    verdict = json.loads((out / "verdict.json").read_text())
+    console.print()
+    console.print(
+        f"[bold]{verdict['messages']}[/] messages, [bold]{verdict['deliveries']}[/] deliveries, "
+        f"[bold]{verdict['duplicates']}[/] duplicates ({verdict['unfinished_first']} were in flight at the crash)"
+    )
+    console.print(_causes(verdict))
+    for cause in sorted(verdict["causes"]):
+        proof = next((row for row in findings if row["cause"] == cause and not row["expected"]), None)
+        if proof:
+            _tell_proof(console, cause, proof)
+    _tell_comparison(console, comparison)
+    for name in ("verdict.json", "findings", "report.html"):
+        console.print(f"  {out / name}")
+
+
+def _causes(verdict: dict[str, object]) -> Table:
+    table = Table("cause", "duplicates", "meaning")
+    causes = verdict["causes"]
+    assert isinstance(causes, dict)
+    for cause, count in sorted(causes.items()):
+        table.add_row(cause, str(count), MEANING.get(cause, ""))
+    if verdict["undetermined"]:
+        table.add_row("undetermined", str(verdict["undetermined"]), "evidence is missing; see verdict.json")
+    return table
+
+
+def _tell_proof(console: Console, cause: str, row: Finding) -> None:
+    second = row["second"]
+    console.print(f"\n[bold]One {cause}[/]: message {row['message_id']} {row['business_key'] or ''}")
+    place = f"{second['topic']} {second['broker_name']} queue {second['queue_id']} offset {second['queue_offset']}"
+    console.print(f"  stored at {place}")
+    for line in row["evidence"]:
+        console.print(f"  {line['process']} #{line['seq']} {line['event']}: {line['summary']}", markup=False)
+
+
+def _tell_comparison(console: Console, comparison: Comparison) -> None:
+    console.print(
+        f"\nThe ledger has {len(comparison.double_charges)} double charges; "
+        f"{len(comparison.unfinished_first)} findings had their first delivery in flight."
+    )
+    if comparison.agrees:
+        console.print("[bold green]Ledger and audit agree, delivery by delivery.[/]")
+        return
+    console.print("[bold red]Ledger and audit disagree.[/]")
+    for text, ids in (
+        ("charged twice, not found", comparison.charges_without_finding),
+        ("found, not charged twice", comparison.findings_without_charge),
+    ):
+        console.print(f"  {text}: {len(ids)} {sorted(ids)[:5]}")

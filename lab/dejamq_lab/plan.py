@@ -1,0 +1,114 @@
+"""What a cluster is made of: a configuration for every server and client, with settings and time scale applied."""
+
+import dataclasses
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dejamq.config import ConsumerConfig, ProducerConfig
+from dejamq_broker.config import BrokerConfig
+from dejamq_namesrv.config import NamesrvConfig
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.settings import load, scaled
+
+from dejamq_lab.errors import NotSupported
+
+Config = TypeVar("Config")
+LOG_FILE_SETTINGS = frozenset({"mapped_file_size_commit_log", "mappedFileSizeCommitLog"})
+LOG_FILE_BYTES = 64 << 20
+"""RocketMQ's 1 GiB, made twice by every broker, is too much for a test that stores a few messages."""
+ANY_PORT = "127.0.0.1:0"
+ALL = (NamesrvConfig, BrokerConfig, ProducerConfig, ConsumerConfig)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Values only: nothing here starts anything. ``settings`` go to every server and client that has the setting."""
+
+    directory: Path
+    brokers: int = 1
+    namesrvs: int = 1
+    time_scale: float = 1.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
+    journal_level: str = "forensic"
+
+    def check(self, slaves: int) -> None:
+        """Raise ConfigError or NotSupported for a cluster that cannot be."""
+        if slaves:
+            raise NotSupported("slaves are not built yet; use slaves=0")
+        if not 1 <= self.brokers <= len(string.ascii_lowercase) or self.namesrvs < 1:
+            raise ConfigError("a cluster has 1 to 26 brokers and at least 1 name server")
+        if self.time_scale <= 0:
+            raise ConfigError(f"time_scale must be more than 0, not {self.time_scale}")
+        known = {name for config in ALL for name in _names(config)}
+        if unknown := sorted(set(self.settings) - known):
+            raise ConfigError(f"no server or client has the setting {', '.join(map(repr, unknown))}")
+
+    @property
+    def journal_dir(self) -> Path:
+        return self.directory / "journal"
+
+    def namesrv_names(self) -> list[str]:
+        return [f"namesrv-{number}" for number in range(self.namesrvs)]
+
+    def broker_names(self) -> list[str]:
+        return [f"broker-{letter}" for letter in string.ascii_lowercase[: self.brokers]]
+
+    def namesrv(self, name: str, listen: str = ANY_PORT) -> NamesrvConfig:
+        return self._config(NamesrvConfig, name=name, listen=listen, directory=str(self.directory / name))
+
+    def broker(self, name: str, namesrv: str, listen: str = ANY_PORT) -> BrokerConfig:
+        store = str(self.directory / name / "store")
+        config = self._config(BrokerConfig, broker_name=name, listen=listen, namesrv=namesrv, store_directory=store)
+        if LOG_FILE_SETTINGS.isdisjoint(self.settings):
+            small = dataclasses.replace(config.store, mapped_file_size_commit_log=LOG_FILE_BYTES)
+            config = dataclasses.replace(config, store=small)
+        return config
+
+    def client(self, cls: type[Config], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments of a client: scaled settings, then what its caller gives, which is not scaled.
+
+        All of them are given, so that the environment has no say.
+        """
+        config = self._config(cls)
+        every = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}  # type: ignore[arg-type]
+        return {name: value for name, value in every.items() if name != "namesrv" and value is not None} | dict(given)
+
+    def _config(self, cls: type[Config], **own: Any) -> Config:
+        """The environment has no say: a test means what it says wherever it runs."""
+        names = set(_names(cls))
+        chosen = {key: value for key, value in self.settings.items() if key in names}
+        config = scaled(load(cls, env={}, overrides=chosen), self.time_scale)
+        journal = {"journal_dir": str(self.journal_dir), "journal_level": self.journal_level}
+        return dataclasses.replace(config, **journal, **own)  # type: ignore[type-var]  # all of them are dataclasses
+
+
+def differing(config: Any) -> Iterator[tuple[str, Any]]:
+    """The settings that are not at their default, those of nested configurations under their own names."""
+    default = type(config)()
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield from differing(value)
+        elif value != getattr(default, item.name):
+            yield item.name, value
+
+
+def as_flags(config: Any) -> Sequence[str]:
+    """``--set KEY=VALUE`` for everything that is not at its default."""
+    pairs = ((key, str(value).lower() if isinstance(value, bool) else value) for key, value in differing(config))
+    return [part for key, value in pairs for part in ("--set", f"{key}={value}")]
+
+
+def _names(cls: Any) -> Iterator[str]:
+    for item in dataclasses.fields(cls):
+        nested: Any = item.default_factory
+        if dataclasses.is_dataclass(nested):
+            yield from _names(nested)
+        else:
+            yield item.name
+            if item.metadata.get("rocketmq"):
+                yield item.metadata["rocketmq"]

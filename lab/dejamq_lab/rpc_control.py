@@ -1,0 +1,114 @@
+"""What the lab and the command line ask of servers: health, routes, topics. One short connection a question."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc.aio
+from dejamq_proto import admin_pb2, common_pb2, namesrv_pb2
+from dejamq_proto.admin_pb2_grpc import AdminStub
+from dejamq_proto.calling import call, dial
+from dejamq_proto.codes import DejamqError
+from dejamq_proto.names import MASTER_ID, PERM_READ, PERM_WRITE
+from dejamq_proto.namesrv_pb2_grpc import NameServerStub
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+TIMEOUT_MS = 3_000
+
+
+@dataclass(frozen=True)
+class BrokerInfo:
+    """One broker name as a name server tells it: broker id -> host:port; id 0 is the master."""
+
+    cluster: str
+    broker_name: str
+    addresses: Mapping[int, str]
+
+    @property
+    def master(self) -> str | None:
+        return self.addresses.get(MASTER_ID)
+
+
+@dataclass(frozen=True)
+class QueueInfo:
+    """The queues of a topic at one broker name. ``perm``: 4 read, 2 write."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+
+
+async def healthy(address: str) -> bool:
+    """True when the server there says SERVING for itself; False for anything else, silence included."""
+    async with _channel(address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_MS / 1000)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def brokers(namesrv: str) -> list[BrokerInfo]:
+    """The brokers that one name server knows. Raises DejamqError."""
+    listener = namesrv.rpartition(":")[0]
+    info = await _namesrv(namesrv, "GetClusterInfo", namesrv_pb2.GetClusterInfoRequest(listener=listener))
+    return [BrokerInfo(broker.cluster, broker.broker_name, dict(broker.addresses)) for broker in info.brokers]
+
+
+async def topics(namesrv: str) -> list[str]:
+    """The topics with a live broker at one name server. Raises DejamqError."""
+    return list((await _namesrv(namesrv, "ListTopics", namesrv_pb2.ListTopicsRequest())).topics)
+
+
+async def route(namesrv: str, topic: str) -> tuple[list[QueueInfo], list[BrokerInfo]]:
+    """Raises RouteNotFound for a topic without a live broker, DejamqError when nobody answers."""
+    request = namesrv_pb2.GetRouteRequest(topic=topic, listener=namesrv.rpartition(":")[0])
+    answer = await _namesrv(namesrv, "GetRoute", request)
+    queues = [QueueInfo(q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in answer.queues]
+    return queues, [BrokerInfo(b.cluster, b.broker_name, dict(b.addresses)) for b in answer.brokers]
+
+
+async def routed_brokers(namesrv: str, topic: str) -> set[str]:
+    """The broker names in the topic's route; empty when there is none or the name server is away."""
+    try:
+        queues, _ = await route(namesrv, topic)
+    except DejamqError:
+        return set()
+    return {queue.broker_name for queue in queues}
+
+
+async def registered_brokers(namesrv: str) -> set[str]:
+    """The names of the brokers that the name server knows; empty when it is away."""
+    try:
+        return {broker.broker_name for broker in await brokers(namesrv)}
+    except DejamqError:
+        return set()
+
+
+async def create_topic(broker: str, topic: str, queues: int) -> None:
+    """Make or change the topic at one broker. Raises DejamqError with the broker's reason."""
+    config = common_pb2.TopicConfig(
+        topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=PERM_READ | PERM_WRITE
+    )
+    async with _channel(broker) as channel:
+        stub: Any = AdminStub(channel)
+        request = admin_pb2.CreateTopicRequest(topic=config)
+        await call(stub.CreateTopic, request, address=broker, timeout_ms=TIMEOUT_MS)
+
+
+async def _namesrv(address: str, method: str, request: Any) -> Any:
+    async with _channel(address) as channel:
+        stub: Any = NameServerStub(channel)
+        return await call(getattr(stub, method), request, address=address, timeout_ms=TIMEOUT_MS)
+
+
+@asynccontextmanager
+async def _channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
+    channel = dial(address)
+    try:
+        yield channel
+    finally:
+        await channel.close(None)

@@ -1,0 +1,199 @@
+"""A cluster that stays when the command that started it has ended: its processes are written down in a folder."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dejamq_broker.config import BrokerConfig
+from dejamq_namesrv.config import NamesrvConfig
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.journal import open_journal
+
+from dejamq_lab import rpc_control
+from dejamq_lab.cluster_process import ServerProcess
+from dejamq_lab.errors import ClusterFailed
+from dejamq_lab.plan import Plan
+from dejamq_lab.waiting import until, until_async
+
+STATE_FILE = "cluster.json"
+NAMESRV_PORT, BROKER_PORT, BROKER_PORT_STEP = 9876, 10911, 10
+STOP_TIMEOUT_S, READY_TIMEOUT_S = 20, 30
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One server process. ``born`` tells it from a later process with the same id."""
+
+    name: str
+    role: str
+    pid: int
+    address: str
+    born: int
+
+    @property
+    def runs(self) -> bool:
+        return self.born != 0 and process_born(self.pid) == self.born
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """To this process only; nothing when it is gone."""
+        if self.runs:
+            os.kill(self.pid, number)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What the state file says."""
+
+    processes: tuple[Member, ...] = ()
+
+    @property
+    def namesrv(self) -> str:
+        return ";".join(member.address for member in self.processes if member.role == "namesrv")
+
+    def running(self, role: str = "") -> list[Member]:
+        return [member for member in self.processes if member.runs and role in ("", member.role)]
+
+
+@dataclass(frozen=True)
+class Size:
+    namesrvs: int = 2
+    brokers: int = 2
+    slaves: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    journal_level: str = "audit"
+
+
+def read_state(directory: Path) -> Standing:
+    """Raises ConfigError when no cluster was started there, or the file is not ours."""
+    path = directory / STATE_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Standing)
+    except FileNotFoundError:
+        raise ConfigError(f"no cluster in {directory}; start one with: dejamq cluster up --dir {directory}") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from None
+
+
+async def up(directory: Path, size: Size) -> Standing:
+    """Start all servers and return when clients can use them. Raises ConfigError, ClusterFailed; then nothing runs."""
+    plan = _prepare(directory, size)
+    directory = plan.directory
+    members: list[Member] = []
+    try:
+        for number, name in enumerate(plan.namesrv_names()):
+            members.append(await _start(directory, plan.namesrv(name, free_address(NAMESRV_PORT + number))))
+            _write_state(directory, members)
+        namesrv = Standing(tuple(members)).namesrv
+        for number, name in enumerate(plan.broker_names()):
+            listen = free_address(BROKER_PORT + number * BROKER_PORT_STEP)
+            members.append(await _start(directory, plan.broker(name, namesrv, listen)))
+            _write_state(directory, members)
+        await _ready(Standing(tuple(members)))
+    except BaseException:
+        await down(Standing(tuple(members)))
+        raise
+    return Standing(tuple(members))
+
+
+def _prepare(directory: Path, size: Size) -> Plan:
+    """Refuse what cannot be before anything is started."""
+    if (directory / STATE_FILE).exists() and (running := read_state(directory).running()):
+        names = ", ".join(member.name for member in running)
+        raise ConfigError(f"a cluster already runs in {directory} ({names}); end it with: dejamq cluster down")
+    plan = Plan(
+        directory.absolute(), size.brokers, size.namesrvs, settings=size.settings, journal_level=size.journal_level
+    )
+    plan.check(size.slaves)
+    directory.mkdir(parents=True, exist_ok=True)
+    return plan
+
+
+async def _start(directory: Path, config: NamesrvConfig | BrokerConfig) -> Member:
+    faults = open_journal(None, role="harness", process="lab", boot_id="", level="off")
+    name = config.broker_name if isinstance(config, BrokerConfig) else config.name
+    server = ServerProcess(config, directory / name, faults, tied=False)
+    server.spawn()
+    try:
+        await server.started()
+    except BaseException:
+        await server.ended()
+        raise
+    return Member(server.name, server.role, server.pid, server.address, process_born(server.pid))
+
+
+async def _ready(standing: Standing) -> None:
+    names = {member.name for member in standing.processes if member.role == "broker"}
+
+    async def registered() -> bool:
+        found = [await rpc_control.registered_brokers(address) for address in standing.namesrv.split(";")]
+        return all(names <= brokers for brokers in found)
+
+    if not await until_async(registered, READY_TIMEOUT_S):
+        raise ClusterFailed(f"the brokers have not registered within {READY_TIMEOUT_S} s")
+
+
+async def states(standing: Standing) -> list[tuple[Member, str]]:
+    """Each process with ``running`` (and healthy), ``unhealthy`` or ``stopped``."""
+
+    async def state(member: Member) -> str:
+        if not member.runs:
+            return "stopped"
+        return "running" if await rpc_control.healthy(member.address) else "unhealthy"
+
+    found = await asyncio.gather(*map(state, standing.processes))
+    return list(zip(standing.processes, found, strict=True))
+
+
+async def down(standing: Standing) -> list[Member]:
+    """End what still runs, brokers first; SIGKILL what does not end in time. Returns what was running."""
+    ended = standing.running()
+    for role in ("broker", "namesrv"):
+        members = standing.running(role)
+        for member in members:
+            member.send_signal(signal.SIGCONT)
+            member.send_signal(signal.SIGTERM)
+        if not await until(lambda members=members: not any(m.runs for m in members), STOP_TIMEOUT_S):  # type: ignore[misc]  # a default binds the loop's variable
+            for member in members:
+                member.send_signal(signal.SIGKILL)
+    return ended
+
+
+def purge(directory: Path, standing: Standing) -> None:
+    """Remove stores, journals and logs of a cluster that has ended, and nothing else."""
+    for name in ("journal", *(member.name for member in standing.processes)):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    (directory / STATE_FILE).unlink(missing_ok=True)
+    if directory.exists() and not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def free_address(port: int) -> str:
+    """127.0.0.1 with this port when it is free, else with any."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return "127.0.0.1:0"
+    return f"127.0.0.1:{port}"
+
+
+def process_born(pid: int) -> int:
+    """When the process started, in ticks since boot; 0 when there is none, or a zombie that nobody has reaped."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    fields = status.rpartition(")")[2].split()
+    return 0 if fields[0] == "Z" else int(fields[19])
+
+
+def _write_state(directory: Path, members: list[Member]) -> None:
+    temporary = directory / f"{STATE_FILE}.tmp"
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(Standing(tuple(members)))))
+    os.replace(temporary, directory / STATE_FILE)
