@@ -1,0 +1,1 @@
+"""The ``dejamq`` command: one file per noun."""

@@ -1,0 +1,23 @@
+"""``dejamq audit``: the PySpark job, with its own options."""
+
+import importlib.util
+import os
+import sys
+
+import typer
+from dejamq_proto.codes import ConfigError
+
+PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("audit", context_settings=PASS_THROUGH, add_help_option=False)(audit)
+
+
+def audit(context: typer.Context) -> None:
+    """Why was it delivered twice? Reads [JOURNAL_DIR …] [--store DIR …] and writes to [--out DIR]; or --help."""
+    for package in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(f"the audit needs {package}: pip install 'dejamq[analytics]'")
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "dejamq_analytics", *context.args])
