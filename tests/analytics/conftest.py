@@ -1,0 +1,52 @@
+"""One small Spark for all tests of the audit, and one audit for all stories: each has a group of its own."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
+
+from dejamq_analytics import AuditResult, audit
+from dejamq_analytics.session import make_session
+from journals import History
+from pyspark.sql import SparkSession
+from stories import STORIES
+from told import Auditor, Told
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's first audit takes most of a minute on a busy machine, and it falls into some test's set-up."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.timeout(240))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    settings = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "1g"}
+    session = make_session("local[2]", settings, quick=True)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def audited(spark: SparkSession, tmp_path: Path) -> Iterator[Auditor]:
+    """Audit the journals in ``tmp_path``; what Spark cached for it goes when the test ends."""
+
+    def run(stores: Sequence[Path] = (), journals: Sequence[str] = (), **options: Any) -> AuditResult:
+        return audit(spark, journals or [str(tmp_path)], [str(store) for store in stores], **options)
+
+    yield run
+    spark.catalog.clearCache()
+
+
+@pytest.fixture(scope="session")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    directory = tmp_path_factory.mktemp("stories")
+    for name, write in STORIES.items():
+        history = History(directory, name)
+        write(history)
+        history.end()
+    return Told(audit(spark, [str(directory)]))

@@ -1,0 +1,185 @@
+"""Writes journals by hand with the real events, so that a rule can be shown exactly the history it must judge."""
+
+from pathlib import Path
+from typing import Any
+
+from dejamq_proto.events import (
+    Append,
+    Boot,
+    Deliver,
+    Event,
+    Fault,
+    OffGet,
+    OffSet,
+    Persist,
+    PqDrop,
+    PqOpen,
+    Result,
+    Sendback,
+    SendResult,
+    SendTry,
+    State,
+)
+from dejamq_proto.journal import Journal, Level, journal_name
+
+TOPIC = "orders"
+START_US = 1_790_000_000_000_000
+
+
+class Clock:
+    """One clock for all processes of a history: every line is a millisecond after the one before, whoever writes."""
+
+    def __init__(self) -> None:
+        self.now_us = START_US
+
+    def __call__(self) -> float:
+        self.now_us += 1000
+        return self.now_us / 1e6
+
+
+class Process:
+    """One process's journal, with a method for each event that the rules read."""
+
+    def __init__(self, home: "History", role: str, name: str, boot_id: str, level: Level) -> None:
+        path, clock = home.directory / journal_name(role, name, boot_id), home.clock
+        self.home, self.path, self.boot_id, self.name = home, path, boot_id, name
+        self.journal = Journal(path, role=role, process=name, boot_id=boot_id, level=level, wall=clock, mono=clock)
+        self._deliveries = self._queues = 0
+        self.write(State(state="started", reason=f"level={level}"))
+
+    def write(self, event: Event) -> None:
+        self.journal.write(event)
+
+    def close(self) -> None:
+        self.write(State(state="closed"))
+        self.journal.close()
+
+    def kill(self) -> None:
+        """The journal ends here, as SIGKILL leaves it at level forensic."""
+        self.journal.close()
+
+    def skip_lines(self, count: int) -> None:
+        """Sequence numbers whose lines nobody will find."""
+        self.journal._seq += count
+
+    def _place(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Takes the queue's fields out of ``changes``; the history's own by default."""
+        return {
+            "group": changes.pop("group", self.home.group),
+            "topic": changes.pop("topic", TOPIC),
+            "broker_name": changes.pop("broker_name", self.home.broker_name),
+            "queue_id": changes.pop("queue_id", 0),
+        }
+
+    # --- consumer
+
+    def open_queue(self, start_offset: int, **changes: Any) -> int:
+        self._queues += 1
+        self.write(PqOpen(pq_id=self._queues, **self._place(changes), client_id=self.name, start_offset=start_offset,
+                          source="broker"))  # fmt: skip
+        return self._queues
+
+    def drop_queue(self, pq_id: int, mem_off: int, reason: str = "shutdown", in_flight: int = 0) -> None:
+        self.write(PqDrop(pq_id=pq_id, **self._place({}), reason=reason, mem_off=mem_off, in_flight=in_flight))
+
+    def deliver(self, pq_id: int, queue_offset: int, key: str | None = None, **changes: Any) -> int:
+        self._deliveries += 1
+        place, log_offset = self._place(changes), changes.pop("log_offset", queue_offset * 100)
+        self.write(Deliver(
+            pq_id=pq_id, **place, client_id=self.name, delivery_ids=[self._deliveries], queue_offsets=[queue_offset],
+            log_offsets=[log_offset], unique_keys=[key or self.home.key(queue_offset)],
+            store_hosts=["127.0.0.1:10911"], **changes,
+        ))  # fmt: skip
+        return self._deliveries
+
+    def result(
+        self, pq_id: int, delivery_id: int, queue_offset: int, mem_off: int, status: str = "success", **more: Any
+    ) -> None:
+        place = self._place(more)
+        self.write(Result(pq_id=pq_id, **place, delivery_ids=[delivery_id], queue_offsets=[queue_offset],
+                          status=status, mem_off=mem_off, **more))  # fmt: skip
+
+    def handle(self, pq_id: int, queue_offset: int, mem_off: int, **changes: Any) -> int:
+        """Deliver and succeed."""
+        place = {name: changes[name] for name in ("topic", "broker_name", "queue_id", "group") if name in changes}
+        delivery_id = self.deliver(pq_id, queue_offset, **changes)
+        self.result(pq_id, delivery_id, queue_offset, mem_off, **place)
+        return delivery_id
+
+    def persist(self, pq_id: int, value: int, **more: Any) -> None:
+        self.write(Persist(pq_id=pq_id, **self._place({}), value=value, **{"reason": "timer"} | more))
+
+    def send_back(self, delivery_id: int, queue_offset: int, key: str, **more: Any) -> None:
+        self.write(Sendback(**{"path": "rpc", "outcome": "ok"} | more, delivery_ids=[delivery_id], **self._place({}),
+                            queue_offsets=[queue_offset], unique_keys=[key]))  # fmt: skip
+
+    # --- broker
+
+    def boot(self, name: str, address: str = "127.0.0.1:10911") -> None:
+        self.write(Boot(broker_name=name, broker_id=0, address=address, clean=True))
+
+    def offset_set(self, client: "Process", old: int, new: int, by: str = "oneway") -> None:
+        self.write(
+            OffSet(**self._place({}), old=old, new=new, by=by, client_id=client.name, client_boot_id=client.boot_id)
+        )
+
+    def offset_get(self, client: "Process", value: int) -> None:
+        self.write(
+            OffGet(**self._place({}), value=value, why="table", client_id=client.name, client_boot_id=client.boot_id)
+        )
+
+    def append(
+        self, key: str, queue_offset: int, producer: "Process | None" = None, request: int = 0, **more: Any
+    ) -> None:
+        topic, broker = more.pop("topic", TOPIC), more.pop("broker_name", self.name)
+        self.write(Append(
+            **{"origin": "client"} | more, broker_name=broker, topics=[topic], queue_ids=[0], queue_index=[0],
+            queue_offsets=[queue_offset], log_offsets=[queue_offset * 100], unique_keys=[key],
+            client_boot_id=producer.boot_id if producer else "", request_seq=request,
+        ))  # fmt: skip
+
+    # --- producer
+
+    def send(self, key: str, request: int, call: int, try_no: int = 1, broker: "Process | None" = None) -> None:
+        broker_name = broker.name if broker else self.home.broker_name
+        self.write(SendTry(request_seq=request, broker_name=broker_name, address="127.0.0.1:1", group="shop",
+                           topics=[TOPIC], call_ids=[call], tries=[try_no], unique_keys=[key]))  # fmt: skip
+
+    def send_result(self, request: int, outcome: str, definite: bool = True) -> None:
+        self.write(SendResult(request_seq=request, outcome=outcome, definite=definite))
+
+    def fault(self, target: "Process", kind: str = "kill") -> None:
+        self.write(Fault(kind=kind, target=target.name, phase="begin"))
+
+
+class History:
+    """One story in a directory of journals: its group, broker and keys are its own, so that many share a directory."""
+
+    def __init__(self, directory: Path, name: str = "billing") -> None:
+        self.directory, self.name, self.clock = directory, name, Clock()
+        self.group, self.broker_name = name, f"{name}-broker-0"
+        self.processes: list[Process] = []
+
+    def process(self, role: str, name: str, level: Level = Level.FORENSIC, boot_id: str | None = None) -> Process:
+        made = Process(self, role, f"{self.name}-{name}", boot_id or f"{self.name}{name}".replace("-", ""), level)
+        self.processes.append(made)
+        return made
+
+    def consumer(self, name: str = "c1", **more: Any) -> Process:
+        return self.process("consumer", name, **more)
+
+    def broker(self, name: str = "broker-0", **more: Any) -> Process:
+        made = self.process("broker", name, **more)
+        made.boot(made.name)
+        return made
+
+    def producer(self, name: str = "shop", **more: Any) -> Process:
+        return self.process("producer", name, **more)
+
+    def key(self, number: int) -> str:
+        return f"{self.name}-key-{number}"
+
+    def end(self) -> None:
+        """What is still open belongs to live processes: flushed, without a closing line."""
+        for process in self.processes:
+            process.journal.close()

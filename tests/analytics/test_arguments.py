@@ -1,0 +1,108 @@
+"""What the audit's command line means, and its words at the end. Without Spark."""
+
+from pathlib import Path
+
+import pytest
+from dejamq_analytics.__main__ import _parser, _request, _summary
+from dejamq_analytics.read import BadInput
+from dejamq_analytics.run import FAIL_ON, Request
+from dejamq_analytics.verdict import Totals, Verdict, weigh
+from dejamq_analytics.write import write_verdict
+from pyspark.sql import Row
+
+
+def request(*arguments: str) -> Request:
+    return _request(_parser().parse_args(list(arguments)))
+
+
+def verdict(*rows: Row, gaps: int = 0) -> Verdict:
+    return weigh("run-1", Totals(messages=10, deliveries={"g": 12}, processes=3, journal_gaps=gaps), rows, {})
+
+
+def counted(cause: str | None, n: int, group: str | None = "g", expected: bool = False) -> Row:
+    missing = None if cause else "no journal of broker-a"
+    return Row(consumer_group=group, cause=cause, missing=missing, expected=expected, unfinished=False, n=n)
+
+
+def test_everything_that_is_found_fails_unless_told_otherwise() -> None:
+    assert tuple(request("journals").fail_on) == FAIL_ON
+
+
+def test_never_minds_nothing() -> None:
+    assert request("journals", "--fail-on", "never").fail_on == ()
+
+
+def test_only_what_is_named_is_minded() -> None:
+    assert request("journals", "--fail-on", "lost,duplicates").fail_on == ("lost", "duplicates")
+
+
+@pytest.mark.parametrize("value", ["everything", "lost,", "never,lost"])
+def test_a_word_that_is_none_is_refused_with_those_there_are(value: str) -> None:
+    with pytest.raises(BadInput, match="duplicates, lost, out_of_order, undetermined or never"):
+        request("journals", "--fail-on", value)
+
+
+@pytest.mark.parametrize("value", ["spark.driver.memory", "=4g", ""])
+def test_a_spark_setting_needs_a_key_and_a_value(value: str) -> None:
+    with pytest.raises(BadInput, match="KEY=VALUE"):
+        request("journals", "--conf", value)
+
+
+def test_a_spark_setting_may_hold_further_equals_signs() -> None:
+    made = request("journals", "--conf", "spark.driver.extraJavaOptions=-Da=b")
+    assert made.conf == {"spark.driver.extraJavaOptions": "-Da=b"}
+
+
+def test_several_journals_and_stores_are_taken_in_their_order() -> None:
+    made = request("one", "two", "--store", "a", "--store", "b")
+    assert (list(made.journals), list(made.stores)) == (["one", "two"], ["a", "b"])
+
+
+def test_a_named_journal_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEJAMQ_JOURNAL_DIR", "from-environment")
+    assert list(request("named").journals) == ["named"]
+    assert list(request().journals) == ["from-environment"]
+
+
+def test_without_any_journal_the_list_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEJAMQ_JOURNAL_DIR", raising=False)
+    assert list(request().journals) == []
+
+
+def test_the_summary_names_causes_and_what_is_missing() -> None:
+    told = _summary(verdict(counted("O7", 2), counted("O1", 3), counted(None, 4)))
+    assert "findings: 10 messages, 12 deliveries, 9 duplicates (O1 3, O7 2)" in told
+    assert "  4 undetermined: no journal of broker-a" in told
+
+
+def test_a_clean_summary_has_no_empty_brackets() -> None:
+    assert "()" not in _summary(verdict())
+
+
+def test_causes_are_summed_over_groups_and_told_by_group() -> None:
+    told = verdict(counted("O1", 3), counted("O1", 2, group="h"))
+    assert told.causes == {"O1": 5}
+    assert (told.by_group["g"]["causes"], told.by_group["h"]["causes"]) == ({"O1": 3}, {"O1": 2})
+
+
+def test_a_group_that_only_has_findings_is_told_with_no_deliveries() -> None:
+    assert verdict(counted("O1", 1, group="h")).by_group["h"]["deliveries"] == 0
+
+
+def test_a_finding_of_no_group_counts_in_the_whole_only() -> None:
+    told = verdict(counted("P1", 1, group=None))
+    assert told.duplicates == 1
+    assert list(told.by_group) == ["g"]
+
+
+def test_duplicates_are_always_the_causes_and_the_undetermined() -> None:
+    told = verdict(counted("O1", 3), counted("P5", 1), counted(None, 4), counted("L1", 9, expected=True))
+    assert told.duplicates == sum(told.causes.values()) + told.undetermined == 8
+
+
+def test_the_same_verdict_writes_the_same_bytes(tmp_path: Path) -> None:
+    written = []
+    for rows in ([counted("O1", 3), counted("P5", 1)], [counted("P5", 1), counted("O1", 3)]):
+        written.append(write_verdict(verdict(*rows), tmp_path).read_bytes())
+    assert written[0] == written[1]
+    assert written[0].endswith(b"}\n")

@@ -1,0 +1,122 @@
+"""Each cause with a history that it must accept, histories that it must reject, and what is missing to tell."""
+
+import pytest
+from told import Told
+
+pytestmark = pytest.mark.spark
+
+CERTAIN = {
+    "o1": ("I1", "O1", "d"),
+    "o1-in-flight": ("I1", "O1", "a"),
+    "o1-after-an-older-persist": ("I1", "O1", "d"),
+    "o1-with-a-hole-before": ("I1", "O1", "d"),
+    "o7-on-a-clean-stop": ("I1", "O7", "c"),
+    "o2": ("I1", "O2", "e"),
+    "o2-with-a-mark-raised-by-a-send-back": ("I1", "O2", "e"),
+    "o8": ("I1", "O8", "f"),
+    "o9": ("I1", "O9", "b"),
+    "o10": ("I1", "O10", "b"),
+    "o13": ("I1", "O13", "d"),
+    "o13-although-it-committed-more-later": ("I1", "O13", "d"),
+    "local-retry": ("I1", "B12", "1"),
+    "l1": ("I2", "L1", "retry"),
+    "p1": ("I2", "P1", "send"),
+    "p1-undelivered": ("I2", "P1", "send"),
+    "p5": ("I2", "P5", "send"),
+    "p5-by-business-key": ("I3", "P5", "send"),
+}
+UNDETERMINED = {
+    "o2-without-the-broker": "no journal of o2-without-the-broker-broker-0",
+    "o2-with-a-hole-at-the-broker": "seq gap of o2-with-a-hole-at-the-broker-broker-0",
+    "o2-with-a-buffering-broker": "the last lines of o2-with-a-buffering-broker-broker-0",
+    "o1-with-a-hole": "seq gap 5-6 of o1-with-a-hole-c1",
+    "o1-at-level-audit": "the last 100 ms of o1-at-level-audit-c1, which ended without closing at journal level audit",
+    "o1-without-the-second-opening": "no PQ_OPEN of the process queue that delivered second, in "
+    "o1-without-the-second-opening-c2",
+    "closed-without-persisting": "stage d",
+    "forgotten-by-the-broker": "stages g-j",
+    "o8-without-the-answer": "no OFF_GET of o8-without-the-answer-c2",
+    "o9-with-a-hole": "seq gap",
+    "came-back-and-committed-more": "stage f, the same consumer opened the queue again",
+    "refused-to-another": "stage d, sending the offset failed",
+    "two-owners": "stage 2",
+    "local-again-after-success": "stage 1",
+    "l1-unrequested": "no SENDBACK of a failed delivery of message l1-unrequested-key-6",
+    "p1-without-the-producer": "no journal of the producer with boot id p1withouttheproducershop",
+    "p1-after-a-definite-refusal": "the first try ended refused",
+    "p1-without-an-answer": "no SEND_RESULT of try 1 by p1-without-an-answer-shop",
+    "p3": "(P3)",
+    "p5-by-business-key-without-the-producer": "no SEND_TRY of message p5-by-business-key-without-the-producer-key-3",
+}
+
+
+@pytest.mark.parametrize("name", CERTAIN)
+def test_a_history_with_all_its_evidence_gets_its_cause(told: Told, name: str) -> None:
+    finding = told.only(name)
+    assert (finding.identity, finding.cause, finding.stage) == CERTAIN[name], finding
+    assert (finding.certainty, finding.missing) == ("certain", None)
+    assert finding.evidence
+
+
+@pytest.mark.parametrize("name", UNDETERMINED)
+def test_a_history_without_an_evidence_line_stays_undetermined_and_names_it(told: Told, name: str) -> None:
+    finding = told.only(name)
+    assert UNDETERMINED[name] in finding.missing, finding
+    assert (finding.cause, finding.certainty, finding.expected) == (None, "undetermined", False)
+
+
+@pytest.mark.parametrize("name", ["clean", "another-group"])
+def test_a_history_without_duplicates_has_no_finding(told: Told, name: str) -> None:
+    assert told.of(name) == []
+
+
+def test_a_done_message_above_an_unfinished_one_is_o7_and_the_unfinished_one_was_in_flight(told: Told) -> None:
+    blocking, above = told.of("o7")
+    assert (blocking.cause, blocking.first.result) == ("O1", None)
+    assert (above.cause, above.first.result) == ("O7", "success")
+    assert "offset 5 was unfinished" in above.trigger
+    assert any("unfinished offset 5" in line.summary for line in above.evidence)
+
+
+def test_a_second_retry_record_for_one_request_is_not_what_the_handler_asked_for(told: Told) -> None:
+    asked, doubled = told.of("l1-twice-for-one-request")
+    assert (asked.cause, asked.expected) == ("L1", True)
+    assert (doubled.cause, doubled.expected) == (None, False)
+    assert "B11" in doubled.missing
+
+
+def test_a_retry_that_was_asked_for_is_expected(told: Told) -> None:
+    assert told.only("l1").expected
+    assert told.only("local-retry").expected
+    assert not told.only("o1").expected
+
+
+def test_a_stored_copy_that_is_also_delivered_counts_once(told: Told) -> None:
+    assert told.only("p1").kind == "delivered twice"
+    assert told.only("p1-undelivered").kind == "stored twice"
+
+
+def test_the_delivery_id_is_the_one_that_the_handler_saw(told: Told) -> None:
+    finding = told.only("o1")
+    assert finding.first.delivery_id == "o1c1-1"
+    assert finding.second.delivery_id == "o1c2-1"
+    assert finding.consumer_group == "o1"
+    assert finding.first.offset_message_id == "7F00000100002A9F0000000000000258"
+
+
+def test_the_evidence_tells_the_story_from_the_first_delivery_to_the_second(told: Told) -> None:
+    told_events = [line.event for line in told.only("o1-after-an-older-persist").evidence]
+    assert told_events == ["DELIVER", "RESULT", "RESULT", "PERSIST", "END", "OFF_SET", "OFF_GET", "PQ_OPEN", "DELIVER"]
+
+
+def test_duplicates_are_the_sum_of_causes_and_undetermined(told: Told) -> None:
+    verdict = told.verdict
+    assert verdict.duplicates == sum(verdict.causes.values()) + verdict.undetermined
+    assert verdict.undetermined == sum(verdict.undetermined_missing.values())
+    assert verdict.expected_duplicates == sum(verdict.expected_causes.values()) == 3
+    assert verdict.duplicates + verdict.expected_duplicates == len(list(told))
+    assert verdict.unfinished_first == sum(
+        not row.expected and row.kind == "delivered twice" and row.first.result is None for row in told
+    )
+    assert verdict.verdict == "findings"
+    assert verdict.by_group["o7"]["causes"] == {"O1": 1, "O7": 1}

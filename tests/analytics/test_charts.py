@@ -1,0 +1,112 @@
+"""The report's charts: right lengths, everything escaped, nothing to load. Without Spark."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from dejamq_analytics.causes import CAUSES
+from dejamq_analytics.charts import COLOURS, LABEL, TALL, WIDTH, Bar, Mark, bars, timeline
+
+ENDS = ("begin", "end")
+NASTY = "<script>alert('\"&</script>"
+
+
+def parsed(svg: str) -> ElementTree.Element:
+    """Well-formed, or this raises."""
+    return ElementTree.fromstring(svg)
+
+
+def boxes(svg: str) -> list[dict[str, str]]:
+    return [dict(node.attrib) for node in parsed(svg).iter("rect")]
+
+
+def texts(svg: str) -> list[str]:
+    return [node.text or "" for node in parsed(svg).iter("text")]
+
+
+def test_the_longest_bar_fills_the_room_and_others_are_in_proportion() -> None:
+    full, half = (float(box["width"]) for box in boxes(bars("t", [Bar("a", 10, 0), Bar("b", 5, 1)])))
+    assert full == WIDTH - LABEL - 80
+    assert half == pytest.approx(full / 2)
+
+
+def test_a_bar_of_nothing_can_still_be_seen() -> None:
+    assert float(boxes(bars("t", [Bar("a", 10, 0), Bar("b", 0, 1)]))[1]["width"]) == 2.0
+
+
+def test_each_bar_has_its_label_and_its_number() -> None:
+    assert texts(bars("t", [Bar("O1", 12, 0)])) == ["O1", "12"]
+
+
+def test_no_bars_are_an_empty_chart() -> None:
+    assert boxes(bars("t", [])) == []
+
+
+@pytest.mark.parametrize("colour", [0, 7, 8, 15])
+def test_colours_repeat_when_there_are_more_bars_than_colours(colour: int) -> None:
+    assert boxes(bars("t", [Bar("a", 1, colour)]))[0]["class"] == f"c{colour % COLOURS}"
+
+
+def test_labels_of_bars_are_escaped() -> None:
+    svg = bars(NASTY, [Bar(NASTY, 1, 0)])
+    assert "<script>" not in svg
+    assert NASTY in texts(svg)
+
+
+def test_marks_and_ends_of_a_time_line_are_escaped() -> None:
+    svg = timeline(NASTY, [{0: 1}], [Mark(0.5, NASTY)], (NASTY, NASTY))
+    assert "<script>" not in svg
+    assert texts(svg) == [NASTY] * 3
+
+
+def test_the_title_is_told_to_screen_readers() -> None:
+    assert parsed(bars("causes", [])).attrib["aria-label"] == "causes"
+
+
+def test_the_highest_column_decides_the_scale() -> None:
+    svg = timeline("t", [{0: 4}, {0: 2}], [], ENDS)
+    high, low = (float(box["height"]) for box in boxes(svg))
+    assert high == TALL - 24
+    assert low == pytest.approx(high / 2)
+
+
+def test_parts_of_a_column_stand_on_each_other() -> None:
+    lower, upper = boxes(timeline("t", [{0: 1, 1: 3}], [], ENDS))
+    assert float(upper["y"]) + float(upper["height"]) == pytest.approx(float(lower["y"]))
+    assert float(lower["y"]) + float(lower["height"]) == pytest.approx(TALL)
+
+
+def test_a_column_without_findings_is_left_empty() -> None:
+    assert len(boxes(timeline("t", [{}, {0: 1}, {}], [], ENDS))) == 1
+
+
+def test_a_time_line_without_columns_shows_its_ends() -> None:
+    assert texts(timeline("t", [], [], ENDS)) == ["begin", "end"]
+
+
+@pytest.mark.parametrize(
+    ("at", "x"), [(-1.0, 0.0), (0.0, 0.0), (0.25, WIDTH / 4), (1.0, float(WIDTH)), (9.0, float(WIDTH))]
+)
+def test_a_mark_stays_inside_of_the_chart(at: float, x: float) -> None:
+    line = next(node for node in parsed(timeline("t", [], [Mark(at, "kill")], ENDS)).iter("line"))
+    assert float(line.attrib["x1"]) == x
+
+
+@pytest.mark.parametrize(("at", "anchor"), [(0.1, "start"), (0.5, "start"), (0.6, "end")])
+def test_the_words_of_a_mark_lean_to_the_side_that_has_room(at: float, anchor: str) -> None:
+    words = next(node for node in parsed(timeline("t", [], [Mark(at, "kill")], ENDS)).iter("text"))
+    assert words.attrib["text-anchor"] == anchor
+
+
+def test_charts_load_nothing_and_run_nothing() -> None:
+    svg = timeline("t", [{0: 1}], [Mark(0.1, "kill")], ENDS) + bars("t", [Bar("a", 1, 0)])
+    assert not re.search(r"href|url\(|http|<script|on\w+=", svg)
+
+
+@pytest.mark.parametrize("cause", sorted(CAUSES))
+def test_every_cause_has_a_title_a_story_and_a_change(cause: str) -> None:
+    told = CAUSES[cause]
+    assert told.title
+    assert told.story.endswith(".")
+    assert told.change.endswith(".")
+    assert told.title[0].islower()

@@ -1,0 +1,78 @@
+"""Journals as they are found: torn, with holes, empty, absent."""
+
+from pathlib import Path
+
+import pytest
+from dejamq_analytics.read import BadInput, check_journals, processes, read_lines
+from dejamq_proto.events import State
+from journals import History
+from pyspark.sql import Row, SparkSession
+from stories import clean, o1
+from told import Auditor
+
+pytestmark = pytest.mark.spark
+
+
+def known_processes(spark: SparkSession, directory: Path) -> list[Row]:
+    return processes(read_lines(spark, [str(directory)])).orderBy("boot_id").collect()
+
+
+def test_a_torn_last_line_is_left_out_and_counted(tmp_path: Path, spark: SparkSession) -> None:
+    history = History(tmp_path, "clean")
+    clean(history)
+    history.end()
+    torn = history.processes[1].path
+    lines = torn.read_bytes().splitlines(keepends=True)
+    torn.write_bytes(b"".join(lines) + b'{"event":"RESULT","v":1,"role":"consu')
+    (damaged,) = [row for row in known_processes(spark, tmp_path) if row.torn]
+    assert (damaged.boot_id, damaged.lines, damaged.torn) == ("cleanc1", len(lines), 1)
+    assert [(gap.first, gap.last) for gap in damaged.gaps] == [(len(lines) + 1, len(lines) + 1)]
+
+
+def test_a_torn_last_line_of_the_first_owner_makes_its_cause_undetermined(tmp_path: Path, audited: Auditor) -> None:
+    history = History(tmp_path, "o1")
+    o1(history)
+    history.end()
+    torn = history.processes[1].path
+    torn.write_bytes(torn.read_bytes()[:-9])
+    (finding,) = audited().findings.collect()
+    assert (finding.cause, finding.missing) == (None, "seq gap 4-4 of o1-c1")
+
+
+def test_missing_lines_are_gaps_also_before_the_first_one_that_rotation_left(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    history = History(tmp_path)
+    consumer = history.consumer()
+    consumer.skip_lines(5)
+    consumer.write(State(state="resumed"))
+    consumer.skip_lines(1)
+    consumer.close()
+    consumer.path.write_bytes(b"".join(consumer.path.read_bytes().splitlines(keepends=True)[1:]))
+    (row,) = known_processes(spark, tmp_path)
+    assert [(gap.first, gap.last) for gap in row.gaps] == [(1, 6), (8, 8)]
+    assert (row.closed, row.level) == (True, "")
+
+
+def test_a_file_of_nothing_but_garbage_counts_as_one_process_with_a_gap(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "consumer-x-0123456789abcdef.jsonl").write_bytes(b"\x00\x00\xff\n")
+    (row,) = known_processes(spark, tmp_path)
+    assert (row.boot_id, row.torn, len(row.gaps)) == ("0123456789abcdef", 1, 1)
+
+
+def test_an_empty_journal_file_is_refused_with_what_to_do(tmp_path: Path, audited: Auditor) -> None:
+    (tmp_path / "consumer-x-0123456789abcdef.jsonl").touch()
+    with pytest.raises(BadInput, match="are empty: did the processes run with journal_dir set"):
+        audited()
+
+
+def test_an_empty_directory_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no journal"):
+        check_journals([str(tmp_path)])
+
+
+def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no such journal directory"):
+        check_journals([str(tmp_path / "nowhere")])
+    with pytest.raises(BadInput, match="no journal directory given"):
+        check_journals([])

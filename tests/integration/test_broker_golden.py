@@ -1,0 +1,97 @@
+"""A broker opened on a copy of a real RocketMQ's store serves what that broker served."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_wire import Wire, a_run, records_of, running, until
+from dejamq_broker.app import Broker
+from dejamq_broker.store import StoreConfig
+from dejamq_proto import admin_pb2
+from dejamq_proto.admin_pb2_grpc import AdminStub
+from dejamq_proto.record import Record
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+STORE = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=1000)
+
+
+@pytest.fixture(params=["clean", "crash"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def manifest(kind: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((GOLDEN / kind / "manifest.json").read_text())
+    return content
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, kind: str) -> AsyncIterator[Broker]:
+    shutil.copytree(GOLDEN / kind / "store", tmp_path / "store")
+    async with running(tmp_path / "store", store=STORE, schedule_poll_interval_ms=3_600_000) as broker:
+        yield broker
+
+
+async def everything(wire: Wire, topic: str, queue_id: int, queue_offset: int, end: int) -> list[Record]:
+    records: list[Record] = []
+    while queue_offset < end:
+        answer = await wire.pull(topic, queue_offset, queue_id=queue_id, max_messages=1000)
+        assert answer.code == 0, answer
+        records += records_of(answer)
+        queue_offset = answer.next_offset
+    return records
+
+
+async def test_every_message_is_pulled_as_the_real_broker_told_it(broker: Broker, manifest: dict[str, Any]) -> None:
+    async with Wire(broker.address) as wire:
+        for queue in manifest["queues"]:
+            where = queue["topic"], queue["queue_id"]
+            records = await everything(wire, *where, queue["min_offset"], queue["max_offset"])
+            told = [(each["queue_offset"], each["log_offset"], each["body_crc"]) for each in queue["records"]]
+            assert [(record.queue_offset, record.log_offset, record.body_crc) for record in records] == told
+            assert [record.offset_message_id for record in records] == [
+                each["offset_msg_id"] for each in queue["records"]
+            ]
+
+
+async def test_topics_groups_and_offsets_are_the_real_brokers(broker: Broker, kind: str) -> None:
+    config = GOLDEN / kind / "store" / "config"
+    async with Wire(broker.address) as wire:
+        admin: Any = AdminStub(wire.channel)
+        topics = (await wire.call(admin.ListTopicConfigs, admin_pb2.ListTopicConfigsRequest())).topics
+        golden = json.loads((config / "topics.json").read_text())["topicConfigTable"]
+        assert {topic.topic for topic in topics} == set(golden)
+        offsets = (await wire.call(admin.ListOffsets, admin_pb2.ListOffsetsRequest(group="GroupRetry"))).offsets
+        assert {(each.queue.topic, each.queue.queue_id) for each in offsets} == {
+            ("Order", 0),
+            ("Order", 1),
+            ("%RETRY%GroupRetry", 0),
+        }
+        assert await wire.committed("GroupRetry", "Order") == (20 if kind == "clean" else 15)
+        assert broker._groups.known("GroupRetry").retry_max_times >= 1
+
+
+async def test_what_is_sent_then_continues_the_real_brokers_queue(broker: Broker, manifest: dict[str, Any]) -> None:
+    (order,) = (queue for queue in manifest["queues"] if (queue["topic"], queue["queue_id"]) == ("Order", 0))
+    async with Wire(broker.address) as wire:
+        sent = await wire.send(a_run("Order", [b"from dejamq"]))
+        assert sent.queue_offsets.tolist() == [order["max_offset"]]
+
+        async def new() -> list[Record]:
+            return records_of(await wire.pull("Order", order["max_offset"]))
+
+        (record,) = await until(new)
+        assert record.body == b"from dejamq"
+
+
+async def test_opening_and_closing_leaves_the_real_brokers_settings_alone(
+    broker: Broker, tmp_path: Path, kind: str
+) -> None:
+    await broker.close()
+    for name in ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"):
+        original = (GOLDEN / kind / "store" / "config" / name).read_bytes()
+        assert (tmp_path / "store" / "config" / name).read_bytes() == original, name

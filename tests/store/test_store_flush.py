@@ -1,0 +1,191 @@
+"""What is promised to be on disk, and what happens to it when the power goes."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull
+from dejamq_broker.store.checkpoint import Checkpoint, Progress
+from dejamq_broker.store.consume_queue import ConsumeQueue
+from dejamq_broker.store.mapped_file import MappedFile
+from store_making import bodies_of, crashed_copy, fill_queue, log_files, open_small, overwrite, run_of, settle, until
+
+SYNC = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_disk_type=SYNC_FLUSH)
+QUICK = StoreConfig(
+    mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_interval_commit_log_ms=5,
+    flush_interval_consume_queue_ms=5,
+)  # fmt: skip
+LAZY = StoreConfig(
+    mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_interval_commit_log_ms=60_000
+)
+
+
+def test_durable_resolves_when_the_log_is_on_disk(tmp_path: Path) -> None:
+    store = open_small(tmp_path, LAZY)
+    appended = store.append_run(run_of([("T", 0, b"x")]))
+    assert store.flushed == 0
+    store.durable(appended.end_log_offset).result(timeout=10)
+    assert store.flushed >= appended.end_log_offset
+    assert store.durable(appended.end_log_offset).done()
+
+
+def test_who_comes_during_a_flush_shares_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    syncs: list[int] = []
+    real = MappedFile.sync
+
+    def slow(file: MappedFile) -> None:
+        syncs.append(file.start)
+        started.set()
+        go_on.wait(10)
+        real(file)
+
+    store = open_small(tmp_path, LAZY)
+    monkeypatch.setattr(MappedFile, "sync", slow)
+    first = store.durable(store.append_run(run_of([("T", 0, b"first")])).end_log_offset)
+    assert started.wait(10)
+    later = [store.durable(store.append_run(run_of([("T", 0, b"later")])).end_log_offset) for _ in range(20)]
+    assert not first.done()
+    go_on.set()
+    for promise in (first, *later):
+        promise.result(timeout=10)
+    assert len(syncs) == 2
+
+
+def test_a_promise_given_up_by_its_owner_harms_nobody(tmp_path: Path) -> None:
+    store = open_small(tmp_path, LAZY)
+    end = store.append_run(run_of([("T", 0, b"x")])).end_log_offset
+    store.durable(end).cancel()
+    store.durable(end).result(timeout=10)
+
+
+def test_with_sync_flush_nothing_unflushed_is_dispatched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    real = MappedFile.sync
+
+    def slow(file: MappedFile) -> None:
+        started.set()
+        go_on.wait(10)
+        real(file)
+
+    store = open_small(tmp_path, SYNC)
+    monkeypatch.setattr(MappedFile, "sync", slow)
+    store.append_run(run_of([("T", 0, b"x")]))
+    assert started.wait(10)
+    assert (store.dispatched, store.max_offset("T", 0)) == (0, 0)
+    go_on.set()
+    settle(store)
+    assert bodies_of(store) == [b"x"]
+
+
+def test_async_flush_comes_by_itself_and_keeps_the_marks(tmp_path: Path) -> None:
+    store = open_small(tmp_path, QUICK)
+    fill_queue(store, 100)
+    until(lambda: store.flushed == store.log_max)
+    progress_file = tmp_path / "dispatched.json"
+    until(lambda: (Progress.load(progress_file) or Progress()).log_offset == store.log_max)
+    assert Progress.load(progress_file) == Progress(store.log_max, {"T": {0: 100}})
+    until(lambda: Checkpoint.load(tmp_path / "checkpoint").log_timestamp_ms > 0)
+    assert (tmp_path / "checkpoint").stat().st_size == 4096
+
+
+def test_power_loss_keeps_every_promised_message(tmp_path: Path) -> None:
+    store = open_small(tmp_path / "live", SYNC)
+    promised = fill_queue(store, 450)
+    store.durable(store.log_max).result(timeout=10)
+    promised_end = store.log_max
+    copy = crashed_copy(tmp_path / "live", tmp_path / "copy")
+    fill_queue(store, 200, first=450)
+    crashed = crashed_copy(tmp_path / "live", tmp_path / "crashed")
+    for path in log_files(crashed):
+        lost_from = max(0, promised_end - int(path.name))
+        if lost_from < 65_536:
+            overwrite(path, lost_from, b"\x5a" * (65_536 - lost_from))
+    again = open_small(crashed)
+    assert bodies_of(again) == promised
+    assert again.append_run(run_of([("T", 0, b"next")])).queue_offsets.tolist() == [450]
+    assert bodies_of(open_small(copy)) == promised
+
+
+def test_a_hole_that_a_power_loss_left_in_a_queue_is_filled_from_the_log(tmp_path: Path) -> None:
+    store = open_small(tmp_path / "live", QUICK)
+    mark = tmp_path / "live" / "dispatched.json"
+    sent = fill_queue(store, 110)
+    until(lambda: (Progress.load(mark) or Progress()).log_offset == store.log_max)
+    older_mark = mark.read_bytes()
+    sent += fill_queue(store, 290, first=110)
+    until(lambda: (Progress.load(mark) or Progress()).log_offset == store.log_max)
+    crashed = crashed_copy(tmp_path / "live", tmp_path / "crashed")
+    (crashed / "dispatched.json").write_bytes(older_mark)
+    overwrite(crashed / "consumequeue" / "T" / "0" / f"{2000:020d}", 12 * 20, bytes(500))
+    again = open_small(crashed)
+    assert not again.recovery.queues_rebuilt
+    assert bodies_of(again) == sent
+
+
+def test_a_failed_flush_breaks_promises_and_refuses_the_next_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(file: MappedFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    store = open_small(tmp_path, LAZY)
+    end = store.append_run(run_of([("T", 0, b"x")])).end_log_offset
+    monkeypatch.setattr(MappedFile, "sync", broken)
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.durable(end).result(timeout=10)
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.append_run(run_of([("T", 0, b"y")]))
+    with pytest.raises(StoreError):
+        store.durable(end).result(timeout=10)
+    settle(store)
+    assert bodies_of(store) == [b"x"]
+    store.close()
+    assert (tmp_path / "abort").exists()
+
+
+def test_a_disk_without_room_for_queues_refuses_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(queue: ConsumeQueue) -> int:
+        raise OSError(28, "No space left on device")
+
+    store = open_small(tmp_path, QUICK)
+    monkeypatch.setattr(ConsumeQueue, "write_out", no_space)
+    store.append_run(run_of([("T", 0, b"x")]))
+    until(lambda: store._flusher.full)
+    with pytest.raises(StoreFull, match="make room"):
+        store.append_run(run_of([("T", 0, b"refused")]))
+    assert bodies_of(store) == [b"x"]
+    monkeypatch.undo()
+    until(lambda: not store._flusher.full)
+    store.append_run(run_of([("T", 0, b"y")]))
+    store.close()
+    assert bodies_of(open_small(tmp_path)) == [b"x", b"y"]
+
+
+def test_a_promise_beyond_the_end_of_the_log_waits_for_it(tmp_path: Path) -> None:
+    store = open_small(tmp_path, LAZY)
+    promise = store.durable(100)
+    assert not promise.done()
+    store.append_run(run_of([("T", 0, b"x" * 100)]))
+    store.durable(store.log_max).result(timeout=10)
+    promise.result(timeout=10)
+
+
+def test_a_checkpoint_that_is_missing_or_short_counts_as_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    assert Checkpoint.load(path) == Checkpoint()
+    path.write_bytes(b"short")
+    assert Checkpoint.load(path) == Checkpoint()
+    Checkpoint(1, 2, 3, 4, 5).save(path)
+    assert Checkpoint.load(path) == Checkpoint(1, 2, 3, 4, 5)
+
+
+def test_a_mark_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "dispatched.json"
+    assert Progress.load(path) is None
+    path.write_text("{")
+    assert Progress.load(path) is None
+    Progress(5, {"T": {3: 4}}).save(path)
+    assert Progress.load(path) == Progress(5, {"T": {3: 4}})

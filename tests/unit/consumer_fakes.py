@@ -1,0 +1,132 @@
+"""A broker that exists only in memory, for tests of the consumer's parts."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from dejamq.assignment import OwnedQueue
+from dejamq.config import ConsumerConfig, client_config
+from dejamq.context import Context
+from dejamq.message import MessageQueue
+from dejamq.process_queue import ProcessQueue
+from dejamq.received import ReceivedMessage, receive
+from dejamq_proto import record
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.journal import open_journal
+from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.record import Record, encode_properties
+from dejamq_proto.send_pb2 import SendBackRequest
+from dejamq_proto.wire import PullAnswer
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+QUICK = {
+    "pull_time_delay_when_exception_ms": 5, "flow_control_interval_ms": 5, "consume_retry_delay_ms": 5,
+    "rebalance_wait_interval_ms": 50, "rebalance_min_interval_ms": 5,
+}  # fmt: skip
+
+
+def stored(offset: int, *, topic: str = "orders", body: bytes = b"", **properties: str) -> bytes:
+    """A record as a broker keeps it."""
+    texts = encode_properties({"UNIQ_KEY": f"{offset:032X}", **properties})
+    body = body or b"body-%d" % offset
+    return record.encode(
+        Record(
+            topic=topic, queue_id=0, body=body, raw_properties=texts, queue_offset=offset, log_offset=offset * 100,
+            store_host=("127.0.0.1", 10911), reconsume_times=int(properties.get("TIMES", 0)),
+        )
+    )  # fmt: skip
+
+
+def answer(records: Iterable[bytes], next_offset: int) -> PullAnswer:
+    pieces = list(records)
+    return PullAnswer(
+        sizes=np.array([len(piece) for piece in pieces], "<u4"), records=tuple(pieces), next_offset=next_offset
+    )
+
+
+class FakeLink:
+    """Answers pulls from ``records``; keeps everything it was told. ``refuse`` makes calls fail by name."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.answers: list[PullAnswer] = []
+        self.refuse: dict[str, DejamqError] = {}
+        self.pulls: list[PullRequest] = []
+        self.committed: dict[tuple[str, int], int] = {}
+        self.sent_back: list[SendBackRequest] = []
+        self.members = ["me"]
+        self.max = 0
+
+    async def pull(self, request: PullRequest) -> PullAnswer:
+        self.pulls.append(request)
+        await asyncio.sleep(0)
+        self._check("pull")
+        if self.answers:
+            return self.answers.pop(0)
+        found = self.records[request.queue_offset : request.queue_offset + request.max_messages]
+        if found:
+            return answer(found, request.queue_offset + len(found))
+        await asyncio.sleep(0.01)
+        return PullAnswer(code=Code.PULL_NOT_FOUND, next_offset=request.queue_offset)
+
+    async def query_offset(self, group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None:
+        self._check("query_offset")
+        return self.committed.get((topic, queue_id))
+
+    async def update_offset(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, oneway: bool = False, seq: int = 0
+    ) -> None:
+        self._check("update_offset")
+        self.committed[topic, queue_id] = queue_offset
+
+    def update_offset_oneway(self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0) -> None:
+        self.committed[topic, queue_id] = queue_offset
+
+    async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]:
+        self._check("consumer_list")
+        return self.members
+
+    async def max_offset(self, topic: str, queue_id: int) -> int:
+        return self.max
+
+    async def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
+        return timestamp_ms
+
+    async def send_back(self, request: SendBackRequest) -> None:
+        self._check("send_back")
+        self.sent_back.append(request)
+
+    def _check(self, method: str) -> None:
+        if method in self.refuse:
+            raise self.refuse[method]
+
+
+def context(link: FakeLink, directory: Path | None = None, level: str = "forensic", **settings: Any) -> Context:
+    config = client_config(ConsumerConfig, "127.0.0.1:1", {**QUICK, **settings})
+    journal = open_journal(directory, role="consumer", process="me", boot_id="b00", level=level)
+    numbers = iter(range(1, 1 << 30))
+    return Context("g", "me", config, journal, lambda: next(numbers), lambda name: link)
+
+
+def lines(directory: Path) -> list[dict[str, Any]]:
+    """Everything journalled so far, in order."""
+    found: list[dict[str, Any]] = []
+    for path in directory.glob("*.jsonl"):
+        found += [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    return found
+
+
+def owned_queue(start: int = 0, queue: MessageQueue = QUEUE) -> OwnedQueue:
+    return OwnedQueue(1, queue, ProcessQueue(start), start)
+
+
+def received(owned: OwnedQueue, *offsets: int, **properties: Any) -> list[ReceivedMessage]:
+    """Messages that a pull just put into the process queue."""
+    topic = owned.queue.topic
+    raw = [stored(offset, topic=topic, **properties) for offset in offsets]
+    messages = receive(answer(raw, offsets[-1] + 1), owned.queue, "b00")[1]
+    owned.process_queue.put(offsets, [len(message.body) for message in messages])
+    return messages

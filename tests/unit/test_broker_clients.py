@@ -1,0 +1,88 @@
+"""Heartbeats and what they make: groups, retry topics, members, news."""
+
+import json
+from pathlib import Path
+
+import pytest
+from dejamq_broker.clients import Clients
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.groups import Consumer
+from dejamq_broker.offsets import Asker
+from dejamq_broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from dejamq_broker.topics import TopicTable
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.journal import Journal, Level
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+
+
+def clock_ms() -> int:
+    return 1000
+
+
+def groups_in(directory: Path, *, auto_create: bool = True) -> SubscriptionGroupTable:
+    table = SubscriptionGroupTable(directory / "subscriptionGroup.json", clock_ms, auto_create=auto_create)
+    table.load()
+    return table
+
+
+def clients_in(directory: Path, *, auto_create: bool = True, notify: bool = True) -> tuple[Clients, TopicTable]:
+    journal = Journal(directory / "j.jsonl", role="broker", process="b", boot_id="x", level=Level.FORENSIC)
+    topics = TopicTable(directory / "topics.json", clock_ms)
+    config = BrokerConfig(notify_consumer_ids_changed_enable=notify)
+    return Clients(config, topics, groups_in(directory, auto_create=auto_create), journal, clock_ms), topics
+
+
+def events(directory: Path) -> list[tuple[str, str, str]]:
+    lines = map(json.loads, (directory / "j.jsonl").read_text().splitlines())
+    return [(line["client_id"], line.get("change", "list"), line.get("reason", "")) for line in lines]
+
+
+def test_a_first_heartbeat_makes_group_retry_topic_and_member(tmp_path: Path) -> None:
+    clients, topics = clients_in(tmp_path)
+    told: list[str] = []
+    channel = clients.open(told.append)
+    clients.heartbeat(channel, Asker("c1", "boot1"), [Consumer("g")])
+    assert topics.require("%RETRY%g").write_queue_nums == 1
+    assert groups_in(tmp_path).known("g").retry_max_times == 16
+    assert clients.members("g", Asker("c9", "boot9", 3)) == ["c1"]
+    assert told == ["g"]
+    clients.close(channel)
+    assert events(tmp_path) == [("c1", "+", "heartbeat"), ("c9", "list", ""), ("c1", "-", "close")]
+
+
+def test_two_processes_with_one_client_id_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clients, _ = clients_in(tmp_path)
+    for boot_id in ("boot1", "boot2"):
+        clients.heartbeat(clients.open(lambda group: None), Asker("same", boot_id), [Consumer("g")])
+    assert "client_id_clash group=g client=same" in caplog.text
+
+
+def test_news_can_be_switched_off(tmp_path: Path) -> None:
+    clients, _ = clients_in(tmp_path, notify=False)
+    told: list[str] = []
+    clients.heartbeat(clients.open(told.append), Asker("c1", "boot1"), [Consumer("g")])
+    assert told == []
+
+
+def test_without_auto_creation_an_unknown_group_is_refused(tmp_path: Path) -> None:
+    clients, _ = clients_in(tmp_path, auto_create=False)
+    with pytest.raises(DejamqError) as caught:
+        clients.heartbeat(clients.open(lambda group: None), Asker("c1", "boot1"), [Consumer("g")])
+    assert caught.value.code is Code.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+@pytest.mark.parametrize("kind", ["clean", "crash"])
+def test_a_real_brokers_groups_are_read_and_written_back_equal(tmp_path: Path, kind: str) -> None:
+    source = GOLDEN / kind / "store/config/subscriptionGroup.json"
+    path = tmp_path / "subscriptionGroup.json"
+    path.write_bytes(source.read_bytes())
+    groups_in(tmp_path).require("new")
+    golden = json.loads(source.read_text())["subscriptionGroupTable"]
+    written = json.loads(path.read_text())["subscriptionGroupTable"]
+    assert {name: written[name] for name in golden} == golden
+    assert set(written["new"]) == set(golden["GoldenReader"])
+
+
+def test_built_in_groups_need_no_entry(tmp_path: Path) -> None:
+    assert groups_in(tmp_path, auto_create=False).require("TOOLS_CONSUMER") == SubscriptionGroup("TOOLS_CONSUMER")

@@ -1,0 +1,91 @@
+"""Outboxes of open streams, and how closing ends them."""
+
+import asyncio
+
+import pytest
+from dejamq_broker.streams import Outbox, Streams
+
+
+async def test_items_leave_in_the_order_they_came() -> None:
+    outbox: Outbox[int] = Outbox()
+    for number in range(3):
+        outbox.put(number)
+    assert [await outbox.get() for _ in range(3)] == [0, 1, 2]
+
+
+async def test_the_end_comes_after_what_was_put_before_it() -> None:
+    outbox: Outbox[str] = Outbox()
+    outbox.put("last")
+    outbox.end()
+    assert (await outbox.get(), await outbox.get()) == ("last", None)
+
+
+async def test_closing_ends_every_open_stream_after_its_last_item() -> None:
+    streams = Streams()
+    taken: list[object] = []
+
+    async def serve(name: str) -> None:
+        with streams.outbox() as outbox:
+            outbox.put(name)
+            while (item := await outbox.get()) is not None:
+                taken.append(item)
+
+    serving = [asyncio.create_task(serve(name)) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    await streams.close(10_000)
+    await asyncio.gather(*serving)
+    assert sorted(map(str, taken)) == ["a", "b"]
+
+
+async def test_closing_nothing_returns_at_once() -> None:
+    async with asyncio.timeout(5):
+        await Streams().close(60_000)
+
+
+async def test_a_stream_that_opens_after_closing_ends_at_once() -> None:
+    streams = Streams()
+    await streams.close(1)
+    with streams.outbox() as outbox:
+        assert await outbox.get() is None
+
+
+async def test_closing_waits_for_a_call_that_runs() -> None:
+    streams, go, order = Streams(), asyncio.Event(), []
+
+    async def call() -> None:
+        with streams.running():
+            await go.wait()
+            order.append("answered")
+
+    calling = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(streams.close(60_000))
+    await asyncio.sleep(0)
+    assert not closing.done()
+    go.set()
+    await closing
+    order.append("closed")
+    await calling
+    assert order == ["answered", "closed"]
+
+
+async def test_a_client_that_does_not_read_costs_no_more_than_the_grace() -> None:
+    streams = Streams()
+    with streams.outbox():
+        async with asyncio.timeout(10):
+            await streams.close(1)
+
+
+async def test_closing_twice_is_fine() -> None:
+    streams = Streams()
+    await streams.close(1)
+    async with asyncio.timeout(5):
+        await streams.close(60_000)
+
+
+async def test_a_call_that_fails_is_not_waited_for() -> None:
+    streams = Streams()
+    with pytest.raises(ValueError, match="broken"), streams.running():
+        raise ValueError("broken")
+    async with asyncio.timeout(5):
+        await streams.close(60_000)

@@ -1,0 +1,186 @@
+"""How waiting calls are cut into runs, how queues are chosen, and what is retried."""
+
+from collections import deque
+
+import numpy as np
+import pytest
+from dejamq import BrokerUnavailable, Code, DejamqError, Message, MessageQueue, SendTimeout
+from dejamq.batching import MAX_RUN_RECORDS, NO_WAIT, PLAIN, REWRITE, Call, Lane, build_run, take_run
+from dejamq.encoding import template
+from dejamq.selectors import Rotation, by_hash
+from dejamq.send_retry import final_error, may_retry, outcome_of
+from dejamq_proto.codes import error_for
+
+A0, A1, B0 = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0)
+
+
+def call(number: int = 0, *, kind: int = PLAIN, size: int = 100, batch: int = 0, deadline: float = 10.0) -> Call:
+    return Call(
+        Message("t", b"x"), template("t", 0, None), b"", kind, number, deadline, size, None, queue=A0,
+        record=b"r" * size, batch=batch,
+    )  # fmt: skip
+
+
+def numbers(calls: list[Call]) -> list[int]:
+    return [each.call_id for each in calls]
+
+
+def test_a_few_calls_are_one_run_in_their_order() -> None:
+    waiting = deque(map(call, range(16)))
+    assert numbers(take_run(waiting)) == list(range(16))
+    assert not waiting
+
+
+def test_of_many_calls_half_goes_so_that_the_next_run_fills_meanwhile() -> None:
+    waiting = deque(map(call, range(100)))
+    assert len(take_run(waiting)) == 50
+    assert len(take_run(waiting)) == 25
+
+
+def test_a_run_has_at_most_850_records() -> None:
+    waiting = deque(map(call, range(10_000)))
+    assert len(take_run(waiting)) == MAX_RUN_RECORDS
+
+
+def test_a_run_has_about_a_mebibyte_but_one_larger_message_goes_alone() -> None:
+    waiting = deque(call(number, size=300_000) for number in range(10))
+    assert len(take_run(waiting)) == 3
+    waiting = deque([call(0, size=3 << 20), call(1)])
+    assert numbers(take_run(waiting)) == [0]
+
+
+def test_kinds_do_not_mix_and_keep_their_order() -> None:
+    kinds = [PLAIN, PLAIN, REWRITE, NO_WAIT, PLAIN]
+    waiting = deque(call(number, kind=kind) for number, kind in enumerate(kinds))
+    runs = []
+    while waiting:
+        runs.append(numbers(take_run(waiting)))
+    assert runs == [[0, 1], [2], [3], [4]]
+
+
+def test_a_batch_goes_whole_and_alone_however_much_waits() -> None:
+    waiting = deque([call(0), *(call(n, batch=1) for n in range(1, 40)), *(call(n, batch=2) for n in range(40, 50))])
+    assert numbers(take_run(waiting)) == [0]
+    assert numbers(take_run(waiting)) == list(range(1, 40))
+    assert numbers(take_run(waiting)) == list(range(40, 50))
+
+
+def test_calls_put_back_come_first_in_their_order() -> None:
+    lane = Lane("a")
+    for number in (3, 4):
+        lane.add(call(number))
+    lane.put_back([call(1), call(2)])
+    lane.put_back([])
+    assert numbers(lane.take_run()) == [1, 2, 3, 4]
+
+
+def test_a_run_has_the_calls_of_each_queue_side_by_side_and_in_order() -> None:
+    lane = Lane("a")
+    for number in range(9):
+        each = call(number)
+        each.queue = (A1, A0, MessageQueue("u", "a", 1))[number % 3]
+        lane.add(each)
+    calls = lane.take_run()
+    assert numbers(calls) == [1, 4, 7, 0, 2, 3, 5, 6, 8]
+    run = build_run(calls, group="g", default_queue_nums=4)
+    assert [run.queues[number] for number in run.queue_index.tolist()] == [
+        (each.queue.topic, each.queue.queue_id) for each in calls if each.queue
+    ]
+
+
+def test_expired_calls_are_taken_out_and_the_others_stay() -> None:
+    lane = Lane("a")
+    for number, deadline in enumerate((5.0, 1.0, 3.0)):
+        lane.add(call(number, deadline=deadline))
+    assert lane.take_expired(0.5) == []
+    assert numbers(lane.take_expired(3.0)) == [1, 2]
+    assert lane.first_deadline == 5.0
+    assert numbers(lane.take_run()) == [0]
+
+
+def test_a_run_on_the_wire_names_each_queue_once() -> None:
+    calls = [call(number) for number in range(4)]
+    for each, queue in zip(calls, (A1, A0, A1, A0), strict=True):
+        each.queue = queue
+    run = build_run(calls, group="g", default_queue_nums=4)
+    assert run.queues == [("t", 1), ("t", 0)]
+    assert run.queue_index.tolist() == [0, 1, 0, 1]
+    assert len(run.tags_codes) == 0
+    assert np.array_equal(run.sizes, [100] * 4)
+
+
+def test_a_run_to_one_queue_has_no_index_and_one_tag_is_enough_for_tags_codes() -> None:
+    calls = [call(0), call(1, kind=PLAIN)]
+    calls[1].common = template("t", 0, "paid")
+    run = build_run(calls, group="g", default_queue_nums=4)
+    assert len(run.queue_index) == 0
+    assert run.tags_codes.tolist() == [0, template("t", 0, "paid").tags_code]
+
+
+def test_rotation_takes_each_queue_in_turn() -> None:
+    rotation = Rotation([A0, A1, B0], start=1)
+    assert [rotation.next() for _ in range(4)] == [A1, B0, A0, A1]
+
+
+def test_rotation_avoids_the_failed_broker_where_there_is_another() -> None:
+    rotation = Rotation([A0, A1, B0])
+    assert {rotation.next_avoiding("a") for _ in range(5)} == {B0}
+    assert Rotation([A0, A1], start=0).next_avoiding("a") in (A0, A1)
+
+
+def test_a_sharding_key_has_one_queue() -> None:
+    queues = (A0, A1, B0)
+    assert by_hash(queues, "user-1") == by_hash(queues, "user-1")
+    assert {by_hash(queues, f"user-{n}") for n in range(50)} == set(queues)
+
+
+LOST = BrokerUnavailable("lost", definite=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (LOST, True),
+        (error_for(Code.SYSTEM_BUSY, ""), True),
+        (error_for(Code.TOPIC_NOT_EXIST, ""), True),
+        (SendTimeout("late"), False),
+        (error_for(Code.MESSAGE_ILLEGAL, ""), False),
+        (error_for(Code.INVALID_PARAMETER, ""), False),
+    ],
+)
+def test_what_another_broker_may_do_better_is_retried_and_a_timeout_is_not(error: DejamqError, again: bool) -> None:
+    failed = waiting_call()
+    assert may_retry(failed, error, now=1.0, retry_times=2) is again
+
+
+def waiting_call() -> Call:
+    failed = call()
+    failed.future = object()  # type: ignore[assignment]  # somebody waits; who does not matter here
+    return failed
+
+
+def test_no_retry_beyond_the_times_the_budget_or_the_chosen_queue_nor_for_a_oneway() -> None:
+    failed = waiting_call()
+    failed.retries = 2
+    assert not may_retry(failed, LOST, now=1.0, retry_times=2)
+    failed.retries = 0
+    assert not may_retry(failed, LOST, now=10.0, retry_times=2)
+    failed.pinned = True
+    assert not may_retry(failed, LOST, now=1.0, retry_times=2)
+    assert not may_retry(call(), LOST, now=1.0, retry_times=2)
+
+
+def test_the_last_error_is_definite_only_if_all_tries_were() -> None:
+    failed = call()
+    failed.indefinite = True
+    refusal = error_for(Code.SERVICE_NOT_AVAILABLE, "disk full")
+    assert refusal.definite
+    assert not final_error(failed, refusal).definite
+    assert final_error(call(), refusal).definite
+
+
+def test_outcomes_are_named_for_the_journal() -> None:
+    assert outcome_of(LOST) == "connection_lost"
+    assert outcome_of(BrokerUnavailable("no", definite=True)) == "connect_failed"
+    assert outcome_of(SendTimeout("late")) == "timeout"
+    assert outcome_of(error_for(Code.SYSTEM_BUSY, "")) == "refused"

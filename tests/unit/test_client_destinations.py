@@ -1,0 +1,52 @@
+"""Calls that wait for the route of their topic, and those that come while it is being learnt."""
+
+import asyncio
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+from dejamq import Message
+from dejamq.batching import PLAIN, Call
+from dejamq.destinations import Destinations
+from dejamq.encoding import template
+from dejamq.routes import Routes, TopicRoute
+from dejamq_proto.namesrv_pb2 import BrokerData, GetRouteResponse, QueueData
+
+
+class OneBroker:
+    """A name server that knows every topic."""
+
+    async def get_route(self, topic: str) -> GetRouteResponse:
+        queue = QueueData(broker_name="a", read_queue_nums=1, write_queue_nums=1, perm=6)
+        return GetRouteResponse(queues=[queue], brokers=[BrokerData(broker_name="a", addresses={0: "h:1"})])
+
+
+def call(number: int) -> Call:
+    return Call(Message("t", b"x"), template("t", 0, None), b"", PLAIN, number, 1e9, 100, None)
+
+
+async def test_a_call_that_comes_while_the_route_arrives_goes_behind_those_that_waited_for_it() -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(work: Coroutine[Any, Any, None], name: str) -> None:
+        tasks.append(asyncio.create_task(work, name=name))
+
+    went: list[int] = []
+    routes = Routes(OneBroker(), refresh_interval_ms=1000)
+    instance: Any = SimpleNamespace(routes=routes, spawn=spawn)
+    destinations = Destinations(
+        instance, routed=lambda call: went.append(call.call_id), failed=lambda calls, error: went.append(-1)
+    )
+
+    def submit(number: int) -> None:
+        if destinations.choose(one := call(number)) is not None:
+            went.append(one.call_id)
+
+    def at_the_change(route: TopicRoute) -> None:
+        submit(2)
+
+    routes.on_change.append(at_the_change)
+    submit(1)
+    await asyncio.gather(*tasks)
+    submit(3)
+    assert went == [1, 2, 3]

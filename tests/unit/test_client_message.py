@@ -1,0 +1,80 @@
+"""Message: a frozen value that checks types; results that compute their ids when asked."""
+
+import msgspec
+import numpy as np
+import pytest
+from dejamq import Message, MessageQueue, SendResult, SendStatus
+from dejamq.message import StoredRun
+from dejamq_proto.wire import SendRunResult
+
+
+def test_one_key_and_several_keys_are_a_tuple() -> None:
+    assert Message("t", b"x", keys="one").keys == ("one",)
+    assert Message("t", b"x", keys=["a", "b"]).keys == ("a", "b")
+    assert Message("t", b"x").keys == ()
+
+
+def test_a_message_cannot_be_changed_not_even_through_the_dict_it_was_made_from() -> None:
+    properties = {"region": "eu"}
+    message = Message("t", b"x", properties=properties)
+    properties["region"] = "us"
+    assert message.properties == {"region": "eu"}
+    with pytest.raises(AttributeError):
+        message.body = b"y"  # type: ignore[misc]  # what is tested
+
+
+def test_a_replaced_message_has_another_id_and_the_rest_of_the_old() -> None:
+    message = Message("t", b"x", tags="a", keys="k", delay_level=2)
+    other = message.replace(body=b"y")
+    assert other.message_id != message.message_id
+    assert (other.topic, other.body, other.tags, other.keys, other.delay_level) == ("t", b"y", "a", ("k",), 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ({"body": "text"}, "encode"),
+        ({"body": 5}, "bytes"),
+        ({"topic": b"t"}, "topic"),
+        ({"tags": b"a"}, "tags"),
+        ({"keys": [1]}, "keys"),
+        ({"properties": {"a": 1}}, "properties"),
+        ({"sharding_key": 3}, "sharding_key"),
+        ({"delay_level": "3"}, "delay_level"),
+    ],
+)
+def test_a_wrong_type_is_refused_at_construction(arguments: dict[str, object], hint: str) -> None:
+    with pytest.raises(TypeError, match=hint):
+        Message(**{"topic": "t", "body": b"x", **arguments})  # type: ignore[arg-type]  # what is tested
+
+
+def test_other_bytes_are_copied_to_bytes() -> None:
+    body = bytearray(b"x")
+    message = Message("t", body)  # type: ignore[arg-type]  # convenience beyond the declared type
+    body[0] = 0
+    assert message.body == b"x"
+
+
+def result_of(stored: StoredRun, index: int) -> SendResult:
+    return SendResult(SendStatus.SEND_OK, "id", MessageQueue("t", "a", 0), 7, stored, index)
+
+
+def test_log_offsets_of_a_run_that_crossed_a_file_are_computed_from_its_spans() -> None:
+    answer = SendRunResult(
+        store_host="127.0.0.1:10911", store_timestamp_ms=5,
+        span_starts=np.array([0, 2], "<u4"), span_log_offsets=np.array([900, 1024], "<u8"),
+    )  # fmt: skip
+    stored = StoredRun(answer, np.array([50, 60, 70, 80], "<u4"))
+    results = [result_of(stored, index) for index in range(4)]
+    assert [result.log_offset for result in results] == [900, 950, 1024, 1094]
+    assert results[0].offset_message_id == "7F00000100002A9F0000000000000384"
+    assert results[0].store_timestamp_ms == 5
+
+
+def test_queues_sort_by_topic_broker_and_number() -> None:
+    queues = [MessageQueue("t", "b", 0), MessageQueue("t", "a", 2), MessageQueue("t", "a", 10)]
+    assert sorted(queues) == [queues[1], queues[2], queues[0]]
+
+
+def test_a_message_can_be_written_as_json_for_a_log() -> None:
+    assert b'"topic":"t"' in msgspec.json.encode(Message("t", b"x"))

@@ -1,0 +1,42 @@
+"""Connections to brokers that no route names any more."""
+
+import asyncio
+from typing import Any
+
+from dejamq.config import ClientConfig
+from dejamq.instance import Instance
+from dejamq.routes import TopicRoute
+
+
+class SlowLink:
+    """A connection that takes its time to close."""
+
+    def __init__(self) -> None:
+        self.closing, self.end, self.heartbeats = 0, asyncio.Event(), Closed()
+
+    async def close(self) -> None:
+        self.closing += 1
+        await self.end.wait()
+
+
+class Closed:
+    open = False
+
+
+async def test_a_connection_that_is_closing_is_not_closed_again_by_the_next_change() -> None:
+    instance = Instance(ClientConfig(poll_name_server_interval_ms=1), role="producer")
+    link: Any = SlowLink()
+    instance._links["h:1"] = link
+    instance._route_changed(TopicRoute("t"))
+    while not link.closing:
+        await asyncio.sleep(0.001)
+    instance._route_changed(TopicRoute("t"))
+    for _ in range(5):
+        await asyncio.sleep(0.002)
+    link.end.set()
+    while instance._tasks:
+        await asyncio.sleep(0.001)
+    assert link.closing == 1
+    assert instance.fatal is None
+    assert not instance._links
+    await instance.close()

@@ -1,0 +1,173 @@
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import dejamq
+import pytest
+from dejamq import BatchResult, ConfigError, ConsumeStatus, InvalidName, MessageModel, PushConsumer, ReceivedMessage
+from dejamq.handlers import RetryLater, judge_answer, tags_of_expression
+from dejamq.runner import Stoppable
+
+
+async def handler(message: ReceivedMessage) -> None: ...
+
+
+async def batch_handler(messages: Sequence[ReceivedMessage]) -> None: ...
+
+
+def consumer(**settings: Any) -> PushConsumer:
+    return PushConsumer("g", namesrv="127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize("group", ["", "a b", "DEFAULT_CONSUMER", "x" * 121])
+def test_a_bad_group_is_refused_at_once(group: str) -> None:
+    with pytest.raises(InvalidName):
+        PushConsumer(group)
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "x" * 128])
+def test_a_bad_topic_is_refused_at_once(topic: str) -> None:
+    with pytest.raises(InvalidName):
+        consumer().subscribe(topic, handler)
+
+
+def test_an_unknown_setting_is_refused_with_near_ones() -> None:
+    with pytest.raises(ConfigError, match="pull_batch_size"):
+        consumer(pull_batchsize=3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_concurrency": 0}, {"allocation": "fairly"}, {"pull_batch_size": 0}, {"namesrv": "nowhere"},
+        {"pull_threshold_for_queue": 70_000}, {"model": MessageModel.BROADCASTING}, {"ordered": True},
+    ],
+)  # fmt: skip
+def test_what_could_not_work_is_refused_at_once(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        PushConsumer("g", **{"namesrv": "127.0.0.1:1", **settings})
+
+
+def test_rocketmqs_spelling_of_a_setting_is_taken() -> None:
+    assert consumer(pullThresholdForQueue=7).config.pull_threshold_for_queue == 7
+
+
+def test_a_topic_has_one_handler() -> None:
+    one = consumer()
+    one.subscribe("orders", handler)
+    with pytest.raises(ConfigError, match="unsubscribe"):
+        one.subscribe_batch("orders", batch_handler, size=3)
+    one.unsubscribe("orders")
+    one.subscribe("orders", handler)
+
+
+def test_unsubscribing_what_is_not_subscribed_is_an_error() -> None:
+    with pytest.raises(InvalidName):
+        consumer().unsubscribe("orders")
+
+
+def test_the_groups_own_retry_topic_is_subscribed_by_itself() -> None:
+    with pytest.raises(ConfigError, match="by itself"):
+        consumer().subscribe("%RETRY%g", handler)
+
+
+async def generator(message: ReceivedMessage) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("wrong", [None, "handler", generator, lambda: None, lambda a, b: None])
+def test_a_handler_of_the_wrong_shape_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="async def handler"):
+        consumer().subscribe("orders", wrong)
+
+
+def test_callables_of_one_argument_are_handlers() -> None:
+    class Shop:
+        async def __call__(self, message: ReceivedMessage) -> None: ...
+
+        def plain(self, message: ReceivedMessage, retries: int = 3) -> None: ...
+
+    one = consumer()
+    one.subscribe("a", Shop())
+    one.subscribe("b", Shop().plain)
+    one.subscribe("c", print)
+
+
+def test_a_batch_size_is_1_to_1024() -> None:
+    for size in (0, -1, 1025):
+        with pytest.raises(ConfigError, match="size"):
+            consumer().subscribe_batch("orders", batch_handler, size=size)
+
+
+@pytest.mark.parametrize("tags", ["a | b", "a|b", "||", "a || b | c"])
+def test_a_single_bar_in_tags_is_refused_with_the_right_spelling(tags: str) -> None:
+    with pytest.raises(ConfigError, match=r"a \|\| b"):
+        consumer().subscribe("orders", handler, tags=tags)
+
+
+def test_tag_expressions_are_rocketmqs() -> None:
+    assert tags_of_expression("a || b ||c") == {"a", "b", "c"}
+    for everything in (None, "", "*", " * "):
+        assert tags_of_expression(everything) == frozenset()
+
+
+def test_sql_filters_are_refused_while_there_are_none() -> None:
+    with pytest.raises(ConfigError, match="SQL92"):
+        consumer().subscribe("orders", handler, sql="a > 1")
+
+
+def test_answers_are_judged_as_documented() -> None:
+    assert judge_answer(None, 3).acknowledged == 3
+    assert judge_answer(ConsumeStatus.SUCCESS, 3).acknowledged == 3
+    assert judge_answer(ConsumeStatus.RECONSUME_LATER, 3).acknowledged == 0
+    assert judge_answer(BatchResult(2), 3).status == "success"
+    assert judge_answer(BatchResult(-1), 3).acknowledged == 0
+    for wrong in (True, "success", 0, BatchResult(3)):
+        assert judge_answer(wrong, 3).status == "wrong_value"
+
+
+@pytest.mark.parametrize("level", [-1, 19])
+def test_delay_levels_are_0_to_18(level: int) -> None:
+    with pytest.raises(ValueError, match="0 to 18"):
+        RetryLater(level)
+
+
+async def test_waiting_for_queues_before_the_start_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="start"):
+        await consumer().wait_assigned()
+    assert consumer().assignment == ()
+
+
+async def test_closing_what_never_started_is_fine() -> None:
+    one = consumer()
+    await one.close()
+    await one.close()
+    assert one.closed
+
+
+def test_the_public_names_are_there() -> None:
+    assert {name for name in dejamq.__all__ if not hasattr(dejamq, name)} == set()
+    assert isinstance(consumer(), Stoppable)
+
+
+async def test_run_ends_when_one_of_the_clients_stops_and_closes_all_in_reverse() -> None:
+    steps: list[str] = []
+
+    class Client:
+        def __init__(self, name: str) -> None:
+            self.name, self.stopped = name, asyncio.Event()
+
+        async def __aenter__(self) -> "Client":
+            steps.append(f"start {self.name}")
+            return self
+
+        async def __aexit__(self, *error: object) -> None:
+            steps.append(f"close {self.name}")
+
+        async def wait_stopped(self) -> None:
+            await self.stopped.wait()
+
+    first, second = Client("first"), Client("second")
+    asyncio.get_running_loop().call_soon(first.stopped.set)
+    await dejamq.run(first, second, signals=())
+    assert steps == ["start first", "start second", "close second", "close first"]

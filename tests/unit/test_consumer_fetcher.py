@@ -1,0 +1,204 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from consumer_fakes import FakeLink, answer, context, lines, owned_queue, stored
+from dejamq.assignment import OwnedQueue
+from dejamq.deliveries import Deliveries
+from dejamq.fetcher import Fetcher
+from dejamq.offset_store import RemoteOffsetStore
+from dejamq.received import ReceivedMessage
+from dejamq_proto.codes import BrokerUnavailable, Code
+from dejamq_proto.wire import PullAnswer
+
+
+class Sink(list[ReceivedMessage]):
+    """Stands for the dispatcher."""
+
+    def submit(self, owned: OwnedQueue, messages: list[ReceivedMessage]) -> None:
+        self += messages
+
+
+@asynccontextmanager
+async def fetching(
+    link: FakeLink, owned: OwnedQueue, *, directory: Path | None = None, level: str = "forensic", **settings: Any
+) -> AsyncIterator[tuple[Fetcher, Sink]]:
+    made, sink = context(link, directory, level, **settings), Sink()
+    deliveries = Deliveries(made)
+    fetcher = Fetcher(made, deliveries, RemoteOffsetStore(made, deliveries), sink.submit)
+    task = asyncio.create_task(fetcher.run(owned))
+    try:
+        yield fetcher, sink
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        made.journal.close()
+        assert task.cancelled() or task.exception() is None
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_it_pulls_on_from_the_next_offset() -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.records = [stored(offset) for offset in range(25)]
+    async with fetching(link, owned, pull_batch_size=10) as (_, sink):
+        await until(lambda: len(sink) == 25)
+        await until(lambda: len(link.pulls) > 3)
+    assert [message.queue_offset for message in sink] == list(range(25))
+    assert [request.queue_offset for request in link.pulls[:4]] == [0, 10, 20, 25]
+    assert (link.pulls[0].group, link.pulls[0].max_messages, link.pulls[0].suspend_ms) == ("g", 10, 15_000)
+
+
+async def test_a_pull_carries_the_commit_along_once_there_is_one(tmp_path: Path) -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.records = [stored(0), stored(1)]
+    async with fetching(link, owned, directory=tmp_path) as (_, sink):
+        await until(lambda: len(sink) == 2)
+        owned.process_queue.finish(0)
+        await until(lambda: link.pulls[-1].commit_offset == 1)
+        owned.process_queue.finish(1)
+        await until(lambda: link.pulls[-1].commit_offset == 2)
+    assert not link.pulls[0].HasField("commit_offset")
+    persists = [line for line in lines(tmp_path) if line["event"] == "PERSIST"]
+    assert {(line["reason"], line["value"]) for line in persists} == {("piggyback", 1), ("piggyback", 2)}
+    seqs = {request.caller.seq for request in link.pulls if request.HasField("commit_offset")}
+    assert {line["request_seq"] for line in persists} == seqs
+
+
+async def test_nothing_is_pulled_above_the_limits_until_there_is_room() -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.records = [stored(offset) for offset in range(30)]
+    async with fetching(link, owned, pull_batch_size=10, pull_threshold_for_queue=5) as (_, sink):
+        await until(lambda: len(sink) == 10)
+        await asyncio.sleep(0.03)
+        assert len(link.pulls) == 1
+        for offset in range(4):
+            owned.process_queue.finish(offset)
+        await asyncio.sleep(0.03)
+        assert len(link.pulls) == 1
+        owned.process_queue.finish(4)
+        await until(lambda: len(sink) == 20)
+
+
+async def test_room_is_noticed_without_waiting_for_the_interval() -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.records = [stored(offset) for offset in range(30)]
+    limits: dict[str, Any] = {"pull_batch_size": 10, "pull_threshold_for_queue": 5, "flow_control_interval_ms": 60_000}
+    async with fetching(link, owned, **limits) as (_, sink):
+        await until(lambda: owned.process_queue.on_room)
+        for offset in range(10):
+            owned.process_queue.finish(offset)
+        await until(lambda: len(sink) == 20)
+
+
+async def test_bytes_held_by_all_queues_together_stop_every_one_of_them() -> None:
+    link, owned, held = FakeLink(), owned_queue(), 10 << 20
+    link.records = [stored(0)]
+    async with fetching(link, owned, max_cached_bytes=1 << 20, broker_suspend_max_time_ms=1) as (fetcher, _):
+        fetcher.cached_bytes = lambda: held
+        await asyncio.sleep(0.03)
+        before = len(link.pulls)
+        await asyncio.sleep(0.03)
+        assert len(link.pulls) == before
+        held = 0
+        await until(lambda: len(link.pulls) > before)
+
+
+async def test_a_broker_that_is_away_is_asked_again_until_it_is_back() -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.records = [stored(0)]
+    link.refuse["pull"] = BrokerUnavailable("gone")
+    async with fetching(link, owned) as (_, sink):
+        await until(lambda: len(link.pulls) > 2)
+        link.refuse.clear()
+        await until(lambda: sink)
+
+
+async def test_an_error_code_and_bytes_that_are_no_records_are_failures_too() -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.answers = [PullAnswer(code=Code.SYSTEM_ERROR, remark="odd"), answer([b"\0" * 100], 1)]
+    link.records = [stored(0)]
+    async with fetching(link, owned) as (_, sink):
+        await until(lambda: sink)
+    assert [request.queue_offset for request in link.pulls[:3]] == [0, 0, 0]
+
+
+async def test_an_answer_that_never_comes_is_given_up() -> None:
+    class Mute(FakeLink):
+        async def pull(self, request: Any) -> PullAnswer:
+            if not self.pulls:
+                self.pulls.append(request)
+                await asyncio.Event().wait()
+            return await super().pull(request)
+
+    link, owned = Mute(), owned_queue()
+    link.records = [stored(0)]
+    async with fetching(link, owned, consumer_timeout_when_suspend_ms=10) as (_, sink):
+        await until(lambda: sink)
+
+
+async def test_an_empty_stretch_moves_the_commit() -> None:
+    link, owned = FakeLink(), owned_queue(100)
+    link.answers = [PullAnswer(code=Code.PULL_RETRY_IMMEDIATELY, next_offset=120)]
+    async with fetching(link, owned):
+        await until(lambda: len(link.pulls) > 1)
+    assert (link.pulls[1].queue_offset, link.pulls[1].commit_offset) == (120, 120)
+
+
+async def test_a_corrected_offset_ends_this_ownership() -> None:
+    """Cause O16: the queue is opened anew where the broker says."""
+    link, owned, told = FakeLink(), owned_queue(500), []
+    link.answers = [PullAnswer(code=Code.PULL_OFFSET_MOVED, next_offset=20)]
+    async with fetching(link, owned) as (fetcher, _):
+        fetcher.on_illegal = lambda: told.append(True)
+        await until(lambda: told)
+    assert (owned.dropped, owned.corrected_offset, owned.process_queue.low_water) == (True, 20, 500)
+    assert len(link.pulls) == 1
+
+
+async def test_tags_with_the_same_hash_are_told_apart_here() -> None:
+    link, owned = FakeLink(), owned_queue()
+    owned.expression, owned.tags = "Aa", frozenset({"Aa"})
+    link.records = [stored(0, TAGS="BB"), stored(1, TAGS="Aa"), stored(2, TAGS="BB")]
+    async with fetching(link, owned) as (_, sink):
+        await until(lambda: len(link.pulls) > 1)
+        assert [message.queue_offset for message in sink] == [1]
+        owned.process_queue.finish(1)
+    assert owned.process_queue.commit_offset == 3
+    assert link.pulls[0].expression == "Aa"
+
+
+async def test_a_suspended_consumer_pulls_nothing_and_goes_on_when_resumed() -> None:
+    link, owned = FakeLink(), owned_queue()
+    async with fetching(link, owned) as (fetcher, sink):
+        await until(lambda: link.pulls)
+        fetcher.suspend()
+        await asyncio.sleep(0.03)
+        before, link.records = len(link.pulls), [stored(0)]
+        await asyncio.sleep(0.03)
+        assert len(link.pulls) == before
+        fetcher.resume()
+        await until(lambda: sink)
+
+
+async def test_a_run_that_reaches_the_process_queue_is_journalled(tmp_path: Path) -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.records = [stored(0), stored(1)]
+    async with fetching(link, owned, directory=tmp_path) as (_, sink):
+        await until(lambda: sink)
+    (handout,) = (line for line in lines(tmp_path) if line["event"] == "HANDOUT")
+    assert (handout["first_offset"], handout["last_offset"], handout["count"]) == (0, 1, 2)
+
+
+async def test_without_a_journal_nothing_is_written(tmp_path: Path) -> None:
+    link, owned = FakeLink(), owned_queue()
+    link.records = [stored(0)]
+    async with fetching(link, owned, directory=tmp_path, level="off") as (_, sink):
+        await until(lambda: sink)
+    assert not lines(tmp_path)

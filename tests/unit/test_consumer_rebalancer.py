@@ -1,0 +1,272 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from consumer_fakes import FakeLink, context, lines
+from dejamq.allocation import averagely
+from dejamq.consume_from import ConsumeFrom, StartRule
+from dejamq.context import Context
+from dejamq.deliveries import Deliveries
+from dejamq.fetcher import Fetcher
+from dejamq.message import MessageQueue
+from dejamq.offset_store import RemoteOffsetStore
+from dejamq.rebalancer import Parts, Queues, Rebalancer
+from dejamq.subscriptions import Subscriptions
+from dejamq_proto.codes import BrokerUnavailable, Code, RouteNotFound
+from dejamq_proto.wire import PullAnswer
+
+ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
+RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
+
+
+class Bench:
+    """A rebalancer with everything around it replaced by what a test says."""
+
+    def __init__(
+        self, directory: Path | None = None, *, rule: ConsumeFrom = ConsumeFrom.LAST_OFFSET, **settings: Any
+    ) -> None:
+        self.link = FakeLink()
+        self.routes: dict[str, Sequence[MessageQueue]] = {"orders": ORDERS, "%RETRY%g": [RETRY]}
+        self.context: Context = context(self.link, directory, **settings)
+        self.subscriptions = Subscriptions("g", lambda: 7)
+        self.subscriptions.add("orders", self._handler, tags="a || b")
+        deliveries = Deliveries(self.context)
+        offsets = RemoteOffsetStore(self.context, deliveries)
+        fetcher = Fetcher(self.context, deliveries, offsets, lambda owned, messages: None)
+        start = StartRule(self.context, offsets, rule, 1234)
+        self.tasks: list[asyncio.Task[None]] = []
+        parts = Parts(self.subscriptions, deliveries, offsets, start, fetcher, self._route, self._spawn)
+        self.rebalancer = Rebalancer(self.context, parts, "averagely", averagely)
+
+    @property
+    def queue_ids(self) -> list[int]:
+        return [queue.queue_id for queue in self.rebalancer.assignment.queues()]
+
+    async def _handler(self, message: object) -> None: ...
+
+    async def _route(self, topic: str) -> Queues:
+        if topic not in self.routes:
+            raise RouteNotFound(topic)
+        return Queues(self.routes[topic], "127.0.0.1:9876", "digest")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        self.tasks.append(asyncio.create_task(work))
+        return self.tasks[-1]
+
+
+@asynccontextmanager
+async def bench(directory: Path | None = None, **options: Any) -> AsyncIterator[Bench]:
+    made = Bench(directory, **options)
+    try:
+        yield made
+    finally:
+        for task in made.tasks:
+            task.cancel()
+        if made.tasks:
+            await asyncio.wait(made.tasks)
+        made.context.journal.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_alone_in_the_group_it_takes_everything_and_the_retry_queue() -> None:
+    async with bench() as here:
+        assert await here.rebalancer.round()
+        assert here.queue_ids == [0, 1, 2, 3]
+        assert RETRY in here.rebalancer.assignment
+        assert here.rebalancer.settled.is_set()
+        owned = here.rebalancer.assignment.owned
+        assert (owned[ORDERS[0]].expression, owned[ORDERS[0]].subscription_version) == ("a || b", 7)
+        assert owned[RETRY].expression == "*"
+
+
+async def test_when_another_member_comes_its_share_is_committed_and_let_go(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        await here.rebalancer.round()
+        for owned in here.rebalancer.assignment:
+            owned.process_queue.advance(50)
+        here.link.members = ["me", "you"]
+        assert await here.rebalancer.round()
+        assert here.queue_ids == [0, 1]
+    committed = here.link.committed
+    assert committed == {("orders", 2): 50, ("orders", 3): 50}
+    told = [(line["event"], line.get("queue_id")) for line in lines(tmp_path)]
+    second = told[[number for number, line in enumerate(told) if line[0] == "ASSIGN"][2] :]
+    assert [event for event in second if event[1] in (2, 3)] == [
+        ("PQ_DROP", 2), ("PQ_DROP", 3), ("PERSIST", 2), ("PERSIST", 3)
+    ]  # fmt: skip
+
+
+async def test_a_queue_let_go_is_not_pulled_any_more() -> None:
+    async with bench() as here:
+        await here.rebalancer.round()
+        leaving = here.rebalancer.assignment.owned[ORDERS[3]]
+        here.link.members = ["me", "you"]
+        await here.rebalancer.round()
+        assert leaving.dropped
+        assert leaving.fetching is not None
+        assert leaving.fetching.done()
+
+
+async def test_a_queue_regained_is_a_new_ownership_from_the_committed_offset() -> None:
+    async with bench() as here:
+        await here.rebalancer.round()
+        before = here.rebalancer.assignment.owned[ORDERS[3]]
+        here.link.members = ["me", "you"]
+        await here.rebalancer.round()
+        here.link.committed["orders", 3] = 99
+        here.link.members = ["me"]
+        await here.rebalancer.round()
+        after = here.rebalancer.assignment.owned[ORDERS[3]]
+        assert (after.next_offset, after.number > before.number) == (99, True)
+
+
+async def test_a_member_list_without_this_client_gives_everything_up() -> None:
+    async with bench() as here:
+        await here.rebalancer.round()
+        here.link.members = ["you"]
+        assert not await here.rebalancer.round()
+        assert not here.rebalancer.assignment.owned
+        assert not here.rebalancer.settled.is_set()
+
+
+async def test_when_members_or_queues_cannot_be_learnt_everything_stays() -> None:
+    async with bench() as here:
+        await here.rebalancer.round()
+        here.link.refuse["consumer_list"] = BrokerUnavailable("gone")
+        assert not await here.rebalancer.round()
+        assert here.queue_ids == [0, 1, 2, 3]
+        here.link.refuse.clear()
+        here.link.members = []
+        assert not await here.rebalancer.round()
+        here.routes.clear()
+        assert not await here.rebalancer.round()
+        assert here.queue_ids == [0, 1, 2, 3]
+
+
+async def test_a_queue_whose_offset_cannot_be_read_is_not_opened_this_round() -> None:
+    async with bench() as here:
+        here.link.refuse["query_offset"] = BrokerUnavailable("gone")
+        assert not await here.rebalancer.round()
+        assert here.queue_ids == []
+        here.link.refuse.clear()
+        assert await here.rebalancer.round()
+
+
+async def test_an_unsubscribed_topic_is_dropped_without_a_commit(tmp_path: Path) -> None:
+    """Cause O14."""
+    async with bench(tmp_path) as here:
+        await here.rebalancer.round()
+        here.rebalancer.assignment.owned[ORDERS[0]].process_queue.advance(50)
+        here.subscriptions.remove("orders")
+        await here.rebalancer.round()
+        assert (here.queue_ids, here.link.committed) == ([], {})
+    assert {line["reason"] for line in lines(tmp_path) if line["event"] == "PQ_DROP"} == {"unsubscribed"}
+
+
+async def test_a_corrected_offset_is_committed_and_the_queue_opened_there(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.link.committed["orders", 0] = 500
+        here.link.answers = [PullAnswer(code=Code.PULL_OFFSET_MOVED, next_offset=20)]
+        here.routes = {"orders": ORDERS[:1]}
+        await here.rebalancer.round()
+        await until(lambda: here.rebalancer.assignment.owned[ORDERS[0]].dropped)
+        await here.rebalancer.round()
+        assert here.rebalancer.assignment.owned[ORDERS[0]].next_offset == 20
+    drop = next(line for line in lines(tmp_path) if line["event"] == "PQ_DROP")
+    assert (drop["reason"], here.link.committed["orders", 0]) == ("illegal", 20)
+
+
+async def test_a_queue_that_was_not_pulled_for_long_is_opened_anew() -> None:
+    """Cause R7."""
+    async with bench() as here:
+        await here.rebalancer.round()
+        before = here.rebalancer.assignment.owned[ORDERS[0]]
+        before.last_pull_s -= 121
+        if before.fetching is not None:
+            before.fetching.cancel()
+        await here.rebalancer.round()
+        assert here.rebalancer.assignment.owned[ORDERS[0]] is not before
+
+
+async def test_without_a_committed_offset_the_rule_decides() -> None:
+    expected = {
+        ConsumeFrom.LAST_OFFSET: ((70, "last"), (0, "first")),
+        ConsumeFrom.FIRST_OFFSET: ((0, "first"), (0, "first")),
+        ConsumeFrom.TIMESTAMP: ((1234, "timestamp"), (70, "last")),
+    }
+    for rule, (orders, retry) in expected.items():
+        async with bench() as here:
+            here.link.max = 70
+            start = StartRule(here.context, RemoteOffsetStore(here.context, Deliveries(here.context)), rule, 1234)
+            assert (await start.start_of(ORDERS[0]), await start.start_of(RETRY)) == (orders, retry)
+            here.link.committed["orders", 0] = 5
+            assert await start.start_of(ORDERS[0]) == (5, "broker")
+
+
+async def test_rounds_come_at_intervals_and_at_once_when_woken() -> None:
+    async with bench() as here:
+        running = asyncio.create_task(here.rebalancer.run())
+        await until(here.rebalancer.settled.is_set)
+        here.link.members = ["me", "you"]
+        here.rebalancer.wake()
+        await until(lambda: here.queue_ids == [0, 1])
+        here.link.members = ["me"]
+        await until(lambda: here.queue_ids == [0, 1, 2, 3])
+        here.rebalancer.stop()
+        await running
+
+
+async def test_rounds_never_come_closer_than_the_minimum_however_often_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[float] = []
+    async with bench(rebalance_min_interval_ms=200) as here:
+        once = here.rebalancer.round
+
+        async def round_and_wake() -> bool:
+            began.append(time.monotonic())
+            here.rebalancer.wake()
+            return await once()
+
+        monkeypatch.setattr(here.rebalancer, "round", round_and_wake)
+        running = asyncio.create_task(here.rebalancer.run())
+        await until(lambda: len(began) == 3)
+        here.rebalancer.stop()
+        await running
+    # half the minimum: a loaded machine may be late in noting when a round began, never 100 ms early
+    assert all(later - earlier >= 0.1 for earlier, later in pairwise(began))
+
+
+async def test_a_suspended_consumer_does_not_rebalance() -> None:
+    """Cause R5."""
+    async with bench() as here:
+        running = asyncio.create_task(here.rebalancer.run())
+        await until(here.rebalancer.settled.is_set)
+        here.rebalancer.suspended = True
+        here.link.members = ["me", "you"]
+        here.rebalancer.wake()
+        await asyncio.sleep(0.1)
+        assert here.queue_ids == [0, 1, 2, 3]
+        here.rebalancer.stop()
+        await running
+
+
+async def test_a_round_says_what_it_saw(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        here.link.members = ["you", "me"]
+        await here.rebalancer.round()
+    line = next(line for line in lines(tmp_path) if line["event"] == "ASSIGN" and line["topic"] == "orders")
+    assert (line["members"], line["queues"], line["strategy"]) == (
+        ["me", "you"], ["broker-a:0", "broker-a:1"], "averagely"
+    )  # fmt: skip
+    assert (line["namesrv"], line["route_digest"], line["broker_name"]) == ("127.0.0.1:9876", "digest", "broker-a")
+    opened = next(line for line in lines(tmp_path) if line["event"] == "PQ_OPEN")
+    assert (opened["start_offset"], opened["source"]) == (0, "first")

@@ -1,0 +1,75 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dejamq.config import ProducerConfig
+from dejamq_lab import Cluster, NotSupported
+from dejamq_lab.plan import Plan, as_flags
+from dejamq_proto.codes import ConfigError
+
+
+def test_brokers_are_named_by_letter_and_name_servers_by_number(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, brokers=3, namesrvs=2)
+    assert plan.broker_names() == ["broker-a", "broker-b", "broker-c"]
+    assert plan.namesrv_names() == ["namesrv-0", "namesrv-1"]
+
+
+def test_time_scale_shrinks_intervals_and_time_outs_more_gently(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, time_scale=0.01)
+    assert plan.namesrv("namesrv-0").broker_timeout_ms == 1_200
+    assert plan.client(ProducerConfig, {})["send_msg_timeout_ms"] == 300
+
+
+def test_a_setting_goes_to_whoever_has_it_in_either_spelling(tmp_path: Path) -> None:
+    plan = Plan(
+        tmp_path, settings={"flush_disk_type": "SYNC_FLUSH", "send_msg_timeout_ms": 500, "orderMessageEnable": True}
+    )
+    assert plan.broker("broker-a", "127.0.0.1:1").store.flush_disk_type == "SYNC_FLUSH"
+    assert plan.namesrv("namesrv-0").order_message_enable is True
+    assert plan.client(ProducerConfig, {})["send_msg_timeout_ms"] == 500
+
+
+def test_what_a_clients_caller_gives_is_stronger_and_not_scaled(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, time_scale=0.01, settings={"send_msg_timeout_ms": 500})
+    assert plan.client(ProducerConfig, {"send_msg_timeout_ms": 9_000})["send_msg_timeout_ms"] == 9_000
+
+
+def test_the_environment_has_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEJAMQ_SEND_MSG_TIMEOUT_MS", "1")
+    assert Plan(tmp_path).client(ProducerConfig, {})["send_msg_timeout_ms"] == 3_000
+
+
+def test_flags_say_what_differs_from_the_defaults(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, settings={"flush_disk_type": "SYNC_FLUSH", "autoCreateTopicEnable": False})
+    flags = as_flags(plan.broker("broker-b", "127.0.0.1:1"))
+    assert set(flags) == {
+        "--set",
+        "broker_name=broker-b",
+        "listen=127.0.0.1:0",
+        "namesrv=127.0.0.1:1",
+        f"store_directory={tmp_path}/broker-b/store",
+        "flush_disk_type=SYNC_FLUSH",
+        "mapped_file_size_commit_log=67108864",
+        "auto_create_topic_enable=false",
+        f"journal_dir={tmp_path}/journal",
+        "journal_level=forensic",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"settings": {"flushdisktype": 1}}, "no server or client has the setting 'flushdisktype'"),
+        ({"brokers": 0}, "1 to 26 brokers"),
+        ({"namesrvs": 0}, "at least 1 name server"),
+        ({"time_scale": 0}, "time_scale"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_at_once(tmp_path: Path, arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Cluster(directory=tmp_path, **arguments)
+
+
+def test_slaves_are_not_supported_yet(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="slaves=0"):
+        Cluster(directory=tmp_path, slaves=1)

@@ -1,0 +1,86 @@
+"""The hand-written frames are the generated classes' bytes."""
+
+import numpy as np
+import pytest
+from dejamq_proto import pull_pb2, send_pb2, wire
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def a_run() -> wire.SendRun:
+    return wire.SendRun(
+        client_id="c", boot_id="b", seq=7, group="g", queues=[("orders", 0), ("orders", 3)],
+        sizes=np.array([100, 200], "<u4"), queue_index=np.array([0, 1], "<u4"), tags_codes=np.array([-5, 6], "<i4"),
+        no_wait_store=True, rewrite=True, default_queue_nums=4, records=(b"x" * 100, b"y" * 200),
+    )  # fmt: skip
+
+
+def test_a_send_run_is_what_the_generated_class_writes_and_reads() -> None:
+    frame = a_run().encode()
+    generated = send_pb2.SendRun.FromString(frame)
+    assert generated.SerializeToString() == frame
+    assert list(generated.tags_codes) == [-5, 6]
+    assert generated.records == b"x" * 100 + b"y" * 200
+    back = wire.SendRun.decode(frame)
+    assert (back.client_id, back.boot_id, back.seq, back.group) == ("c", "b", 7, "g")
+    assert back.queues == [("orders", 0), ("orders", 3)]
+    assert bytes(back.records[0]) == generated.records
+
+
+@pytest.mark.parametrize("bad_record", [-1, 0, 41])
+def test_a_send_result_is_what_the_generated_class_writes_and_reads(bad_record: int) -> None:
+    result = wire.SendRunResult(
+        seq=3, code=13, remark="zu groß", bad_record=bad_record, store_timestamp_ms=5, store_host="1.2.3.4:5",
+        queue_offsets=np.array([1, 2], "<u8"), span_starts=np.array([0], "<u4"), span_log_offsets=np.array([77], "<u8"),
+    )  # fmt: skip
+    frame = result.encode()
+    assert send_pb2.SendRunResult.FromString(frame).SerializeToString() == frame
+    back = wire.SendRunResult.decode(frame)
+    assert (back.seq, back.code, back.remark, back.bad_record) == (3, 13, "zu groß", bad_record)
+    assert back.queue_offsets.tolist() == [1, 2]
+
+
+def test_a_pull_answer_is_what_the_generated_class_writes_and_reads() -> None:
+    answer = wire.PullAnswer(seq=1, code=19, next_offset=5, max_offset=9, sizes=np.array([3], "<u4"), records=(b"abc",))
+    frame = answer.encode()
+    assert pull_pb2.PullAnswer.FromString(frame).SerializeToString() == frame
+    back = wire.PullAnswer.decode(frame)
+    assert (back.seq, back.code, back.next_offset, back.max_offset) == (1, 19, 5, 9)
+    assert bytes(back.records[0]) == b"abc"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sizes": wire.NO_WORDS},
+        {"queues": []},
+        {"queue_index": np.array([0, 2], "<u4")},
+        {"tags_codes": np.array([1], "<i4")},
+    ],
+)
+def test_a_run_whose_indexes_do_not_fit_is_a_bad_frame(change: dict[str, object]) -> None:
+    run = a_run()
+    for name, value in change.items():
+        setattr(run, name, value)
+    with pytest.raises(wire.BadFrame):
+        wire.SendRun.decode(run.encode())
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_frame_or_a_bad_frame(raw: bytes) -> None:
+    for kind in (wire.SendRun, wire.SendRunResult, wire.PullAnswer):
+        try:
+            kind.decode(raw)
+        except wire.BadFrame:
+            pass
+
+
+@given(st.data())
+def test_a_damaged_frame_never_raises_anything_but_bad_frame(data: st.DataObject) -> None:
+    frame = bytearray(a_run().encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        wire.SendRun.decode(bytes(frame))
+    except wire.BadFrame:
+        pass
