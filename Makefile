@@ -1,0 +1,80 @@
+# `make` alone lists the targets. Everything runs in .venv; nothing needs to be activated.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.dejamq-ready
+
+PACKAGES := proto/dejamq_proto namesrv/dejamq_namesrv broker/dejamq_broker client/dejamq \
+	analytics/dejamq_analytics lab/dejamq_lab cli/dejamq_cli
+TESTS := tests/unit tests/store tests/integration tests/lab tests/docker tests/analytics
+RUFF_PATHS := proto namesrv broker client analytics lab cli tests $(wildcard examples benchmarks)
+STUBS := proto/dejamq_proto/*_pb2*
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo prove test check format-check lint types layers stubs-fresh proto format bench image clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY) ## create .venv with everything in it (also a Java for Spark where there is none)
+
+$(READY): pyproject.toml constraints.txt tools/install.sh
+	PYTHON="$(PYTHON)" tools/install.sh $(VENV)
+	@touch $@
+
+demo: setup ## run the main job: a cluster, a killed consumer, and the audit that explains the duplicates
+	$(BIN)/python -m dejamq_lab.demo
+
+prove: setup ## the demo ten times over: ledger and audit must agree each time (some ten minutes)
+	@for run in 1 2 3 4 5 6 7 8 9 10; do \
+		echo "run $$run of 10" && $(BIN)/python -m dejamq_lab.demo --out build/prove-$$run || exit 1; \
+	done
+
+test: check ## everything that is checked: `make check`, then all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: format-check lint types layers stubs-fresh ## format, lint, types, layers and stubs, without the other tests
+
+format-check: setup
+	$(BIN)/ruff format --check $(RUFF_PATHS)
+
+lint: setup ## ruff
+	$(BIN)/ruff check $(RUFF_PATHS)
+
+# The folders of tests one by one: names are unique within each, and mypy wants them unique in a run.
+types: setup ## mypy, strict
+	$(BIN)/mypy $(PACKAGES) tests/*.py
+	@status=0; for folder in $(TESTS); do $(BIN)/mypy "$$folder" || status=1; done; exit $$status
+
+layers: setup ## imports point one way
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+# The stubs are made again beside the committed ones; a stale, missing or left-over file is a difference.
+stubs-fresh: setup ## the committed gRPC stubs are those of the .proto files
+	@made=$$(mktemp -d) && trap 'rm -rf "$$made"' EXIT && mkdir "$$made/committed" \
+	&& tools/generate_stubs.sh $(BIN) "$$made" && cp $(STUBS) "$$made/committed" \
+	&& diff -rq "$$made/committed" "$$made/dejamq_proto" \
+	|| { echo 'the stubs are not those of the .proto files: run `make proto` and commit the result' >&2; exit 1; }
+
+proto: setup ## generate the gRPC stubs from the .proto files
+	rm -f $(STUBS)
+	tools/generate_stubs.sh $(BIN) proto
+
+format: setup ## format the code and repair what ruff can repair
+	$(BIN)/ruff check --fix-only --quiet $(RUFF_PATHS)
+	$(BIN)/ruff format $(RUFF_PATHS)
+
+bench: setup ## throughput and latency on this machine
+	$(BIN)/dejamq bench send
+	$(BIN)/dejamq bench consume
+	$(BIN)/dejamq bench latency
+
+image: setup ## the container image, without an image registry where none answers
+	tools/build_image.sh
+
+clean: ## remove what is generated here, the environment too
+	rm -rf $(VENV) build dist demo-out .dejamq .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
