@@ -29,11 +29,12 @@ ONLY_ON_USE = (("dejamq_lab", "dejamq_analytics"), ("dejamq_cli", "dejamq_analyt
 STORE = "dejamq_broker.store"
 STORE_ROWS = (
     ("__init__", "__main__"),
-    ("dump",),
+    ("dump", "verify"),
     ("message_store",),
-    ("reput", "flush", "recovery", "retention", "reading"),
+    ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
     ("consume_queues",),
     ("commit_log", "consume_queue", "index"),
+    ("index_file",),
     ("file_queue", "checkpoint"),
     ("mapped_file", "directory_lock"),
     ("entries",),

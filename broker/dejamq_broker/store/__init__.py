@@ -1,8 +1,9 @@
 """Messages on disk in RocketMQ's formats: a library without network. FORMAT.md describes the files."""
 
+from dejamq_broker.store.append import Appended, AppendRun
 from dejamq_broker.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from dejamq_broker.store.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked
-from dejamq_broker.store.message_store import Appended, AppendRun, MessageStore
+from dejamq_broker.store.message_store import MessageStore
 from dejamq_broker.store.reading import ReadResult, ReadStatus
 from dejamq_broker.store.recovery import RecoveryReport
 
