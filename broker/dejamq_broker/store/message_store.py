@@ -18,7 +18,8 @@ from dejamq_broker.store.consume_queues import ConsumeQueues
 from dejamq_broker.store.directory_lock import DirectoryLock
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
 from dejamq_broker.store.file_queue import FileQueue
-from dejamq_broker.store.flush import Flusher, NextFile
+from dejamq_broker.store.flush import Flusher
+from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.reading import Limits, Reader, ReadResult
 from dejamq_broker.store.recovery import RecoveryReport, recover, replay
