@@ -32,7 +32,7 @@ STORE_ROWS = (
     ("dump", "verify"),
     ("message_store",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
-    ("consume_queues", "next_file"),
+    ("consume_queues", "next_file", "at_rest"),
     ("commit_log", "consume_queue", "index"),
     ("index_file",),
     ("file_queue", "checkpoint"),

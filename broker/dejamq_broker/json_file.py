@@ -6,7 +6,6 @@ RocketMQ renames the old file away before it writes the new one; here the old na
 import asyncio
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,11 +13,9 @@ import msgspec
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.events import Event
 from dejamq_proto.journal import Journal
+from dejamq_proto.loose_json import loads_loose
 
 from dejamq_broker.data_version import DataVersion
-
-_NUMBER_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(\s*:)')
-
 
 Row = TypeVar("Row")
 
@@ -30,21 +27,6 @@ class UnreadableFile(DejamqError):
 
     def __init__(self, trouble: str) -> None:
         super().__init__(f"{trouble}; repair it, or move it away to start without what it held")
-
-
-def loads_loose(text: str) -> Any:
-    """Parse JSON whose map keys may be bare numbers, as RocketMQ's writer leaves them. Raises ValueError.
-
-    Only numbers that stand where a key stands are quoted; what is inside of strings stays as it is.
-    """
-    try:
-        return json.loads(text)
-    except ValueError:
-        return json.loads(_NUMBER_KEY.sub(_quote_key, text))
-
-
-def _quote_key(match: re.Match[str]) -> str:
-    return match[0] if match[2] is None else f'{match[1]}"{match[2]}"{match[3]}'
 
 
 def backup_of(path: Path) -> Path:

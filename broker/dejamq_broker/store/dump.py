@@ -1,17 +1,19 @@
-"""``python -m dejamq_broker.store.dump DIR [-o json]``: what is in a store's log, and is it whole?
+"""``dejamq store dump DIR``: what is in a store, ours or a real RocketMQ's, record by record.
 
-Reads only, locks nothing, and may look at a store that is in use. Exit status 1 when anything is damaged.
+Reads only, locks nothing, may look at a store that is in use, and holds one piece of it in memory at a time.
 """
 
 import argparse
 import hashlib
 import os
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from dejamq_proto.loose_json import loads_loose
 from dejamq_proto.record import (
     MAGIC_V2,
     SYS_COMPRESSED,
@@ -23,60 +25,152 @@ from dejamq_proto.record import (
     record_size,
 )
 
-from dejamq_broker.store.errors import StoreDamaged, StoreError
-from dejamq_broker.store.file_queue import list_files
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found, walk
-from dejamq_broker.store.paths import StorePaths, file_name
+from dejamq_broker.store.at_rest import DataFiles, NoStore, commit_log, queue_files
+from dejamq_broker.store.checkpoint import Checkpoint
+from dejamq_broker.store.errors import StoreError
+from dejamq_broker.store.log_scan import Damage, End, Extent, Found, find_record, step, walk
+from dejamq_broker.store.paths import StorePaths
 
+WHOLE, DAMAGED, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
+WHATS = ("log", "queues", "checkpoint", "config")
 ZLIB_TYPES = (0, 3)
+NO_END = 1 << 62
+ENTRIES_AT_ONCE = 4096
+
+Line = dict[str, Any]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which part of a store. ``start`` and ``end`` are log offsets in the log, queue offsets in queues."""
+
+    topic: str | None = None
+    queue_id: int | None = None
+    start: int = 0
+    end: int = NO_END
+
+    def has(self, topic: str, queue_id: int) -> bool:
+        return self.topic in (None, topic) and self.queue_id in (None, queue_id)
+
+
+EVERYTHING = Wanted()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m dejamq_broker.store.dump", description="List and check a store's log."
-    )
-    parser.add_argument("directory", help="the store directory: the one that holds commitlog/")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    options = parser.parse_args(arguments)
+    """Exit status: 0 whole, 1 damaged, 2 bad use, 3 cannot tell."""
+    options = _parser().parse_args(arguments)
+    wanted = Wanted(options.topic, options.queue, options.start, options.end)
     whole = True
     try:
-        for line in dump(StorePaths(options.directory)):
-            whole = whole and not line.get("summary", {}).get("damages")
-            print(msgspec.json.encode(line).decode() if options.output == "json" else _text(line))
-    except (StoreError, OSError) as error:
-        print(f"cannot read the store: {error}", file=sys.stderr)
-        return 1
+        for line in dump(StorePaths(options.directory), options.what, wanted):
+            whole = whole and not line.get("summary", {}).get("damages") and "error" not in line
+            print(msgspec.json.encode(line).decode() if options.output == "json" else text_of(line))
+        sys.stdout.flush()
+    except NoStore as error:
+        print(f"dejamq store dump: {error}", file=sys.stderr)
+        return BAD_USE
     except BrokenPipeError:
-        return 1
-    return 0 if whole else 1
+        close_stdout()
+        return DAMAGED
+    except (StoreError, OSError) as error:
+        print(f"dejamq store dump: cannot read the store: {error}", file=sys.stderr)
+        return CANNOT_TELL
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return WHOLE if whole else DAMAGED
 
 
-def dump(paths: StorePaths) -> Iterator[dict[str, Any]]:
-    """One dict a record in log order, then the summary. Raises StoreDamaged for a folder that is no commit log."""
-    extent = _extent(paths)
-    records, damages, end = 0, [], extent.start
-    for piece in walk(lambda at, size: _read(paths, extent, at, size), extent, extent.start):
-        if isinstance(piece, Found):
-            at = 0
-            for size in piece.sizes:
-                yield describe(decode(piece.data, at, check_crc=False))
-                at += size
-            records += len(piece.sizes)
-        elif isinstance(piece, Damage):
-            damages.append({"log_offset": piece.log_offset, "end": piece.end, "reason": piece.reason})
-        elif isinstance(piece, End):
-            end = piece.log_offset
-            if piece.reason:
-                damages.append({"log_offset": piece.log_offset, "end": None, "reason": piece.reason})
+def close_stdout() -> None:
+    """After a broken pipe: what is still buffered goes nowhere, and the interpreter's last flush is quiet."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dejamq store dump",
+        description="List what a store holds, ours or a real RocketMQ's; reads only. With -o json one object a line, "
+        "after the log a summary last.",
+        epilog="Exit status: 0 whole, 1 damaged, 2 bad use, 3 cannot tell.",
+    )
+    parser.add_argument("directory", help="the store: the folder that holds commitlog/")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("--what", choices=WHATS, default="log", help="default: log")
+    parser.add_argument("--topic", help="only this topic")
+    parser.add_argument("--queue", type=int, metavar="ID", help="only this queue id")
+    parser.add_argument(
+        "--from", dest="start", type=int, default=0, metavar="OFFSET",
+        help="begin at this log offset (with --what queues: queue offset)",
+    )  # fmt: skip
+    parser.add_argument("--to", dest="end", type=int, default=NO_END, metavar="OFFSET", help="end before this one")
+    return parser
+
+
+def dump(paths: StorePaths, what: str = "log", wanted: Wanted = EVERYTHING) -> Iterator[Line]:
+    """One dict a record, entry or file. Raises NoStore for a directory that is none, OSError."""
+    files = commit_log(paths)
+    if what == "queues":
+        return _queue_lines(paths, wanted)
+    if what == "checkpoint":
+        return iter([{"checkpoint": msgspec.structs.asdict(Checkpoint.load(paths.checkpoint))}])
+    if what == "config":
+        return _config_lines(paths)
+    return _log_lines(paths, files, wanted)
+
+
+def _log_lines(paths: StorePaths, files: DataFiles, wanted: Wanted) -> Iterator[Line]:
+    """Records in log order, then the summary of what was walked."""
+    damages = [
+        {"log_offset": trouble.start, "end": trouble.end, "reason": trouble.reason} for trouble in files.troubles()
+    ]
+    records, ends = 0, []
+    for extent in files.extents():
+        for piece in _pieces(files, extent, wanted):
+            if isinstance(piece, Found):
+                for line in _records(piece, wanted):
+                    records += 1
+                    yield line
+            elif isinstance(piece, Damage):
+                damages.append({"log_offset": piece.log_offset, "end": piece.end, "reason": piece.reason})
+            else:
+                ends.append(piece.log_offset)
+                if piece.reason:
+                    damages.append({"log_offset": piece.log_offset, "end": None, "reason": piece.reason})
+    start = min(files.lengths, default=0)
     yield {
         "summary": {
-            "directory": str(paths.root), "files": (extent.end - extent.start) // extent.file_size,
-            "records": records, "log_start": extent.start, "log_end": end, "damages": damages,
+            "directory": str(paths.root), "files": len(files.lengths), "records": records,
+            "log_start": max(start, wanted.start), "log_end": max(ends, default=start), "damages": damages,
         }
     }  # fmt: skip
 
 
-def describe(record: Record) -> dict[str, Any]:
+def _pieces(files: DataFiles, extent: Extent, wanted: Wanted) -> Iterator[Found | Damage | End]:
+    """The walk through one run of files, as far as it is wanted."""
+    at = max(extent.start, wanted.start)
+    if at >= extent.end:
+        return
+    if at > extent.start and not isinstance(step(files.read, extent, at), Found):
+        at = find_record(files.read, extent, at) or extent.end
+    for piece in walk(files.read, extent, at):
+        if piece.log_offset >= wanted.end:
+            yield End(piece.log_offset, "")
+            return
+        yield piece
+
+
+def _records(found: Found, wanted: Wanted) -> Iterator[Line]:
+    at = 0
+    for size in found.sizes:
+        if found.log_offset + at >= wanted.end:
+            return
+        record = decode(found.data, at, check_crc=False)
+        if wanted.has(record.topic, record.queue_id):
+            yield describe(record)
+        at += size
+
+
+def describe(record: Record) -> Line:
     """A record as the manifests of real RocketMQ stores describe one, with the stored properties and flags."""
     properties = record.properties
     topic, raw = record.topic.encode(), record.raw_properties
@@ -100,9 +194,13 @@ def describe(record: Record) -> dict[str, Any]:
         "body_sha256": _body_sha256(record),
         "properties": properties,
         "magic": f"V{1 + version}",
-        "born_host": "{}:{}".format(*record.born_host),
-        "store_host": "{}:{}".format(*record.store_host),
+        "born_host": _host(record.born_host),
+        "store_host": _host(record.store_host),
     }
+
+
+def _host(host: tuple[str, int]) -> str:
+    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
 
 
 def _body_sha256(record: Record) -> str | None:
@@ -118,34 +216,51 @@ def _body_sha256(record: Record) -> str | None:
     return hashlib.sha256(body).hexdigest()
 
 
-def _text(line: dict[str, Any]) -> str:
+def _queue_lines(paths: StorePaths, wanted: Wanted) -> Iterator[Line]:
+    """Entries as they stand in the files, fillers too, up to the first empty place of each queue."""
+    for queue in queue_files(paths):
+        if not wanted.has(queue.topic, queue.queue_id):
+            continue
+        at, end = max(queue.first, wanted.start), min(queue.room, wanted.end)
+        while at < end:
+            for entry in queue.read(at, min(ENTRIES_AT_ONCE, end - at)).tolist():
+                if entry[1] <= 0:
+                    at = end
+                    break
+                yield {
+                    "topic": queue.topic, "queue_id": queue.queue_id, "queue_offset": at,
+                    "log_offset": entry[0], "size": entry[1], "tags_code": entry[2],
+                }  # fmt: skip
+                at += 1
+
+
+def _config_lines(paths: StorePaths) -> Iterator[Line]:
+    """The content of each settings file, RocketMQ's loose JSON made strict."""
+    folder = paths.root / "config"
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        try:
+            text = path.read_text()
+            yield {"file": path.name, "content": loads_loose(text) if text.strip() else None}
+        except (ValueError, OSError) as error:
+            yield {"file": path.name, "error": str(error)}
+
+
+def text_of(line: Line) -> str:
+    """A line for people."""
     if "summary" in line:
         summary = line["summary"]
         damages = "".join(f"\nDAMAGED at {d['log_offset']}: {d['reason']}" for d in summary["damages"])
         return f"{summary['records']} records, log {summary['log_start']}..{summary['log_end']}{damages}"
-    return (
-        f"{line['log_offset']} {line['topic']}/{line['queue_id']}@{line['queue_offset']} "
-        f"{line['store_size']} bytes tags={line['tags']} keys={line['keys']}"
-    )
-
-
-def _extent(paths: StorePaths) -> Extent:
-    """The log's files, of whatever size they are."""
-    if not paths.commit_log.is_dir():
-        raise StoreDamaged(f"{paths.commit_log} is not there: name the directory that holds commitlog/")
-    sizes = [path.stat().st_size for path in sorted(paths.commit_log.iterdir())]
-    size = next((size for size in sizes if size), 1)
-    starts = list_files(paths.commit_log, size)
-    return Extent(starts[0], starts[-1] + size, size) if starts else Extent(0, 0, size)
-
-
-def _read(paths: StorePaths, extent: Extent, log_offset: int, size: int) -> bytes:
-    start = log_offset - log_offset % extent.file_size
-    descriptor = os.open(paths.commit_log / file_name(start), os.O_RDONLY)
-    try:
-        return os.pread(descriptor, size, log_offset - start)
-    finally:
-        os.close(descriptor)
+    if "checkpoint" in line:
+        return "\n".join(f"{name:<24}{value}" for name, value in line["checkpoint"].items())
+    if "file" in line:
+        return f"{line['file']}: {line.get('error') or msgspec.json.encode(line['content']).decode()}"
+    place = f"{line['log_offset']:>14}  {line['topic']}/{line['queue_id']}@{line['queue_offset']}"
+    if "tags_code" in line:
+        return f"{place}  {line['size']} bytes  tags code {line['tags_code']}"
+    stored = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line["store_timestamp"] / 1000))
+    labels = "".join(f"  {name}={line[name]}" for name in ("tags", "keys") if line[name])
+    return f"{place}  {line['store_size']} bytes  {stored}.{line['store_timestamp'] % 1000:03d}{labels}"
 
 
 if __name__ == "__main__":
