@@ -2,19 +2,17 @@
 
 import ipaddress
 import logging
-import zlib
 from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from dejamq_proto import names, record, run
-from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_COMPRESSION_SHIFT, Host
+from dejamq_proto.compression import BadCompression, decompress
+from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host
 
 from dejamq.message import MessageQueue
 
 log = logging.getLogger("dejamq.consumer")
-
-ZLIB_TYPES = (0, 3)  # RocketMQ's compression types: none named (old clients) and zlib
 
 
 class Batch:
@@ -136,15 +134,9 @@ class WideBatch(Batch):
 
 def _decompress(body: bytes, sys_flag: int, log_offset: int) -> bytes:
     """The body as sent. One that cannot be unpacked is handed over as it is stored: its ``sys_flag`` tells."""
-    if not sys_flag & SYS_COMPRESSED:
-        return body
-    kind = (sys_flag & SYS_COMPRESSION_MASK) >> SYS_COMPRESSION_SHIFT
-    if kind not in ZLIB_TYPES:
-        log.error("body_not_unpacked log_offset=%d compression_type=%d: only zlib is known here", log_offset, kind)
-        return body
     try:
-        return zlib.decompress(body)
-    except zlib.error as error:
+        return decompress(body, sys_flag)
+    except BadCompression as error:
         log.error("body_not_unpacked log_offset=%d: %s", log_offset, error)
         return body
 
