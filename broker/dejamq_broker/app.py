@@ -17,6 +17,7 @@ from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.delay import DelayProgress, DelayService
 from dejamq_broker.inspect import Inspector
+from dejamq_broker.lock_service import Locks
 from dejamq_broker.long_poll import LongPoll
 from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.periodic import Periodic
@@ -165,7 +166,12 @@ class Broker:
         config, levels = self.config, self._store_config.delay_levels_ms
         self._streams = Streams()
         self._writer = RecordWriter(self._store, self._journal, self.site)
-        self._retries = Retries(self._store, self._writer, self._topics, self._groups, len(levels))
+        life_ms = config.rebalance_lock_max_live_time_ms
+        self._locks = Locks(config.broker_name, life_ms, self._journal, self._clock_ms)
+        self._retries = Retries(
+            self._store, self._writer, self._topics, self._groups, len(levels),
+            ordered=lambda group: not self._locks.all_expired(group),
+        )  # fmt: skip
         self._sender = Sender(config, self._writer, self._topics, self._retries)
         self._puller = Puller(self._store, self._topics, self._groups, self._offsets, self._journal, self.site)
         self._clients = Clients(config, self._topics, self._groups, self._journal, self._clock_ms)
@@ -186,7 +192,9 @@ class Broker:
         pulls = PullService(self._puller, self._long_poll, self._streams, longest_hold_ms)
         self._server = Server(("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Admin"))
         self._server.grpc.add_generic_rpc_handlers((sends.handlers(), pulls.handlers()))
-        clients = ClientService(self._clients, self._streams, self._store, self._topics, self._groups, self._offsets)
+        clients = ClientService(
+            self._clients, self._streams, self._store, self._topics, self._groups, self._offsets, self._locks
+        )
         add_ClientServicer_to_server(clients, self._server.grpc)
         inspector = Inspector(self._store, self._offsets, self._clients, self.site, self._clock_ms)
         add_AdminServicer_to_server(AdminService(self._topics, inspector), self._server.grpc)

@@ -74,6 +74,10 @@ class BrokerConfig:
     client_housekeeping_interval_ms: int = setting(
         10_000, unit="ms", scale="interval", help="how often silence is looked for"
     )
+    rebalance_lock_max_live_time_ms: int = setting(
+        60_000, rocketmq="lockMaxLiveTime", unit="ms", scale="interval",
+        help="an ordered consumer's lock on a queue that is not renewed for so long may be taken by another member",
+    )  # fmt: skip
     notify_consumer_ids_changed_enable: bool = setting(
         True, rocketmq="notifyConsumerIdsChangedEnable", help="tell members at once who came or went"
     )

@@ -5,6 +5,7 @@
 
 import logging
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -46,10 +47,11 @@ class Retries:
 
     def __init__(
         self, store: "MessageStore", writer: RecordWriter, topics: TopicTable, groups: SubscriptionGroupTable,
-        levels: int,
+        levels: int, *, ordered: Callable[[str], bool] = lambda group: False,
     ) -> None:  # fmt: skip
+        """``ordered``: whether a member of the group holds a queue lock now."""
         self._store, self._writer, self._topics, self._groups = store, writer, topics, groups
-        self._levels = levels
+        self._levels, self._ordered = levels, ordered
 
     def send_back(self, given: GivenBack) -> None:
         """Store the next try. Raises SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION; SYSTEM_ERROR: original gone.
@@ -78,15 +80,18 @@ class Retries:
         """An ordinary send to a retry topic: dead letters when its tries are used up (strictly more than the limit).
 
         RocketMQ: AbstractSendMessageProcessor.handleRetryAndDLQ. Sends to retry topics come from consumers
-        whose send-back failed; they count their tries themselves, in the record.
+        whose send-back failed; they count their tries themselves, in the record. While a queue lock of the group
+        is alive they are dead letters at once: members of an ordered group try again where they are, and send
+        only what they give up.
         """
         group_name = record.topic.removeprefix(names.RETRY_PREFIX)
-        if group_name == record.topic or not record.reconsume_times:
+        given_up = group_name != record.topic and self._ordered(group_name)
+        if group_name == record.topic or not (record.reconsume_times or given_up):
             return record
         group = self._groups.known(group_name)
         limit = record.properties.get(names.PROPERTY_MAX_RECONSUME_TIMES, "")
         times = int(limit) if limit.isdecimal() else group.retry_max_times
-        if record.reconsume_times <= times:
+        if record.reconsume_times <= times and not given_up:
             return record
         properties = record.properties | {names.PROPERTY_DELAY: "0"}
         return msgspec.structs.replace(

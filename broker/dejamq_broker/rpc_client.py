@@ -12,6 +12,8 @@ from dejamq_proto.common_pb2 import Caller, QueueKey
 
 from dejamq_broker.clients import Clients
 from dejamq_broker.groups import Channel, Consumer, Subscription
+from dejamq_broker.lock_service import Locks
+from dejamq_broker.locks import QueueAt
 from dejamq_broker.offsets import Asker, OffsetTable, Position
 from dejamq_broker.streams import Outbox, Streams
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
@@ -28,10 +30,10 @@ class ClientService(ClientServicer):
 
     def __init__(
         self, clients: Clients, streams: Streams, store: "MessageStore", topics: TopicTable,
-        groups: SubscriptionGroupTable, offsets: OffsetTable,
+        groups: SubscriptionGroupTable, offsets: OffsetTable, locks: Locks,
     ) -> None:  # fmt: skip
         self._clients, self._streams, self._store = clients, streams, store
-        self._topics, self._groups, self._offsets = topics, groups, offsets
+        self._topics, self._groups, self._offsets, self._locks = topics, groups, offsets, locks
 
     async def ClientChannel(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes by itself
         self, beats: AsyncIterator[pb.Heartbeat], context: Context
@@ -91,6 +93,16 @@ class ClientService(ClientServicer):
         found = self._store.search_offset(topic, queue_id, request.timestamp_ms, upper=request.upper)
         return pb.OffsetResponse(offset=found)
 
+    async def LockBatch(self, request: pb.LockBatchRequest, _: Context) -> pb.LockBatchResponse:
+        """Never refused as a whole: the answer names what the caller holds."""
+        locked = self._locks.lock(request.group, list(map(_queue_at, request.queues)), _asker(request.caller))
+        return pb.LockBatchResponse(locked=[QueueKey(topic=at.topic, queue_id=at.queue_id) for at in locked])
+
+    async def UnlockBatch(self, request: pb.UnlockBatchRequest, _: Context) -> pb.UnlockBatchResponse:
+        """Never refused; what is not the caller's stays locked."""
+        self._locks.unlock(request.group, list(map(_queue_at, request.queues)), _asker(request.caller))
+        return pb.UnlockBatchResponse()
+
     def _queue(self, key: QueueKey) -> tuple[str, int]:
         check_queue(self._topics.require(key.topic), key.queue_id)
         return key.topic, key.queue_id
@@ -109,6 +121,10 @@ class ClientService(ClientServicer):
 
 def _asker(caller: Caller) -> Asker:
     return Asker(caller.client_id, caller.boot_id, caller.seq)
+
+
+def _queue_at(key: QueueKey) -> QueueAt:
+    return QueueAt(key.topic, key.queue_id)
 
 
 def _consumer(data: pb.ConsumerData) -> Consumer:

@@ -57,6 +57,8 @@ class ConsumerData(_message.Message):
     MESSAGE_MODEL_FIELD_NUMBER: _builtins.int
     CONSUME_FROM_FIELD_NUMBER: _builtins.int
     SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
+    ORDERED_FIELD_NUMBER: _builtins.int
+    ALLOCATION_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     consume_type: _builtins.str
     """PUSH, PULL"""
@@ -64,6 +66,10 @@ class ConsumerData(_message.Message):
     """CLUSTERING, BROADCASTING"""
     consume_from: _builtins.str
     """LAST_OFFSET, FIRST_OFFSET, TIMESTAMP"""
+    ordered: _builtins.bool
+    """one message of a queue at a time"""
+    allocation: _builtins.str
+    """the strategy's name"""
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]: ...
     def __init__(
@@ -74,10 +80,12 @@ class ConsumerData(_message.Message):
         message_model: _builtins.str = ...,
         consume_from: _builtins.str = ...,
         subscriptions: _abc.Iterable[Global___Subscription] | None = ...,
+        ordered: _builtins.bool = ...,
+        allocation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_from", b"consume_from", "consume_type", b"consume_type", "group", b"group", "message_model", b"message_model", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "consume_from", b"consume_from", "consume_type", b"consume_type", "group", b"group", "message_model", b"message_model", "ordered", b"ordered", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -147,6 +155,7 @@ class HeartbeatAck(_message.Message):
     seq: _builtins.int
     code: _builtins.int
     remark: _builtins.str
+    """why it was refused; with SUCCESS, what members of one group do differently"""
     def __init__(
         self,
         *,
@@ -416,3 +425,94 @@ class SearchOffsetRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SearchOffsetRequest: _TypeAlias = SearchOffsetRequest  # noqa: Y015
+
+@_typing.final
+class LockBatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.QueueKey]: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        queues: _abc.Iterable[_common_pb2.QueueKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group", "queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockBatchRequest: _TypeAlias = LockBatchRequest  # noqa: Y015
+
+@_typing.final
+class LockBatchResponse(_message.Message):
+    """Those that the caller holds now; fewer than it asked for is no error."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCKED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def locked(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.QueueKey]: ...
+    def __init__(
+        self,
+        *,
+        locked: _abc.Iterable[_common_pb2.QueueKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["locked", b"locked"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockBatchResponse: _TypeAlias = LockBatchResponse  # noqa: Y015
+
+@_typing.final
+class UnlockBatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.QueueKey]: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        queues: _abc.Iterable[_common_pb2.QueueKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group", "queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnlockBatchRequest: _TypeAlias = UnlockBatchRequest  # noqa: Y015
+
+@_typing.final
+class UnlockBatchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnlockBatchResponse: _TypeAlias = UnlockBatchResponse  # noqa: Y015

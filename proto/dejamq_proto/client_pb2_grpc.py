@@ -74,6 +74,16 @@ class ClientStub:
                 request_serializer=dejamq__proto_dot_client__pb2.SearchOffsetRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_client__pb2.OffsetResponse.FromString,
                 _registered_method=True)
+        self.LockBatch = channel.unary_unary(
+                '/dejamq.v1.Client/LockBatch',
+                request_serializer=dejamq__proto_dot_client__pb2.LockBatchRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_client__pb2.LockBatchResponse.FromString,
+                _registered_method=True)
+        self.UnlockBatch = channel.unary_unary(
+                '/dejamq.v1.Client/UnlockBatch',
+                request_serializer=dejamq__proto_dot_client__pb2.UnlockBatchRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_client__pb2.UnlockBatchResponse.FromString,
+                _registered_method=True)
 
 
 class ClientServicer:
@@ -129,6 +139,19 @@ class ClientServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LockBatch(self, request, context):
+        """Locks that let one member at a time consume a queue in order; asked for again they are renewed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnlockBatch(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClientServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -171,6 +194,16 @@ def add_ClientServicer_to_server(servicer, server):
                     servicer.SearchOffset,
                     request_deserializer=dejamq__proto_dot_client__pb2.SearchOffsetRequest.FromString,
                     response_serializer=dejamq__proto_dot_client__pb2.OffsetResponse.SerializeToString,
+            ),
+            'LockBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.LockBatch,
+                    request_deserializer=dejamq__proto_dot_client__pb2.LockBatchRequest.FromString,
+                    response_serializer=dejamq__proto_dot_client__pb2.LockBatchResponse.SerializeToString,
+            ),
+            'UnlockBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnlockBatch,
+                    request_deserializer=dejamq__proto_dot_client__pb2.UnlockBatchRequest.FromString,
+                    response_serializer=dejamq__proto_dot_client__pb2.UnlockBatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -389,6 +422,60 @@ class Client:
             '/dejamq.v1.Client/SearchOffset',
             dejamq__proto_dot_client__pb2.SearchOffsetRequest.SerializeToString,
             dejamq__proto_dot_client__pb2.OffsetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LockBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Client/LockBatch',
+            dejamq__proto_dot_client__pb2.LockBatchRequest.SerializeToString,
+            dejamq__proto_dot_client__pb2.LockBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnlockBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Client/UnlockBatch',
+            dejamq__proto_dot_client__pb2.UnlockBatchRequest.SerializeToString,
+            dejamq__proto_dot_client__pb2.UnlockBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

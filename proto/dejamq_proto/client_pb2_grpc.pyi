@@ -41,6 +41,9 @@ class ClientStub:
     MaxOffset: _grpc.UnaryUnaryMultiCallable[_client_pb2.QueueRequest, _client_pb2.OffsetResponse]
     MinOffset: _grpc.UnaryUnaryMultiCallable[_client_pb2.QueueRequest, _client_pb2.OffsetResponse]
     SearchOffset: _grpc.UnaryUnaryMultiCallable[_client_pb2.SearchOffsetRequest, _client_pb2.OffsetResponse]
+    LockBatch: _grpc.UnaryUnaryMultiCallable[_client_pb2.LockBatchRequest, _client_pb2.LockBatchResponse]
+    """Locks that let one member at a time consume a queue in order; asked for again they are renewed."""
+    UnlockBatch: _grpc.UnaryUnaryMultiCallable[_client_pb2.UnlockBatchRequest, _client_pb2.UnlockBatchResponse]
 
 @_typing.type_check_only
 class ClientAsyncStub(ClientStub):
@@ -55,6 +58,9 @@ class ClientAsyncStub(ClientStub):
     MaxOffset: _aio.UnaryUnaryMultiCallable[_client_pb2.QueueRequest, _client_pb2.OffsetResponse]  # type: ignore[assignment]
     MinOffset: _aio.UnaryUnaryMultiCallable[_client_pb2.QueueRequest, _client_pb2.OffsetResponse]  # type: ignore[assignment]
     SearchOffset: _aio.UnaryUnaryMultiCallable[_client_pb2.SearchOffsetRequest, _client_pb2.OffsetResponse]  # type: ignore[assignment]
+    LockBatch: _aio.UnaryUnaryMultiCallable[_client_pb2.LockBatchRequest, _client_pb2.LockBatchResponse]  # type: ignore[assignment]
+    """Locks that let one member at a time consume a queue in order; asked for again they are renewed."""
+    UnlockBatch: _aio.UnaryUnaryMultiCallable[_client_pb2.UnlockBatchRequest, _client_pb2.UnlockBatchResponse]  # type: ignore[assignment]
 
 class ClientServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -114,5 +120,20 @@ class ClientServicer(metaclass=_abc_1.ABCMeta):
         request: _client_pb2.SearchOffsetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_client_pb2.OffsetResponse, _abc.Awaitable[_client_pb2.OffsetResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def LockBatch(
+        self,
+        request: _client_pb2.LockBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_pb2.LockBatchResponse, _abc.Awaitable[_client_pb2.LockBatchResponse]]:
+        """Locks that let one member at a time consume a queue in order; asked for again they are renewed."""
+
+    @_abc_1.abstractmethod
+    def UnlockBatch(
+        self,
+        request: _client_pb2.UnlockBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_pb2.UnlockBatchResponse, _abc.Awaitable[_client_pb2.UnlockBatchResponse]]: ...
 
 def add_ClientServicer_to_server(servicer: ClientServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -172,6 +172,41 @@ class MemberList(Event, tag="MEMBER_LIST"):
     request_seq: int = 0
 
 
+class Lock(Event, tag="LOCK"):
+    """A member asked a broker for the lock of a queue, or to keep it. ``owner`` had it before, ``age_ms`` old then."""
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str
+    granted: bool
+    owner: str = ""
+    age_ms: int = 0
+    request_seq: int = 0
+
+
+class Unlock(Event, tag="UNLOCK"):
+    """A lock is given back: at the consumer before it leaves, at the broker when it came.
+
+    ``forced``: a handler of the queue may still run. ``granted`` is false where the lock was another member's or gone.
+    """
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str = ""
+    pq_id: int = 0
+    granted: bool = True
+    forced: bool = False
+    owner: str = ""
+    age_ms: int = 0
+    request_seq: int = 0
+
+
 class Pull(Event, tag="PULL"):
     """Records went to a consumer, or its offset was corrected (``code`` 21)."""
 
@@ -236,7 +271,10 @@ class PqOpen(Event, tag="PQ_OPEN"):
 
 
 class PqDrop(Event, tag="PQ_DROP"):
-    """It ends. ``reason``: reassigned, shutdown, illegal, unsubscribed, pull_idle; ``in_flight`` handlers still run."""
+    """It ends. ``reason``: reassigned, shutdown, illegal, unsubscribed, pull_idle, lock_lost.
+
+    ``in_flight`` handlers still run.
+    """
 
     pq_id: int
     group: str
@@ -284,7 +322,8 @@ class Deliver(Event, tag="DELIVER"):
 
 
 class Result(Event, tag="RESULT"):
-    """Handlers ended. ``status``: success, reconsume, exception, timeout, wrong_value, cancelled.
+    """Handlers ended. ``status``: success, reconsume, exception, timeout, wrong_value, cancelled; in order also
+    suspend, rollback, and uncommitted for what a later COMMIT or ROLLBACK decides.
 
     ``mem_off`` is the low-water mark of the process queue after this result was applied; when ``pq_dropped`` the result
     was thrown away.
