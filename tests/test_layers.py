@@ -38,7 +38,7 @@ STORE_ROWS = (
     ("file_queue", "checkpoint"),
     ("mapped_file", "directory_lock"),
     ("entries",),
-    ("paths", "config", "log_scan"),
+    ("paths", "config", "log_scan", "directories"),
     ("batch", "errors"),
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from dejamq_broker.store.mapped_file import sync_directory
+from dejamq_broker.store.directories import sync_directory
 
 CHECKPOINT_SIZE = 4096
 _FIELDS = struct.Struct(">5q")
@@ -32,13 +32,21 @@ class Checkpoint(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """Every record before ``log_offset`` has its entry: the queues reach at least these offsets in their files.
+    """Every record before ``log_offset`` has its entry: the queues reach these offsets in their files.
 
-    Without it, or when a queue is shorter than it says, the queues are rebuilt from the whole log.
+    All of it is on disk when the mark is, and the log up to ``flushed``: a hole before that is damage, a hole after
+    it a power loss. Without the mark, or when a queue is shorter than it says, the queues are rebuilt from the
+    whole log.
     """
 
     log_offset: int = 0
     queues: dict[str, dict[int, int]] = {}
+    flushed: int = 0
+
+    @property
+    def durable_log(self) -> int:
+        """The log was on disk up to here when the mark was made."""
+        return max(self.flushed, self.log_offset)
 
     @classmethod
     def load(cls, path: Path) -> "Progress | None":

@@ -8,6 +8,7 @@ import fcntl
 import os
 import struct
 
+from dejamq_broker.store.directories import make_directory
 from dejamq_broker.store.errors import StoreLocked
 from dejamq_broker.store.paths import StorePaths
 
@@ -18,7 +19,7 @@ class DirectoryLock:
     """Held from construction to ``release``. Raises StoreLocked."""
 
     def __init__(self, paths: StorePaths) -> None:
-        paths.root.mkdir(parents=True, exist_ok=True)
+        make_directory(paths.root)
         self._file = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._take()

@@ -1,6 +1,7 @@
 """What a start finds: scan (changes nothing), decide, cut once; FORMAT.md has the steps. Source: ``CommitLog``."""
 
 import logging
+import os
 
 import msgspec
 from dejamq_proto.record import decode
@@ -9,10 +10,11 @@ from dejamq_broker.store.batch import QueueTable
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.consume_queues import ConsumeQueues
+from dejamq_broker.store.directories import make_directory, sync_directory
 from dejamq_broker.store.entries import batch_of
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, Read, step, walk
-from dejamq_broker.store.mapped_file import MappedFile, sync_directory
+from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.paths import StorePaths
 
 logger = logging.getLogger(__name__)
@@ -53,8 +55,11 @@ class Scan(msgspec.Struct, frozen=True):
     last_store_timestamp_ms: int
 
 
-def scan(read: Read, extent: Extent, start: int, *, cut_at_damage: bool) -> Scan:
-    """Find the end of the log. Changes nothing."""
+def scan(read: Read, extent: Extent, start: int, *, cut_from: int | None) -> Scan:
+    """Find the end of the log. Changes nothing.
+
+    A hole that begins at or after ``cut_from`` ends it, whatever follows. None: no hole does.
+    """
     damages: list[Damage] = []
     last = 0
     for piece in walk(read, extent, start):
@@ -63,7 +68,7 @@ def scan(read: Read, extent: Extent, start: int, *, cut_at_damage: bool) -> Scan
             last = decode(piece.data, last_at, check_crc=False).store_timestamp_ms
         elif isinstance(piece, End):
             return Scan(piece.log_offset, piece.reason, tuple(damages), last)
-        elif cut_at_damage:
+        elif cut_from is not None and piece.log_offset >= cut_from:
             return Scan(piece.log_offset, piece.reason, (), last)
         else:
             damages.append(piece)
@@ -91,7 +96,9 @@ def recover(
     if reached >= extent.end:
         start = max(extent.start, extent.end - extent.file_size)
     known = _ends_at(files.read, extent, reached) if clean_start and complete else extent
-    found = scan(files.read, known, start, cut_at_damage=cut_at_damage)
+    # what came after the last mark may never have been on disk: a power loss leaves holes there, and not damage
+    cut_from = 0 if cut_at_damage else progress.durable_log if progress is not None else None
+    found = scan(files.read, known, start, cut_from=cut_from)
     cuts = () if found.end == known.end != extent.end else cut(files, found, paths)
     for damage in found.damages:
         logger.error("log_damaged from=%d to=%d reason=%s", damage.log_offset, damage.end, damage.reason)
@@ -142,12 +149,14 @@ def cut(files: FileQueue, found: Scan, paths: StorePaths) -> tuple[Cut, ...]:
 
 
 def _keep(file: MappedFile, at: int, used: int, paths: StorePaths, reason: str) -> Cut:
-    paths.cut.mkdir(exist_ok=True)
+    make_directory(paths.cut)
     log_offset = file.start + at
     target = paths.cut_file(file.path.name, log_offset)
     with target.open("xb") as copy:
         for position in range(at, used, COPY_STEP):
             copy.write(file.read(position, min(COPY_STEP, used - position)))
+        copy.flush()
+        os.fsync(copy.fileno())
     sync_directory(paths.cut)
     kept = str(target)
     logger.warning("log_cut at=%d bytes=%d kept=%s reason=%s", log_offset, used - at, kept, reason)
