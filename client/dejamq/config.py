@@ -23,6 +23,7 @@ class ClientConfig:
     namesrv: str = setting(
         "127.0.0.1:9876", rocketmq="namesrvAddr", help="name servers, host:port, several separated by ; or ,"
     )
+    namespace: str = setting("", rocketmq="namespace", help="in front of topics and groups, unseen by the program")
     client_id: str | None = setting(None, help="unique for each start by default; stable for BROADCASTING")
     client_ip: str | None = setting(None, rocketmq="clientIP", help="IPv4 address in the client id; default: detected")
     poll_name_server_interval_ms: int = setting(
@@ -64,47 +65,6 @@ class ClientConfig:
         ):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be more than 0")
-
-
-@dataclass(frozen=True)
-class ProducerConfig(ClientConfig):
-    """Source: RocketMQ ``DefaultMQProducer``.
-
-    ``send_msg_timeout_ms`` is the budget of a whole send with all of its tries, as in RocketMQ: a try that
-    times out has used it up, which is why a time-out is not tried again.
-    """
-
-    send_msg_timeout_ms: int = setting(
-        3_000, rocketmq="sendMsgTimeout", unit="ms", scale="timeout", help="budget of a send with all its retries"
-    )
-    retry_times_when_send_failed: int = setting(
-        2, rocketmq="retryTimesWhenSendFailed", help="further tries on another broker after a failure (not a time-out)"
-    )
-    retry_another_broker_when_not_store_ok: bool = setting(
-        False, rocketmq="retryAnotherBrokerWhenNotStoreOK", help="also when stored less durably than asked"
-    )
-    max_message_size: int = setting(4 << 20, rocketmq="maxMessageSize", unit="bytes", help="of a body")
-    default_topic_queue_nums: int = setting(
-        4, rocketmq="defaultTopicQueueNums", help="queues of a topic that a send creates"
-    )
-    max_pending_bytes: int = setting(64 << 20, unit="bytes", help="waiting or in flight; above it submit refuses")
-    max_runs_in_flight: int = setting(2, help="runs under way to one broker; further sends gather meanwhile")
-    close_connection_on_timeout: bool = setting(
-        False,
-        rocketmq="clientCloseSocketIfTimeout",
-        help="RocketMQ's default is true: a time-out fails, and retries, everything else on the connection",
-    )
-
-    def validate(self) -> None:
-        """As the base, and for what no producer can work with."""
-        super().validate()
-        if self.max_message_size > LARGEST_BODY:
-            raise ConfigError(f"max_message_size is at most {LARGEST_BODY}: a record has to fit one frame")
-        for name in ("send_msg_timeout_ms", "max_message_size", "max_pending_bytes", "max_runs_in_flight"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be more than 0")
-        if self.retry_times_when_send_failed < 0:
-            raise ConfigError("retry_times_when_send_failed must not be below 0")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from dejamq_proto.codes import ClientClosed, Code, DejamqError, ForkedProcess, M
 from dejamq_proto.names import check_group, is_internal
 
 from dejamq.batching import NO_WAIT, PLAIN, REWRITE, Call
-from dejamq.config import LARGEST_BODY, ProducerConfig, client_config
+from dejamq.config import LARGEST_BODY, client_config
 from dejamq.encoding import check_body, encode_properties, template
 from dejamq.forking import Origin
 from dejamq.instance import Instance
 from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.producer_config import ProducerConfig
 from dejamq.sender import Sender
 
 

@@ -18,10 +18,10 @@ from dejamq_proto.wire import SendRunResult
 
 from dejamq.backlog import Backlog
 from dejamq.batching import Call, Flight, Lane, build_run
-from dejamq.config import ProducerConfig
 from dejamq.destinations import Destinations
 from dejamq.instance import Instance
 from dejamq.message import SendResult, SendStatus, StoredRun
+from dejamq.producer_config import ProducerConfig
 from dejamq.send_journal import SendJournal
 from dejamq.send_retry import final_error, may_retry, outcome_of
 

@@ -197,7 +197,7 @@ class Cluster:
     def producer(self, group: str, **settings: Any) -> "Producer":
         """A producer with the cluster's addresses, journal and time scale, not started. Keywords are its settings."""
         from dejamq import Producer
-        from dejamq.config import ProducerConfig
+        from dejamq.producer_config import ProducerConfig
 
         return Producer(group, namesrv=self.namesrv, **self._plan.client(ProducerConfig, settings))
 

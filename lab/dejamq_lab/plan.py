@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dejamq.config import ConsumerConfig, ProducerConfig
+from dejamq.config import ConsumerConfig
+from dejamq.producer_config import ProducerConfig
 from dejamq_broker.config import BrokerConfig
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError

@@ -8,6 +8,7 @@ AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+REPLY_SUFFIX = "_REPLY_TOPIC"
 MAX_TOPIC_SIZE = 127
 MAX_GROUP_SIZE = 120
 MAX_INTERNAL_TOPIC_SIZE = 255
@@ -33,6 +34,13 @@ PROPERTY_ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 PROPERTY_RECONSUME_TIME = "RECONSUME_TIME"
 PROPERTY_MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
 PROPERTY_SHARDING_KEY = "__SHARDINGKEY"
+PROPERTY_CLUSTER = "CLUSTER"
+PROPERTY_CORRELATION_ID = "CORRELATION_ID"
+PROPERTY_REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+PROPERTY_TTL = "TTL"
+PROPERTY_MESSAGE_TYPE = "MSG_TYPE"
+PROPERTY_PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+MESSAGE_TYPE_REPLY = "reply"
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
@@ -45,6 +53,11 @@ def retry_topic(group: str) -> str:
 def dlq_topic(group: str) -> str:
     """Where a group's messages end that used up their tries."""
     return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Where the answers to requests go; each broker has one, and hands what comes there to the client that asked."""
+    return cluster + REPLY_SUFFIX
 
 
 def is_internal(topic: str) -> bool:

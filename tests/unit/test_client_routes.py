@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from dejamq import BrokerUnavailable, ClientClosed, Code, ConfigError, MessageQueue, RouteNotFound
-from dejamq.config import ProducerConfig, client_config, parse_addresses
+from dejamq.config import client_config, parse_addresses
+from dejamq.producer_config import ProducerConfig
 from dejamq.routes import Routes, TopicRoute
 from dejamq_proto.namesrv_pb2 import BrokerData, GetRouteResponse, QueueData
 

@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq.config import ProducerConfig
+from dejamq.producer_config import ProducerConfig
 from dejamq_lab import Cluster, NotSupported
 from dejamq_lab.plan import Plan, as_flags
 from dejamq_proto.codes import ConfigError

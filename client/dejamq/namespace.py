@@ -1,0 +1,65 @@
+"""Namespaces: one cluster shared by several installations whose topics and groups have equal names. Pure.
+
+``orders`` of namespace ``eu`` is ``eu%orders`` for brokers and name servers; the program sees ``orders``. What
+belongs to the cluster itself (system topics, reply topics) has no namespace. Source: RocketMQ ``NamespaceUtil`` (its
+first version: the names themselves carry the namespace).
+"""
+
+import msgspec
+from dejamq_proto.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, NOT_FOR_SENDING, REPLY_SUFFIX, RETRY_PREFIX
+
+from dejamq.message import MessageQueue
+
+SEPARATOR = "%"
+SYSTEM_TOPICS = NOT_FOR_SENDING | {AUTO_CREATE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
+SYSTEM_PREFIXES = ("rmq_sys_", "CID_RMQ_SYS_")
+
+
+def wrap(namespace: str, name: str) -> str:
+    """The name inside of the namespace; itself where it is there already, or belongs to the system.
+
+    >>> wrap("eu", "orders"), wrap("eu", "%RETRY%billing"), wrap("eu", "eu%orders"), wrap("", "orders")
+    ('eu%orders', '%RETRY%eu%billing', 'eu%orders', 'orders')
+    """
+    if not namespace or not name or is_system(name):
+        return name
+    kind, bare = _parts(name)
+    return name if bare.startswith(namespace + SEPARATOR) else f"{kind}{namespace}{SEPARATOR}{bare}"
+
+
+def unwrap(namespace: str, name: str) -> str:
+    """The name as programs know it; a name of another namespace stays as it is.
+
+    >>> unwrap("eu", "eu%orders"), unwrap("eu", "%DLQ%eu%billing"), unwrap("eu", "us%orders")
+    ('orders', '%DLQ%billing', 'us%orders')
+    """
+    if not namespace or is_system(name):
+        return name
+    kind, bare = _parts(name)
+    return kind + bare.removeprefix(namespace + SEPARATOR)
+
+
+def wrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
+    """The same queue, its topic inside of the namespace."""
+    return msgspec.structs.replace(queue, topic=wrap(namespace, queue.topic)) if namespace else queue
+
+
+def unwrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
+    """The same queue, its topic as programs know it."""
+    return msgspec.structs.replace(queue, topic=unwrap(namespace, queue.topic)) if namespace else queue
+
+
+def is_system(name: str) -> bool:
+    """Topics and groups that a cluster has for itself, one for all namespaces.
+
+    Reply topics count here: each cluster has one for all of its clients.
+    """
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIXES) or name.endswith(REPLY_SUFFIX)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Retry or dead-letter prefix, and the rest."""
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name.removeprefix(prefix)
+    return "", name
