@@ -33,7 +33,7 @@ STORE_ROWS = (
     ("message_store",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
     ("consume_queues", "next_file", "at_rest"),
-    ("commit_log", "consume_queue", "index"),
+    ("commit_log", "consume_queue", "index", "disk"),
     ("index_file",),
     ("file_queue", "checkpoint"),
     ("mapped_file", "directory_lock"),

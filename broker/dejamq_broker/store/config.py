@@ -37,6 +37,15 @@ class StoreConfig:
     flush_interval_consume_queue_ms: int = setting(
         1000, rocketmq="flushIntervalConsumeQueue", unit="ms", scale="interval", help="pause between queue flushes"
     )
+    flush_commit_log_timed: bool = setting(
+        True, rocketmq="flushCommitLogTimed", help="flush at intervals; without it also as soon as pages are enough"
+    )
+    flush_consume_queue_least_pages: int = setting(
+        2, rocketmq="flushConsumeQueueLeastPages", unit="pages", help="a queue with fewer waits for the thorough flush"
+    )
+    flush_consume_queue_thorough_interval_ms: int = setting(
+        60_000, rocketmq="flushConsumeQueueThoroughInterval", unit="ms", scale="interval", help="all queues, this often"
+    )
     max_message_size: int = setting(4 << 20, rocketmq="maxMessageSize", unit="bytes", help="of the body")
     max_transfer_bytes_on_message_in_memory: int = setting(
         1 << 20, rocketmq="maxTransferBytesOnMessageInMemory", unit="bytes", help="of one pull; RocketMQ: 256 KiB"
@@ -62,6 +71,52 @@ class StoreConfig:
     )  # fmt: skip
     delay_second_ms: int = setting(
         1000, unit="ms", scale="interval", help="how long a second of message_delay_level lasts, for tests"
+    )
+    file_reserved_time_hours: int = setting(
+        72, rocketmq="fileReservedTime", unit="h", help="log files that were not written to for so long expire"
+    )
+    file_reserved_hour_ms: int = setting(
+        3_600_000, unit="ms", scale="interval", help="how long an hour of file_reserved_time_hours lasts, for tests"
+    )
+    delete_when: str = setting(
+        "04", rocketmq="deleteWhen", help="hours of the day, ';' between them, in which expired files are deleted"
+    )
+    clean_resource_interval_ms: int = setting(
+        10_000, rocketmq="cleanResourceInterval", unit="ms", scale="interval", help="pause between looks at the disk"
+    )
+    clean_resource_delay_ms: int = setting(
+        60_000, unit="ms", scale="interval", help="nothing is deleted so soon after the start"
+    )
+    disk_check_delay_ms: int = setting(
+        1000, unit="ms", scale="interval", help="the first look at the disk comes so long after the start"
+    )
+    disk_max_used_space_ratio: int = setting(
+        75, rocketmq="diskMaxUsedSpaceRatio", unit="%", help="above it expired files are deleted at any hour; 10 to 95"
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85, rocketmq="diskSpaceCleanForciblyRatio", unit="%",
+        help="above it the oldest files are deleted, expired or not; 30 to 85",
+    )  # fmt: skip
+    disk_space_warning_level_ratio: int = setting(
+        90, rocketmq="diskSpaceWarningLevelRatio", unit="%", help="above it writes are refused; 35 to 90"
+    )
+    disk_check_enable: bool = setting(
+        True, help="act on how full the disk is; without it only a disk without any room refuses writes"
+    )
+    clean_file_forcibly_enable: bool = setting(
+        True, rocketmq="cleanFileForciblyEnable", help="delete what has not expired when the disk is nearly full"
+    )
+    delete_file_batch_max: int = setting(
+        10, rocketmq="deleteFileBatchMax", unit="files", help="most log files deleted at one look"
+    )
+    delete_commit_log_files_interval_ms: int = setting(
+        100, rocketmq="deleteCommitLogFilesInterval", unit="ms", scale="interval", help="pause between two of them"
+    )
+    log_files_kept: int = setting(
+        1, unit="files", help="so many of the newest log files are never deleted; RocketMQ keeps the last one"
+    )
+    overflow_to_zero: bool = setting(
+        False, help="send an offset beyond the end of a queue that begins at 0 to 0, as RocketMQ 4, not to the end"
     )
     cut_at_damage: bool = setting(
         False, help="cut the log at the first damaged record, as RocketMQ does, even when good records follow"
@@ -92,6 +147,8 @@ class StoreConfig:
             )
         if not re.fullmatch(r"\d+[smhd]( \d+[smhd])*", self.message_delay_level):
             raise ConfigError(f"message_delay_level is {self.message_delay_level!r}; write it like '1s 5s 2m 1h'")
+        if not re.fullmatch(r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*", self.delete_when):
+            raise ConfigError(f"delete_when is {self.delete_when!r}; write hours of the day like '04' or '04;16'")
         for name, value in vars(self).items():
             if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
                 raise ConfigError(f"{name} is {value}; it must be above 0")

@@ -1,11 +1,15 @@
 """A folder of equally long files that form one long run of bytes. Source: RocketMQ ``MappedFileQueue``."""
 
+import threading
 from itertools import pairwise
 from pathlib import Path
 
+from dejamq_broker.store.directories import make_directory, sync_directory
 from dejamq_broker.store.errors import StoreDamaged
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.paths import file_name, file_start
+
+KEPT_OPEN = 16
 
 
 def list_files(folder: Path, size: int) -> list[int]:
@@ -39,17 +43,25 @@ def list_files(folder: Path, size: int) -> list[int]:
 
 
 class FileQueue:
-    """Mapped files by offset. Readers take ``files``, a tuple that the one writer replaces, and never lock."""
+    """Mapped files by offset. Readers take ``files``, a tuple that is replaced under a lock, and never lock.
 
-    def __init__(self, folder: Path, file_size: int) -> None:
+    The appender adds at its end, retention takes away at its start. At most ``kept_open`` files stay mapped, the last
+    one (appends go there) always, of the others those read last: a mapping costs two descriptors.
+    """
+
+    def __init__(self, folder: Path, file_size: int, *, kept_open: int = KEPT_OPEN) -> None:
         self.folder, self.file_size = folder, file_size
         self.files: tuple[MappedFile, ...] = ()
+        self._kept_open = kept_open
+        self._open: dict[int, MappedFile] = {}
+        self._uses = 0
+        self._lock = threading.Lock()
 
     def load(self) -> None:
         """Find the files of the folder, which is made if need be. Raises StoreDamaged."""
         starts = list_files(self.folder, self.file_size)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.files = tuple(MappedFile(self.path(start), start, self.file_size) for start in starts)
+        make_directory(self.folder)
+        self.files = tuple(self._mine(MappedFile(self.path(start), start, self.file_size)) for start in starts)
         for path in self.folder.iterdir():
             if not path.stat().st_size:
                 path.unlink()
@@ -59,12 +71,14 @@ class FileQueue:
 
     @property
     def start(self) -> int:
-        return self.files[0].start if self.files else 0
+        files = self.files
+        return files[0].start if files else 0
 
     @property
     def end(self) -> int:
         """Where the last file ends: room that is there, written or not."""
-        return self.files[-1].end if self.files else 0
+        files = self.files
+        return files[-1].end if files else 0
 
     def at(self, offset: int) -> MappedFile | None:
         """The file that holds this offset."""
@@ -74,20 +88,65 @@ class FileQueue:
         return files[(offset - files[0].start) // self.file_size]
 
     def add(self, file: MappedFile) -> None:
-        self.files = (*self.files, file)
+        """Append a file. Only the appender does."""
+        with self._lock:
+            self.files = (*self.files, self._mine(file))
+        if file.is_open:
+            self._opened(file)
 
     def remove_from(self, offset: int) -> None:
-        """Delete the files that begin at ``offset`` or after it."""
-        for file in self.files:
-            if file.start >= offset:
-                file.delete()
+        """Delete the files that begin at ``offset`` or after it. Only recovery does, before any reader is there.
+
+        Durably one by one, the last one first: a crash leaves no gap.
+        """
+        gone = [file for file in self.files if file.start >= offset]
         self.files = tuple(file for file in self.files if file.start < offset)
+        for file in reversed(gone):
+            self._delete(file)
+            sync_directory(self.folder)
+
+    def remove_first(self) -> None:
+        """Delete the first file, durably: a later one must not be gone while an earlier one is there.
+
+        ``start`` moves before the bytes go, so a reader who misses bytes finds out why. Never the last file.
+        """
+        with self._lock:
+            if len(self.files) < 2:
+                return
+            first, *rest = self.files
+            self.files = tuple(rest)
+        self._delete(first)
+        sync_directory(self.folder)
 
     def read(self, offset: int, size: int) -> bytes:
-        """A copy of bytes of one file, b"" where there is none. Shorter where the file ends."""
+        """A copy of bytes of one file, b"" where there is none (any more). Shorter where the file ends."""
         file = self.at(offset)
-        return file.read(offset - file.start, size) if file else b""
+        if file is None:
+            return b""
+        self._uses = file.last_use = self._uses + 1
+        return file.read(offset - file.start, size)
 
     def close(self) -> None:
         for file in self.files:
             file.close()
+
+    def _mine(self, file: MappedFile) -> MappedFile:
+        file.on_open = self._opened
+        return file
+
+    def _opened(self, file: MappedFile) -> None:
+        """One more is mapped: close the one that was read longest ago if that is too many. Any thread."""
+        with self._lock:
+            self._open[file.start] = file
+            kept = (file, *self.files[-1:])
+            closable = [each for each in self._open.values() if each not in kept]
+            closable.sort(key=lambda each: each.last_use, reverse=True)
+            while len(self._open) > self._kept_open and closable:
+                oldest = closable.pop()
+                del self._open[oldest.start]
+                oldest.close()
+
+    def _delete(self, file: MappedFile) -> None:
+        file.delete()
+        with self._lock:
+            self._open.pop(file.start, None)

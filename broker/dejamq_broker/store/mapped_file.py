@@ -2,29 +2,59 @@
 
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
+
+from dejamq_broker.store.directories import sync_directory
 
 ZERO_STEP = 64 << 10
 _ZEROS = bytes(ZERO_STEP)
 
 
+class _Opened:
+    """A descriptor and the mapping made from it: two descriptors in all, for Python's mapping keeps one of its own.
+
+    Nobody closes them by hand. They go with the last reference, so whoever is reading, syncing or zeroing while
+    another thread closes or deletes the file finishes on the open one: neither is a mapping closed under a reader,
+    nor a descriptor's number given to another file under a sync.
+    """
+
+    descriptor = -1
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.mapping = mmap.mmap(self.descriptor, size)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
 class MappedFile:
     """A file of fixed size, mapped on first use. ``start`` is the log offset of its first byte.
 
-    Positions are inside the file. One thread writes; any thread reads what the writer has published.
+    Positions are inside the file. One thread writes; any thread reads what the writer has published, and any thread
+    may close or delete the file meanwhile.
     """
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.path, self.start, self.size = path, start, size
-        self._maps: dict[str, tuple[int, mmap.mmap]] = {}
+        self.last_use = 0
+        """When it was read last, as its owner counts."""
+        self.on_open: Callable[[MappedFile], None] = lambda file: None
+        """Told after the file was mapped: its owner bounds how many are."""
+        self._open: _Opened | None = None
+        self._deleted = False
 
     @classmethod
     def create(cls, path: Path, start: int, size: int) -> "MappedFile":
         """Make the file with all its blocks, so that a full disk is an OSError here and not a SIGBUS on a write."""
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(file, size)
             os.posix_fallocate(file, 0, size)
+            # the length before the name: of two files that were never flushed a power loss must not empty the first
+            os.fsync(file)
             sync_directory(path.parent)
         except OSError:
             path.unlink()
@@ -37,16 +67,20 @@ class MappedFile:
     def end(self) -> int:
         return self.start + self.size
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is mapped now."""
+        return self._open is not None
+
     def read(self, at: int, size: int) -> bytes:
-        """A copy; shorter at the end of the file."""
-        return self._opened()[1][at : at + size]
+        """A copy; shorter at the end of the file, b"" once the file is deleted."""
+        try:
+            return self._opened().mapping[at : at + size]
+        except FileNotFoundError:
+            return b""
 
     def write(self, at: int, data: bytes | memoryview) -> None:
-        self._opened()[1][at : at + len(data)] = data
-
-    def find(self, pattern: bytes, at: int) -> int:
-        """Position of the pattern from ``at`` on, or -1."""
-        return self._opened()[1].find(pattern, at)
+        self._opened().mapping[at : at + len(data)] = data
 
     def used(self) -> int:
         """Position after the last byte that is not zero."""
@@ -64,50 +98,69 @@ class MappedFile:
 
         Only before the file has any data.
         """
-        file, _ = self._opened()
-        return at + os.pwrite(file, _ZEROS[: self.size - at], at)
+        opened = self._opened()
+        return at + os.pwrite(opened.descriptor, _ZEROS[: self.size - at], at)
 
     def sync(self) -> None:
-        """Put all written bytes on disk. ``fdatasync`` leaves the other threads running, ``mmap.flush`` would not."""
-        file, _ = self._opened()
-        os.fdatasync(file)
+        """Put all written bytes on disk; of a deleted file nothing. Raises OSError.
+
+        ``fdatasync`` leaves the other threads running, ``mmap.flush`` would not. It writes what any mapping of the
+        file has changed, so a file that is not mapped any more need not be mapped for it.
+        """
+        opened = self._open
+        if opened is not None:
+            os.fdatasync(opened.descriptor)
+            return
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if self._deleted:
+                return
+            raise
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def reserve(self) -> None:
+        """Have all its blocks: a file that a RocketMQ made, or a copy, may have holes. Raises OSError.
+
+        A write to a hole of a mapped file would kill the process when the disk is full.
+        """
+        os.posix_fallocate(self._opened().descriptor, 0, self.size)
+
+    def modified_ms(self) -> int:
+        """When it was last written, by the disk's clock. Raises FileNotFoundError."""
+        return self.path.stat().st_mtime_ns // 1_000_000
 
     def clear_from(self, at: int) -> None:
-        """Turn everything from ``at`` into zeros. Only recovery does this, before any reader is there."""
+        """Turn everything from ``at`` into zeros. Only recovery does this, before any reader is there.
+
+        A mapping of shrunk bytes would be deadly, so none may be in use. Blocks are given back: ``reserve`` follows.
+        """
         self.close()
         with self.path.open("r+b") as file:
             file.truncate(at)
             file.truncate(self.size)
-            os.posix_fallocate(file.fileno(), 0, self.size)
             os.fdatasync(file.fileno())
 
     def close(self) -> None:
-        if self._maps:
-            file, mapping = self._maps.pop("open")
-            mapping.close()
-            os.close(file)
+        """Let go of the mapping; the next use makes another one."""
+        self._open = None
 
     def delete(self) -> None:
-        self.close()
+        """Remove the file. Its blocks are free when the last reader has let go of it."""
+        self._deleted = True
         self.path.unlink(missing_ok=True)
+        self._open = None
 
-    def _opened(self) -> tuple[int, mmap.mmap]:
-        opened = self._maps.get("open")
+    def _opened(self) -> _Opened:
+        opened = self._open
         if opened is None:
-            file = os.open(self.path, os.O_RDWR)
-            mine = (file, mmap.mmap(file, self.size))
-            # two threads may come here at once; one step of the interpreter decides whose mapping stays
-            opened = self._maps.setdefault("open", mine)
-            if opened is not mine:
-                mine[1].close()
-                os.close(file)
+            # two threads may come here at once: the later one's stays, the earlier one's goes with its use
+            opened = self._open = _Opened(self.path, self.size)
+            if self._deleted:
+                self._open = None
+            else:
+                self.on_open(self)
         return opened
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a created, renamed or deleted name durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from dejamq_broker.store.consume_queue import FILLER_SIZE, ConsumeQueue, Entries
+from dejamq_broker.store.errors import StoreDamaged
 from dejamq_broker.store.log_scan import Damage
 
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -59,21 +60,21 @@ class Reader:
 
     def read(self, queue: ConsumeQueue | None, queue_offset: int, limits: Limits) -> ReadResult:
         """Up to ``limits`` messages from ``queue_offset`` on, at least one when there is one."""
-        outside = _outside(queue, queue_offset)
+        outside = self._outside(queue, queue_offset)
         if outside or queue is None:
             return outside or ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
         entries = queue.entries(queue_offset, self._window(limits))
         low, high = queue.min_offset, queue.max_offset
         if not len(entries):
-            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, min(queue.next_file(queue_offset), high), low, high)
-        chosen, scanned = self._choose(entries, limits)
+            # the queue's file may have expired since the first look
+            nothing = ReadResult(ReadStatus.OFFSET_FOUND_NULL, min(queue.next_file(queue_offset), high), low, high)
+            return self._outside(queue, queue_offset) or nothing
+        chosen, scanned, records = self._take(entries, limits)
         next_offset = queue_offset + scanned
         if not len(chosen):
             status = ReadStatus.NO_MATCHED_MESSAGE if self._any_there(entries) else ReadStatus.MESSAGE_WAS_REMOVING
             return ReadResult(status, next_offset, low, high)
-        sizes = chosen["size"].astype(np.int64)
-        records = self._bytes(chosen["log_offset"].astype(np.int64), sizes)
-        return ReadResult(ReadStatus.FOUND, next_offset, low, high, sizes.tolist(), records)
+        return ReadResult(ReadStatus.FOUND, next_offset, low, high, chosen["size"].tolist(), records)
 
     def in_memory(self, log_offset: int) -> bool:
         """Young enough to be in the page cache, by RocketMQ's rule."""
@@ -120,11 +121,13 @@ class Reader:
         return max(low, first - 1) if upper else first
 
     def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
-        """Store time of an entry; of the next real one where a filler stands."""
+        """Store time of an entry; of the next real one where a filler stands; 0 of one whose file is gone."""
         while queue_offset < queue.max_offset:
-            entry = queue.entries(queue_offset, 1)[0]
-            if entry["size"] != FILLER_SIZE:
-                return self.store_timestamp_ms(int(entry["log_offset"]), int(entry["size"]))
+            entries = queue.entries(queue_offset, 1)
+            if not len(entries):
+                return 0
+            if entries["size"][0] != FILLER_SIZE:
+                return self.store_timestamp_ms(int(entries["log_offset"][0]), int(entries["size"][0]))
             queue_offset += 1
         return 1 << 62
 
@@ -132,6 +135,43 @@ class Reader:
         if limits.tags is None:
             return max(1, min(limits.max_messages, self._config.max_transfer_count_on_message_in_memory))
         return max(self._config.max_filter_message_size // QUEUE_ENTRY_SIZE, limits.max_messages)
+
+    def _outside(self, queue: ConsumeQueue | None, queue_offset: int) -> ReadResult | None:
+        """The answers that need no entry."""
+        if queue is None:
+            return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        low, high = queue.min_offset, queue.max_offset
+        if high == 0:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if queue_offset < low:
+            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high)
+        if queue_offset == high:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
+        if queue_offset > high:
+            corrected = 0 if low == 0 and self._config.overflow_to_zero else high
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, corrected, low, high)
+        return None
+
+    def _take(self, entries: Entries, limits: Limits) -> tuple[Entries, int, bytes]:
+        """The entries to answer, how many were looked at for them, and their records' bytes.
+
+        A log file may expire between the choice and the copy. The log's minimum moves before the bytes go, so a copy
+        that is short is followed by another choice, among what is left; records are never answered in part.
+        """
+        while True:
+            log_min = self._log.min_offset
+            chosen, scanned = self._choose(entries, limits)
+            if not len(chosen):
+                return chosen, scanned, b""
+            sizes = chosen["size"].astype(np.int64)
+            records = self._bytes(chosen["log_offset"].astype(np.int64), sizes)
+            if len(records) == int(sizes.sum()):
+                return chosen, scanned, records
+            if self._log.min_offset == log_min:
+                raise StoreDamaged(
+                    f"the queue entry for log offset {int(chosen['log_offset'][0])} points at bytes that the log does "
+                    "not have: delete the queue's folder and restart, it is rebuilt from the log"
+                )
 
     def _choose(self, entries: Entries, limits: Limits) -> tuple[Entries, int]:
         """The entries to answer, and how many were looked at for them."""
@@ -175,19 +215,3 @@ class Reader:
         stops = ends[np.concatenate((breaks, [len(ends) - 1]))].tolist()
         read = self._log.read_range
         return b"".join([read(start, stop) for start, stop in zip(starts, stops, strict=True)])
-
-
-def _outside(queue: ConsumeQueue | None, queue_offset: int) -> ReadResult | None:
-    """The answers that need no entry."""
-    if queue is None:
-        return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
-    low, high = queue.min_offset, queue.max_offset
-    if high == 0:
-        return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
-    if queue_offset < low:
-        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high)
-    if queue_offset == high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
-    if queue_offset > high:
-        return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    return None
