@@ -32,6 +32,7 @@ STORE_ROWS = (
     ("dump", "verify"),
     ("message_store",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
+    ("queue_flush",),
     ("consume_queues", "next_file", "at_rest"),
     ("commit_log", "consume_queue", "index", "disk"),
     ("index_file",),

@@ -19,6 +19,8 @@ LAZY = StoreConfig(
     mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_interval_commit_log_ms=60_000
 )
 
+RECORD_SIZE = 192  # of a body of 100 bytes in topic T
+
 
 def test_durable_resolves_when_the_log_is_on_disk(tmp_path: Path) -> None:
     store = open_small(tmp_path, LAZY)
@@ -84,7 +86,7 @@ def test_async_flush_comes_by_itself_and_keeps_the_marks(tmp_path: Path) -> None
     until(lambda: store.flushed == store.log_max)
     progress_file = tmp_path / "dispatched.json"
     until(lambda: (Progress.load(progress_file) or Progress()).log_offset == store.log_max)
-    assert Progress.load(progress_file) == Progress(store.log_max, {"T": {0: 100}})
+    assert Progress.load(progress_file) == Progress(store.log_max, {"T": {0: 100}}, store.log_max)
     until(lambda: Checkpoint.load(tmp_path / "checkpoint").log_timestamp_ms > 0)
     assert (tmp_path / "checkpoint").stat().st_size == 4096
 
@@ -121,6 +123,25 @@ def test_a_hole_that_a_power_loss_left_in_a_queue_is_filled_from_the_log(tmp_pat
     again = open_small(crashed)
     assert not again.recovery.queues_rebuilt
     assert bodies_of(again) == sent
+
+
+def test_a_hole_that_a_power_loss_left_in_the_log_ends_it_though_good_records_follow(tmp_path: Path) -> None:
+    store = open_small(tmp_path / "live", QUICK)
+    sent = fill_queue(store, 50)
+    store.durable(store.log_max).result(timeout=10)
+    until(lambda: (Progress.load(tmp_path / "live" / "dispatched.json") or Progress()).flushed == store.log_max)
+    crashed = crashed_copy(tmp_path / "live", tmp_path / "crashed")
+    marked_end = store.log_max
+    sent += fill_queue(store, 50, first=50)
+    written = log_files(tmp_path / "live")[0].read_bytes()
+    overwrite(log_files(crashed)[0], 0, written)
+    overwrite(log_files(crashed)[0], marked_end + 10 * RECORD_SIZE, bytes(2 * RECORD_SIZE))
+    again = open_small(crashed)
+    assert bodies_of(again) == sent[:60]
+    assert again.recovery.damages == ()
+    (cut,) = again.recovery.cuts
+    assert cut.log_offset == again.log_max == marked_end + 10 * RECORD_SIZE
+    assert Path(cut.kept).stat().st_size > 30 * RECORD_SIZE
 
 
 def test_a_failed_flush_breaks_promises_and_refuses_the_next_append(

@@ -91,8 +91,9 @@ class CommitLog:
         for log_offset in plan.blanks:
             room = self.files.file_size - log_offset % self.files.file_size
             self._put(log_offset, memoryview(PAIR.pack(room, MAGIC_BLANK)))
-        self.last_store_timestamp_ms = store_timestamp_ms
         self.max_offset = plan.end
+        # after the offset: who reads the time first has all records up to it
+        self.last_store_timestamp_ms = store_timestamp_ms
 
     def read(self, log_offset: int, size: int) -> bytes:
         """A copy of published bytes; shorter where a file or the log ends."""

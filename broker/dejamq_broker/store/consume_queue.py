@@ -4,6 +4,7 @@ Derived from the log, so losing the end of it costs only time. Three parties, no
 array in memory, the flush thread writes that array to files, and anybody reads. ``max_offset`` is published last.
 """
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
+from dejamq_broker.store.directories import sync_directory
 from dejamq_broker.store.errors import StoreDamaged
 from dejamq_broker.store.file_queue import list_files
 from dejamq_broker.store.paths import file_name
@@ -24,6 +26,7 @@ FILLER_SIZE = 0x7FFFFFFF
 """Size in an entry that stands for no message, as RocketMQ fills a queue that begins late."""
 FILLER = np.array((0, FILLER_SIZE, 0), ENTRY)
 
+PAGE = 4096
 FIRST_ROOM = 64
 KEPT_IN_MEMORY = 4096
 CHUNK = 4096
@@ -42,33 +45,41 @@ class ConsumeQueue:
         """Where the record of the newest entry ends."""
         self.written = 0
         """Entries before this queue offset are in the files. Only the flush thread moves it."""
+        self.synced = 0
+        """Entries before this queue offset are on disk. Only the flush thread moves it."""
         self._per_file = file_size // QUEUE_ENTRY_SIZE
         self._tail = (0, np.empty(0, ENTRY))
         self._unsynced: set[int] = set()
+        self._unsynced_names = False
 
     # Recovery, before any thread runs.
 
     def load(self, synced: int | None) -> None:
         """Find the entries in the files, all up to the first that is not one.
 
-        The files from the third-last on are looked at, and all from the queue offset ``synced`` on, because a power
-        loss may have spared later entries and taken earlier ones. None: nothing is known of what was synced.
+        The files from the third-last on are looked at. Entries from the queue offset ``synced`` on are not believed: a
+        power loss may have taken them in any order, or brought back those of an earlier life, and the log has them.
+        None: nothing is known of what was synced, and all are believed.
         """
         starts = [start // QUEUE_ENTRY_SIZE for start in list_files(self.folder, self._per_file * QUEUE_ENTRY_SIZE)]
         if not starts:
             return
         self.min_offset = starts[0]
-        end = starts[max(0, len(starts) - RECOVERED_FILES)]
-        if synced is not None:
-            end = max(starts[0], min(end, synced))
-        while end < starts[-1] + self._per_file:
-            entries = self._from_files(end, self._per_file - end % self._per_file)
+        last = (
+            starts[-1] + self._per_file if synced is None else max(starts[0], min(synced, starts[-1] + self._per_file))
+        )
+        end = min(last, starts[max(0, len(starts) - RECOVERED_FILES)])
+        while end < last:
+            entries = self._from_files(end, min(last - end, self._per_file - end % self._per_file))
             good = (entries["size"] > 0) & (entries["log_offset"] >= 0)
             if not good.all():
                 end += int(np.argmin(good))
                 break
             end += len(entries)
         self._settle(end)
+        self.synced = min(end, synced or 0)
+        self._unsynced_names = synced is None
+        self._unsynced.update(start for start in starts if start + self._per_file > self.synced)
 
     def truncate(self, log_end: int) -> int:
         """Drop entries of records that are not in the log any more, and what stands behind. Answers how many."""
@@ -81,20 +92,22 @@ class ConsumeQueue:
                 break
             end = start
         self._settle(end)
+        self.synced = min(end, self.synced)
         self._clear_files()
         return before - end
 
     def correct_min(self, log_min: int) -> None:
         """The first entry whose record is still there becomes the minimum; without one the maximum does."""
-        start = self.min_offset
-        while start < self.max_offset:
+        start, end = self.min_offset, self.max_offset
+        while start < end:
             entries = self.entries(start, CHUNK)
             there = (entries["log_offset"] >= log_min) & (entries["size"] != FILLER_SIZE)
             if there.any():
                 self.min_offset = start + int(np.argmax(there))
                 return
-            start += len(entries)
-        self.min_offset = self.max_offset
+            start = start + len(entries) if len(entries) else self.next_file(start)
+        # not the maximum of now: what came meanwhile is there to be read
+        self.min_offset = max(self.min_offset, end)
 
     # Reput: the appender or its thread, one at a time.
 
@@ -128,14 +141,58 @@ class ConsumeQueue:
         return (end - first) * QUEUE_ENTRY_SIZE
 
     def sync(self) -> None:
-        """Put on disk what was written out."""
+        """Put on disk what was written out, and the names of new files and folders. Raises OSError."""
         for file_start in sorted(self._unsynced):
-            descriptor = os.open(self._path(file_start), os.O_RDWR)
+            try:
+                descriptor = os.open(self._path(file_start), os.O_RDWR)
+            except FileNotFoundError:  # expired since
+                self._unsynced.discard(file_start)
+                continue
             try:
                 os.fdatasync(descriptor)
             finally:
                 os.close(descriptor)
             self._unsynced.discard(file_start)
+        if self._unsynced_names and self.folder.is_dir():
+            for directory in (self.folder, *list(self.folder.parents)[:3]):
+                sync_directory(directory)
+        self._unsynced_names = False
+        self.synced = self.written
+
+    def is_due(self, least_pages: int) -> bool:
+        """Whether there is so much to sync; 0: anything. A full file is always enough.
+
+        Source: RocketMQ ``DefaultMappedFile.isAbleToFlush``.
+        """
+        written, synced = self.written * QUEUE_ENTRY_SIZE, self.synced * QUEUE_ENTRY_SIZE
+        if least_pages == 0:
+            return synced < written or bool(self._unsynced) or self._unsynced_names
+        return (
+            written // PAGE - synced // PAGE >= least_pages
+            or self.written // self._per_file > self.synced // self._per_file
+        )
+
+    def first_unsynced(self) -> int | None:
+        """Where the record of the first entry that is not on disk begins; None when all are."""
+        at = max(self.synced, self.min_offset)
+        while at < self.max_offset:
+            entries = self.entries(at, CHUNK)
+            real = entries["log_offset"][entries["size"] != FILLER_SIZE]
+            if len(real):
+                return int(real[0])
+            at = at + len(entries) if len(entries) else self.next_file(at)
+        return None
+
+    def count_before(self, log_offset: int, *, since: int) -> int:
+        """The queue offset at which entries of records from ``log_offset`` on begin. It is not before ``since``."""
+        at = max(since, self.min_offset)
+        while at < self.max_offset:
+            entries = self.entries(at, CHUNK)
+            later = (entries["log_offset"] >= log_offset) & (entries["size"] != FILLER_SIZE)
+            if later.any():
+                return at + int(np.argmax(later))
+            at = at + len(entries) if len(entries) else self.next_file(at)
+        return at
 
     # Anybody.
 
@@ -217,14 +274,27 @@ class ConsumeQueue:
             first = start // QUEUE_ENTRY_SIZE
             if first >= self.max_offset and first > 0:
                 self._path(first).unlink()
-            elif first + self._per_file > self.max_offset:
+                self._unsynced_names = True
+            elif first + self._per_file > self.max_offset and not self._clear_from(first):
                 os.truncate(self._path(first), (self.max_offset - first) * QUEUE_ENTRY_SIZE)
                 os.truncate(self._path(first), size)
+                self._unsynced.add(first)
+
+    def _clear_from(self, file_start: int) -> bool:
+        """Whether this file is known to have nothing behind the last entry: zeros in its page, and a hole after."""
+        at = (self.max_offset - file_start) * QUEUE_ENTRY_SIZE
+        descriptor = os.open(self._path(file_start), os.O_RDONLY)
+        try:
+            page_end = -(-at // PAGE) * PAGE
+            return not any(os.pread(descriptor, page_end - at, at)) and not _has_data(descriptor, page_end)
+        finally:
+            os.close(descriptor)
 
     def _write_file(self, file_start: int, at: int, entries: Entries) -> None:
         path = self._path(file_start)
         if at == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._unsynced_names = True
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if os.fstat(descriptor).st_size == 0:
@@ -254,3 +324,13 @@ class ConsumeQueue:
 
     def _path(self, file_start: int) -> Path:
         return self.folder / file_name(file_start * QUEUE_ENTRY_SIZE)
+
+
+def _has_data(descriptor: int, at: int) -> bool:
+    """Whether anything but a hole follows."""
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA) >= 0
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return False
+        raise

@@ -17,7 +17,6 @@ class ConsumeQueues:
     def __init__(self, paths: StorePaths, file_size: int, table: QueueTable) -> None:
         self._paths, self._file_size, self._table = paths, file_size, table
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self._unsynced: set[QueueKey] = set()
 
     def load(self, progress: Progress | None) -> None:
         """Read the folders TOPIC/QUEUE_ID. Raises StoreDamaged for a file in them that is none of ours."""
@@ -55,16 +54,18 @@ class ConsumeQueues:
 
     def write_out(self) -> None:
         """Bring all files up to date. Raises OSError."""
-        for key, queue in self.items():
-            if queue.write_out():
-                self._unsynced.add(key)
+        for queue in self.values():
+            queue.write_out()
 
-    def sync(self, between: Callable[[], None]) -> None:
-        """Put on disk what was written out, calling ``between`` after each queue. Raises OSError."""
-        for key in sorted(self._unsynced):
-            self._queues[key].sync()
-            self._unsynced.discard(key)
-            between()
+    def sync(self, least_pages: int, between: Callable[[], None]) -> None:
+        """Put on disk the queues that have so many dirty pages (0: all), calling ``between`` after each.
+
+        Raises OSError.
+        """
+        for queue in self.values():
+            if queue.is_due(least_pages):
+                queue.sync()
+                between()
 
     def _append(self, number: int, queue_offsets: Ints, entries: Entries, ends: Ints) -> None:
         if number < 0:

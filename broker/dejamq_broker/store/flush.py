@@ -1,7 +1,7 @@
 """What is on disk: one thread, and a promise for those who must know. Source: RocketMQ ``FlushManager``.
 
 The log is flushed for whoever waits (group commit: all who came during one ``fdatasync`` share the next) or by the
-intervals of ASYNC_FLUSH. The same thread writes out the consume queues, keeps the marks, and gets the next file ready.
+intervals of ASYNC_FLUSH. The same thread has the queues brought to disk and the next file made ready.
 """
 
 import errno
@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.consume_queues import ConsumeQueues
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.next_file import WARM_INTERVAL_S, NextFile
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.queue_flush import QueueFlush
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +24,13 @@ PAGE = 4096
 
 
 class Flusher:
-    """Owns the flush thread. ``failure`` is the error that ended it; after a failed flush nothing is promised again."""
+    """Owns the flush thread. ``failure`` is the error that ended it; after a failed flush nothing is promised again.
+
+    The thread does one ``turn`` after the other; before it starts and after it ended the store's own thread does.
+    """
 
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueues, paths: StorePaths, config: StoreConfig, next_file: NextFile
+        self, log: CommitLog, queues: QueueFlush, paths: StorePaths, config: StoreConfig, next_file: NextFile
     ) -> None:
         self._log, self._queues, self._paths, self._config = log, queues, paths, config
         self._next_file = next_file
@@ -37,16 +39,22 @@ class Flusher:
         self.full = False
         self.dispatched: Callable[[], int] = lambda: 0
         self.on_flushed: Callable[[], None] = lambda: None
-        self._checkpoint = Checkpoint.load(paths.checkpoint)
-        self._marked = -1
         self._wake = threading.Condition()
         self._waiting: list[tuple[int, Future[None]]] = []
-        self._urgent = self._stopping = False
+        self._urgent = self._nudged = self._stopping = False
         now = time.monotonic()
         self._log_turn = self._log_flush = self._queue_turn = now
         self._thread = threading.Thread(target=self._run, name="dejamq-flush")
 
+    @property
+    def marked(self) -> int:
+        """Everything before this log offset is on disk, with its queue entries, and a mark says so."""
+        return self._queues.marked
+
     def start(self) -> None:
+        """Mark what recovery left, so that no older mark outlives the first append; then run."""
+        self._queues.log_flushed(self.flushed, self._log.last_store_timestamp_ms)
+        self._guarded(lambda: self._with_room(lambda: self._queues.finish(self._reached(), self.flushed)))
         self._thread.start()
 
     def durable(self, log_offset: int) -> Future[None]:
@@ -63,63 +71,79 @@ class Flusher:
                 self._wake.notify()
         return future
 
-    def hurry(self) -> None:
-        """Flush the log now, without a promise: what SYNC_FLUSH does for those who do not wait."""
-        with self._wake:
-            self._urgent = True
-            self._wake.notify()
+    def appended(self) -> None:
+        """There is more to flush. With SYNC_FLUSH that is at once, for those too who do not wait for it.
+
+        With ASYNC_FLUSH it is after the interval, or, unless ``flush_commit_log_timed``, as soon as there are pages
+        enough. Called by the appender.
+        """
+        if self._config.sync_flush:
+            with self._wake:
+                self._urgent = True
+                self._wake.notify()
+        elif not self._config.flush_commit_log_timed and not self._nudged and self._worth_it():
+            with self._wake:
+                self._nudged = True
+                self._wake.notify()
 
     def stop(self) -> None:
-        """Flush log and queues to the end, mark it, and end the thread. The caller has stopped appends and reput."""
+        """End the thread and flush the log to its end. The caller has stopped appends."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
         if self._thread.ident is not None:
             self._thread.join()
+        self._guarded(self._flush_log)
+
+    def finish(self) -> None:
+        """Bring the queues to disk and mark it, after ``stop`` and when reput has reached the end."""
+        self._guarded(lambda: self._with_room(lambda: self._queues.finish(self._reached(), self.flushed)))
         self._next_file.discard()
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping:
-                self._wait()
-                self._turn(time.monotonic())
-            self._flush_log()
-            self._keep_queues()
-        except Exception as error:
-            # kept, and raised by the next append; whoever waits for the disk must hear of it too
-            self._fail(
-                StoreError(f"the disk of {self._paths.root} failed: {error}; restart the broker after mending it")
-            )
-
-    def _wait(self) -> None:
-        warming = self._next_file.warm_step()
+    def turn(self, now: float) -> None:
+        """What is due at this time (monotonic, s). For the thread. Raises OSError when the disk fails."""
         with self._wake:
-            if not self._urgent and not self._stopping:
-                self._wake.wait(WARM_INTERVAL_S if warming else self._pause_s())
-
-    def _pause_s(self) -> float:
-        shortest = min(self._config.flush_interval_commit_log_ms, self._config.flush_interval_consume_queue_ms)
-        return shortest / 1000
-
-    def _turn(self, now: float) -> None:
-        with self._wake:
-            urgent, self._urgent = self._urgent, False
+            urgent, self._urgent, self._nudged = self._urgent, False, False
         if urgent or self._log_is_due(now):
             self._flush_log()
             self._log_flush = now
         self._prepare_next()
         if (now - self._queue_turn) * 1000 >= self._config.flush_interval_consume_queue_ms:
             self._queue_turn = now
-            self._keep_queues()
+            self._with_room(lambda: self._queues.turn(self._reached(), self.flushed, now=now, between=self._hurry))
+
+    def _run(self) -> None:
+        while not self._stopping and not self.failure:
+            self._wait()
+            self._guarded(lambda: self.turn(time.monotonic()))
+
+    def _wait(self) -> None:
+        warming = not self.failure and self._next_file.warm_step()
+        with self._wake:
+            if not self._urgent and not self._nudged and not self._stopping:
+                self._wake.wait(WARM_INTERVAL_S if warming else self._pause_s())
+
+    def _pause_s(self) -> float:
+        shortest = min(self._config.flush_interval_commit_log_ms, self._config.flush_interval_consume_queue_ms)
+        return shortest / 1000
 
     def _log_is_due(self, now: float) -> bool:
         config = self._config
-        if (now - self._log_turn) * 1000 < config.flush_interval_commit_log_ms:
+        waited = (now - self._log_turn) * 1000 >= config.flush_interval_commit_log_ms
+        if not waited and config.flush_commit_log_timed:
             return False
-        self._log_turn = now
-        pages = self._log.max_offset // PAGE - self.flushed // PAGE
-        thorough = (now - self._log_flush) * 1000 >= config.flush_commit_log_thorough_interval_ms
-        return pages >= config.flush_commit_log_least_pages or thorough
+        if waited:
+            self._log_turn = now
+        return self._worth_it() or (now - self._log_flush) * 1000 >= config.flush_commit_log_thorough_interval_ms
+
+    def _worth_it(self) -> bool:
+        """Pages enough, or a full file: that one is always worth it. Source: ``DefaultMappedFile.isAbleToFlush``."""
+        end, flushed, size = self._log.max_offset, self.flushed, self._log.files.file_size
+        pages = end // PAGE - flushed // PAGE
+        return pages >= self._config.flush_commit_log_least_pages or end // size > flushed // size
+
+    def _reached(self) -> int:
+        return min(self.dispatched(), self.flushed)
 
     def _prepare_next(self) -> None:
         try:
@@ -128,13 +152,21 @@ class Flusher:
             # an append that needs the file will try again, and refuse if there is still no room
             logger.warning("next_file_not_prepared directory=%s error=%s", self._paths.commit_log, error)
 
+    def _hurry(self) -> None:
+        """Who waits for the log goes between two queues. A log that cannot be synced is never just a full disk."""
+        try:
+            if self._urgent:
+                self._flush_log()
+        except OSError as error:
+            raise StoreError(str(error)) from error
+
     def _flush_log(self) -> None:
-        end, timestamp_ms = self._log.max_offset, self._log.last_store_timestamp_ms
+        timestamp_ms, end = self._log.last_store_timestamp_ms, self._log.max_offset
         if end > self.flushed:
             for file in self._log.files.files:
                 if file.end > self.flushed and file.start < end:
                     file.sync()
-            self._checkpoint.log_timestamp_ms = timestamp_ms
+            self._queues.log_flushed(end, timestamp_ms)
             self.flushed = end
             self.on_flushed()
         self._resolve()
@@ -148,10 +180,10 @@ class Flusher:
             if future.set_running_or_notify_cancel():
                 future.set_result(None)
 
-    def _keep_queues(self) -> None:
+    def _with_room(self, keep: Callable[[], None]) -> None:
         """A disk without room for queues is not broken: appends are refused until a later turn finds room."""
         try:
-            self._flush_queues()
+            keep()
             self.full = False
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -159,20 +191,16 @@ class Flusher:
             logger.warning("disk_full directory=%s", self._paths.root)
             self.full = True
 
-    def _flush_queues(self) -> None:
-        """Write the queues out, sync them, and mark how far they are complete; who waits for the log goes between."""
-        reached = min(self.dispatched(), self.flushed)
-        self._queues.write_out()
-        self._queues.sync(lambda: self._flush_log() if self._urgent else None)
-        if reached == self._marked:
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """A failure is kept, and raised by the next append; whoever waits for the disk must hear of it too."""
+        if self.failure:
             return
-        progress = Progress(reached, {})
-        for (topic, queue_id), queue in self._queues.items():
-            progress.queues.setdefault(topic, {})[queue_id] = queue.written
-        progress.save(self._paths.progress)
-        self._checkpoint.queue_timestamp_ms = self._checkpoint.log_timestamp_ms
-        self._checkpoint.save(self._paths.checkpoint)
-        self._marked = reached
+        try:
+            action()
+        except Exception as error:
+            self._fail(
+                StoreError(f"the disk of {self._paths.root} failed: {error}; restart the broker after mending it")
+            )
 
     def _fail(self, failure: StoreError) -> None:
         logger.error("flush_failed directory=%s error=%s", self._paths.root, failure)

@@ -16,14 +16,17 @@ from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.consume_queues import ConsumeQueues
 from dejamq_broker.store.directory_lock import DirectoryLock
+from dejamq_broker.store.disk import Disk
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.flush import Flusher
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.queue_flush import QueueFlush
 from dejamq_broker.store.reading import Limits, Reader, ReadResult
 from dejamq_broker.store.recovery import RecoveryReport, recover, replay
 from dejamq_broker.store.reput import Reput
+from dejamq_broker.store.retention import Retention, follow_queues
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +77,10 @@ class MessageStore:
         next_file = NextFile(files, warm=not config.sync_flush)
         self._log = CommitLog(files, next_file.take)
         self._queues = ConsumeQueues(paths, config.mapped_file_size_consume_queue, self._table)
+        self._disk = Disk(paths, config)
         self.recovery = self._recover(files)
         self._reader = Reader(self._log, config, self.recovery.damages)
-        self._flusher = Flusher(self._log, self._queues, paths, config, next_file)
+        self._flusher = Flusher(self._log, QueueFlush(self._queues, paths, config), paths, config, next_file)
         limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
         self._reput = Reput(self._log.max_offset, self._table, [self._queues.dispatch], limit, on_arrival)
         self._appender = Appender(self._log, self._table, paths, config, clock_ms)
@@ -84,8 +88,11 @@ class MessageStore:
         self._flusher.dispatched = lambda: self._reput.position
         if config.sync_flush:
             self._flusher.on_flushed = self._reput.wake
+        self._retention = Retention(self._log, self._disk, config, clock_ms, [follow_queues(self._queues)])
+        self._retention.safe_end = lambda: self._flusher.marked
         self._flusher.start()
         self._reput.start()
+        self._retention.start()
 
     def _recover(self, files: FileQueue) -> RecoveryReport:
         clean_start = not self._paths.abort.exists()
@@ -100,6 +107,7 @@ class MessageStore:
         replay(self._log, self._queues, self._table, start, self._config.delay_levels_ms)
         for key, queue in self._queues.items():
             self._table.set_next(key, queue.max_offset)
+        self._disk.reserve(files)
         return report
 
     @property
@@ -123,15 +131,18 @@ class MessageStore:
 
     def _after(self, appended: Appended) -> Appended:
         self._reput.dispatch()
-        if self._config.sync_flush:
-            self._flusher.hurry()
+        self._flusher.appended()
         return appended
 
     def _refusal(self) -> StoreError | None:
         failure = self._flusher.failure or self._reput.failure
         if failure is None and self._flusher.full:
             return StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
-        return failure
+        return failure or self._disk.refusal()
+
+    def clean_soon(self) -> None:
+        """Delete expired files at the next looks, whatever the hour (RocketMQ: ``executeDeleteFilesManually``)."""
+        self._retention.clean_soon()
 
     # Reading.
 
@@ -224,13 +235,10 @@ class MessageStore:
         if not self._appender.close():
             return
         self._closed = True
-        flushed = self._flusher.durable(self._log.max_offset)
-        try:
-            flushed.result()
-        except StoreError as error:
-            logger.error("close_without_flush directory=%s error=%s", self._paths.root, error)
-        self._reput.stop()
+        self._retention.stop()
         self._flusher.stop()
+        self._reput.stop()
+        self._flusher.finish()
         self._log.files.close()
         failed = self._flusher.failure or self._flusher.full or self._reput.failure
         if self._reput.position == self._log.max_offset and not failed:
