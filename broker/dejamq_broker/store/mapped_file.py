@@ -134,15 +134,18 @@ class MappedFile:
         return self.path.stat().st_mtime_ns // 1_000_000
 
     def clear_from(self, at: int) -> None:
-        """Turn everything from ``at`` into zeros. Only recovery does this, before any reader is there.
+        """As ``clear``, up to the end."""
+        self.clear(at, self.used())
 
-        A mapping of shrunk bytes would be deadly, so none may be in use. Blocks are given back: ``reserve`` follows.
+    def clear(self, at: int, end: int) -> None:
+        """Turn a range into zeros, durably. Only recovery does this, before any reader is there. Raises OSError.
+
+        The length stays as it is all the time: a crash leaves no file that is too short to be ours.
         """
-        self.close()
-        with self.path.open("r+b") as file:
-            file.truncate(at)
-            file.truncate(self.size)
-            os.fdatasync(file.fileno())
+        opened = self._opened()
+        for position in range(at, end, ZERO_STEP):
+            os.pwrite(opened.descriptor, _ZEROS[: end - position], position)
+        os.fdatasync(opened.descriptor)
 
     def close(self) -> None:
         """Let go of the mapping; the next use makes another one."""
