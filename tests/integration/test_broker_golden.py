@@ -15,7 +15,9 @@ from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.record import Record
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
-STORE = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=1000)
+STORE = StoreConfig(
+    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=1000, max_hash_slot_num=97, max_index_num=300
+)
 
 
 @pytest.fixture(params=["clean", "crash"])

@@ -12,7 +12,9 @@ from dejamq_proto.record import Outgoing, Record, decode, encode_properties, tag
 from dejamq_proto.run import parse
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
-SMALL = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000)
+SMALL = StoreConfig(
+    mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, max_hash_slot_num=97, max_index_num=300
+)
 HOST = (0x7F000001, 10911)
 START_MS = 1_700_000_000_000
 

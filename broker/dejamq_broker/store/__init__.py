@@ -4,6 +4,7 @@ from dejamq_broker.store.append import Appended, AppendRun
 from dejamq_broker.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from dejamq_broker.store.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked
 from dejamq_broker.store.message_store import MessageStore
+from dejamq_broker.store.query import QueryResult, Wanted
 from dejamq_broker.store.reading import ReadResult, ReadStatus
 from dejamq_broker.store.recovery import RecoveryReport
 
@@ -13,6 +14,7 @@ __all__ = [
     "AppendRun",
     "Appended",
     "MessageStore",
+    "QueryResult",
     "ReadResult",
     "ReadStatus",
     "RecoveryReport",
@@ -22,4 +24,5 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreLocked",
+    "Wanted",
 ]

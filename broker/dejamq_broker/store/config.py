@@ -118,6 +118,22 @@ class StoreConfig:
     overflow_to_zero: bool = setting(
         False, help="send an offset beyond the end of a queue that begins at 0 to 0, as RocketMQ 4, not to the end"
     )
+    message_index_enable: bool = setting(True, rocketmq="messageIndexEnable", help="make messages findable by key")
+    message_index_safe: bool = setting(
+        False, rocketmq="messageIndexSafe", help="a start after a crash also goes back to where the index is on disk"
+    )
+    max_hash_slot_num: int = setting(
+        5_000_000, rocketmq="maxHashSlotNum", unit="slots", help="of each index file; keep it as the store was made"
+    )
+    max_index_num: int = setting(
+        20_000_000, rocketmq="maxIndexNum", unit="entries", help="of each index file; keep it as the store was made"
+    )
+    max_msgs_num_batch: int = setting(
+        64, rocketmq="maxMsgsNumBatch", unit="messages", help="most that a query by key answers"
+    )
+    index_lag_max: int = setting(
+        1 << 30, unit="bytes", help="a busy log that is not indexed by more than this is, a little at a time"
+    )
     cut_at_damage: bool = setting(
         False, help="cut the log at the first damaged record, as RocketMQ does, even when good records follow"
     )
@@ -149,6 +165,8 @@ class StoreConfig:
             raise ConfigError(f"message_delay_level is {self.message_delay_level!r}; write it like '1s 5s 2m 1h'")
         if not re.fullmatch(r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*", self.delete_when):
             raise ConfigError(f"delete_when is {self.delete_when!r}; write hours of the day like '04' or '04;16'")
+        if self.max_index_num < 2:
+            raise ConfigError(f"max_index_num is {self.max_index_num}; entry 0 is never used, so use 2 or more")
         for name, value in vars(self).items():
             if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
                 raise ConfigError(f"{name} is {value}; it must be above 0")

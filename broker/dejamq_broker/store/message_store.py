@@ -20,8 +20,11 @@ from dejamq_broker.store.disk import Disk
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.flush import Flusher
+from dejamq_broker.store.index import Origin, open_index
+from dejamq_broker.store.late import LateReader
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.query import Query, QueryResult, Wanted
 from dejamq_broker.store.queue_flush import QueueFlush
 from dejamq_broker.store.reading import Limits, Reader, ReadResult
 from dejamq_broker.store.recovery import RecoveryReport, recover, replay
@@ -29,6 +32,9 @@ from dejamq_broker.store.reput import Reput
 from dejamq_broker.store.retention import Retention, follow_queues
 
 logger = logging.getLogger(__name__)
+
+CLOSE_INDEX_S = 5
+"""How long a stop waits for the index to come to the end of the log; the next start does the rest."""
 
 
 class MessageStore:
@@ -80,15 +86,23 @@ class MessageStore:
         self._disk = Disk(paths, config)
         self.recovery = self._recover(files)
         self._reader = Reader(self._log, config, self.recovery.damages)
-        self._flusher = Flusher(self._log, QueueFlush(self._queues, paths, config), paths, config, next_file)
+        queue_flush = QueueFlush(self._queues, paths, config)
+        self._flusher = Flusher(self._log, queue_flush, paths, config, next_file)
         limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
         self._reput = Reput(self._log.max_offset, self._table, [self._queues.dispatch], limit, on_arrival)
+        origin = Origin(self._log.min_offset, self._log.max_offset, self.recovery.clean_start)
+        self._index = open_index(paths, config, clock_ms, origin)
+        queue_flush.indexed_until_ms = lambda: self._index.synced_timestamp_ms
+        self._late = LateReader(self._log, self._index, limit, lambda: self._flusher.flushed, config)
+        self._reput.late_turn = self._late.turn
+        self._query = Query(self._index, self._reader.record_at, self._late.catch_up, config.max_msgs_num_batch)
         self._appender = Appender(self._log, self._table, paths, config, clock_ms)
         self._appender.hand_over, self._appender.refusal = self._reput.hand_over, self._refusal
         self._flusher.dispatched = lambda: self._reput.position
         if config.sync_flush:
             self._flusher.on_flushed = self._reput.wake
-        self._retention = Retention(self._log, self._disk, config, clock_ms, [follow_queues(self._queues)])
+        followers = [follow_queues(self._queues), self._index.delete_before]
+        self._retention = Retention(self._log, self._disk, config, clock_ms, followers)
         self._retention.safe_end = lambda: self._flusher.marked
         self._flusher.start()
         self._reput.start()
@@ -167,6 +181,21 @@ class MessageStore:
         self._check_open()
         return self._reader.record_at(log_offset)
 
+    def query(self, wanted: Wanted) -> QueryResult:
+        """Messages by key or unique key; brings the index up to date first, so it may take long. See ``Query``."""
+        self._check_open()
+        return self._query.by_key(wanted)
+
+    def record_by_id(self, message_id: str) -> bytes | None:
+        """The record that an offset message id names; see ``Query``."""
+        self._check_open()
+        return self._query.by_id(message_id)
+
+    @property
+    def indexed(self) -> int:
+        """Every record before this log offset is found by its keys without more ado."""
+        return self._index.position
+
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self._queues.get((topic, queue_id))
         return queue.min_offset if queue else 0
@@ -238,9 +267,10 @@ class MessageStore:
         self._retention.stop()
         self._flusher.stop()
         self._reput.stop()
+        indexed = self._late.finish(CLOSE_INDEX_S)
         self._flusher.finish()
         self._log.files.close()
         failed = self._flusher.failure or self._flusher.full or self._reput.failure
-        if self._reput.position == self._log.max_offset and not failed:
+        if self._reput.position == self._log.max_offset and indexed and not failed:
             self._paths.abort.unlink(missing_ok=True)
         self._lock.release()

@@ -1,10 +1,12 @@
 """Every file and directory name of a store. Nothing else joins paths. Source: RocketMQ ``StorePathConfigHelper``."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from dejamq_broker.store.errors import StoreError
 
 NAME_DIGITS = 20
+INDEX_NAME_DIGITS = 17
 
 
 class StorePaths:
@@ -19,6 +21,8 @@ class StorePaths:
         self.lock = self.root / "lock"
         self.progress = self.root / "dispatched.json"
         self.cut = self.root / "cut"
+        self.index = self.root / "index"
+        self.index_mark = self.root / "indexed.json"
 
     def consume_queue(self, topic: str, queue_id: int) -> Path:
         """The folder of one queue. Raises StoreError for a topic that is no folder name."""
@@ -44,3 +48,30 @@ def file_name(start: int) -> str:
 def file_start(name: str) -> int | None:
     """The reverse of ``file_name``; None when the name is not of that form."""
     return int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
+
+
+def index_name(now_ms: int, *, after: str) -> str:
+    """An index file is named for the local time at which it was made, yyyyMMddHHmmssSSS.
+
+    Names give the order, so a time that is not later than that of the file before (a clock put back, two files in
+    one millisecond) becomes the millisecond after it.
+    """
+    name = _index_name(datetime.fromtimestamp(now_ms // 1000) + timedelta(milliseconds=now_ms % 1000))
+    if name > after:
+        return name
+    return _index_name(datetime.strptime(after, "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1))
+
+
+def _index_name(time: datetime) -> str:
+    return f"{time:%Y%m%d%H%M%S}{time.microsecond // 1000:03d}"
+
+
+def is_index_name(name: str) -> bool:
+    """Whether ``index_name`` may have made it."""
+    if len(name) != INDEX_NAME_DIGITS or not name.isascii() or not name.isdigit():
+        return False
+    try:
+        datetime.strptime(name, "%Y%m%d%H%M%S%f")
+    except ValueError:
+        return False
+    return True

@@ -46,6 +46,8 @@ class QueueFlush:
         self._queues, self._paths, self._config = queues, paths, config
         self.checkpoint = Checkpoint.load(paths.checkpoint)
         self.times = FlushedTimes()
+        self.indexed_until_ms: Callable[[], int] = lambda: 0
+        """Up to this store time, index files are full and on disk."""
         self._counts: dict[QueueKey, int] = {}
         self._marked = (-1, -1)
         self._saved = Progress.load(paths.progress), Checkpoint.load(paths.checkpoint)
@@ -97,6 +99,7 @@ class QueueFlush:
             return
         progress = Progress(reached, self._counts_before(reached), flushed)
         self.checkpoint.queue_timestamp_ms = self.times.before(reached)
+        self.checkpoint.index_timestamp_ms = self.indexed_until_ms()
         if progress != self._saved[0]:
             progress.save(self._paths.progress)
         if self.checkpoint != self._saved[1]:

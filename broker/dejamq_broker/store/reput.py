@@ -1,7 +1,7 @@
 """From the log to what is derived from it. Source: RocketMQ ``ReputMessageService``.
 
-Appends hand their runs over in memory; the log itself is read back only at start (``replay``). Dispatchers are plain
-callables, and nobody here knows them by name.
+Appends hand their runs over in memory; the log itself is read back only at start (``replay``), and for what may come
+late (``late.py``). Dispatchers are plain callables, and nobody here knows them by name.
 
 The appender dispatches its own run where it may: that costs less than waking a thread, which has to take the
 interpreter's lock from it and to reach its event loop from outside (a fifth to a third of a small run in all). The
@@ -40,6 +40,8 @@ class Reput:
         self.position = position
         self.failure: StoreError | None = None
         self._table, self._dispatchers, self._limit, self._on_arrival = table, dispatchers, limit, on_arrival
+        self.late_turn: Callable[[Callable[[], bool]], float | None] = lambda wanted: None
+        """What else the thread does when there is nothing to dispatch; answers after how many seconds again."""
         self._batches: deque[Batch] = deque()
         self._event = threading.Event()
         self._turn = threading.Lock()
@@ -77,7 +79,7 @@ class Reput:
 
     def _run(self) -> None:
         while not self._stopping:
-            self._event.wait()
+            self._event.wait(self.late_turn(self._event.is_set))
             self._event.clear()
             with self._turn:
                 self._drain()

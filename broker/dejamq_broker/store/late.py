@@ -1,0 +1,139 @@
+"""What may come late: the log read back behind the appends, for dispatchers that need whole records.
+
+The index is one: made in the append path it would cost as much as the append itself. So it is fed when the log has
+stopped growing, or, in small doses, when it is too far behind; and whoever asks it something first brings it up to
+date (``catch_up``). Another derived file would be another dispatcher. Source: RocketMQ ``ReputMessageService``, which
+does it at once.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from dejamq_broker.store.commit_log import CommitLog
+from dejamq_broker.store.config import StoreConfig
+from dejamq_broker.store.log_scan import End, Extent, Found, walk
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.1
+"""Pause between looks at the log."""
+QUIET_BYTES = 64 << 10
+"""A log that grew by no more than this since the last look counts as quiet."""
+BUSY_SHARE = 0.2
+"""Part of the time that a busy log's reader takes, when it is too far behind."""
+SETTLE_S = 10
+"""Pause between two times that everything is put on disk."""
+AFTER_FAILURE_S = 5
+
+
+class LateDispatcher(Protocol):
+    """Takes records in log order. Used by one thread at a time, except for the two properties."""
+
+    @property
+    def position(self) -> int:
+        """Every record before this log offset was taken."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything taken is on disk."""
+
+    def dispatch(self, found: Found) -> None:
+        """Take these records; pass over those taken before. Raises OSError: nothing is lost by calling again."""
+
+    def skip_to(self, log_offset: int) -> None:
+        """There are no records before this log offset."""
+
+    def settle(self) -> None:
+        """Put everything on disk. Raises OSError."""
+
+
+class LateReader:
+    """Feeds one dispatcher. The reput thread gives it its turns; others may call ``catch_up`` at any time.
+
+    ``limit`` says up to which log offset records may be seen, ``flushed`` up to which they are on disk.
+    """
+
+    def __init__(
+        self, log: CommitLog, dispatcher: LateDispatcher, limit: Callable[[], int], flushed: Callable[[], int],
+        config: StoreConfig,
+    ) -> None:  # fmt: skip
+        self._log, self._dispatcher = log, dispatcher
+        self._enabled, self._lag_max = config.message_index_enable, config.index_lag_max
+        self._limit, self._flushed = limit, flushed
+        self._lock = threading.Lock()
+        self._seen = limit()
+        self._next_look = self._next_settle = 0.0
+
+    def step(self) -> bool:
+        """Hand on the next piece of the log, some megabytes; False when there is none. Raises OSError. Any thread."""
+        with self._lock:
+            limit, log = self._limit(), self._log
+            at = max(self._dispatcher.position, log.min_offset)
+            if at >= limit or not self._enabled:
+                return False
+
+            def read(log_offset: int, size: int) -> bytes:
+                return log.read(log_offset, min(size, limit - log_offset))
+
+            piece = next(walk(read, Extent(log.min_offset, limit, log.files.file_size), at))
+            if isinstance(piece, Found):
+                self._dispatcher.dispatch(piece)
+            elif at < log.min_offset:
+                self._dispatcher.skip_to(log.min_offset)  # it expired under our eyes
+            else:
+                # damage is passed over; at an End there is nothing good before the limit
+                self._dispatcher.skip_to(limit if isinstance(piece, End) else piece.end)
+            return True
+
+    def catch_up(self, deadline: float | None = None) -> bool:
+        """Hand on everything up to the limit; False when the deadline (monotonic, s) came first. Raises OSError."""
+        while self.step():
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+        return True
+
+    def turn(self, wanted: Callable[[], bool]) -> float:
+        """Do what fits now. Answers in how many seconds to look again. ``wanted``: the thread is needed elsewhere."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return self._next_look - now
+        self._next_look = now + LOOK_S
+        try:
+            self._work(now, wanted)
+        except Exception as error:
+            # the log is whole and queues go on: the next turn, a query or the next start tries again
+            logger.warning("late_dispatch_failed position=%d error=%r", self._dispatcher.position, error)
+            self._next_look = now + AFTER_FAILURE_S
+        return max(0.0, self._next_look - time.monotonic())
+
+    def finish(self, seconds: float) -> bool:
+        """Go to the end and put all on disk, when nobody appends any more. True when what is on disk can be trusted.
+
+        What is not reached within the time is left to the next start.
+        """
+        try:
+            if not self.catch_up(time.monotonic() + seconds):
+                logger.warning("late_dispatch_unfinished position=%d", self._dispatcher.position)
+            with self._lock:
+                self._dispatcher.settle()
+        except Exception as error:
+            logger.warning("late_dispatch_failed position=%d error=%r", self._dispatcher.position, error)
+        return self._dispatcher.settled
+
+    def _work(self, now: float, wanted: Callable[[], bool]) -> None:
+        end, before = self._limit(), self._seen
+        self._seen = end
+        if end - before <= QUIET_BYTES:
+            while self.step() and not wanted() and self._limit() - end <= QUIET_BYTES:
+                pass
+        elif end - self._dispatcher.position > self._lag_max:
+            self.step()
+            self._next_look = now + (time.monotonic() - now) / BUSY_SHARE
+        caught_up = end <= self._dispatcher.position <= self._flushed()
+        if caught_up and now >= self._next_settle and not self._dispatcher.settled and not wanted():
+            with self._lock:
+                self._dispatcher.settle()
+            self._next_settle = time.monotonic() + SETTLE_S

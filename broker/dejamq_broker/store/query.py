@@ -1,0 +1,115 @@
+"""Messages by key and by id. Source: RocketMQ ``DefaultMessageStore.queryMessage``, ``QueryMessageProcessor``.
+
+The index knows hashes only, so it also answers records of other keys (``Aa`` and ``BB`` hash alike). RocketMQ's broker
+sends them and its client drops them; here the store looks into each record, and they neither reach the caller nor take
+up room in the answer. For the same reason times are exact here, where the index keeps whole seconds.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from dejamq_proto.record import decode, parse_offset_message_id
+
+from dejamq_broker.store.index import Index
+from dejamq_broker.store.index_file import Bounds
+from dejamq_broker.store.index_keys import words_of
+
+UNIQUE_MOST = 32
+"""Records that a query by unique key answers at most (RocketMQ: ``defaultQueryMaxNum``)."""
+MAX_BYTES = 32 << 20
+"""What one answer may hold beyond its first record."""
+MAX_FOREIGN = 10_000
+"""So many records of other keys end a query: it takes somebody who makes keys collide on purpose."""
+NO_END = (1 << 63) - 1
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to look for: records of the topic with this word among their KEYS, or, ``unique``, with this UNIQ_KEY.
+
+    Store times in ms, both ends included.
+    """
+
+    topic: str
+    key: str
+    begin_ms: int = 0
+    end_ms: int = NO_END
+    max_messages: int = 64
+    unique: bool = False
+
+    def fits(self, raw: bytes) -> bool:
+        record = decode(raw, check_crc=False)
+        if record.topic != self.topic or not self.begin_ms <= record.store_timestamp_ms <= self.end_ms:
+            return False
+        properties = record.properties
+        if self.unique:
+            return properties.get(PROPERTY_UNIQUE_KEY) == self.key
+        return self.key in words_of(properties.get(PROPERTY_KEYS))
+
+
+class QueryResult(msgspec.Struct, frozen=True):
+    """The records' bytes in log order, and how far the index has come: store time (ms) and log offset."""
+
+    records: list[bytes]
+    index_timestamp_ms: int
+    index_log_offset: int
+
+
+class Query:
+    """Answers operators and tools. Any thread; it may take long when the index is far behind."""
+
+    def __init__(
+        self, index: Index, record_at: Callable[[int], bytes | None], catch_up: Callable[[], object], most: int
+    ) -> None:
+        self._index, self._record_at, self._catch_up, self._most = index, record_at, catch_up, most
+
+    def by_key(self, wanted: Wanted) -> QueryResult:
+        """The newest records that fit, ``max_messages`` at most, the oldest of them first.
+
+        Everything confirmed is looked at: the index is brought up to date first. RocketMQ goes back in time in up to
+        three rounds when nothing of a round can be read; here one pass goes on to the next candidate.
+        """
+        self._catch_up()
+        most = min(wanted.max_messages, UNIQUE_MOST if wanted.unique else self._most)
+        found: dict[int, bytes] = {}
+        size = foreign = 0
+        for log_offset in self._index.matches(wanted.topic, wanted.key, Bounds(wanted.begin_ms, wanted.end_ms)):
+            if len(found) >= most or foreign >= MAX_FOREIGN:
+                break
+            raw = self._record_at(log_offset)
+            if raw is None or not wanted.fits(raw):
+                foreign += 1
+                continue
+            size += len(raw) if log_offset not in found else 0
+            if found and size > MAX_BYTES:
+                break
+            found[log_offset] = raw
+        return QueryResult([found[log_offset] for log_offset in sorted(found)], *self._index.newest)
+
+    def by_id(self, message_id: str) -> bytes | None:
+        """The record that an offset message id (32 or 56 hex digits) names, None when none begins there.
+
+        Raises INVALID_PARAMETER for what is no such id, and QUERY_NOT_FOUND when the record there was stored under
+        another address: the id is another broker's.
+        """
+        try:
+            host, log_offset = parse_offset_message_id(message_id)
+        except ValueError:
+            raise DejamqError(
+                f"{message_id!r} is no offset message id: it has 32 hex digits, 56 with an IPv6 address",
+                code=Code.INVALID_PARAMETER,
+            ) from None
+        raw = self._record_at(log_offset)
+        stored_by = decode(raw, check_crc=False).store_host if raw is not None else host
+        if stored_by != host:
+            raise DejamqError(
+                f"{message_id} is of the broker {_address(host)}, the record at {log_offset} here was stored by "
+                f"{_address(stored_by)}: ask that broker",
+                code=Code.QUERY_NOT_FOUND,
+            )
+        return raw
+
+
+def _address(host: tuple[str, int]) -> str:
+    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
