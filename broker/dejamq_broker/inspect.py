@@ -1,5 +1,6 @@
 """What operators ask a broker: numbers about itself, a group's progress, one message."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.site import Site
 
 if TYPE_CHECKING:
-    from dejamq_broker.store import MessageStore
+    from dejamq_broker.store import MessageStore, QueryResult, Wanted
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -67,6 +68,27 @@ class Inspector:
         if raw is None:
             raise DejamqError(f"no message begins at log offset {log_offset}", code=Code.QUERY_NOT_FOUND)
         return raw
+
+    def record_by_id(self, message_id: str) -> bytes:
+        """The stored bytes. Raises QUERY_NOT_FOUND, and INVALID_PARAMETER for what is no offset message id."""
+        raw = self._store.record_by_id(message_id)
+        if raw is None:
+            raise DejamqError(f"no message has the id {message_id}", code=Code.QUERY_NOT_FOUND)
+        return raw
+
+    async def query(self, wanted: "Wanted") -> "QueryResult":
+        """The records with a key, at least one. Raises QUERY_NOT_FOUND.
+
+        The index may have to be brought up to date for it, so it runs beside the loop.
+        Source: RocketMQ ``QueryMessageProcessor``.
+        """
+        result = await asyncio.to_thread(self._store.query, wanted)
+        if not result.records:
+            kind = "unique key" if wanted.unique else "key"
+            raise DejamqError(
+                f"no message of {wanted.topic} has the {kind} {wanted.key!r} in that time", code=Code.QUERY_NOT_FOUND
+            )
+        return result
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

@@ -8,6 +8,8 @@ from dejamq_proto import common_pb2
 from dejamq_proto.admin_pb2_grpc import AdminServicer
 
 from dejamq_broker.inspect import Inspector
+from dejamq_broker.store import Wanted
+from dejamq_broker.store.query import ALL, NO_END
 from dejamq_broker.topics import TopicConfig, TopicTable
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -43,8 +45,26 @@ class AdminService(AdminServicer):
         ])  # fmt: skip
 
     async def ViewMessage(self, request: pb.ViewMessageRequest, _: Context) -> pb.ViewMessageResponse:
-        """The record as stored. Refused with QUERY_NOT_FOUND."""
+        """The record as stored. Refused with QUERY_NOT_FOUND, or INVALID_PARAMETER for a message id that is none."""
+        if request.message_id:
+            return pb.ViewMessageResponse(record=self._inspector.record_by_id(request.message_id))
         return pb.ViewMessageResponse(record=self._inspector.record(request.log_offset))
+
+    async def QueryMessage(self, request: pb.QueryMessageRequest, _: Context) -> pb.QueryMessageResponse:
+        """The newest records with a key. Refused with QUERY_NOT_FOUND when there is none."""
+        result = await self._inspector.query(wanted_from_proto(request))
+        return pb.QueryMessageResponse(
+            records=result.records, index_last_update_timestamp_ms=result.index_timestamp_ms,
+            index_last_update_log_offset=result.index_log_offset,
+        )  # fmt: skip
+
+
+def wanted_from_proto(request: pb.QueryMessageRequest) -> Wanted:
+    """What the request leaves at 0 is without a bound."""
+    return Wanted(
+        request.topic, request.key, begin_ms=request.begin_timestamp_ms, end_ms=request.end_timestamp_ms or NO_END,
+        max_messages=request.max_messages or ALL, unique=request.unique,
+    )  # fmt: skip
 
 
 def config_from_proto(topic: common_pb2.TopicConfig) -> TopicConfig:

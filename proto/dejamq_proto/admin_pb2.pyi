@@ -236,7 +236,10 @@ class ViewMessageRequest(_message.Message):
 
     CALLER_FIELD_NUMBER: _builtins.int
     LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
     log_offset: _builtins.int
+    message_id: _builtins.str
+    """An offset message id, 32 or 56 hex digits; with it log_offset is not looked at."""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
     def __init__(
@@ -244,10 +247,11 @@ class ViewMessageRequest(_message.Message):
         *,
         caller: _common_pb2.Caller | None = ...,
         log_offset: _builtins.int = ...,
+        message_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "log_offset", b"log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "log_offset", b"log_offset", "message_id", b"message_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -271,3 +275,75 @@ class ViewMessageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ViewMessageResponse: _TypeAlias = ViewMessageResponse  # noqa: Y015
+
+@_typing.final
+class QueryMessageRequest(_message.Message):
+    """Messages of a topic with this key. RocketMQ: QUERY_MESSAGE."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    BEGIN_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    END_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    MAX_MESSAGES_FIELD_NUMBER: _builtins.int
+    UNIQUE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    key: _builtins.str
+    """One word of KEYS or, with unique, the whole UNIQ_KEY."""
+    begin_timestamp_ms: _builtins.int
+    """Store times in ms, both included; an end of 0 is none."""
+    end_timestamp_ms: _builtins.int
+    max_messages: _builtins.int
+    """0 is as many as the broker gives."""
+    unique: _builtins.bool
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        topic: _builtins.str = ...,
+        key: _builtins.str = ...,
+        begin_timestamp_ms: _builtins.int = ...,
+        end_timestamp_ms: _builtins.int = ...,
+        max_messages: _builtins.int = ...,
+        unique: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_timestamp_ms", b"begin_timestamp_ms", "caller", b"caller", "end_timestamp_ms", b"end_timestamp_ms", "key", b"key", "max_messages", b"max_messages", "topic", b"topic", "unique", b"unique"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryMessageRequest: _TypeAlias = QueryMessageRequest  # noqa: Y015
+
+@_typing.final
+class QueryMessageResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    INDEX_LAST_UPDATE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    INDEX_LAST_UPDATE_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    index_last_update_timestamp_ms: _builtins.int
+    """The last record that the broker's index has."""
+    index_last_update_log_offset: _builtins.int
+    @_builtins.property
+    def records(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """As stored, in log order: the newest ones when there are more."""
+
+    def __init__(
+        self,
+        *,
+        records: _abc.Iterable[_builtins.bytes] | None = ...,
+        index_last_update_timestamp_ms: _builtins.int = ...,
+        index_last_update_log_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index_last_update_log_offset", b"index_last_update_log_offset", "index_last_update_timestamp_ms", b"index_last_update_timestamp_ms", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryMessageResponse: _TypeAlias = QueryMessageResponse  # noqa: Y015

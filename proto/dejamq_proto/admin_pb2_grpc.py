@@ -59,6 +59,11 @@ class AdminStub:
                 request_serializer=dejamq__proto_dot_admin__pb2.ViewMessageRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_admin__pb2.ViewMessageResponse.FromString,
                 _registered_method=True)
+        self.QueryMessage = channel.unary_unary(
+                '/dejamq.v1.Admin/QueryMessage',
+                request_serializer=dejamq__proto_dot_admin__pb2.QueryMessageRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.QueryMessageResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -94,6 +99,12 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def QueryMessage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -121,6 +132,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ViewMessage,
                     request_deserializer=dejamq__proto_dot_admin__pb2.ViewMessageRequest.FromString,
                     response_serializer=dejamq__proto_dot_admin__pb2.ViewMessageResponse.SerializeToString,
+            ),
+            'QueryMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryMessage,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.QueryMessageRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.QueryMessageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -258,6 +274,33 @@ class Admin:
             '/dejamq.v1.Admin/ViewMessage',
             dejamq__proto_dot_admin__pb2.ViewMessageRequest.SerializeToString,
             dejamq__proto_dot_admin__pb2.ViewMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/QueryMessage',
+            dejamq__proto_dot_admin__pb2.QueryMessageRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.QueryMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -36,6 +36,7 @@ class AdminStub:
     RuntimeInfo: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RuntimeInfoRequest, _admin_pb2.RuntimeInfoResponse]
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListOffsetsRequest, _admin_pb2.ListOffsetsResponse]
     ViewMessage: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ViewMessageRequest, _admin_pb2.ViewMessageResponse]
+    QueryMessage: _grpc.UnaryUnaryMultiCallable[_admin_pb2.QueryMessageRequest, _admin_pb2.QueryMessageResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -45,6 +46,7 @@ class AdminAsyncStub(AdminStub):
     RuntimeInfo: _aio.UnaryUnaryMultiCallable[_admin_pb2.RuntimeInfoRequest, _admin_pb2.RuntimeInfoResponse]  # type: ignore[assignment]
     ListOffsets: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListOffsetsRequest, _admin_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     ViewMessage: _aio.UnaryUnaryMultiCallable[_admin_pb2.ViewMessageRequest, _admin_pb2.ViewMessageResponse]  # type: ignore[assignment]
+    QueryMessage: _aio.UnaryUnaryMultiCallable[_admin_pb2.QueryMessageRequest, _admin_pb2.QueryMessageResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -81,5 +83,12 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ViewMessageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ViewMessageResponse, _abc.Awaitable[_admin_pb2.ViewMessageResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def QueryMessage(
+        self,
+        request: _admin_pb2.QueryMessageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.QueryMessageResponse, _abc.Awaitable[_admin_pb2.QueryMessageResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

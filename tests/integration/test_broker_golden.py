@@ -12,7 +12,8 @@ from dejamq_broker.app import Broker
 from dejamq_broker.store import StoreConfig
 from dejamq_proto import admin_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
-from dejamq_proto.record import Record
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.record import Record, decode
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 STORE = StoreConfig(
@@ -97,3 +98,53 @@ async def test_opening_and_closing_leaves_the_real_brokers_settings_alone(
     for name in ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"):
         original = (GOLDEN / kind / "store" / "config" / name).read_bytes()
         assert (tmp_path / "store" / "config" / name).read_bytes() == original, name
+
+
+async def test_queries_by_key_answer_as_the_real_broker_did(broker: Broker, manifest: dict[str, Any]) -> None:
+    assert len(manifest["query_by_key"]) == 6
+    async with Wire(broker.address) as wire:
+        for told in manifest["query_by_key"]:
+            assert await queried(wire, told["topic"], told["key"]) == told["log_offsets"], told["key"]
+
+
+async def test_every_message_is_found_by_its_unique_key_and_by_its_id(broker: Broker, manifest: dict[str, Any]) -> None:
+    async with Wire(broker.address) as wire:
+        admin: Any = AdminStub(wire.channel)
+        for queue in manifest["queues"][:3]:
+            for each in queue["records"][:5]:
+                unique = each["properties"].get("UNIQ_KEY")
+                if unique:
+                    assert each["log_offset"] in await queried(wire, queue["topic"], unique, unique=True)
+                by_id = admin_pb2.ViewMessageRequest(caller=wire.caller(), message_id=each["offset_msg_id"])
+                record = decode((await wire.call(admin.ViewMessage, by_id)).record)
+                assert (record.topic, record.log_offset) == (queue["topic"], each["log_offset"])
+
+
+async def test_an_id_of_another_broker_and_text_that_is_no_id_are_refused(
+    broker: Broker, manifest: dict[str, Any]
+) -> None:
+    known = manifest["queues"][0]["records"][0]["offset_msg_id"]
+    async with Wire(broker.address) as wire:
+        admin: Any = AdminStub(wire.channel)
+        for message_id, code, says in (
+            ("0A000001" + known[8:], Code.QUERY_NOT_FOUND, "10.0.0.1"),
+            (known[:-1] + "1" if known[-1] != "1" else known[:-1] + "2", Code.QUERY_NOT_FOUND, "no message"),
+            ("order-17", Code.INVALID_PARAMETER, "32 hex digits"),
+        ):
+            with pytest.raises(DejamqError, match=says) as refused:
+                await wire.call(admin.ViewMessage, admin_pb2.ViewMessageRequest(message_id=message_id))
+            assert refused.value.code == code
+
+
+async def queried(wire: Wire, topic: str, key: str, **more: Any) -> list[int]:
+    """Log offsets of the answer; none where the broker says that there is none."""
+    admin: Any = AdminStub(wire.channel)
+    request = admin_pb2.QueryMessageRequest(caller=wire.caller(), topic=topic, key=key, **more)
+    try:
+        answer = await wire.call(admin.QueryMessage, request)
+    except DejamqError as refused:
+        if refused.code != Code.QUERY_NOT_FOUND:
+            raise
+        return []
+    assert answer.index_last_update_log_offset > 0
+    return [decode(raw).log_offset for raw in answer.records]

@@ -66,13 +66,14 @@ class LateReader:
         self._lock = threading.Lock()
         self._seen = limit()
         self._next_look = self._next_settle = 0.0
+        self._ended = False
 
     def step(self) -> bool:
         """Hand on the next piece of the log, some megabytes; False when there is none. Raises OSError. Any thread."""
         with self._lock:
             limit, log = self._limit(), self._log
             at = max(self._dispatcher.position, log.min_offset)
-            if at >= limit or not self._enabled:
+            if at >= limit or self._ended or not self._enabled:
                 return False
 
             def read(log_offset: int, size: int) -> bytes:
@@ -118,6 +119,7 @@ class LateReader:
             if not self.catch_up(time.monotonic() + seconds):
                 logger.warning("late_dispatch_unfinished position=%d", self._dispatcher.position)
             with self._lock:
+                self._ended = True  # a query that still runs must not go on feeding
                 self._dispatcher.settle()
         except Exception as error:
             logger.warning("late_dispatch_failed position=%d error=%r", self._dispatcher.position, error)

@@ -23,6 +23,8 @@ MAX_BYTES = 32 << 20
 MAX_FOREIGN = 10_000
 """So many records of other keys end a query: it takes somebody who makes keys collide on purpose."""
 NO_END = (1 << 63) - 1
+ALL = 1 << 30
+"""Asks for as many as the settings allow."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -35,7 +37,7 @@ class Wanted(msgspec.Struct, frozen=True):
     key: str
     begin_ms: int = 0
     end_ms: int = NO_END
-    max_messages: int = 64
+    max_messages: int = ALL
     unique: bool = False
 
     def fits(self, raw: bytes) -> bool:
