@@ -7,14 +7,14 @@ READY := $(VENV)/.dejamq-ready
 
 PACKAGES := proto/dejamq_proto namesrv/dejamq_namesrv broker/dejamq_broker client/dejamq \
 	analytics/dejamq_analytics lab/dejamq_lab cli/dejamq_cli
-TESTS := tests/unit tests/store tests/integration tests/lab tests/docker tests/analytics
+TESTS := tests/unit tests/store tests/integration tests/lab tests/docker tests/analytics tests/interop
 RUFF_PATHS := proto namesrv broker client analytics lab cli tests $(wildcard examples benchmarks)
 STUBS := proto/dejamq_proto/*_pb2*
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo prove test check format-check lint types layers stubs-fresh proto format bench image clean
+.PHONY: help setup demo prove interop test check format-check lint types layers stubs-fresh proto format bench image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +32,9 @@ prove: setup ## the demo ten times over: ledger and audit must agree each time (
 	@for run in 1 2 3 4 5 6 7 8 9 10; do \
 		echo "run $$run of 10" && $(BIN)/python -m dejamq_lab.demo --out build/prove-$$run || exit 1; \
 	done
+
+interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (needs a JDK and Maven; two minutes)
+	$(BIN)/python tests/interop/run.py
 
 test: check ## everything that is checked: `make check`, then all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -1,0 +1,191 @@
+"""``make interop``: RocketMQ itself reads what dejamq wrote, goes on with it, and dejamq reads on.
+
+Twice, on a store that was closed cleanly and on one whose broker was killed. Exit status: 0 nothing differs,
+1 something does, 3 Java, Maven or the jars are missing here.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dejamq_proto.loose_json import loads_loose
+from rocketmq import VERSION, Failed, Missing, RocketMQ, fetched_jars
+from written import (
+    GROUP,
+    SMALL,
+    Said,
+    add_odd_records,
+    cluster_in,
+    fill,
+    said_of,
+    store_of,
+)
+
+SAME, DIFFERS, CANNOT_TELL = 0, 1, 3
+CACHE = Path(__file__).parents[2] / "build" / f"rocketmq-{VERSION}"
+COMPRESSION_BITS = 0x701
+CLIENT_MADE = {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER"}
+KEYS_ASKED = 40
+DELAY_PASSES_S = 30
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make interop", description=__doc__)
+    parser.add_argument("--jars", type=Path, default=CACHE, help="where the jars are kept (default: build/)")
+    parser.add_argument("--keep", type=Path, help="leave stores and logs in this new folder")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    started = time.monotonic()
+    print(f"seed {options.seed}", flush=True)
+    try:
+        jars = fetched_jars(options.jars)
+    except Missing as missing:
+        print(f"cannot tell: {missing}", file=sys.stderr)
+        return CANNOT_TELL
+    work = options.keep or Path(tempfile.mkdtemp(prefix="dejamq-interop-"))
+    try:
+        differences = interop(jars, work.absolute(), options.seed)
+    except Failed as failed:
+        print(f"DIFFERS: {failed}")
+        return DIFFERS
+    finally:
+        if not options.keep:
+            shutil.rmtree(work, ignore_errors=True)
+    for difference in differences:
+        print(f"DIFFERS: {difference}")
+    print(f"{len(differences)} differences, {time.monotonic() - started:.0f} s")
+    return DIFFERS if differences else SAME
+
+
+def interop(jars: Path, work: Path, seed: int) -> list[str]:
+    """All differences, in both kinds of store."""
+    stores = asyncio.run(write_stores(work / "cluster", seed))
+    differences = []
+    for kind, store in stores.items():
+        for difference in one_store(jars, store, work / kind):
+            differences.append(f"{kind}: {difference}")
+    return differences
+
+
+async def write_stores(directory: Path, seed: int) -> dict[str, Path]:
+    """One after a clean close, and the same one used on, after a kill."""
+    store, stores = store_of(directory), {}
+    async with cluster_in(directory) as cluster:
+        await fill(cluster, seed, 0, 200)
+    add_odd_records(store)
+    stores["clean"] = Path(shutil.copytree(store, directory / "clean"))
+    async with cluster_in(directory) as cluster:
+        await fill(cluster, seed + 1, 200, 100)
+        cluster.broker("broker-a").kill()
+    stores["killed"] = Path(shutil.copytree(store, directory / "killed"))
+    return stores
+
+
+def one_store(jars: Path, store: Path, work: Path) -> Iterator[str]:
+    """What RocketMQ says differently about this store, then dejamq about what RocketMQ made of it."""
+    said = said_of(Path(shutil.copytree(store, work / "ours")))
+    theirs = Path(shutil.copytree(store, work / "theirs"))
+    print(f"{work.name}: {sum(map(len, said.records.values()))} records, {len(said.bounds)} queues", flush=True)
+    with RocketMQ(jars, theirs, work / "rocketmq", SMALL, "Orders") as rocketmq:
+        yield from compare_reading(rocketmq, said)
+        yield from compare_offsets(rocketmq, store)
+        sent = rocketmq.ask(
+            f"send\tFromRocketMQ\t{number % 2}\tTagA\tkey-{number}\tfrom RocketMQ {number}\t0" for number in range(200)
+        )
+        yield from (f"RocketMQ could not append: {answer}" for answer in sent if "SEND_OK" not in answer)
+        yield from compare_delayed(rocketmq, said)
+        rocketmq.stop()
+    yield from compare_after(store, theirs, said, "stopped")
+    with RocketMQ(jars, theirs, work / "rocketmq", SMALL, "Orders") as rocketmq:
+        rocketmq.ask(f"send\tFromRocketMQ\t0\tTagB\tkey-{number}\tand on {number}\t0" for number in range(200, 300))
+        rocketmq.kill()
+    yield from compare_after(store, theirs, said, "killed")
+
+
+def compare_reading(rocketmq: RocketMQ, said: Said) -> Iterator[str]:
+    keys = list(said.bounds)
+    for key, bounds in zip(keys, rocketmq.ask(f"bounds\t{topic}\t{queue}" for topic, queue in keys), strict=True):
+        yield from differs(f"bounds of {key}", bounds, list(said.bounds[key]), grows=key[0] in grown())
+    asked = [f"records\t{topic}\t{queue}\t{low}\t{high}" for (topic, queue), (low, high) in said.bounds.items()]
+    for key, records in zip(keys, rocketmq.ask(asked), strict=True):
+        yield from compare_records(f"{key[0]}/{key[1]}", records, said.records[key])
+    answers = rocketmq.ask(f"search\t{topic}\t{queue}\t{time_ms}" for topic, queue, time_ms, _ in said.searches)
+    for (topic, queue, time_ms, offset), answer in zip(said.searches, answers, strict=True):
+        yield from differs(f"search of {time_ms} in {topic}/{queue}", answer, offset, grows=topic in grown())
+    queries = list(said.queries.items())[:: max(1, len(said.queries) // KEYS_ASKED)]
+    answers = rocketmq.ask(f"query\t{topic}\t{key}" for (topic, key), _ in queries)
+    for (asked_for, offsets), answer in zip(queries, answers, strict=True):
+        found = sorted(answer) if isinstance(answer, list) else answer
+        yield from differs("query of {1} in {0}".format(*asked_for), found, offsets)
+
+
+def grown() -> set[str]:
+    """Topics that RocketMQ itself appends to while it is asked: delayed messages whose time has come."""
+    return {"Soon", "FromRocketMQ", f"%RETRY%{GROUP}"}
+
+
+def differs(what: str, answer: Any, expected: Any, *, grows: bool = False) -> Iterator[str]:
+    if grows and isinstance(answer, list) and len(answer) == 2 and answer[1] >= expected[1]:
+        answer = [answer[0], expected[1]]
+    if answer != expected:
+        yield f"{what} is {str(answer)[:300]} at RocketMQ, {str(expected)[:300]} at dejamq"
+
+
+def compare_records(where: str, answer: Any, expected: list[dict[str, Any]]) -> Iterator[str]:
+    """Every field of every record; a RocketMQ client takes the compression away and adds properties of its own."""
+    if not isinstance(answer, list) or len(answer) != len(expected):
+        count = len(answer) if isinstance(answer, list) else answer
+        yield f"{where}: {count} records at RocketMQ, {len(expected)} at dejamq"
+        return
+    for theirs, ours in zip(answer, expected, strict=True):
+        for name, value in theirs.items():
+            mine = ours[name]
+            if name == "properties":
+                value = {key: text for key, text in value.items() if key not in CLIENT_MADE}
+                mine = {key: text for key, text in mine.items() if key not in CLIENT_MADE}
+            if name == "sys_flag":
+                value, mine = value & ~COMPRESSION_BITS, mine & ~COMPRESSION_BITS
+            yield from differs(f"{name} of {where}@{ours['queue_offset']}", value, mine)
+
+
+def compare_offsets(rocketmq: RocketMQ, store: Path) -> Iterator[str]:
+    """The group's progress, read by RocketMQ from the broker's JSON."""
+    table = loads_loose((store / "config" / "consumerOffset.json").read_text())["offsetTable"]
+    expected = {f"Orders/{queue}": offset for queue, offset in table[f"Orders@{GROUP}"].items()}
+    (answer,) = rocketmq.ask([f"offsets\t{GROUP}"])
+    found = {queue: answer.get(queue) for queue in expected}
+    yield from differs(f"progress of {GROUP}", found, expected)
+
+
+def compare_delayed(rocketmq: RocketMQ, said: Said) -> Iterator[str]:
+    """Messages that dejamq put off are delivered by RocketMQ when their time has come."""
+    waiting = sum(
+        record["properties"]["REAL_TOPIC"] == "Soon"
+        for (topic, _), records in said.records.items()
+        if topic == "SCHEDULE_TOPIC_XXXX"
+        for record in records
+    )
+    deadline = time.monotonic() + DELAY_PASSES_S
+    delivered: list[Any] = [0, 0]
+    while delivered[1] < waiting and time.monotonic() < deadline:
+        (delivered,) = rocketmq.ask(["bounds\tSoon\t0"])
+    yield from differs("delayed messages delivered", delivered[1], waiting)
+
+
+def compare_after(before: Path, theirs: Path, said: Said, how: str) -> Iterator[str]:
+    """dejamq opens what RocketMQ left: all is there, and what was there has not moved."""
+    again = said_of(Path(shutil.copytree(theirs, theirs.with_name(f"after-{how}"))))
+    for key, records in said.records.items():
+        yield from differs(f"{key} after RocketMQ was {how}", again.records[key][: len(records)], records)
+    sent = [len(again.records[("FromRocketMQ", queue)]) for queue in (0, 1)]
+    yield from differs(f"messages sent to RocketMQ until it was {how}", sent, [100 + 100 * (how == "killed"), 100])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
