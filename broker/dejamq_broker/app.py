@@ -24,6 +24,7 @@ from dejamq_broker.periodic import Periodic
 from dejamq_broker.pull import Puller
 from dejamq_broker.record_writer import RecordWriter
 from dejamq_broker.registrar import Registrar, Registration
+from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.rpc_admin import AdminService
 from dejamq_broker.rpc_client import ClientService
@@ -160,7 +161,8 @@ class Broker:
             table.load()
         self._on_close("consumer offsets", self._offsets.flush)
         self._on_close("delay progress", self._progress.flush)
-        self._topics.ensure_system(config.default_topic_queue_nums if config.auto_create_topic_enable else 0)
+        auto_create_queues = config.default_topic_queue_nums if config.auto_create_topic_enable else 0
+        self._topics.ensure_system(auto_create_queues, config.cluster_name)
 
     def _make_domain(self) -> None:
         config, levels = self.config, self._store_config.delay_levels_ms
@@ -172,9 +174,11 @@ class Broker:
             self._store, self._writer, self._topics, self._groups, len(levels),
             ordered=lambda group: not self._locks.all_expired(group),
         )  # fmt: skip
-        self._sender = Sender(config, self._writer, self._topics, self._retries)
+        replies = Replies(self._writer, store=config.store_reply_message_enable, clock_ms=self._clock_ms)
+        self._sender = Sender(config, self._writer, self._topics, self._retries, replies)
         self._puller = Puller(self._store, self._topics, self._groups, self._offsets, self._journal, self.site)
         self._clients = Clients(config, self._topics, self._groups, self._journal, self._clock_ms)
+        replies.push = self._clients.push_reply
         self._delay = DelayService(
             self._store, self._writer, self._progress, levels, self._clock_ms, config.schedule_error_backoff_ms
         )

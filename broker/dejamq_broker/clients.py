@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.events import Member, MemberList
@@ -12,15 +12,18 @@ from dejamq_proto.names import retry_topic
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.groups import Change, Channel, Consumer, GroupTable
 from dejamq_broker.offsets import Asker
+from dejamq_broker.producers import ProducerTable
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable
 
 log = logging.getLogger(__name__)
 Tell = Callable[[str], None]
+Push = Callable[[bytes], None]
 
 
 class Clients:
-    """Owned by the event loop. A channel is one open stream; ``tell`` queues a command for it and never waits.
+    """Owned by the event loop. A channel is one open stream; ``tell`` and ``push`` queue a command for it (members
+    changed; a reply) and never wait.
 
     What is written to the journal here is the audit's only knowledge of who was in a group at which moment:
     MEMBER for each coming and going, MEMBER_LIST for each list that a member was given to allocate by.
@@ -35,22 +38,27 @@ class Clients:
         self._config, self._topics, self._subscription_groups = config, topics, subscription_groups
         self._journal, self._clock_ms = journal, clock_ms
         self.groups = GroupTable()
+        self.producers = ProducerTable()
         self._tells: dict[Channel, Tell] = {}
+        self._pushes: dict[Channel, Push] = {}
         self._numbers = itertools.count(1)
 
-    def open(self, tell: Tell) -> Channel:
+    def open(self, tell: Tell, push: Push = lambda record: None) -> Channel:
         """A stream began; its number is the member's identity."""
         channel = next(self._numbers)
-        self._tells[channel] = tell
+        self._tells[channel], self._pushes[channel] = tell, push
         return channel
 
-    def heartbeat(self, channel: Channel, asker: Asker, consumers: Iterable[Consumer]) -> None:
+    def heartbeat(
+        self, channel: Channel, asker: Asker, consumers: Iterable[Consumer], producer_groups: Sequence[str] = ()
+    ) -> None:
         """Make each group and its retry topic if need be, and renew or add the member. Raises for an unusable group.
 
         The retry topic has as many queues as the group wants (1 by default) and is made by the first heartbeat,
         so that a consumer can subscribe to it before anything failed (RocketMQ:
         ClientManageProcessor.heartBeat).
         """
+        self.producers.heartbeat(channel, asker.client_id, producer_groups, self._clock_ms())
         for consumer in consumers:
             group = self._subscription_groups.require(consumer.group)
             if group.retry_queue_nums > 0:
@@ -63,12 +71,27 @@ class Clients:
     def close(self, channel: Channel) -> None:
         """The stream ended: the member leaves at once, as on RocketMQ's channel close."""
         self._tells.pop(channel, None)
+        self._pushes.pop(channel, None)
+        self.producers.leave(channel)
         self._apply(self.groups.leave(channel, reason="close"))
 
     def unregister(self, asker: Asker, group: str) -> None:
         """The client leaves this group although its stream is still open; the others are told."""
         for channel in self.groups.channels_of(asker.client_id, asker.boot_id, group):
             self._apply(self.groups.leave(channel, [group], reason="unregister"))
+
+    def unregister_producer(self, asker: Asker, group: str) -> None:
+        """The client has no producer of this group any more."""
+        self.producers.unregister(asker.client_id, group)
+
+    def push_reply(self, client_id: str, record: bytes) -> bool:
+        """Queue a reply for this client; False when it is not connected here."""
+        channel = self.producers.channel_of(client_id)
+        push = None if channel is None else self._pushes.get(channel)
+        if push is None:
+            return False
+        push(record)
+        return True
 
     async def expire(self) -> None:
         """One housekeeping round.
@@ -77,7 +100,10 @@ class Clients:
         not told (RocketMQ: ClientHousekeepingService); they learn of it from the member list of their next
         round, up to 20 s later.
         """
-        self._apply(self.groups.expire(self._clock_ms(), self._config.channel_expired_timeout_ms))
+        now_ms, timeout_ms = self._clock_ms(), self._config.channel_expired_timeout_ms
+        self._apply(self.groups.expire(now_ms, timeout_ms))
+        for client_id in self.producers.expire(now_ms, timeout_ms):
+            log.info("producer_expired client=%s", client_id)
 
     def members(self, group: str, asker: Asker) -> list[str]:
         """The client ids of a group. Raises SYSTEM_ERROR for one without members, as RocketMQ does.

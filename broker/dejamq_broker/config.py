@@ -37,6 +37,10 @@ class BrokerConfig:
     )
     broker_permission: int = setting(6, rocketmq="brokerPermission", help="4 read + 2 write, AND-ed into every topic's")
 
+    store_reply_message_enable: bool = setting(
+        True, rocketmq="storeReplyMessageEnable", help="keep replies in the log too, not only hand them on"
+    )
+
     sync_flush_timeout_ms: int = setting(
         5000, rocketmq="syncFlushTimeout", unit="ms", scale="timeout", help="longest wait for the disk with SYNC_FLUSH"
     )

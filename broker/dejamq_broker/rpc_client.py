@@ -44,7 +44,9 @@ class ClientService(ClientServicer):
         heartbeat that is refused is answered with its code and ends nothing: the client's other groups stay.
         """
         with self._streams.outbox() as outbox:
-            channel = self._clients.open(lambda group: outbox.put(_ids_changed(group)))
+            channel = self._clients.open(
+                lambda group: outbox.put(_ids_changed(group)), lambda record: outbox.put(_reply(record))
+            )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(beats, channel, outbox))
@@ -58,6 +60,8 @@ class ClientService(ClientServicer):
         """Leaving a group twice, or one that the client was never in, is no error (RocketMQ: ClientManageProcessor)."""
         if request.consumer_group:
             self._clients.unregister(_asker(request.caller), request.consumer_group)
+        if request.producer_group:
+            self._clients.unregister_producer(_asker(request.caller), request.producer_group)
         return pb.UnregisterResponse()
 
     async def ConsumerList(self, request: pb.ConsumerListRequest, _: Context) -> pb.ConsumerListResponse:
@@ -112,7 +116,9 @@ class ClientService(ClientServicer):
         async for beat in beats:
             ack = pb.HeartbeatAck(seq=beat.caller.seq)
             try:
-                self._clients.heartbeat(channel, _asker(beat.caller), map(_consumer, beat.consumers))
+                self._clients.heartbeat(
+                    channel, _asker(beat.caller), map(_consumer, beat.consumers), beat.producer_groups
+                )
             except DejamqError as error:
                 ack.code, ack.remark = int(error.code), str(error)
             outbox.put(pb.BrokerCommand(heartbeat_ack=ack))
@@ -136,3 +142,7 @@ def _consumer(data: pb.ConsumerData) -> Consumer:
 
 def _ids_changed(group: str) -> pb.BrokerCommand:
     return pb.BrokerCommand(consumer_ids_changed=pb.ConsumerIdsChanged(group=group))
+
+
+def _reply(record: bytes) -> pb.BrokerCommand:
+    return pb.BrokerCommand(reply=pb.Reply(record=record))

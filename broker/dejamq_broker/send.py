@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
-from dejamq_proto.record import SYS_TRANSACTION_MASK, BadRecord, Record, decode
+from dejamq_proto.record import SYS_TRANSACTION_MASK, BadRecord, Record, decode, decode_properties
 from dejamq_proto.run import BadRun, Ints, Run, check_crcs, check_topic, demand, parse
 from dejamq_proto.wire import SendRun, SendRunResult
 
@@ -15,6 +15,7 @@ from dejamq_broker.config import BrokerConfig
 from dejamq_broker.delay import scheduled
 from dejamq_broker.offsets import Asker
 from dejamq_broker.record_writer import Origin, RecordWriter
+from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.site import IntHost
 from dejamq_broker.store import Appended
@@ -39,8 +40,10 @@ class StoredInPart(DejamqError):
 class Sender:
     """Owned by the event loop: ``accept`` decides and stores in one step, it never waits."""
 
-    def __init__(self, config: BrokerConfig, writer: RecordWriter, topics: TopicTable, retries: Retries) -> None:
-        self._writer, self._topics, self._retries = writer, topics, retries
+    def __init__(
+        self, config: BrokerConfig, writer: RecordWriter, topics: TopicTable, retries: Retries, replies: Replies
+    ) -> None:
+        self._writer, self._topics, self._retries, self._replies = writer, topics, retries, replies
         self._levels = len(config.store.delay_levels_ms)
         self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
         self._closed = False
@@ -86,6 +89,8 @@ class Sender:
             one_by_one |= topic.startswith(names.RETRY_PREFIX)
         parsed = parse(run.records[0], run.sizes)
         check_records(parsed, run, self._max_body)
+        if run.reply:
+            return self._take_reply(run, parsed, born_host)
         if one_by_one:
             return self._store_each(run, parsed, born_host)
         return self._store_together(run, parsed, born_host)
@@ -125,6 +130,23 @@ class Sender:
         result.span_log_offsets = np.concatenate([each.log_offsets for each in stored]).astype("<u8")
         return result, stored[-1].end_log_offset
 
+    def _take_reply(self, run: SendRun, parsed: Run, born_host: IntHost) -> tuple[SendRunResult, int]:
+        """One reply, handed to the client that asked. A reply that is not stored has place 0, as in RocketMQ."""
+        if len(parsed) != 1:
+            raise BadRun(1, "a reply is a run of its own")
+        origin = Origin("client", asker=Asker(run.client_id, run.boot_id, run.seq), group=run.group)
+        appended = self._replies.accept(self._rewritten(parsed, 0, born_host), origin)
+        if appended is None:
+            zero = np.zeros(1, "<u8")
+            place = SendRunResult(
+                seq=run.seq, store_host=self._writer.site.store_address, queue_offsets=zero, span_log_offsets=zero
+            )
+            place.span_starts = np.zeros(1, "<u4")
+            return place, 0
+        result = self._accepted(run, appended, appended.queue_offsets)
+        result.span_starts, result.span_log_offsets = np.zeros(1, "<u4"), appended.log_offsets.astype("<u8")
+        return result, appended.end_log_offset
+
     def _rewritten(self, parsed: Run, number: int, born_host: IntHost) -> Record:
         """The record as it will be stored. Raises before anything of its run is."""
         try:
@@ -132,7 +154,9 @@ class Sender:
         except BadRecord as error:
             raise BadRun(number, str(error)) from None
         born = ".".join(map(str, born_host[0].to_bytes(4, "big"))), born_host[1]
-        record = msgspec.structs.replace(record, born_host=born, store_host=self._writer.site.store_host)
+        site = self._writer.site
+        properties = _with_cluster(record.raw_properties, site.cluster)
+        record = msgspec.structs.replace(record, born_host=born, store_host=site.store_host, raw_properties=properties)
         return scheduled(self._retries.redirect(record), self._levels)
 
 
@@ -167,3 +191,15 @@ def _check_sendable(topic: str) -> None:
     names.check_topic(topic)
     if topic in names.NOT_FOR_SENDING:
         raise PermissionDenied(f"topic {topic!r} belongs to the broker itself; send to a topic of your own")
+
+
+def _with_cluster(raw_properties: bytes, cluster: str) -> bytes:
+    """Add CLUSTER, which replies are addressed by.
+
+    RocketMQ adds it to every message; here to those that are re-encoded anyway, requests among them: for all
+    others it would cost a copy of each record.
+    """
+    if names.PROPERTY_CLUSTER in decode_properties(raw_properties):
+        return raw_properties
+    end = b"" if not raw_properties or raw_properties.endswith(b"\x02") else b"\x02"
+    return raw_properties + end + f"{names.PROPERTY_CLUSTER}\x01{cluster}\x02".encode()

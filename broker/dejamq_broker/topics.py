@@ -68,13 +68,18 @@ class TopicTable:
             raise DejamqError(text, code=Code.TOPIC_NOT_EXIST)
         return config
 
-    def ensure_system(self, auto_create_queues: int) -> None:
-        """Add what the broker itself needs. ``auto_create_queues`` 0 means that topics are not made on first use."""
+    def ensure_system(self, auto_create_queues: int, cluster: str = "") -> None:
+        """Add what the broker itself needs. ``auto_create_queues`` 0 means that topics are not made on first use.
+
+        ``cluster`` names the topic of replies.
+        """
         # two at least: a name server takes a single topic of an unknown broker for an increment and refuses it
         wanted = [
             TopicConfig(SELF_TEST_TOPIC, 1, 1),
             TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
         ]
+        if cluster:
+            wanted.append(TopicConfig(names.reply_topic(cluster), 1, 1))
         if auto_create_queues:
             perm = READ_WRITE | names.PERM_INHERIT
             wanted.append(TopicConfig(names.AUTO_CREATE_TOPIC, auto_create_queues, auto_create_queues, perm))

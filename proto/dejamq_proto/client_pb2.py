@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dejamq_proto import common_pb2 as dejamq__proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64\x65jamq_proto/client.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"[\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nexpression\x18\x02 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\"\xb5\x01\n\x0c\x43onsumerData\x12\r\n\x05group\x18\x01 \x01(\t\x12\x14\n\x0c\x63onsume_type\x18\x02 \x01(\t\x12\x15\n\rmessage_model\x18\x03 \x01(\t\x12\x14\n\x0c\x63onsume_from\x18\x04 \x01(\t\x12.\n\rsubscriptions\x18\x05 \x03(\x0b\x32\x17.dejamq.v1.Subscription\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12\x12\n\nallocation\x18\x07 \x01(\t\"s\n\tHeartbeat\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x17\n\x0fproducer_groups\x18\x02 \x03(\t\x12*\n\tconsumers\x18\x03 \x03(\x0b\x32\x17.dejamq.v1.ConsumerData\"\x8b\x01\n\rBrokerCommand\x12\x30\n\rheartbeat_ack\x18\x01 \x01(\x0b\x32\x17.dejamq.v1.HeartbeatAckH\x00\x12=\n\x14\x63onsumer_ids_changed\x18\x02 \x01(\x0b\x32\x1d.dejamq.v1.ConsumerIdsChangedH\x00\x42\t\n\x07\x63ommand\"9\n\x0cHeartbeatAck\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\"#\n\x12\x43onsumerIdsChanged\x12\r\n\x05group\x18\x01 \x01(\t\"f\n\x11UnregisterRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x16\n\x0e\x63onsumer_group\x18\x03 \x01(\t\"\x14\n\x12UnregisterResponse\"G\n\x13\x43onsumerListRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\"*\n\x14\x43onsumerListResponse\x12\x12\n\nclient_ids\x18\x01 \x03(\t\"j\n\x12QueryOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\" \n\x0eOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"\x8b\x01\n\x13UpdateOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06oneway\x18\x05 \x01(\x08\"\x16\n\x14UpdateOffsetResponse\"U\n\x0cQueueRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\"\x81\x01\n\x13SearchOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\r\n\x05upper\x18\x04 \x01(\x08\"i\n\x10LockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"8\n\x11LockBatchResponse\x12#\n\x06locked\x18\x01 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"k\n\x12UnlockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"\x15\n\x13UnlockBatchResponse2\xe6\x05\n\x06\x43lient\x12\x43\n\rClientChannel\x12\x14.dejamq.v1.Heartbeat\x1a\x18.dejamq.v1.BrokerCommand(\x01\x30\x01\x12I\n\nUnregister\x12\x1c.dejamq.v1.UnregisterRequest\x1a\x1d.dejamq.v1.UnregisterResponse\x12O\n\x0c\x43onsumerList\x12\x1e.dejamq.v1.ConsumerListRequest\x1a\x1f.dejamq.v1.ConsumerListResponse\x12G\n\x0bQueryOffset\x12\x1d.dejamq.v1.QueryOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12O\n\x0cUpdateOffset\x12\x1e.dejamq.v1.UpdateOffsetRequest\x1a\x1f.dejamq.v1.UpdateOffsetResponse\x12?\n\tMaxOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12?\n\tMinOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12I\n\x0cSearchOffset\x12\x1e.dejamq.v1.SearchOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12\x46\n\tLockBatch\x12\x1b.dejamq.v1.LockBatchRequest\x1a\x1c.dejamq.v1.LockBatchResponse\x12L\n\x0bUnlockBatch\x12\x1d.dejamq.v1.UnlockBatchRequest\x1a\x1e.dejamq.v1.UnlockBatchResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64\x65jamq_proto/client.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"[\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nexpression\x18\x02 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\"\xb5\x01\n\x0c\x43onsumerData\x12\r\n\x05group\x18\x01 \x01(\t\x12\x14\n\x0c\x63onsume_type\x18\x02 \x01(\t\x12\x15\n\rmessage_model\x18\x03 \x01(\t\x12\x14\n\x0c\x63onsume_from\x18\x04 \x01(\t\x12.\n\rsubscriptions\x18\x05 \x03(\x0b\x32\x17.dejamq.v1.Subscription\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12\x12\n\nallocation\x18\x07 \x01(\t\"s\n\tHeartbeat\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x17\n\x0fproducer_groups\x18\x02 \x03(\t\x12*\n\tconsumers\x18\x03 \x03(\x0b\x32\x17.dejamq.v1.ConsumerData\"\xae\x01\n\rBrokerCommand\x12\x30\n\rheartbeat_ack\x18\x01 \x01(\x0b\x32\x17.dejamq.v1.HeartbeatAckH\x00\x12=\n\x14\x63onsumer_ids_changed\x18\x02 \x01(\x0b\x32\x1d.dejamq.v1.ConsumerIdsChangedH\x00\x12!\n\x05reply\x18\x03 \x01(\x0b\x32\x10.dejamq.v1.ReplyH\x00\x42\t\n\x07\x63ommand\"9\n\x0cHeartbeatAck\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\"\x17\n\x05Reply\x12\x0e\n\x06record\x18\x01 \x01(\x0c\"#\n\x12\x43onsumerIdsChanged\x12\r\n\x05group\x18\x01 \x01(\t\"f\n\x11UnregisterRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x16\n\x0e\x63onsumer_group\x18\x03 \x01(\t\"\x14\n\x12UnregisterResponse\"G\n\x13\x43onsumerListRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\"*\n\x14\x43onsumerListResponse\x12\x12\n\nclient_ids\x18\x01 \x03(\t\"j\n\x12QueryOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\" \n\x0eOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"\x8b\x01\n\x13UpdateOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06oneway\x18\x05 \x01(\x08\"\x16\n\x14UpdateOffsetResponse\"U\n\x0cQueueRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\"\x81\x01\n\x13SearchOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\r\n\x05upper\x18\x04 \x01(\x08\"i\n\x10LockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"8\n\x11LockBatchResponse\x12#\n\x06locked\x18\x01 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"k\n\x12UnlockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"\x15\n\x13UnlockBatchResponse2\xe6\x05\n\x06\x43lient\x12\x43\n\rClientChannel\x12\x14.dejamq.v1.Heartbeat\x1a\x18.dejamq.v1.BrokerCommand(\x01\x30\x01\x12I\n\nUnregister\x12\x1c.dejamq.v1.UnregisterRequest\x1a\x1d.dejamq.v1.UnregisterResponse\x12O\n\x0c\x43onsumerList\x12\x1e.dejamq.v1.ConsumerListRequest\x1a\x1f.dejamq.v1.ConsumerListResponse\x12G\n\x0bQueryOffset\x12\x1d.dejamq.v1.QueryOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12O\n\x0cUpdateOffset\x12\x1e.dejamq.v1.UpdateOffsetRequest\x1a\x1f.dejamq.v1.UpdateOffsetResponse\x12?\n\tMaxOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12?\n\tMinOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12I\n\x0cSearchOffset\x12\x1e.dejamq.v1.SearchOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12\x46\n\tLockBatch\x12\x1b.dejamq.v1.LockBatchRequest\x1a\x1c.dejamq.v1.LockBatchResponse\x12L\n\x0bUnlockBatch\x12\x1d.dejamq.v1.UnlockBatchRequest\x1a\x1e.dejamq.v1.UnlockBatchResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,39 +39,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HEARTBEAT']._serialized_start=344
   _globals['_HEARTBEAT']._serialized_end=459
   _globals['_BROKERCOMMAND']._serialized_start=462
-  _globals['_BROKERCOMMAND']._serialized_end=601
-  _globals['_HEARTBEATACK']._serialized_start=603
-  _globals['_HEARTBEATACK']._serialized_end=660
-  _globals['_CONSUMERIDSCHANGED']._serialized_start=662
-  _globals['_CONSUMERIDSCHANGED']._serialized_end=697
-  _globals['_UNREGISTERREQUEST']._serialized_start=699
-  _globals['_UNREGISTERREQUEST']._serialized_end=801
-  _globals['_UNREGISTERRESPONSE']._serialized_start=803
-  _globals['_UNREGISTERRESPONSE']._serialized_end=823
-  _globals['_CONSUMERLISTREQUEST']._serialized_start=825
-  _globals['_CONSUMERLISTREQUEST']._serialized_end=896
-  _globals['_CONSUMERLISTRESPONSE']._serialized_start=898
-  _globals['_CONSUMERLISTRESPONSE']._serialized_end=940
-  _globals['_QUERYOFFSETREQUEST']._serialized_start=942
-  _globals['_QUERYOFFSETREQUEST']._serialized_end=1048
-  _globals['_OFFSETRESPONSE']._serialized_start=1050
-  _globals['_OFFSETRESPONSE']._serialized_end=1082
-  _globals['_UPDATEOFFSETREQUEST']._serialized_start=1085
-  _globals['_UPDATEOFFSETREQUEST']._serialized_end=1224
-  _globals['_UPDATEOFFSETRESPONSE']._serialized_start=1226
-  _globals['_UPDATEOFFSETRESPONSE']._serialized_end=1248
-  _globals['_QUEUEREQUEST']._serialized_start=1250
-  _globals['_QUEUEREQUEST']._serialized_end=1335
-  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1338
-  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1467
-  _globals['_LOCKBATCHREQUEST']._serialized_start=1469
-  _globals['_LOCKBATCHREQUEST']._serialized_end=1574
-  _globals['_LOCKBATCHRESPONSE']._serialized_start=1576
-  _globals['_LOCKBATCHRESPONSE']._serialized_end=1632
-  _globals['_UNLOCKBATCHREQUEST']._serialized_start=1634
-  _globals['_UNLOCKBATCHREQUEST']._serialized_end=1741
-  _globals['_UNLOCKBATCHRESPONSE']._serialized_start=1743
-  _globals['_UNLOCKBATCHRESPONSE']._serialized_end=1764
-  _globals['_CLIENT']._serialized_start=1767
-  _globals['_CLIENT']._serialized_end=2509
+  _globals['_BROKERCOMMAND']._serialized_end=636
+  _globals['_HEARTBEATACK']._serialized_start=638
+  _globals['_HEARTBEATACK']._serialized_end=695
+  _globals['_REPLY']._serialized_start=697
+  _globals['_REPLY']._serialized_end=720
+  _globals['_CONSUMERIDSCHANGED']._serialized_start=722
+  _globals['_CONSUMERIDSCHANGED']._serialized_end=757
+  _globals['_UNREGISTERREQUEST']._serialized_start=759
+  _globals['_UNREGISTERREQUEST']._serialized_end=861
+  _globals['_UNREGISTERRESPONSE']._serialized_start=863
+  _globals['_UNREGISTERRESPONSE']._serialized_end=883
+  _globals['_CONSUMERLISTREQUEST']._serialized_start=885
+  _globals['_CONSUMERLISTREQUEST']._serialized_end=956
+  _globals['_CONSUMERLISTRESPONSE']._serialized_start=958
+  _globals['_CONSUMERLISTRESPONSE']._serialized_end=1000
+  _globals['_QUERYOFFSETREQUEST']._serialized_start=1002
+  _globals['_QUERYOFFSETREQUEST']._serialized_end=1108
+  _globals['_OFFSETRESPONSE']._serialized_start=1110
+  _globals['_OFFSETRESPONSE']._serialized_end=1142
+  _globals['_UPDATEOFFSETREQUEST']._serialized_start=1145
+  _globals['_UPDATEOFFSETREQUEST']._serialized_end=1284
+  _globals['_UPDATEOFFSETRESPONSE']._serialized_start=1286
+  _globals['_UPDATEOFFSETRESPONSE']._serialized_end=1308
+  _globals['_QUEUEREQUEST']._serialized_start=1310
+  _globals['_QUEUEREQUEST']._serialized_end=1395
+  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1398
+  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1527
+  _globals['_LOCKBATCHREQUEST']._serialized_start=1529
+  _globals['_LOCKBATCHREQUEST']._serialized_end=1634
+  _globals['_LOCKBATCHRESPONSE']._serialized_start=1636
+  _globals['_LOCKBATCHRESPONSE']._serialized_end=1692
+  _globals['_UNLOCKBATCHREQUEST']._serialized_start=1694
+  _globals['_UNLOCKBATCHREQUEST']._serialized_end=1801
+  _globals['_UNLOCKBATCHRESPONSE']._serialized_start=1803
+  _globals['_UNLOCKBATCHRESPONSE']._serialized_end=1824
+  _globals['_CLIENT']._serialized_start=1827
+  _globals['_CLIENT']._serialized_end=2569
 # @@protoc_insertion_point(module_scope)

@@ -125,21 +125,25 @@ class BrokerCommand(_message.Message):
 
     HEARTBEAT_ACK_FIELD_NUMBER: _builtins.int
     CONSUMER_IDS_CHANGED_FIELD_NUMBER: _builtins.int
+    REPLY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def heartbeat_ack(self) -> Global___HeartbeatAck: ...
     @_builtins.property
     def consumer_ids_changed(self) -> Global___ConsumerIdsChanged: ...
+    @_builtins.property
+    def reply(self) -> Global___Reply: ...
     def __init__(
         self,
         *,
         heartbeat_ack: Global___HeartbeatAck | None = ...,
         consumer_ids_changed: Global___ConsumerIdsChanged | None = ...,
+        reply: Global___Reply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed", "reply"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -170,6 +174,27 @@ class HeartbeatAck(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatAck: _TypeAlias = HeartbeatAck  # noqa: Y015
+
+@_typing.final
+class Reply(_message.Message):
+    """The reply to a request of this client (RocketMQ's PUSH_REPLY_MESSAGE_TO_CLIENT)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_FIELD_NUMBER: _builtins.int
+    record: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        record: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reply: _TypeAlias = Reply  # noqa: Y015
 
 @_typing.final
 class ConsumerIdsChanged(_message.Message):

@@ -54,6 +54,7 @@ class Code(IntEnum):
     NO_NAME_SERVER = 10004
     NOT_FOUND_TOPIC = 10005
     REQUEST_TIMEOUT = 10006
+    CREATE_REPLY_MESSAGE_EXCEPTION = 10007
     CLIENT_REFUSED = 10100
     """Ours: the client itself refused, nothing was sent."""
 
@@ -93,6 +94,12 @@ class SendTimeout(DejamqError, TimeoutError):
     """No answer within the budget: the message may or may not be stored."""
 
     default_code = Code.ACCESS_BROKER_TIMEOUT
+
+
+class RequestTimeout(DejamqError, TimeoutError):
+    """No reply came in time; whether the request was sent, and handled, is not known."""
+
+    default_code = Code.REQUEST_TIMEOUT
 
 
 class RouteNotFound(DejamqError):

@@ -34,6 +34,7 @@ class SendRun(_message.Message):
     NO_WAIT_STORE_FIELD_NUMBER: _builtins.int
     REWRITE_FIELD_NUMBER: _builtins.int
     DEFAULT_QUEUE_NUMS_FIELD_NUMBER: _builtins.int
+    REPLY_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """producer group"""
@@ -43,6 +44,8 @@ class SendRun(_message.Message):
     """records carry DELAY or TRAN_MSG: the broker re-encodes each"""
     default_queue_nums: _builtins.int
     """for a topic that must be created; 0: 4"""
+    reply: _builtins.bool
+    """one record: the reply to a request, pushed to the client in REPLY_TO_CLIENT"""
     records: _builtins.bytes
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
@@ -74,11 +77,12 @@ class SendRun(_message.Message):
         no_wait_store: _builtins.bool = ...,
         rewrite: _builtins.bool = ...,
         default_queue_nums: _builtins.int = ...,
+        reply: _builtins.bool = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "default_queue_nums", b"default_queue_nums", "group", b"group", "no_wait_store", b"no_wait_store", "queue_index", b"queue_index", "queues", b"queues", "records", b"records", "rewrite", b"rewrite", "sizes", b"sizes", "tags_codes", b"tags_codes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "default_queue_nums", b"default_queue_nums", "group", b"group", "no_wait_store", b"no_wait_store", "queue_index", b"queue_index", "queues", b"queues", "records", b"records", "reply", b"reply", "rewrite", b"rewrite", "sizes", b"sizes", "tags_codes", b"tags_codes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

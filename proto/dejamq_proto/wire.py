@@ -41,6 +41,7 @@ class SendRun(msgspec.Struct, kw_only=True):
     no_wait_store: bool = False
     rewrite: bool = False
     default_queue_nums: int = 0
+    reply: bool = False
     records: Sequence[bytes | memoryview] = ()
 
     def encode(self) -> bytes:
@@ -49,6 +50,8 @@ class SendRun(msgspec.Struct, kw_only=True):
         head += [_chunk(3, _queue_key_bytes(key)) for key in self.queues]
         head += [_packed(4, self.sizes, "<u4"), _packed(5, self.queue_index, "<u4"), _packed(6, self.tags_codes, "<i4")]
         head += [_number(7, self.no_wait_store), _number(8, self.rewrite), _number(9, self.default_queue_nums)]
+        if self.reply:
+            head.append(_number(10, True))
         return _with_payload(head, self.records)
 
     @classmethod
@@ -91,7 +94,9 @@ class SendRun(msgspec.Struct, kw_only=True):
             raise BadFrame(f"{len(self.tags_codes)} tags codes for {count} records")
 
 
-_RUN_NUMBERS = {7: ("no_wait_store", bool), 8: ("rewrite", bool), 9: ("default_queue_nums", int)}
+_RUN_NUMBERS = {
+    7: ("no_wait_store", bool), 8: ("rewrite", bool), 9: ("default_queue_nums", int), 10: ("reply", bool),
+}  # fmt: skip
 
 
 class SendRunResult(msgspec.Struct, kw_only=True):

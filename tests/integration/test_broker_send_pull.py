@@ -157,6 +157,7 @@ async def test_a_first_send_creates_the_topic_unless_that_is_off(tmp_path: Path,
     topics = (await wire.call(admin.ListTopicConfigs, admin_pb2.ListTopicConfigsRequest())).topics
     shapes = {topic.topic: (topic.write_queue_nums, topic.perm) for topic in topics}
     system = {"TBW102": (8, 7), "SCHEDULE_TOPIC_XXXX": (18, 6), "SELF_TEST_TOPIC": (1, 6)}
+    system |= {"DefaultCluster_REPLY_TOPIC": (1, 6)}
     assert shapes == system | {"orders": (2, 6)}
     async with running(tmp_path / "other", auto_create_topic_enable=False) as other, Wire(other.address) as strict:
         assert (await strict.send(a_run("orders", [b"x"]))).code == Code.TOPIC_NOT_EXIST

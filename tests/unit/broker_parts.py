@@ -12,6 +12,7 @@ from dejamq_broker.config import BrokerConfig
 from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.pull import Puller
 from dejamq_broker.record_writer import RecordWriter
+from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.send import Outcome, Sender
 from dejamq_broker.site import Site
@@ -42,14 +43,15 @@ class Parts:
         )  # fmt: skip
         config_folder = directory / "config"
         self.topics = TopicTable(config_folder / "topics.json", clock_ms)
-        self.topics.ensure_system(config.default_topic_queue_nums if config.auto_create_topic_enable else 0)
+        self.topics.ensure_system(config.default_topic_queue_nums if config.auto_create_topic_enable else 0, "c")
         self.groups = SubscriptionGroupTable(
             config_folder / "groups.json", clock_ms, auto_create=config.auto_create_subscription_group
         )
         self.offsets = OffsetTable(config_folder / "offsets.json", "broker-a", self.journal, clock_ms)
         self.writer = RecordWriter(store, self.journal, site)
         self.retries = Retries(store, self.writer, self.topics, self.groups, LEVELS)
-        self.sender = Sender(config, self.writer, self.topics, self.retries)
+        self.replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=clock_ms)
+        self.sender = Sender(config, self.writer, self.topics, self.retries, self.replies)
         self.puller = Puller(store, self.topics, self.groups, self.offsets, self.journal, site)
 
     def send(self, topic: str, *bodies: bytes, **more: Any) -> SendRunResult:

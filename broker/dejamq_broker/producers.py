@@ -1,0 +1,59 @@
+"""The producers that are connected: who can be reached, by client id and by group. Pure, the time is an argument.
+
+Source: RocketMQ ``ProducerManager``.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+Channel = int
+
+
+class Producer(msgspec.Struct):
+    """One channel that a producer opened."""
+
+    client_id: str
+    groups: frozenset[str]
+    seen_ms: int
+
+
+class ProducerTable:
+    """Channels by number. Owned by the event loop.
+
+    A client id may have several channels for a moment, when a connection was replaced: the newest is used, and
+    the end of the older one takes nothing from it.
+    """
+
+    def __init__(self) -> None:
+        self._producers: dict[Channel, Producer] = {}
+
+    def heartbeat(self, channel: Channel, client_id: str, groups: Sequence[str], now_ms: int) -> None:
+        """A heartbeat named these producer groups; one without any is a consumer's and says nothing here."""
+        if groups:
+            self._producers[channel] = Producer(client_id, frozenset(groups), now_ms)
+
+    def leave(self, channel: Channel) -> None:
+        """The channel ended; no error for one that is not known."""
+        self._producers.pop(channel, None)
+
+    def unregister(self, client_id: str, group: str) -> None:
+        """The client's producers of this group end, its channels may stay."""
+        for channel, producer in tuple(self._producers.items()):
+            if producer.client_id == client_id and group in producer.groups:
+                producer.groups -= {group}
+                if not producer.groups:
+                    del self._producers[channel]
+
+    def expire(self, now_ms: int, timeout_ms: int) -> list[str]:
+        """Forget channels that were silent for longer than this; their client ids."""
+        silent = [channel for channel, producer in self._producers.items() if now_ms - producer.seen_ms > timeout_ms]
+        return [self._producers.pop(channel).client_id for channel in silent]
+
+    def channel_of(self, client_id: str) -> Channel | None:
+        """The client's newest channel, None for a client that is not connected."""
+        return max((channel for channel, one in self._producers.items() if one.client_id == client_id), default=None)
+
+    def channels_of(self, group: str) -> list[Channel]:
+        """Every channel of the group's producers, in the order in which they came."""
+        return sorted(channel for channel, one in self._producers.items() if group in one.groups)
