@@ -4,6 +4,8 @@ Producers send runs, the log stores them, pulls answer with them. The layout is 
 hosts are IPv4 (what producers send); a record with wide hosts is refused here and goes alone through ``record.decode``.
 """
 
+import struct
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +14,30 @@ from isal import isal_zlib
 from dejamq_proto.record import (
     HEADER,
     HEADER_SIZE,
+    I32,
     MAGIC_V1,
     MAGIC_V2,
     OVERHEAD,
     SYS_BORN_HOST_V6,
     SYS_STORE_HOST_V6,
+    SYS_TRANSACTION_MASK,
     decode_properties,
 )
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+
+Stamp = tuple[int, int, int, int, int]
+"""What the broker writes into all records of a run: born host (IPv4 as int, port), store time (ms), store host."""
+
+PLACE, STAMP = struct.Struct(">qq"), struct.Struct(">IiqIi")
+_OFFSETS = {name: place[1] for name, place in (HEADER.fields or {}).items()}
+PLACE_AT, SYS_FLAG_AT, STAMP_AT = _OFFSETS["queue_offset"], _OFFSETS["sys_flag"], _OFFSETS["born_ip"]
+BROKER_FIELDS = np.dtype({
+    "names": ["queue_offset", "log_offset", "stamp"], "formats": [">i8", ">i8", f"V{STAMP.size}"],
+    "offsets": [PLACE_AT, PLACE_AT + 8, STAMP_AT], "itemsize": HEADER_SIZE,
+})  # fmt: skip
+_HEADER_BYTES = np.dtype(f"V{HEADER_SIZE}")
 
 UNIQUE_KEY_FIRST = np.frombuffer(b"UNIQ_KEY\x01", np.uint8)
 UNIQUE_KEY_SIZE = 32
@@ -38,7 +54,7 @@ class BadRun(ValueError):
 class Run(msgspec.Struct, frozen=True):
     """Where everything is in a checked run. All arrays have one element a record; positions count from the run's start.
 
-    ``headers`` is a view of the run when all records have one size, else a copy: read from it, write with ``fill``.
+    ``headers`` are copies: read from them, write with ``fill``.
     """
 
     data: Bytes
@@ -69,7 +85,7 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
     demand(ends <= len(data), "it ends beyond the run")
     if ends[-1] != len(data):
         raise BadRun(len(sizes) - 1, f"{len(data) - int(ends[-1])} bytes follow the last record")
-    headers = _headers(data, sizes, positions)
+    headers = _anywhere(data, _HEADER_BYTES)[positions].view(HEADER)
     demand(headers["total_size"] == sizes, "its size is not the one announced")
     wide = headers["magic"] == MAGIC_V2
     demand(wide | (headers["magic"] == MAGIC_V1), "its magic is not that of a record")
@@ -109,18 +125,24 @@ def check_topic(run: Run, members: npt.NDArray[np.integer] | slice, topic: bytes
         raise BadRun(int(numbers[int(np.argmin(same))]), f"its topic is not {topic.decode(errors='replace')!r}")
 
 
-def fill(
-    target: Bytes, run: Run, *, queue_offsets: Ints, log_offsets: Ints, store_timestamp_ms: int,
-    born_host: tuple[int, int], store_host: tuple[int, int],
-) -> None:  # fmt: skip
-    """Write the broker's fields into ``target``, a copy of the run's bytes. Hosts are (IPv4 as int, port)."""
-    headers = _headers(target, run.sizes, run.positions)
-    headers["queue_offset"], headers["log_offset"] = queue_offsets, log_offsets
-    headers["store_timestamp_ms"] = store_timestamp_ms
-    headers["born_ip"], headers["born_port"] = born_host
-    headers["store_ip"], headers["store_port"] = store_host
-    if not np.shares_memory(headers, target):
-        target[run.positions[:, None] + np.arange(HEADER_SIZE)] = headers.view(np.uint8).reshape(len(run), HEADER_SIZE)
+def fill(target: Bytes, run: Run, queue_offsets: Ints, log_offsets: Ints, stamp: Stamp) -> None:
+    """Write the broker's fields into ``target``, a copy of the run's bytes."""
+    fields = _anywhere(target, BROKER_FIELDS)
+    fields["queue_offset"][run.positions] = queue_offsets
+    fields["log_offset"][run.positions] = log_offsets
+    fields["stamp"][run.positions] = np.void(STAMP.pack(*stamp))
+
+
+def fill_one(target: bytearray, queue_offset: int, log_offset: int, stamp: Stamp) -> None:
+    """As ``fill``, of a run of one record."""
+    PLACE.pack_into(target, PLACE_AT, queue_offset, log_offset)
+    STAMP.pack_into(target, STAMP_AT, *stamp)
+
+
+def transaction_type(record: Bytes) -> int:
+    """The transaction bits of the record that these bytes are."""
+    sys_flag: int = I32.unpack_from(record.data, SYS_FLAG_AT)[0]
+    return sys_flag & SYS_TRANSACTION_MASK
 
 
 def unique_keys(run: Run) -> list[str]:
@@ -139,12 +161,9 @@ def properties_of(run: Run, index: int) -> dict[str, str]:
     return decode_properties(run.data[start : start + size].tobytes())
 
 
-def _headers(data: Bytes, sizes: Ints, positions: Ints) -> npt.NDArray[np.void]:
-    """A writable view where all records have one size (and the buffer may be written), else a copy."""
-    if every(sizes == sizes[0]):
-        return np.ndarray((len(sizes),), HEADER, buffer=data, strides=(int(sizes[0]),))
-    copies: npt.NDArray[np.void] = data[positions[:, None] + np.arange(HEADER_SIZE)].view(HEADER)[:, 0]
-    return copies
+def _anywhere(data: Bytes, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """The bytes as a header that begins at any position: the header of the record at ``i`` is element ``i``."""
+    return np.ndarray((len(data) - HEADER_SIZE + 1,), dtype, buffer=data, strides=(1,))
 
 
 def every(holds: npt.NDArray[np.bool_]) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dejamq_broker.store.batch import NOT_QUEUED, QueueTable
+from dejamq_broker.store.batch import Batch, QueueKey, QueueTable
 from dejamq_broker.store.consume_queue import ENTRY, FILLER_SIZE, ConsumeQueue
 from dejamq_broker.store.entries import batch_of, queue_tags_code
 from dejamq_broker.store.errors import StoreDamaged
@@ -174,10 +174,17 @@ def test_entries_of_a_run_are_those_of_its_records_one_by_one(messages: list[tup
     for index, size in enumerate(found.sizes):
         record = decode(found.data, at)
         assert batch.tags_codes[index] == queue_tags_code(record, LEVELS)
-        assert table.keys[batch.queue_numbers[index]] == (record.topic, record.queue_id)
+        assert queue_of(batch, table, index) == (record.topic, record.queue_id)
         assert (batch.queue_offsets[index], batch.log_offsets[index]) == (index, at)
         at += size
     assert batch.end_log_offset == len(log.data)
+
+
+def queue_of(batch: Batch, table: QueueTable, index: int) -> QueueKey:
+    """The queue whose group has the record of this number."""
+    numbers = np.arange(len(batch.sizes))
+    (number,) = [number for number, members in batch.groups if index in numbers[members]]
+    return table.keys[number]
 
 
 def test_a_queue_of_prepared_records_only_does_not_come_into_being() -> None:
@@ -186,7 +193,7 @@ def test_a_queue_of_prepared_records_only_does_not_come_into_being() -> None:
     table = QueueTable()
     found = next(log.walk())
     assert isinstance(found, Found)
-    assert batch_of(found, table.number_of, LEVELS).queue_numbers.tolist() == [NOT_QUEUED]
+    assert batch_of(found, table.number_of, LEVELS).groups == []
     assert table.keys == []
 
 

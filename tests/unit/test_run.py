@@ -21,10 +21,7 @@ def test_filling_a_run_gives_the_bytes_that_encoding_one_by_one_gives(vary: bool
     records = make(7, vary=vary)
     parsed = parse(records)
     target = np.frombuffer(bytearray(b"".join(records)), np.uint8)
-    run.fill(
-        target, parsed, queue_offsets=np.arange(10, 17), log_offsets=parsed.positions + 5000, store_timestamp_ms=99,
-        born_host=(0x7F000001, 40000), store_host=(0x7F000002, 10911),
-    )  # fmt: skip
+    run.fill(target, parsed, np.arange(10, 17), parsed.positions + 5000, (0x7F000001, 40000, 99, 0x7F000002, 10911))
     for index, at in enumerate(parsed.positions.tolist()):
         decoded = record.decode(target.tobytes(), at)
         assert (decoded.queue_offset, decoded.log_offset, decoded.store_timestamp_ms) == (10 + index, 5000 + at, 99)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 from dejamq_proto.codes import MessageTooLarge
-from dejamq_proto.record import SYS_TRANSACTION_MASK, Record, body_crc, encode
-from dejamq_proto.run import Bytes, Run, fill
+from dejamq_proto.record import Record, body_crc, encode
+from dejamq_proto.run import Bytes, Run, fill, fill_one, transaction_type
 
-from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable
+from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey, QueueTable, Single, grouped
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import RECORD_ALLOWANCE, StoreConfig
-from dejamq_broker.store.entries import UNQUEUED_TYPES, queue_tags_code
+from dejamq_broker.store.entries import UNQUEUED_TYPES, queue_tags_code, unqueued
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
 from dejamq_broker.store.paths import StorePaths
 
@@ -58,7 +58,8 @@ class Appender:
         self._log, self._table, self._paths, self._config, self._clock_ms = log, table, paths, config, clock_ms
         self._lock = threading.Lock()
         self._closed = False
-        self.hand_over: Callable[[Batch], None] = lambda batch: None
+        self._largest = min(config.max_message_size + RECORD_ALLOWANCE, log.largest_record)
+        self.hand_over: Callable[[Batch | Single], None] = lambda batch: None
         self.refusal: Callable[[], StoreError | None] = lambda: None
         """Why nothing may be appended now: the disk failed or is full. None: it may."""
 
@@ -73,20 +74,50 @@ class Appender:
 
         Short and synchronous. Raises StoreFull, StoreClosed, MessageTooLarge, or StoreError after the disk failed.
         """
+        self._check_sizes(run.run.sizes, len(run.run.data))
+        if len(run.run.sizes) == 1:
+            appended = self._append_alone(run)
+            if appended is not None:
+                return appended
 
         def render(queue_offsets: Ints, log_offsets: Ints, store_timestamp_ms: int) -> Bytes:
             data = run.run.data.copy()
-            fill(
-                data, run.run, queue_offsets=queue_offsets, log_offsets=log_offsets,
-                store_timestamp_ms=store_timestamp_ms, born_host=run.born_host, store_host=run.store_host,
-            )  # fmt: skip
+            fill(data, run.run, queue_offsets, log_offsets, (*run.born_host, store_timestamp_ms, *run.store_host))
             return data
 
-        kinds = run.run.headers["sys_flag"] & SYS_TRANSACTION_MASK
-        numbers = np.array([self._number(key) for key in run.keys], np.int64)[run.key_index]
-        if kinds.any():
-            numbers[np.isin(kinds, UNQUEUED_TYPES)] = NOT_QUEUED
-        return self._append(run.run.sizes, numbers, lambda _: run.tags_codes, render)
+        return self._append(run.run.sizes, run.run.positions, self._groups(run), lambda _: run.tags_codes, render)
+
+    def _append_alone(self, run: AppendRun) -> Appended | None:
+        """A run of one, in plain numbers; None where it does not go into the file that is there."""
+        data = run.run.data
+        number = self._number(run.keys[run.key_index.item(0)])
+        number = number if transaction_type(data) not in UNQUEUED_TYPES else NOT_QUEUED
+        log, following = self._log, self._table.next
+        with self._lock:
+            self._check_writable()
+            if not log.has_room(len(data)):
+                return None
+            now = max(self._clock_ms(), log.last_store_timestamp_ms)
+            log_offset, queue_offset = log.max_offset, following[number] if number >= 0 else 0
+            filled = bytearray(data)
+            fill_one(filled, queue_offset, log_offset, (*run.born_host, now, *run.store_host))
+            log.write_here(filled, now)
+            end = log.max_offset
+            if number >= 0:
+                following[number] = queue_offset + 1
+            tags_code = run.tags_codes.item(0)
+            self.hand_over(Single(log_offset, len(data), tags_code, queue_offset, number, end, now))
+        return Appended(now, np.array([queue_offset]), np.array([log_offset]), [(0, log_offset)], end)
+
+    def _groups(self, run: AppendRun) -> Groups:
+        numbers = [self._number(key) for key in run.keys]
+        without = unqueued(run.run)
+        if len(numbers) == 1 and without is None:
+            return [(numbers[0], slice(0, len(run.key_index)))]
+        queue_numbers = np.array(numbers, np.int64)[run.key_index]
+        if without is not None:
+            queue_numbers[without] = NOT_QUEUED
+        return grouped(queue_numbers)
 
     def put(self, record: Record) -> Appended:
         """Store one record as it is, except for what the broker fills in: offsets, store time, body CRC.
@@ -95,7 +126,7 @@ class Appender:
         """
         record = msgspec.structs.replace(record, body_crc=body_crc(record.body))
         queued = record.transaction_type not in UNQUEUED_TYPES
-        number = self._number((record.topic, record.queue_id)) if queued else NOT_QUEUED
+        groups: Groups = [(self._number((record.topic, record.queue_id)), slice(0, 1))] if queued else []
 
         def tags_codes(store_timestamp_ms: int) -> Ints:
             stamped = msgspec.structs.replace(record, store_timestamp_ms=store_timestamp_ms)
@@ -109,30 +140,39 @@ class Appender:
             return np.frombuffer(encode(final), np.uint8)
 
         sizes = np.array([len(encode(record))], np.int64)
-        return self._append(sizes, np.array([number], np.int64), tags_codes, render)
+        self._check_sizes(sizes, int(sizes[0]))
+        return self._append(sizes, np.zeros(1, np.int64), groups, tags_codes, render)
 
     def _number(self, key: QueueKey) -> int:
-        if key not in self._table.numbers:
+        number = self._table.numbers.get(key)
+        if number is None:
             self._paths.consume_queue(*key)
-        return self._table.number_of(key)
+            number = self._table.number_of(key)
+        return number
 
-    def _append(self, sizes: Ints, numbers: Ints, tags_codes: Callable[[int], Ints], render: Render) -> Appended:
-        largest = min(self._config.max_message_size + RECORD_ALLOWANCE, self._log.largest_record)
-        if int(sizes.max()) > largest:
-            raise MessageTooLarge(f"a record of {int(sizes.max())} bytes is over the {largest} that this store takes")
+    def _append(
+        self, sizes: Ints, positions: Ints, groups: Groups, tags_codes: Callable[[int], Ints], render: Render
+    ) -> Appended:
         with self._lock:
             self._check_writable()
-            plan = self._log.plan(sizes)
+            plan = self._log.plan(sizes, positions)
             try:
                 self._log.make_room(plan.end)
             except OSError as error:
                 raise StoreFull(f"no room for a log file in {self._paths.commit_log}: {error.strerror}") from error
             now = max(self._clock_ms(), self._log.last_store_timestamp_ms)
-            queue_offsets = self._table.peek(numbers)
+            queue_offsets = self._table.peek(groups, len(sizes))
             self._log.write(plan, render(queue_offsets, plan.log_offsets, now), sizes, now)
-            self._table.advance(numbers)
-            self.hand_over(Batch(plan.log_offsets, sizes, tags_codes(now), numbers, queue_offsets, plan.end, now))
+            self._table.advance(groups)
+            self.hand_over(Batch(plan.log_offsets, sizes, tags_codes(now), queue_offsets, groups, plan.end, now))
         return Appended(now, queue_offsets, plan.log_offsets, plan.spans, plan.end)
+
+    def _check_sizes(self, sizes: Ints, size: int) -> None:
+        """``size`` is that of all records together."""
+        if size > self._largest and int(sizes.max()) > self._largest:
+            raise MessageTooLarge(
+                f"a record of {int(sizes.max())} bytes is over the {self._largest} that this store takes"
+            )
 
     def _check_writable(self) -> None:
         if self._closed:

@@ -1,4 +1,4 @@
-"""Records on their way into queues: one array a field, one element a record."""
+"""Records on their way into queues: one array a field, one element a record; a record alone has plain numbers."""
 
 import msgspec
 import numpy as np
@@ -10,31 +10,57 @@ QueueKey = tuple[str, int]
 
 NOT_QUEUED = -1
 
+Members = slice | Ints
+"""Which records of a run, in the order of the log: what indexes each of its arrays."""
+Groups = list[tuple[int, Members]]
+"""The records of each queue by its number. Records that no group has get no queue entry."""
+
+
+def grouped(queue_numbers: Ints) -> Groups:
+    """The records of each queue; where the number is NOT_QUEUED, the record is in no group."""
+    first = int(queue_numbers[0])
+    if every(queue_numbers == first):
+        return [(first, slice(0, len(queue_numbers)))] if first >= 0 else []
+    order = queue_numbers.argsort(kind="stable")
+    ordered = queue_numbers[order]
+    starts = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist()]
+    ends = [*starts[1:], len(order)]
+    numbers = ordered[starts].tolist()
+    return [(numbers[i], order[starts[i] : ends[i]]) for i in range(len(starts)) if numbers[i] >= 0]
+
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """Records that follow one another in the log. Where a queue number is NOT_QUEUED, the record gets no entry."""
+    """Records that follow one another in the log."""
 
     log_offsets: Ints
     sizes: Ints
     tags_codes: Ints
-    queue_numbers: Ints
     queue_offsets: Ints
+    groups: Groups
     end_log_offset: int
     store_timestamp_ms: int
 
-    @classmethod
-    def joined(cls, batches: "list[Batch]") -> "Batch":
-        if len(batches) == 1:
-            return batches[0]
-        return cls(
-            np.concatenate([batch.log_offsets for batch in batches]),
-            np.concatenate([batch.sizes for batch in batches]),
-            np.concatenate([batch.tags_codes for batch in batches]),
-            np.concatenate([batch.queue_numbers for batch in batches]),
-            np.concatenate([batch.queue_offsets for batch in batches]),
-            batches[-1].end_log_offset,
-            batches[-1].store_timestamp_ms,
-        )
+    @property
+    def queue_numbers(self) -> list[int]:
+        """The queues that get entries."""
+        return [number for number, _ in self.groups]
+
+
+class Single(msgspec.Struct, frozen=True, gc=False):
+    """A batch of one record, in plain numbers: calling numpy would cost many times the work itself."""
+
+    log_offset: int
+    size: int
+    tags_code: int
+    queue_offset: int
+    queue_number: int
+    end_log_offset: int
+    store_timestamp_ms: int
+
+    @property
+    def queue_numbers(self) -> list[int]:
+        """The queue that gets an entry, if one does."""
+        return [self.queue_number] if self.queue_number >= 0 else []
 
 
 class QueueTable:
@@ -46,40 +72,40 @@ class QueueTable:
     def __init__(self) -> None:
         self.numbers: dict[QueueKey, int] = {}
         self.keys: list[QueueKey] = []
-        self._next = np.zeros(16, np.int64)
+        self.next: list[int] = []
+        """By queue number: the queue offset that the next record gets."""
 
     def number_of(self, key: QueueKey) -> int:
         """The queue's number; a new queue gets the next one."""
         number = self.numbers.get(key)
         if number is None:
             number = len(self.keys)
-            if number == len(self._next):
-                self._next = np.concatenate((self._next, np.zeros(number, np.int64)))
+            self.next.append(0)
             self.keys.append(key)
             self.numbers[key] = number
         return number
 
     def set_next(self, key: QueueKey, queue_offset: int) -> None:
-        number = self.number_of(key)
-        self._next[number] = queue_offset
+        self.next[self.number_of(key)] = queue_offset
 
-    def peek(self, queue_numbers: Ints) -> Ints:
-        """The queue offsets that these records get when they are stored, in order; NOT_QUEUED ones get 0."""
-        first = int(queue_numbers[0])
-        if first >= 0 and every(queue_numbers == first):
-            return np.arange(len(queue_numbers)) + int(self._next[first])
-        order = np.argsort(queue_numbers, kind="stable")
-        ordered = queue_numbers[order]
-        group_starts = np.searchsorted(ordered, ordered)
-        offsets = np.empty(len(ordered), np.int64)
-        offsets[order] = self._next[ordered] + np.arange(len(ordered)) - group_starts
-        return np.where(queue_numbers < 0, 0, offsets)
+    def peek(self, groups: Groups, count: int) -> Ints:
+        """The queue offsets that ``count`` records get when they are stored; those in no group get 0."""
+        if len(groups) == 1 and isinstance(groups[0][1], slice):
+            start = self.next[groups[0][0]]
+            return np.arange(start, start + count)
+        offsets = np.zeros(count, np.int64)
+        for number, members in groups:
+            start = self.next[number]
+            offsets[members] = np.arange(start, start + _length(members))
+        return offsets
 
-    def advance(self, queue_numbers: Ints) -> None:
+    def advance(self, groups: Groups) -> None:
         """The records are in the log: their queue offsets are taken."""
-        first = int(queue_numbers[0])
-        if first >= 0 and every(queue_numbers == first):
-            self._next[first] += len(queue_numbers)
-            return
-        counts = np.bincount(queue_numbers[queue_numbers >= 0], minlength=len(self._next))
-        self._next += counts
+        for number, members in groups:
+            self.next[number] += _length(members)
+
+
+def _length(members: Members) -> int:
+    if isinstance(members, slice):
+        return int(members.stop) - int(members.start)
+    return len(members)

@@ -33,6 +33,7 @@ class CommitLog:
     def __init__(self, files: FileQueue, new_file: NewFile) -> None:
         self.files, self._new_file = files, new_file
         self.max_offset = 0
+        self._room_end = 0
         self.last_store_timestamp_ms = 0
 
     @property
@@ -43,17 +44,26 @@ class CommitLog:
     def largest_record(self) -> int:
         return self.files.file_size - BLANK_SIZE
 
-    def plan(self, sizes: Ints) -> Plan:
+    def has_room(self, size: int) -> bool:
+        """Whether records of this size in all go where the log ends, into a file that is there. Changes nothing."""
+        end = self.max_offset + size + BLANK_SIZE
+        if end > self._room_end:
+            file = self.files.at(self.max_offset)
+            self._room_end = file.end if file else 0
+        return end <= self._room_end
+
+    def plan(self, sizes: Ints, positions: Ints) -> Plan:
         """Where records of these sizes go, none larger than ``largest_record``. Changes nothing.
+
+        ``positions`` are where they begin in the run.
 
         A run is split where a file ends, always between two records (RocketMQ moves a whole batch to the next file;
         the bytes that readers meet are of the same form).
         """
-        ends = np.cumsum(sizes)
-        at, total = self.max_offset, int(ends[-1])
-        if total + BLANK_SIZE <= self.files.file_size - at % self.files.file_size:
-            return Plan(ends - sizes + at, [(0, at)], [], at + total)
-        return self._split(sizes, ends)
+        at, total = self.max_offset, positions.item(-1) + sizes.item(-1)
+        if self.has_room(total):
+            return Plan(positions + at, [(0, at)], [], at + total)
+        return self._split(sizes, positions + sizes)
 
     def _split(self, sizes: Ints, ends: Ints) -> Plan:
         log_offsets = np.empty(len(sizes), np.int64)
@@ -82,6 +92,9 @@ class CommitLog:
     def write(self, plan: Plan, data: Bytes, sizes: Ints, store_timestamp_ms: int) -> None:
         """Put planned records into the log and publish them."""
         view = data.data
+        if len(plan.spans) == 1 and not plan.blanks:
+            self.write_here(view, store_timestamp_ms)
+            return
         edges = [first for first, _ in plan.spans[1:]] + [len(sizes)]
         at = 0
         for (first, log_offset), after in zip(plan.spans, edges, strict=True):
@@ -94,6 +107,12 @@ class CommitLog:
         self.max_offset = plan.end
         # after the offset: who reads the time first has all records up to it
         self.last_store_timestamp_ms = store_timestamp_ms
+
+    def write_here(self, data: memoryview | bytearray, store_timestamp_ms: int) -> None:
+        """Put records where the log ends, in a file that has room for all of them, and publish them."""
+        self._put(self.max_offset, memoryview(data))
+        self.last_store_timestamp_ms = store_timestamp_ms
+        self.max_offset += len(data)
 
     def read(self, log_offset: int, size: int) -> bytes:
         """A copy of published bytes; shorter where a file or the log ends."""

@@ -6,6 +6,7 @@ array in memory, the flush thread writes that array to files, and anybody reads.
 
 import errno
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from dejamq_broker.store.file_queue import list_files
 from dejamq_broker.store.paths import file_name
 
 ENTRY = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert ENTRY.itemsize == QUEUE_ENTRY_SIZE
+ENTRY_FIELDS = struct.Struct(">qiq")
+assert ENTRY.itemsize == ENTRY_FIELDS.size == QUEUE_ENTRY_SIZE
 Entries = npt.NDArray[np.void]
 
 FILLER_SIZE = 0x7FFFFFFF
@@ -113,6 +115,11 @@ class ConsumeQueue:
 
     def append(self, queue_offsets: Ints, entries: Entries, log_ends: Ints) -> None:
         """Take entries in log order. Those already here are passed over; a gap is filled with fillers."""
+        first = int(queue_offsets[0])
+        if first == self.max_offset and int(log_ends[0]) > self.max_log_offset and _follow(queue_offsets, first):
+            self._push(entries)
+            self.max_log_offset = int(log_ends[-1])
+            return
         if int(log_ends[0]) <= self.max_log_offset or int(queue_offsets[0]) < self.max_offset:
             new = (log_ends > self.max_log_offset) & (queue_offsets >= self.max_offset)
             queue_offsets, entries, log_ends = queue_offsets[new], entries[new], log_ends[new]
@@ -123,6 +130,16 @@ class ConsumeQueue:
             self._push(entries[:dense])
             self.max_log_offset = int(log_ends[dense - 1])
             queue_offsets, entries, log_ends = queue_offsets[dense:], entries[dense:], log_ends[dense:]
+
+    def append_one(self, queue_offset: int, entry: tuple[int, int, int]) -> None:
+        """As ``append``, of one entry: log offset, size and tags code."""
+        start, tail = self._tail
+        at, log_end = queue_offset - start, entry[0] + entry[1]
+        if queue_offset != self.max_offset or log_end <= self.max_log_offset or at >= len(tail):
+            self.append(np.array([queue_offset]), np.array([entry], ENTRY), np.array([log_end]))
+            return
+        ENTRY_FIELDS.pack_into(tail.data, at * QUEUE_ENTRY_SIZE, *entry)
+        self.max_offset, self.max_log_offset = queue_offset + 1, log_end
 
     # The flush thread.
 
@@ -324,6 +341,11 @@ class ConsumeQueue:
 
     def _path(self, file_start: int) -> Path:
         return self.folder / file_name(file_start * QUEUE_ENTRY_SIZE)
+
+
+def _follow(queue_offsets: Ints, first: int) -> bool:
+    """Whether they are first, first + 1, …"""
+    return queue_offsets.tobytes() == np.arange(first, first + len(queue_offsets)).tobytes()
 
 
 def _has_data(descriptor: int, at: int) -> bool:

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from dejamq_proto.run import every
 
-from dejamq_broker.store.batch import Batch, Ints, QueueKey, QueueTable
+from dejamq_broker.store.batch import Batch, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
-from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue, Entries
+from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue
 from dejamq_broker.store.paths import StorePaths
 
 
@@ -38,19 +37,18 @@ class ConsumeQueues:
         """A snapshot: other threads may add queues meanwhile."""
         return iter(list(self._queues.items()))
 
-    def dispatch(self, batch: Batch) -> None:
+    def dispatch(self, batch: Batch | Single) -> None:
         """Give every queue its entries, one append a queue."""
+        if isinstance(batch, Single):
+            if batch.queue_number >= 0:
+                entry = (batch.log_offset, batch.size, batch.tags_code)
+                self._numbered(batch.queue_number).append_one(batch.queue_offset, entry)
+            return
         entries = np.empty(len(batch.sizes), ENTRY)
         entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
         ends = batch.log_offsets + batch.sizes
-        numbers = batch.queue_numbers
-        if every(numbers == numbers[0]):
-            self._append(int(numbers[0]), batch.queue_offsets, entries, ends)
-            return
-        order = np.argsort(numbers, kind="stable")
-        edges = np.flatnonzero(np.diff(numbers[order])) + 1
-        for members in np.split(order, edges):
-            self._append(int(numbers[members[0]]), batch.queue_offsets[members], entries[members], ends[members])
+        for number, members in batch.groups:
+            self._numbered(number).append(batch.queue_offsets[members], entries[members], ends[members])
 
     def write_out(self) -> None:
         """Bring all files up to date. Raises OSError."""
@@ -67,12 +65,9 @@ class ConsumeQueues:
                 queue.sync()
                 between()
 
-    def _append(self, number: int, queue_offsets: Ints, entries: Entries, ends: Ints) -> None:
-        if number < 0:
-            return
+    def _numbered(self, number: int) -> ConsumeQueue:
         key = self._table.keys[number]
-        queue = self._queues.get(key) or self._make(key)
-        queue.append(queue_offsets, entries, ends)
+        return self._queues.get(key) or self._make(key)
 
     def _make(self, key: QueueKey) -> ConsumeQueue:
         queue = self._queues[key] = ConsumeQueue(self._paths.consume_queue(*key), self._file_size)

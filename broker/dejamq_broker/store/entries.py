@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 from dejamq_proto.names import PROPERTY_DELAY, PROPERTY_TAGS, SCHEDULE_TOPIC
 from dejamq_proto.record import (
     SYS_TRANSACTION_MASK,
@@ -15,7 +16,7 @@ from dejamq_proto.record import (
 )
 from dejamq_proto.run import Run
 
-from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey
+from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey, grouped
 from dejamq_broker.store.log_scan import Found
 
 UNQUEUED_TYPES = (SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK)
@@ -38,19 +39,27 @@ def queue_tags_code(record: Record, delay_levels_ms: tuple[int, ...]) -> int:
     return tags_code(properties.get(PROPERTY_TAGS))
 
 
+def unqueued(run: Run) -> npt.NDArray[np.bool_] | None:
+    """Which records of a run get no queue entry; None: all get one."""
+    flags = run.headers["sys_flag"]
+    if not flags.tobytes().strip(b"\0"):
+        return None
+    return np.isin(flags & SYS_TRANSACTION_MASK, UNQUEUED_TYPES)
+
+
 def batch_of(found: Found, number_of: NumberOf, delay_levels_ms: tuple[int, ...]) -> Batch:
     """The queue entries of records read from the log."""
     if found.run is not None:
         return _of_run(found, found.run, number_of, delay_levels_ms)
     record = decode(found.data, check_crc=False)
     queued = record.transaction_type not in UNQUEUED_TYPES
-    number = number_of((record.topic, record.queue_id)) if queued else NOT_QUEUED
+    groups: Groups = [(number_of((record.topic, record.queue_id)), slice(0, 1))] if queued else []
     return Batch(
         log_offsets=np.array([found.log_offset], np.int64),
         sizes=np.array(found.sizes, np.int64),
         tags_codes=np.array([queue_tags_code(record, delay_levels_ms)], np.int64),
-        queue_numbers=np.array([number], np.int64),
         queue_offsets=np.array([record.queue_offset], np.int64),
+        groups=groups,
         end_log_offset=found.end,
         store_timestamp_ms=record.store_timestamp_ms,
     )
@@ -67,13 +76,15 @@ def _of_run(found: Found, run: Run, number_of: NumberOf, delay_levels_ms: tuple[
         for index in (index for index, topic in enumerate(topics) if topic == schedule):
             codes[index] = queue_tags_code(decode(found.data, int(run.positions[index])), delay_levels_ms)
     queue_numbers = np.array([numbers.get(queue, NOT_QUEUED) for queue in queues], np.int64)
-    queue_numbers[np.isin(headers["sys_flag"] & SYS_TRANSACTION_MASK, UNQUEUED_TYPES)] = NOT_QUEUED
+    without = unqueued(run)
+    if without is not None:
+        queue_numbers[without] = NOT_QUEUED
     return Batch(
         log_offsets=found.log_offset + run.positions,
         sizes=run.sizes,
         tags_codes=np.array(codes, np.int64),
-        queue_numbers=queue_numbers,
         queue_offsets=headers["queue_offset"].astype(np.int64),
+        groups=grouped(queue_numbers),
         end_log_offset=found.end,
         store_timestamp_ms=int(headers["store_timestamp_ms"][-1]),
     )

@@ -13,13 +13,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from dejamq_broker.store.batch import Batch, QueueKey, QueueTable
+from dejamq_broker.store.batch import Batch, QueueKey, QueueTable, Single
 from dejamq_broker.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-Dispatch = Callable[[Batch], None]
-MAX_BATCHES = 1024
+Dispatch = Callable[[Batch | Single], None]
 
 
 class Reput:
@@ -42,7 +41,7 @@ class Reput:
         self._table, self._dispatchers, self._limit, self._on_arrival = table, dispatchers, limit, on_arrival
         self.late_turn: Callable[[Callable[[], bool]], float | None] = lambda wanted: None
         """What else the thread does when there is nothing to dispatch; answers after how many seconds again."""
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[Batch | Single] = deque()
         self._event = threading.Event()
         self._turn = threading.Lock()
         self._stopping = False
@@ -51,7 +50,7 @@ class Reput:
     def start(self) -> None:
         self._thread.start()
 
-    def hand_over(self, batch: Batch) -> None:
+    def hand_over(self, batch: Batch | Single) -> None:
         """Take what was just appended. Called by the appender, in log order; ``dispatch`` follows."""
         self._batches.append(batch)
 
@@ -83,31 +82,31 @@ class Reput:
             self._event.clear()
             with self._turn:
                 self._drain()
+        # the limit may have moved while the last turn was at it
+        with self._turn:
+            self._drain()
 
     def _drain(self) -> None:
+        """Dispatch what the limit allows at this moment. The caller has the turn."""
+        batches, limit = self._batches, self._limit()
+        arrived: list[int] = []
         try:
-            while not self.failure and (batches := self._allowed()):
-                batch = Batch.joined(batches)
+            while batches and batches[0].end_log_offset <= limit and not self.failure:
+                batch = batches.popleft()
                 for dispatch in self._dispatchers:
                     dispatch(batch)
                 self.position = batch.end_log_offset
-                self._tell(batch)
+                arrived += batch.queue_numbers
         except Exception as error:
             # kept, and raised by the next append: a store whose queues stand still must not take more
             self.failure = error if isinstance(error, StoreError) else StoreError(f"the queues cannot grow: {error!r}")
             logger.error("reput_failed position=%d error=%s", self.position, error)
+        if arrived:
+            self._tell(set(arrived))
 
-    def _allowed(self) -> list[Batch]:
-        limit = self._limit()
-        allowed: list[Batch] = []
-        while self._batches and len(allowed) < MAX_BATCHES and self._batches[0].end_log_offset <= limit:
-            allowed.append(self._batches.popleft())
-        return allowed
-
-    def _tell(self, batch: Batch) -> None:
-        numbers = set(batch.queue_numbers.tolist())
+    def _tell(self, numbers: set[int]) -> None:
         try:
-            self._on_arrival([self._table.keys[number] for number in numbers if number >= 0])
+            self._on_arrival([self._table.keys[number] for number in numbers])
         except Exception:
             # a listener's fault must not stop the queues
             logger.exception("arrival_listener_failed")
