@@ -41,7 +41,7 @@ class Flusher:
         self.on_flushed: Callable[[], None] = lambda: None
         self._wake = threading.Condition()
         self._waiting: list[tuple[int, Future[None]]] = []
-        self._urgent = self._nudged = self._stopping = False
+        self._urgent = self._nudged = self._stopping = self._unprepared = False
         now = time.monotonic()
         self._log_turn = self._log_flush = self._queue_turn = now
         self._thread = threading.Thread(target=self._run, name="dejamq-flush")
@@ -113,6 +113,7 @@ class Flusher:
             self._with_room(lambda: self._queues.turn(self._reached(), self.flushed, now=now, between=self._hurry))
 
     def _run(self) -> None:
+        self._prepare_next()
         while not self._stopping and not self.failure:
             self._wait()
             self._guarded(lambda: self.turn(time.monotonic()))
@@ -148,9 +149,12 @@ class Flusher:
     def _prepare_next(self) -> None:
         try:
             self._next_file.prepare(self._log.max_offset)
+            self._unprepared = False
         except OSError as error:
             # an append that needs the file will try again, and refuse if there is still no room
-            logger.warning("next_file_not_prepared directory=%s error=%s", self._paths.commit_log, error)
+            if not self._unprepared:
+                logger.warning("next_file_not_prepared directory=%s error=%s", self._paths.commit_log, error)
+            self._unprepared = True
 
     def _hurry(self) -> None:
         """Who waits for the log goes between two queues. A log that cannot be synced is never just a full disk."""

@@ -29,10 +29,10 @@ class NextFile:
             return file
 
     def prepare(self, log_end: int) -> None:
-        """Make the next file once an eighth of the last one is used. Raises OSError."""
+        """Make the next file once an eighth of the last one is used, the very first one at once. Raises OSError."""
         with self._lock:
             start = max(self._end, self._files.end)
-            if self._ready is None and start and start - log_end < self._files.file_size * 7 // 8:
+            if self._ready is None and start - log_end < self._files.file_size * 7 // 8:
                 self._ready = MappedFile.create(self._files.path(start), start, self._files.file_size)
                 self._warm_to = 0
 
