@@ -19,7 +19,14 @@ PACKAGES = {
     "client/dejamq": ("dejamq_proto",),
     "analytics/dejamq_analytics": ("dejamq_proto",),
     "lab/dejamq_lab": ("dejamq_proto", "dejamq_namesrv", "dejamq_broker", "dejamq", "dejamq_analytics"),
-    "cli/dejamq_cli": ("dejamq_proto", "dejamq", "dejamq_lab", "dejamq_analytics", "dejamq_broker.store.dump"),
+    "cli/dejamq_cli": (
+        "dejamq_proto",
+        "dejamq",
+        "dejamq_lab",
+        "dejamq_analytics",
+        "dejamq_broker.store.dump",
+        "dejamq_broker.store.verify",
+    ),
 }
 OURS = frozenset(folder.split("/")[1] for folder in PACKAGES)
 # Spark is heavy and an extra: the lab audits only when it is asked to.
@@ -30,7 +37,8 @@ STORE = "dejamq_broker.store"
 STORE_ROWS = (
     ("__init__", "__main__"),
     ("dump", "verify"),
-    ("message_store",),
+    ("message_store", "verify_log", "verify_index", "verify_files"),
+    ("verify_queues",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
     ("queue_flush",),
     ("consume_queues", "next_file", "at_rest", "late"),
@@ -38,9 +46,9 @@ STORE_ROWS = (
     ("index_file",),
     ("file_queue", "checkpoint"),
     ("mapped_file", "directory_lock"),
-    ("entries", "index_keys"),
+    ("entries", "index_keys", "torn"),
     ("paths", "config", "log_scan", "directories"),
-    ("batch", "errors"),
+    ("batch", "errors", "findings"),
 )
 
 

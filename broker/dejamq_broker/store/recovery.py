@@ -16,6 +16,7 @@ from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, Read, step, walk
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.torn import walk_believed
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +56,21 @@ class Scan(msgspec.Struct, frozen=True):
     last_store_timestamp_ms: int
 
 
-def scan(read: Read, extent: Extent, start: int, *, cut_from: int | None) -> Scan:
+def scan(read: Read, extent: Extent, start: int, *, durable: int | None, cut_at_damage: bool) -> Scan:
     """Find the end of the log. Changes nothing.
 
-    A hole that begins at or after ``cut_from`` ends it, whatever follows. None: no hole does.
+    The log was on disk up to ``durable``: a hole after that ends it, whatever follows. None: nothing is known of that.
     """
     damages: list[Damage] = []
     last = 0
-    for piece in walk(read, extent, start):
+    pieces = walk(read, extent, start) if durable is None else walk_believed(read, extent, start, durable)
+    for piece in pieces:
         if isinstance(piece, Found):
             last_at = len(piece.data) - piece.sizes[-1]
             last = decode(piece.data, last_at, check_crc=False).store_timestamp_ms
         elif isinstance(piece, End):
             return Scan(piece.log_offset, piece.reason, tuple(damages), last)
-        elif cut_from is not None and piece.log_offset >= cut_from:
+        elif cut_at_damage:
             return Scan(piece.log_offset, piece.reason, (), last)
         else:
             damages.append(piece)
@@ -97,8 +99,8 @@ def recover(
         start = max(extent.start, extent.end - extent.file_size)
     known = _ends_at(files.read, extent, reached) if clean_start and complete else extent
     # what came after the last mark may never have been on disk: a power loss leaves holes there, and not damage
-    cut_from = 0 if cut_at_damage else progress.durable_log if progress is not None else None
-    found = scan(files.read, known, start, cut_from=cut_from)
+    durable = progress.durable_log if progress is not None else None
+    found = scan(files.read, known, start, durable=durable, cut_at_damage=cut_at_damage)
     cuts = () if found.end == known.end != extent.end else cut(files, found, paths)
     for damage in found.damages:
         logger.error("log_damaged from=%d to=%d reason=%s", damage.log_offset, damage.end, damage.reason)
