@@ -1,15 +1,15 @@
 """The index: messages by key, in files that follow one another. Source: RocketMQ ``IndexService``.
 
 Derived from the log, and fed late (``late.py``), so losing any of it costs only time. ``indexed.json`` is our mark: the
-files as they were when all of them were on disk, and the log offset up to which they hold everything. It is taken away
-before a file is changed in place and written after, so a start may trust it whatever happened. Where it does not fit
-(another program went on writing, or a crash came between), RocketMQ's rules decide which files are kept; what the
-others held is read from the log again.
+files as they were when they were on disk, and the log offset up to which they hold everything. A file that is about to
+be changed in place is taken out of it first and named in it after, so a start may trust it whatever happened. Where it
+does not fit (another program went on writing, or a crash came between), RocketMQ's rules decide which files are kept;
+what the others held is read from the log again.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ import numpy as np
 
 from dejamq_broker.store.checkpoint import Checkpoint, atomic_write
 from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.directories import sync_directory
+from dejamq_broker.store.directories import make_directory
 from dejamq_broker.store.index_file import Bounds, IndexFile, Shape
 from dejamq_broker.store.index_keys import Keys, key_hash, keys_of
 from dejamq_broker.store.log_scan import Found
@@ -104,10 +104,11 @@ class Index:
         """Where to go on. A mark that did not fit is replaced: the log may grow past what it says."""
         self._last = self._last_record()
         self.position = max(self._last[0], origin.start)
-        if mark is not None and mark.files == self._contents():
+        if mark is not None and mark.files == _contents(self._files):
             self.position = max(origin.start, min(mark.log_offset, origin.end))
-        if mark != self._mark() and (mark is not None or self._files):
-            self._save_mark()
+        new = IndexMark(self.position, _contents(self._files))
+        if mark != new and (mark is not None or self._files):
+            self._save_mark(new)
 
     def _last_record(self) -> tuple[int, int]:
         """The record of the last entry, and how many entries it has; a file's end may lie between them."""
@@ -124,9 +125,6 @@ class Index:
                 return log_offset, count + len(entries) - 1 - int(others[-1])
             count += len(entries)
         return log_offset, count
-
-    def _contents(self) -> dict[str, int]:
-        return {file.path.name: file.header.next_entry for file in self._files}
 
     # Writing: the late reader.
 
@@ -173,28 +171,27 @@ class Index:
             return last
         if last is not None and not last.settled:
             self._settle_locked()
-        self._paths.index.mkdir(exist_ok=True)
+        make_directory(self._paths.index)
         name = index_name(self._clock_ms(), after=last.path.name if last else "")
         file = IndexFile.create(self._paths.index / name, self._shape, last.header if last else None)
         self._files = (*self._files, file)
         return file
 
     def _settle_locked(self) -> None:
-        unsettled = [file for file in self._files if not file.settled]
-        if unsettled and self._paths.index_mark.exists():
-            self._paths.index_mark.unlink()
-            sync_directory(self._paths.root)
+        whole = [file for file in self._files if file.settled]
+        unsettled = self._files[len(whole) :]
+        if unsettled:
+            # while they are being written, only those before them can be believed
+            reached = whole[-1].header.end_log_offset if whole else 0
+            self._save_mark(IndexMark(reached, _contents(whole)))
         for file in unsettled:
             file.write_out()
             if not file.room:
                 self.synced_timestamp_ms = file.header.end_timestamp_ms
-        self._save_mark()
+        self._save_mark(IndexMark(self.position, _contents(self._files)))
 
-    def _mark(self) -> IndexMark:
-        return IndexMark(self.position, self._contents())
-
-    def _save_mark(self) -> None:
-        atomic_write(self._paths.index_mark, msgspec.json.encode(self._mark()))
+    def _save_mark(self, mark: IndexMark) -> None:
+        atomic_write(self._paths.index_mark, msgspec.json.encode(mark))
 
     # Looking up, expiry: any thread.
 
@@ -228,9 +225,13 @@ class Index:
             mark = IndexMark.load(self._paths.index_mark)
             if mark is not None:
                 left = {name: number for name, number in mark.files.items() if name >= self._files[0].path.name}
-                atomic_write(self._paths.index_mark, msgspec.json.encode(IndexMark(mark.log_offset, left)))
+                self._save_mark(IndexMark(mark.log_offset, left))
             for file in expired:
                 file.path.unlink(missing_ok=True)
+
+
+def _contents(files: Sequence[IndexFile]) -> dict[str, int]:
+    return {file.path.name: file.header.next_entry for file in files}
 
 
 def open_index(paths: StorePaths, config: StoreConfig, clock_ms: Callable[[], int], log: Origin) -> Index:
