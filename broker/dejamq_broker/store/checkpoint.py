@@ -2,6 +2,7 @@
 
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from dejamq_broker.store.directories import sync_directory
 
 CHECKPOINT_SIZE = 4096
+ROOM_MS = 3000
+"""How much older than the checkpoint a record must be to be safe, as in RocketMQ."""
 _FIELDS = struct.Struct(">5q")
 
 
@@ -27,6 +30,16 @@ class Checkpoint(msgspec.Struct):
         raw = path.read_bytes() if path.exists() else b""
         return cls(*_FIELDS.unpack_from(raw)) if len(raw) >= _FIELDS.size else cls()
 
+    def safe_ms(self, now_ms: int, *, index_too: bool) -> int:
+        """Records of this time and before have their entries on disk; 0: nothing is known.
+
+        A time that is not set, or not over yet, is none that a store wrote. Source: ``getMinTimestamp``.
+        """
+        times = [self.log_timestamp_ms, self.queue_timestamp_ms, *([self.index_timestamp_ms] if index_too else [])]
+        if not all(0 < time_ms <= now_ms for time_ms in times):
+            return 0
+        return max(0, min(times) - ROOM_MS)
+
     def save(self, path: Path) -> None:
         atomic_write(path, _FIELDS.pack(*msgspec.structs.astuple(self)).ljust(CHECKPOINT_SIZE, b"\0"))
 
@@ -35,8 +48,7 @@ class Progress(msgspec.Struct):
     """Every record before ``log_offset`` has its entry: the queues reach these offsets in their files.
 
     All of it is on disk when the mark is, and the log up to ``flushed``: a hole before that is damage, a hole after
-    it a power loss. Without the mark, or when a queue is shorter than it says, the queues are rebuilt from the
-    whole log.
+    it a power loss. When a queue is shorter than it says, the queues are rebuilt from the whole log.
     """
 
     log_offset: int = 0
@@ -50,10 +62,20 @@ class Progress(msgspec.Struct):
 
     @classmethod
     def load(cls, path: Path) -> "Progress | None":
+        """None when there is no mark, or nothing that can be one."""
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            found = msgspec.json.decode(path.read_bytes(), type=cls)
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
+        counts = [count for _, count in found.by_queue()]
+        folders = all(topic not in ("", ".", "..") and "/" not in topic for topic in found.queues)
+        return found if folders and min(found.log_offset, found.flushed, *counts) >= 0 else None
+
+    def by_queue(self) -> Iterator[tuple[tuple[str, int], int]]:
+        """How many entries each queue (topic, queue id) has."""
+        for topic, counts in self.queues.items():
+            for queue_id, count in counts.items():
+                yield (topic, queue_id), count
 
     def save(self, path: Path) -> None:
         atomic_write(path, msgspec.json.encode(self))

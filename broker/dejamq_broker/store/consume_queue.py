@@ -4,31 +4,17 @@ Derived from the log, so losing the end of it costs only time. Three parties, no
 array in memory, the flush thread writes that array to files, and anybody reads. ``max_offset`` is published last.
 """
 
-import errno
-import os
-import struct
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
-from dejamq_broker.store.directories import sync_directory
+from dejamq_broker.store.entry_files import ENTRY, ENTRY_FIELDS, FILLER, FILLER_SIZE, PAGE, Entries, EntryFiles
 from dejamq_broker.store.errors import StoreDamaged
-from dejamq_broker.store.file_queue import list_files
-from dejamq_broker.store.paths import file_name
 
-ENTRY = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-ENTRY_FIELDS = struct.Struct(">qiq")
-assert ENTRY.itemsize == ENTRY_FIELDS.size == QUEUE_ENTRY_SIZE
-Entries = npt.NDArray[np.void]
+__all__ = ["ENTRY", "FILLER_SIZE", "ConsumeQueue", "Entries"]
 
-FILLER_SIZE = 0x7FFFFFFF
-"""Size in an entry that stands for no message, as RocketMQ fills a queue that begins late."""
-FILLER = np.array((0, FILLER_SIZE, 0), ENTRY)
-
-PAGE = 4096
 FIRST_ROOM = 64
 KEPT_IN_MEMORY = 4096
 CHUNK = 4096
@@ -49,43 +35,43 @@ class ConsumeQueue:
         """Entries before this queue offset are in the files. Only the flush thread moves it."""
         self.synced = 0
         """Entries before this queue offset are on disk. Only the flush thread moves it."""
-        self._per_file = file_size // QUEUE_ENTRY_SIZE
+        self._files = EntryFiles(folder, file_size)
         self._tail = (0, np.empty(0, ENTRY))
-        self._unsynced: set[int] = set()
-        self._unsynced_names = False
 
     # Recovery, before any thread runs.
 
-    def load(self, synced: int | None) -> None:
-        """Find the entries in the files, all up to the first that is not one.
+    def load(self, synced: int | None, *, thorough: bool = True) -> str:
+        """Find the entries in the files, all up to the first that is not one. Answers what is wrong with the files.
 
-        The files from the third-last on are looked at. Entries from the queue offset ``synced`` on are not believed: a
-        power loss may have taken them in any order, or brought back those of an earlier life, and the log has them.
-        None: nothing is known of what was synced, and all are believed.
+        The files from the third-last on are looked at, or, unless ``thorough``, the last few entries. Entries from
+        the queue offset ``synced`` on are not believed: a power loss may have taken them in any order, or brought
+        back those of an earlier life, and the log has them. None: nothing is known of what was synced, and all are
+        believed.
         """
-        starts = [start // QUEUE_ENTRY_SIZE for start in list_files(self.folder, self._per_file * QUEUE_ENTRY_SIZE)]
+        starts, wrong = self._files.check(synced)
         if not starts:
-            return
+            return wrong
         self.min_offset = starts[0]
-        last = (
-            starts[-1] + self._per_file if synced is None else max(starts[0], min(synced, starts[-1] + self._per_file))
-        )
+        room = starts[-1] + self._files.per_file
+        last = room if synced is None else max(starts[0], min(synced, room))
         end = min(last, starts[max(0, len(starts) - RECOVERED_FILES)])
+        if not thorough:
+            end = max(end, last - CHUNK)
         while end < last:
-            entries = self._from_files(end, min(last - end, self._per_file - end % self._per_file))
+            entries = self._files.read(end, last - end)
             good = (entries["size"] > 0) & (entries["log_offset"] >= 0)
-            if not good.all():
-                end += int(np.argmin(good))
+            if not len(entries) or not good.all():
+                end += int(np.argmin(good)) if len(entries) else 0
                 break
             end += len(entries)
         self._settle(end)
         self.synced = min(end, synced or 0)
-        self._unsynced_names = synced is None
-        self._unsynced.update(start for start in starts if start + self._per_file > self.synced)
+        self._files.mark_unsynced(self.synced, names=synced is None)
+        return ""
 
-    def truncate(self, log_end: int) -> int:
-        """Drop entries of records that are not in the log any more, and what stands behind. Answers how many."""
-        before = end = self.max_offset
+    def truncate(self, log_end: int) -> None:
+        """Drop entries of records that begin at ``log_end`` or after it, and what stands behind. Raises OSError."""
+        end = self.max_offset
         while end > self.min_offset:
             start = max(self.min_offset, end - CHUNK)
             kept = np.flatnonzero(self.entries(start, end - start)["log_offset"] < log_end)
@@ -95,8 +81,18 @@ class ConsumeQueue:
             end = start
         self._settle(end)
         self.synced = min(end, self.synced)
-        self._clear_files()
-        return before - end
+        self._files.clear_from(end)
+
+    def discard(self) -> None:
+        """Begin again with nothing. Raises OSError."""
+        self._files.discard()
+        self.min_offset = self.synced = 0
+        self._settle(0)
+
+    def reach(self, queue_offset: int) -> None:
+        """Queue offsets before this one were given out, though no record is left of the last ones: never again."""
+        if self.max_offset == 0 or queue_offset - self.max_offset <= MAX_GAP:
+            self._fill_gap(queue_offset)
 
     def correct_min(self, log_min: int) -> None:
         """The first entry whose record is still there becomes the minimum; without one the maximum does."""
@@ -112,6 +108,10 @@ class ConsumeQueue:
         self.min_offset = max(self.min_offset, end)
 
     # Reput: the appender or its thread, one at a time.
+
+    def continues(self, queue_offsets: Ints, log_ends: Ints) -> bool:
+        """Whether what is new of these entries follows the last one here without a gap."""
+        return _follow(queue_offsets[log_ends > self.max_log_offset], self.max_offset)
 
     def append(self, queue_offsets: Ints, entries: Entries, log_ends: Ints) -> None:
         """Take entries in log order. Those already here are passed over; a gap is filled with fillers."""
@@ -149,9 +149,8 @@ class ConsumeQueue:
         start, entries = self._tail
         at = first = self.written
         while at < end:
-            file_start = at - at % self._per_file
-            upto = min(end, file_start + self._per_file)
-            self._write_file(file_start, at - file_start, entries[at - start : upto - start])
+            upto = min(end, self.next_file(at))
+            self._files.write(at, entries[at - start : upto - start])
             at = upto
         if end > first:
             self.written = end
@@ -159,21 +158,7 @@ class ConsumeQueue:
 
     def sync(self) -> None:
         """Put on disk what was written out, and the names of new files and folders. Raises OSError."""
-        for file_start in sorted(self._unsynced):
-            try:
-                descriptor = os.open(self._path(file_start), os.O_RDWR)
-            except FileNotFoundError:  # expired since
-                self._unsynced.discard(file_start)
-                continue
-            try:
-                os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._unsynced.discard(file_start)
-        if self._unsynced_names and self.folder.is_dir():
-            for directory in (self.folder, *list(self.folder.parents)[:3]):
-                sync_directory(directory)
-        self._unsynced_names = False
+        self._files.sync()
         self.synced = self.written
 
     def is_due(self, least_pages: int) -> bool:
@@ -183,10 +168,10 @@ class ConsumeQueue:
         """
         written, synced = self.written * QUEUE_ENTRY_SIZE, self.synced * QUEUE_ENTRY_SIZE
         if least_pages == 0:
-            return synced < written or bool(self._unsynced) or self._unsynced_names
+            return synced < written or self._files.unsynced
         return (
             written // PAGE - synced // PAGE >= least_pages
-            or self.written // self._per_file > self.synced // self._per_file
+            or self.written // self._files.per_file > self.synced // self._files.per_file
         )
 
     def first_unsynced(self) -> int | None:
@@ -222,7 +207,7 @@ class ConsumeQueue:
         parts: list[Entries] = []
         at = queue_offset
         while at < min(end, start):
-            part = self._from_files(at, min(end, start) - at)
+            part = self._files.read(at, min(end, start) - at)
             if not len(part):
                 return np.concatenate([*parts, part])
             parts.append(part)
@@ -233,7 +218,8 @@ class ConsumeQueue:
 
     def next_file(self, queue_offset: int) -> int:
         """The queue offset at which the file after this one begins."""
-        return queue_offset - queue_offset % self._per_file + self._per_file
+        per_file = self._files.per_file
+        return queue_offset - queue_offset % per_file + per_file
 
     def _fill_gap(self, queue_offset: int) -> None:
         gap = queue_offset - self.max_offset
@@ -241,7 +227,7 @@ class ConsumeQueue:
             return
         if self.max_offset == 0 == self.written:
             # the queue begins late: its first file does too, and only that file is filled
-            begin = queue_offset - queue_offset % self._per_file
+            begin = queue_offset - queue_offset % self._files.per_file
             self._settle(begin)
             self.min_offset = queue_offset
             gap = queue_offset - begin
@@ -285,74 +271,7 @@ class ConsumeQueue:
                 self.max_log_offset = int(real["log_offset"][-1]) + int(real["size"][-1])
             end = start
 
-    def _clear_files(self) -> None:
-        size = self._per_file * QUEUE_ENTRY_SIZE
-        for start in list_files(self.folder, size):
-            first = start // QUEUE_ENTRY_SIZE
-            if first >= self.max_offset and first > 0:
-                self._path(first).unlink()
-                self._unsynced_names = True
-            elif first + self._per_file > self.max_offset and not self._clear_from(first):
-                os.truncate(self._path(first), (self.max_offset - first) * QUEUE_ENTRY_SIZE)
-                os.truncate(self._path(first), size)
-                self._unsynced.add(first)
-
-    def _clear_from(self, file_start: int) -> bool:
-        """Whether this file is known to have nothing behind the last entry: zeros in its page, and a hole after."""
-        at = (self.max_offset - file_start) * QUEUE_ENTRY_SIZE
-        descriptor = os.open(self._path(file_start), os.O_RDONLY)
-        try:
-            page_end = -(-at // PAGE) * PAGE
-            return not any(os.pread(descriptor, page_end - at, at)) and not _has_data(descriptor, page_end)
-        finally:
-            os.close(descriptor)
-
-    def _write_file(self, file_start: int, at: int, entries: Entries) -> None:
-        path = self._path(file_start)
-        if at == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._unsynced_names = True
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if os.fstat(descriptor).st_size == 0:
-                os.ftruncate(descriptor, self._per_file * QUEUE_ENTRY_SIZE)
-            data, position = memoryview(entries.tobytes()), at * QUEUE_ENTRY_SIZE
-            while data:
-                # a disk that is nearly full takes a part first, and says so only the next time
-                taken = os.pwrite(descriptor, data, position)
-                data, position = data[taken:], position + taken
-        finally:
-            os.close(descriptor)
-        self._unsynced.add(file_start)
-
-    def _from_files(self, queue_offset: int, count: int) -> Entries:
-        """Entries of one file; none where there is no file."""
-        at = queue_offset % self._per_file
-        count = min(count, self._per_file - at)
-        try:
-            descriptor = os.open(self._path(queue_offset - at), os.O_RDONLY)
-        except FileNotFoundError:
-            return np.empty(0, ENTRY)
-        try:
-            data = os.pread(descriptor, count * QUEUE_ENTRY_SIZE, at * QUEUE_ENTRY_SIZE)
-        finally:
-            os.close(descriptor)
-        return np.frombuffer(data, ENTRY)
-
-    def _path(self, file_start: int) -> Path:
-        return self.folder / file_name(file_start * QUEUE_ENTRY_SIZE)
-
 
 def _follow(queue_offsets: Ints, first: int) -> bool:
     """Whether they are first, first + 1, …"""
     return queue_offsets.tobytes() == np.arange(first, first + len(queue_offsets)).tobytes()
-
-
-def _has_data(descriptor: int, at: int) -> bool:
-    """Whether anything but a hole follows."""
-    try:
-        return os.lseek(descriptor, at, os.SEEK_DATA) >= 0
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return False
-        raise

@@ -4,10 +4,27 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from dejamq_broker.store.batch import Batch, QueueKey, QueueTable, Single
+from dejamq_broker.store.batch import Batch, Ints, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
-from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue
+from dejamq_broker.store.consume_queue import CHUNK, ENTRY, ConsumeQueue, Entries
+from dejamq_broker.store.log_scan import Damage
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.queue_again import append_again
+from dejamq_broker.store.unsupported import refuse_ext_addresses
+
+COMPARED = 64
+"""Records whose entries are compared with the log: enough to tell queues of another life."""
+
+OfQueue = tuple[int, Ints, Entries, Ints]
+"""The number of a queue, the queue offsets and entries of its records, and the log offsets where the records end."""
+
+
+class Incomplete(Exception):
+    """The queues have not the entries that they were believed to have: they are to be made again."""
+
+
+class Contradiction(Incomplete):
+    """What the queues or the mark say is not of this log."""
 
 
 class ConsumeQueues:
@@ -16,16 +33,83 @@ class ConsumeQueues:
     def __init__(self, paths: StorePaths, file_size: int, table: QueueTable) -> None:
         self._paths, self._file_size, self._table = paths, file_size, table
         self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self.lacking = ""
+        """Why the files cannot be believed, found by ``load``; "" when they can."""
 
-    def load(self, progress: Progress | None) -> None:
-        """Read the folders TOPIC/QUEUE_ID. Raises StoreDamaged for a file in them that is none of ours."""
+    # Recovery, before any thread runs.
+
+    def load(self, progress: Progress | None, log_end: int, *, clean: bool) -> None:
+        """Read the folders TOPIC/QUEUE_ID, changing nothing. Raises StoreError for entries of an extended queue.
+
+        After a clean stop that left a mark little is looked at, else more.
+        """
+        ours = clean and progress is not None
         folder = self._paths.consume_queues
         topics = sorted(folder.iterdir()) if folder.is_dir() else []
         for topic in topics:
-            for queue in sorted(topic.iterdir()) if topic.is_dir() else []:
-                if queue.is_dir() and queue.name.isdigit():
-                    synced = progress.queues.get(topic.name, {}).get(int(queue.name), 0) if progress else None
-                    self._make((topic.name, int(queue.name))).load(synced)
+            for path in sorted(topic.iterdir()) if topic.is_dir() else []:
+                if path.is_dir() and path.name.isdigit():
+                    key = topic.name, int(path.name)
+                    synced = progress.queues.get(topic.name, {}).get(key[1], 0) if progress else None
+                    queue = self._make(key)
+                    wrong = queue.load(synced, thorough=not ours)
+                    if wrong:
+                        self.lacking = f"{path}: {wrong}"
+                    if not ours:
+                        last = queue.entries(max(queue.min_offset, queue.max_offset - CHUNK), CHUNK)
+                        refuse_ext_addresses(path, last["tags_code"][last["log_offset"] < log_end])
+        for key, count in progress.by_queue() if progress else []:
+            known = self._queues.get(key)
+            if known is None or known.max_offset < count:
+                self.lacking = f"{self._paths.consume_queue(*key)} has not the {count} entries that it had"
+
+    def feed(self, batch: Batch, *, whole: bool) -> list[Damage]:
+        """Give the queues entries of records that were read back from the log, in its order.
+
+        They know by log offset what they have. ``whole``: all records before these were fed, so a gap is one of the
+        log. Otherwise a gap raises Incomplete, for it may be one of the queue. Answers records that get no entry
+        because their queue offset cannot be: a header has no checksum.
+        """
+        damages: list[Damage] = []
+        for number, queue_offsets, entries, ends in _by_queue(batch):
+            queue = self._numbered(number)
+            if queue.continues(queue_offsets, ends):
+                queue.append(queue_offsets, entries, ends)
+            elif whole:
+                damages += append_again(queue, queue_offsets, entries, ends)
+            else:
+                raise Incomplete(f"{queue.folder} ends at {queue.max_offset}, and the log goes on elsewhere")
+        return damages
+
+    def contradict(self, batch: Batch, log_end: int) -> bool:
+        """Whether the entries of the last records before ``log_end`` are not what the log says.
+
+        An entry of a later record is none: its topic was deleted and made again.
+        """
+        compared = batch.log_offsets[batch.log_offsets < log_end][-COMPARED:]
+        for number, queue_offsets, expected, _ in _by_queue(batch) if len(compared) else []:
+            queue = self._queues.get(self._table.keys[number])
+            wanted = (expected["log_offset"] >= compared[0]) & (expected["log_offset"] <= compared[-1])
+            for queue_offset, entry in zip(queue_offsets[wanted].tolist(), expected[wanted], strict=True):
+                if queue and queue.min_offset <= queue_offset < queue.max_offset:
+                    found = queue.entries(queue_offset, 1)
+                    if len(found) and found[0]["log_offset"] <= entry["log_offset"] and found[0] != entry:
+                        return True
+        return False
+
+    def discard(self) -> None:
+        """Begin again with no entries at all. Raises OSError."""
+        self.lacking = ""
+        for queue in self.values():
+            queue.discard()
+
+    def reach(self, progress: Progress) -> None:
+        """Queue offsets that were given out are not given out again, though the log has no record of them any more."""
+        for key, count in progress.by_queue():
+            queue = self._queues.get(key) or self._make(key)
+            queue.reach(count)
+
+    # Anybody.
 
     def get(self, key: QueueKey) -> ConsumeQueue | None:
         return self._queues.get(key)
@@ -44,11 +128,8 @@ class ConsumeQueues:
                 entry = (batch.log_offset, batch.size, batch.tags_code)
                 self._numbered(batch.queue_number).append_one(batch.queue_offset, entry)
             return
-        entries = np.empty(len(batch.sizes), ENTRY)
-        entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
-        ends = batch.log_offsets + batch.sizes
-        for number, members in batch.groups:
-            self._numbered(number).append(batch.queue_offsets[members], entries[members], ends[members])
+        for number, queue_offsets, entries, ends in _by_queue(batch):
+            self._numbered(number).append(queue_offsets, entries, ends)
 
     def write_out(self) -> None:
         """Bring all files up to date. Raises OSError."""
@@ -72,3 +153,11 @@ class ConsumeQueues:
     def _make(self, key: QueueKey) -> ConsumeQueue:
         queue = self._queues[key] = ConsumeQueue(self._paths.consume_queue(*key), self._file_size)
         return queue
+
+
+def _by_queue(batch: Batch) -> Iterator[OfQueue]:
+    entries = np.empty(len(batch.sizes), ENTRY)
+    entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
+    ends = batch.log_offsets + batch.sizes
+    for number, members in batch.groups:
+        yield number, batch.queue_offsets[members], entries[members], ends[members]

@@ -133,10 +133,6 @@ class MappedFile:
         """When it was last written, by the disk's clock. Raises FileNotFoundError."""
         return self.path.stat().st_mtime_ns // 1_000_000
 
-    def clear_from(self, at: int) -> None:
-        """As ``clear``, up to the end."""
-        self.clear(at, self.used())
-
     def clear(self, at: int, end: int) -> None:
         """Turn a range into zeros, durably. Only recovery does this, before any reader is there. Raises OSError.
 

@@ -1,7 +1,6 @@
 """The store as a whole: wiring, and the order of start and stop."""
 
 import logging
-import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,7 +10,6 @@ from dejamq_proto.record import Record
 
 from dejamq_broker.store.append import Appended, Appender, AppendRun
 from dejamq_broker.store.batch import QueueKey, QueueTable
-from dejamq_broker.store.checkpoint import Progress, atomic_write
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.consume_queues import ConsumeQueues
@@ -27,7 +25,7 @@ from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.query import Query, QueryResult, Wanted
 from dejamq_broker.store.queue_flush import QueueFlush
 from dejamq_broker.store.reading import Limits, Reader, ReadResult
-from dejamq_broker.store.recovery import RecoveryReport, recover, replay
+from dejamq_broker.store.recovery import Recovery, RecoveryReport
 from dejamq_broker.store.reput import Reput
 from dejamq_broker.store.retention import Retention, follow_queues
 
@@ -84,7 +82,7 @@ class MessageStore:
         self._log = CommitLog(files, next_file.take)
         self._queues = ConsumeQueues(paths, config.mapped_file_size_consume_queue, self._table)
         self._disk = Disk(paths, config)
-        self.recovery = self._recover(files)
+        self.recovery = self._recover(clock_ms)
         self._reader = Reader(self._log, config, self.recovery.damages)
         queue_flush = QueueFlush(self._queues, paths, config)
         self._flusher = Flusher(self._log, queue_flush, paths, config, next_file)
@@ -108,20 +106,11 @@ class MessageStore:
         self._reput.start()
         self._retention.start()
 
-    def _recover(self, files: FileQueue) -> RecoveryReport:
-        clean_start = not self._paths.abort.exists()
-        files.load()
-        progress = Progress.load(self._paths.progress)
-        self._queues.load(progress)
-        atomic_write(self._paths.abort, str(os.getpid()).encode())
-        report, start = recover(
-            self._log, self._queues, progress, self._paths,
-            clean_start=clean_start, cut_at_damage=self._config.cut_at_damage,
-        )  # fmt: skip
-        replay(self._log, self._queues, self._table, start, self._config.delay_levels_ms)
+    def _recover(self, clock_ms: Callable[[], int]) -> RecoveryReport:
+        report = Recovery(self._log, self._queues, self._table, self._paths, self._config).run(clock_ms)
         for key, queue in self._queues.items():
             self._table.set_next(key, queue.max_offset)
-        self._disk.reserve(files)
+        self._disk.reserve(self._log.files)
         return report
 
     @property

@@ -21,6 +21,9 @@ class StorePaths:
         self.lock = self.root / "lock"
         self.progress = self.root / "dispatched.json"
         self.cut = self.root / "cut"
+        self.topics = self.root / "config" / "topics.json"
+        self.consume_queues_ext = self.root / "consumequeue_ext"
+        self.batch_consume_queues = self.root / "batchconsumequeue"
         self.index = self.root / "index"
         self.index_mark = self.root / "indexed.json"
 

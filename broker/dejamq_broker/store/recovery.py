@@ -1,36 +1,37 @@
-"""What a start finds: scan (changes nothing), decide, cut once; FORMAT.md has the steps. Source: ``CommitLog``."""
+"""A start brings log and queues to one end: scan, decide, cut once. FORMAT.md has the steps. Source: ``CommitLog``.
+
+Each byte of the log is read once: what the walk finds good is dispatched at once, for nothing that is good is ever cut.
+"""
 
 import logging
 import os
+from collections.abc import Callable
 
 import msgspec
-from dejamq_proto.record import decode
 
 from dejamq_broker.store.batch import QueueTable
-from dejamq_broker.store.checkpoint import Checkpoint, Progress
+from dejamq_broker.store.checkpoint import Checkpoint, Progress, atomic_write
 from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.directories import make_directory, sync_directory
-from dejamq_broker.store.entries import batch_of
-from dejamq_broker.store.file_queue import FileQueue
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found, Read, step, walk
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.config import StoreConfig
+from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction, Incomplete
+from dejamq_broker.store.coverage import first_uncovered
+from dejamq_broker.store.log_cut import Cut, cut
+from dejamq_broker.store.log_scan import Damage, Extent
 from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.torn import walk_believed
+from dejamq_broker.store.recovery_walk import Trust, Walk, ends_at
+from dejamq_broker.store.start_point import (
+    BY_MARK,
+    WHOLE_LOG,
+    StartPoint,
+    by_checkpoint,
+    by_mark,
+    by_queues,
+    first_stored,
+    whole_log,
+)
+from dejamq_broker.store.unsupported import refuse_unsupported
 
 logger = logging.getLogger(__name__)
-
-COPY_STEP = 1 << 20
-WRITE_OUT_EVERY = 256
-
-
-class Cut(msgspec.Struct, frozen=True):
-    """Bytes taken off the end of the log, and where they are kept."""
-
-    log_offset: int
-    size: int
-    kept: str
-    reason: str
 
 
 class RecoveryReport(msgspec.Struct, frozen=True):
@@ -42,141 +43,135 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     last_store_timestamp_ms: int
     damages: tuple[Damage, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    rule: str = BY_MARK
+    """By which rule ``scanned_from`` was chosen: mark, queues, checkpoint, whole log."""
     queues_rebuilt: bool = False
-    """True when the queues were built from the whole log, because some were missing or short."""
+    """True when the queues were built from the whole log, because some were missing or not as they must be."""
     entries_truncated: int = 0
+    """How many entries the queues lost, because the log does not have their records."""
 
 
-class Scan(msgspec.Struct, frozen=True):
-    """The log as it is: good up to ``end`` except for ``damages``."""
+class Recovery:
+    """One start, before any other thread runs."""
 
-    end: int
-    reason: str
-    damages: tuple[Damage, ...]
-    last_store_timestamp_ms: int
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueues, table: QueueTable, paths: StorePaths, config: StoreConfig
+    ) -> None:
+        self._log, self._queues, self._table, self._paths, self._config = log, queues, table, paths, config
+        self._extent = Extent(0, 0, log.files.file_size)
+        self._mark: Progress | None = None
 
+    def run(self, clock_ms: Callable[[], int]) -> RecoveryReport:
+        """Load, walk, dispatch what the queues lack, cut: log and queues can be used then.
 
-def scan(read: Read, extent: Extent, start: int, *, durable: int | None, cut_at_damage: bool) -> Scan:
-    """Find the end of the log. Changes nothing.
+        Raises StoreDamaged or StoreError for files that are not as they must be, with all files left as they were.
+        """
+        clean = not self._paths.abort.exists()
+        self._load(clean)
+        loaded = {key: queue.max_offset for key, queue in self._queues.items()}
+        start = self._start_point(clean, clock_ms)
+        try:
+            walk = self._walk(start, clean)
+        except Incomplete as lacking:
+            logger.warning("queues_lack_entries directory=%s reason=%s", self._paths.root, lacking)
+            if isinstance(lacking, Contradiction):
+                self._mark = None
+            start = whole_log(self._extent)
+            walk = self._walk(start, clean)
+        found = walk.found
+        cuts = self._settle(start, walk)
+        lost = sum(max(0, loaded.get(key, 0) - queue.max_offset) for key, queue in self._queues.items())
+        damages = (*found.damages, *walk.strange)
+        for damage in damages:
+            logger.error("log_damaged from=%d to=%d reason=%s", damage.log_offset, damage.end, damage.reason)
+        return RecoveryReport(
+            clean, start.walk_from, found.end, found.last_store_timestamp_ms, damages, cuts, start.rule,
+            queues_rebuilt=start.rule == WHOLE_LOG and found.end > self._extent.start, entries_truncated=lost,
+        )  # fmt: skip
 
-    The log was on disk up to ``durable``: a hole after that ends it, whatever follows. None: nothing is known of that.
-    """
-    damages: list[Damage] = []
-    last = 0
-    pieces = walk(read, extent, start) if durable is None else walk_believed(read, extent, start, durable)
-    for piece in pieces:
-        if isinstance(piece, Found):
-            last_at = len(piece.data) - piece.sizes[-1]
-            last = decode(piece.data, last_at, check_crc=False).store_timestamp_ms
-        elif isinstance(piece, End):
-            return Scan(piece.log_offset, piece.reason, tuple(damages), last)
-        elif cut_at_damage:
-            return Scan(piece.log_offset, piece.reason, (), last)
+    def _load(self, clean: bool) -> None:
+        refuse_unsupported(self._paths)
+        files = self._log.files
+        files.load()
+        self._extent = Extent(files.start, files.end, files.file_size)
+        self._mark = Progress.load(self._paths.progress)
+        self._queues.load(self._mark, self._extent.end, clean=clean)
+        atomic_write(self._paths.abort, str(os.getpid()).encode())
+
+    def _start_point(self, clean: bool, clock_ms: Callable[[], int]) -> StartPoint:
+        extent, read = self._extent, self._log.files.read
+        stored_ms = first_stored(read, extent)
+        if self._queues.lacking:
+            logger.warning("queues_lack_entries directory=%s reason=%s", self._paths.root, self._queues.lacking)
+            return whole_log(extent)
+        if self._mark is not None:
+            return by_mark(extent, stored_ms, self._mark.log_offset)
+        queues = self._queues.values()
+        if clean:
+            start = by_queues(extent, stored_ms, max((queue.max_log_offset for queue in queues), default=0))
         else:
-            damages.append(piece)
-    raise AssertionError("a walk ends with an End")
+            checkpoint = Checkpoint.load(self._paths.checkpoint)
+            safe_ms = checkpoint.safe_ms(clock_ms(), index_too=self._config.message_index_safe)
+            start = by_checkpoint(extent, stored_ms, safe_ms)
+        uncovered = first_uncovered(queues, read, extent, start.feed_from)
+        if uncovered is not None:
+            logger.warning("queues_lack_entries directory=%s log_offset=%d", self._paths.root, uncovered)
+            return whole_log(extent)
+        return start
 
+    def _walk(self, start: StartPoint, clean: bool) -> Walk:
+        """Read the log, and give the queues what they lack. Raises Incomplete when they lack more."""
+        extent, mark, read = self._extent, self._mark, self._log.files.read
+        as_left = clean and mark is not None and ends_at(read, extent, mark.log_offset) and start.rule == BY_MARK
+        if as_left:
+            # nothing behind the mark needs to be looked at
+            extent = Extent(extent.start, start.feed_from, extent.file_size)
+        elif start.rule == WHOLE_LOG:
+            self._forget_queues()
+        else:
+            for queue in self._queues.values():
+                queue.truncate(start.feed_from)
+        # what came after the last mark may never have been on disk: a power loss leaves holes there, and not damage
+        trust = Trust(None if clean or mark is None else mark.durable_log, self._config.cut_at_damage)
+        walk = Walk(self._queues, self._table, start, self._config.delay_levels_ms)
+        walk.run(read, extent, trust)
+        walk.as_left = as_left and walk.found.end == start.feed_from
+        return walk
 
-def recover(
-    log: CommitLog,
-    queues: ConsumeQueues,
-    progress: Progress | None,
-    paths: StorePaths,
-    *,
-    clean_start: bool,
-    cut_at_damage: bool,
-) -> tuple[RecoveryReport, int]:
-    """Bring a loaded log and loaded queues to one end.
+    def _forget_queues(self) -> None:
+        """From here on the mark on disk vouches for nothing, so a crash in the middle begins again."""
+        mark = self._mark
+        if mark is not None or self._queues.values():
+            Progress(0, mark.queues if mark else {}, mark.durable_log if mark else 0).save(self._paths.progress)
+        self._queues.discard()
 
-    Answers the report and the log offset from which the queues are to be fed again.
-    """
-    files = log.files
-    extent = Extent(files.start, files.end, files.file_size)
-    complete = progress is not None and _complete(progress, queues)
-    reached = max(progress.log_offset, extent.start) if progress is not None and complete else extent.start
-    start = extent.start if reached >= extent.end else reached - reached % extent.file_size
-    if reached >= extent.end:
-        start = max(extent.start, extent.end - extent.file_size)
-    known = _ends_at(files.read, extent, reached) if clean_start and complete else extent
-    # what came after the last mark may never have been on disk: a power loss leaves holes there, and not damage
-    durable = progress.durable_log if progress is not None else None
-    found = scan(files.read, known, start, durable=durable, cut_at_damage=cut_at_damage)
-    cuts = () if found.end == known.end != extent.end else cut(files, found, paths)
-    for damage in found.damages:
-        logger.error("log_damaged from=%d to=%d reason=%s", damage.log_offset, damage.end, damage.reason)
-    for file in files.files:
-        # a killed process leaves bytes that only the page cache has: from here on they count as flushed
-        if file.end > reached:
-            file.sync()
-    truncated = 0
-    for queue in queues.values():
-        truncated += queue.truncate(found.end)
-        queue.correct_min(files.start)
-    log.max_offset = found.end
-    log.last_store_timestamp_ms = max(found.last_store_timestamp_ms, Checkpoint.load(paths.checkpoint).log_timestamp_ms)
-    report = RecoveryReport(
-        clean_start, start, found.end, log.last_store_timestamp_ms, found.damages, cuts,
-        queues_rebuilt=not complete and found.end > extent.start, entries_truncated=truncated,
-    )  # fmt: skip
-    return report, min(reached, found.end)
+    def _settle(self, start: StartPoint, walk: Walk) -> tuple[Cut, ...]:
+        """Bring log and queues to the end that was found. The mark goes first: it may never say more than is there."""
+        files, end, mark = self._log.files, walk.found.end, self._mark
+        if start.rule == WHOLE_LOG and mark is not None and mark.log_offset <= end:
+            self._queues.reach(mark)
+        cuts: tuple[Cut, ...] = ()
+        if not walk.as_left:
+            self._lower_mark(start, end)
+            cuts = cut(files, end, walk.found.reason, self._paths)
+        for queue in self._queues.values():
+            if end < start.feed_from:
+                queue.truncate(end)
+            queue.correct_min(files.start)
+        for file in files.files:
+            # a killed process leaves bytes that only the page cache has: from here on they count as flushed
+            if file.end > start.feed_from:
+                file.sync()
+        self._log.max_offset, self._log.last_store_timestamp_ms = end, walk.found.last_store_timestamp_ms
+        return cuts
 
-
-def replay(
-    log: CommitLog, queues: ConsumeQueues, table: QueueTable, log_offset: int, delay_levels_ms: tuple[int, ...]
-) -> None:
-    """Feed the queues from the log. They know by log offset what they have already."""
-    extent = Extent(log.min_offset, log.max_offset, log.files.file_size)
-    for number, piece in enumerate(walk(log.read, extent, log_offset)):
-        if isinstance(piece, Found):
-            queues.dispatch(batch_of(piece, table.number_of, delay_levels_ms))
-        if number % WRITE_OUT_EVERY == 0:
-            queues.write_out()
-
-
-def cut(files: FileQueue, found: Scan, paths: StorePaths) -> tuple[Cut, ...]:
-    """Take off everything after the end, keeping copies of what is not zero. Raises OSError."""
-    cuts = []
-    for file in files.files:
-        if file.end <= found.end:
-            continue
-        at = max(0, found.end - file.start)
-        used = file.used()
-        if used > at:
-            reason = found.reason or "bytes after the end of the log"
-            cuts.append(_keep(file, at, used, paths, reason))
-            if file.start <= found.end:
-                file.clear_from(at)
-    files.remove_from(found.end)
-    return tuple(cuts)
-
-
-def _keep(file: MappedFile, at: int, used: int, paths: StorePaths, reason: str) -> Cut:
-    make_directory(paths.cut)
-    log_offset = file.start + at
-    target = paths.cut_file(file.path.name, log_offset)
-    with target.open("xb") as copy:
-        for position in range(at, used, COPY_STEP):
-            copy.write(file.read(position, min(COPY_STEP, used - position)))
-        copy.flush()
-        os.fsync(copy.fileno())
-    sync_directory(paths.cut)
-    kept = str(target)
-    logger.warning("log_cut at=%d bytes=%d kept=%s reason=%s", log_offset, used - at, kept, reason)
-    return Cut(log_offset, used - at, kept, reason)
-
-
-def _complete(progress: Progress, queues: ConsumeQueues) -> bool:
-    """The files hold all the entries that they held when the mark was made."""
-    for topic, offsets in progress.queues.items():
-        for queue_id, queue_offset in offsets.items():
-            queue = queues.get((topic, queue_id))
-            if queue is None or queue.max_offset < queue_offset:
-                return False
-    return True
-
-
-def _ends_at(read: Read, extent: Extent, log_offset: int) -> Extent:
-    """After a clean stop the log ends at the mark. If it does, nothing behind it needs to be read."""
-    if log_offset < extent.end and step(read, extent, log_offset) == End(log_offset, ""):
-        return Extent(extent.start, log_offset, extent.file_size)
-    return extent
+    def _lower_mark(self, start: StartPoint, end: int) -> None:
+        mark = self._mark
+        if mark is None or mark.durable_log <= end:
+            return
+        counts: dict[str, dict[int, int]] = {}
+        if start.rule == BY_MARK:
+            for (topic, queue_id), queue in self._queues.items():
+                counts.setdefault(topic, {})[queue_id] = queue.count_before(end, since=0)
+        log_offset = min(mark.log_offset, end) if start.rule == BY_MARK else 0
+        Progress(log_offset, counts, end).save(self._paths.progress)

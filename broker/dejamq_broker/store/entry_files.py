@@ -1,0 +1,183 @@
+"""The files of one consume queue, 20 bytes a message, by queue offset. Source: RocketMQ ``ConsumeQueue``.
+
+Nothing stays open: two thousand queues hold no descriptor. The files are derived from the log, so one that is not as
+it must be is a reason to make the queue again, never to refuse the store.
+"""
+
+import errno
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
+from dejamq_broker.store.directories import sync_directory
+from dejamq_broker.store.paths import file_name, file_start
+
+ENTRY = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+ENTRY_FIELDS = struct.Struct(">qiq")
+assert ENTRY.itemsize == ENTRY_FIELDS.size == QUEUE_ENTRY_SIZE
+Entries = npt.NDArray[np.void]
+
+FILLER_SIZE = 0x7FFFFFFF
+"""Size in an entry that stands for no message, as RocketMQ fills a queue that begins late."""
+FILLER = np.array((0, FILLER_SIZE, 0), ENTRY)
+
+PAGE = 4096
+
+
+class EntryFiles:
+    """Entries on disk, ``per_file`` in each file. One thread writes; any thread reads what was written."""
+
+    def __init__(self, folder: Path, file_size: int) -> None:
+        self.folder, self.per_file = folder, file_size // QUEUE_ENTRY_SIZE
+        self._size = self.per_file * QUEUE_ENTRY_SIZE
+        self._unsynced: set[int] = set()
+        self._unsynced_names = False
+
+    def check(self, end: int | None = None) -> tuple[list[int], str]:
+        """The first queue offset of each file, in order, and what is wrong with the files ("": nothing).
+
+        Only files that begin before the queue offset ``end`` count. Names that are none of a data file are passed
+        over. A *last* file that is short is whole as far as it goes: a crash came while it got its length.
+        """
+        lengths = self._lengths()
+        starts = sorted(start for start in lengths if end is None or start < end * QUEUE_ENTRY_SIZE)
+        for start in starts:
+            length = lengths[start]
+            if start % self._size:
+                return [], f"{file_name(start)} does not begin at a multiple of {self._size}"
+            if length != self._size and (start != starts[-1] or length > self._size):
+                return [], f"{file_name(start)} has {length} bytes instead of {self._size}"
+            if start != starts[0] and start - self._size not in lengths:
+                return [], f"{file_name(start - self._size)} is missing"
+        return [start // QUEUE_ENTRY_SIZE for start in starts], ""
+
+    def read(self, queue_offset: int, count: int) -> Entries:
+        """Entries of one file; fewer where it ends, none where there is no file."""
+        at = queue_offset % self.per_file
+        count = min(count, self.per_file - at)
+        try:
+            descriptor = os.open(self._path(queue_offset - at), os.O_RDONLY)
+        except FileNotFoundError:
+            return np.empty(0, ENTRY)
+        try:
+            data = os.pread(descriptor, count * QUEUE_ENTRY_SIZE, at * QUEUE_ENTRY_SIZE)
+        finally:
+            os.close(descriptor)
+        return np.frombuffer(data, ENTRY, len(data) // QUEUE_ENTRY_SIZE)
+
+    def write(self, queue_offset: int, entries: Entries) -> None:
+        """Write entries that lie in one file, which is made if need be. Raises OSError."""
+        at = queue_offset % self.per_file
+        path = self._path(queue_offset - at)
+        if at == 0 or not self.folder.is_dir():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._unsynced_names = True
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if os.fstat(descriptor).st_size < self._size:
+                os.ftruncate(descriptor, self._size)
+                self._unsynced_names = True
+            data, position = memoryview(entries.tobytes()), at * QUEUE_ENTRY_SIZE
+            while data:
+                # a disk that is nearly full takes a part first, and says so only the next time
+                taken = os.pwrite(descriptor, data, position)
+                data, position = data[taken:], position + taken
+        finally:
+            os.close(descriptor)
+        self._unsynced.add(queue_offset - at)
+
+    def sync(self) -> None:
+        """Put on disk what was written, and the names of new files and folders. Raises OSError."""
+        for first in sorted(self._unsynced):
+            try:
+                descriptor = os.open(self._path(first), os.O_RDWR)
+            except FileNotFoundError:  # expired since
+                self._unsynced.discard(first)
+                continue
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._unsynced.discard(first)
+        if self._unsynced_names and self.folder.is_dir():
+            for directory in (self.folder, *list(self.folder.parents)[:3]):
+                sync_directory(directory)
+        self._unsynced_names = False
+
+    @property
+    def unsynced(self) -> bool:
+        return bool(self._unsynced) or self._unsynced_names
+
+    # Recovery, before any other thread runs.
+
+    def mark_unsynced(self, queue_offset: int, *, names: bool) -> None:
+        """Who wrote the files from this queue offset on may not have synced them; with ``names`` no name either."""
+        starts, _ = self.check()
+        self._unsynced.update(start for start in starts if start + self.per_file > queue_offset)
+        self._unsynced_names = self._unsynced_names or names
+
+    def clear_from(self, queue_offset: int) -> None:
+        """Leave nothing at or after this queue offset. Raises OSError.
+
+        The first file stays, empty if need be: its name says how far the queue had come.
+        """
+        lengths = self._lengths()
+        for start in sorted(lengths):
+            first = start // QUEUE_ENTRY_SIZE
+            if first >= queue_offset and start > min(lengths):
+                self._path(first).unlink()
+                self._unsynced_names = True
+            elif first + self.per_file > queue_offset:
+                kept = max(0, queue_offset - first)
+                if lengths[start] == self._size and self._is_clear(first, kept):
+                    continue
+                os.truncate(self._path(first), min(lengths[start], kept * QUEUE_ENTRY_SIZE))
+                os.truncate(self._path(first), self._size)
+                self._unsynced.add(first)
+
+    def discard(self) -> None:
+        """Delete all data files, whatever their length. Raises OSError."""
+        for start in self._lengths():
+            (self.folder / file_name(start)).unlink()
+            self._unsynced_names = True
+        self._unsynced.clear()
+
+    def _is_clear(self, first: int, count: int) -> bool:
+        """Whether this file is known to have nothing behind so many entries: zeros in the page, and a hole after."""
+        at = count * QUEUE_ENTRY_SIZE
+        descriptor = os.open(self._path(first), os.O_RDONLY)
+        try:
+            page_end = -(-at // PAGE) * PAGE
+            return not any(os.pread(descriptor, page_end - at, at)) and not _has_data(descriptor, page_end)
+        finally:
+            os.close(descriptor)
+
+    def _lengths(self) -> dict[int, int]:
+        """Bytes in each file, by the byte offset that it is named for."""
+        found = {}
+        try:
+            with os.scandir(self.folder) as listing:
+                for entry in listing:
+                    start = file_start(entry.name)
+                    if start is not None and entry.is_file():
+                        found[start] = entry.stat().st_size
+        except FileNotFoundError:
+            pass
+        return found
+
+    def _path(self, first: int) -> Path:
+        return self.folder / file_name(first * QUEUE_ENTRY_SIZE)
+
+
+def _has_data(descriptor: int, at: int) -> bool:
+    """Whether anything but a hole follows."""
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA) >= 0
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return False
+        raise

@@ -1,0 +1,55 @@
+"""Taking the end off a log, with a copy of what is taken kept beside."""
+
+import logging
+import os
+
+import msgspec
+
+from dejamq_broker.store.directories import make_directory, sync_directory
+from dejamq_broker.store.file_queue import FileQueue
+from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.paths import StorePaths
+
+logger = logging.getLogger(__name__)
+
+COPY_STEP = 1 << 20
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Bytes taken off the end of the log, and where they are kept."""
+
+    log_offset: int
+    size: int
+    kept: str
+    reason: str
+
+
+def cut(files: FileQueue, log_end: int, reason: str, paths: StorePaths) -> tuple[Cut, ...]:
+    """Take off everything from ``log_end`` on, keeping copies of what is not zero. Raises OSError.
+
+    Copies first, then whole files from the last one back, then the rest of one file: wherever a crash stops it, the
+    next start finds the same end.
+    """
+    over = [(file, max(0, log_end - file.start), file.used()) for file in files.files if file.end > log_end]
+    over = [(file, at, used) for file, at, used in over if used > at]
+    cuts = tuple(_keep(file, at, used, paths, reason or "bytes after the end of the log") for file, at, used in over)
+    files.remove_from(log_end)
+    for file, at, used in over:
+        if file.start < log_end:
+            file.clear(at, used)
+    return cuts
+
+
+def _keep(file: MappedFile, at: int, used: int, paths: StorePaths, reason: str) -> Cut:
+    make_directory(paths.cut)
+    log_offset = file.start + at
+    target = paths.cut_file(file.path.name, log_offset)
+    with target.open("xb") as copy:
+        for position in range(at, used, COPY_STEP):
+            copy.write(file.read(position, min(COPY_STEP, used - position)))
+        copy.flush()
+        os.fsync(copy.fileno())
+    sync_directory(paths.cut)
+    kept = str(target)
+    logger.warning("log_cut at=%d bytes=%d kept=%s reason=%s", log_offset, used - at, kept, reason)
+    return Cut(log_offset, used - at, kept, reason)

@@ -1,0 +1,113 @@
+"""Reading the log at a start: where it ends, and what the queues lack of it, in one go.
+
+What a walk finds good is never cut, so it is dispatched at once and nothing is read twice.
+"""
+
+from collections.abc import Callable
+from itertools import accumulate
+
+import msgspec
+from dejamq_proto.record import decode
+
+from dejamq_broker.store.batch import Batch, QueueTable
+from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction
+from dejamq_broker.store.entries import batch_of
+from dejamq_broker.store.log_scan import Damage, End, Extent, Found, Read, step, walk
+from dejamq_broker.store.start_point import WHOLE_LOG, StartPoint
+from dejamq_broker.store.torn import walk_believed
+
+WRITE_OUT_EVERY = 64 << 20
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """The log as it is: good up to ``end`` except for ``damages``."""
+
+    end: int
+    reason: str
+    damages: tuple[Damage, ...]
+    last_store_timestamp_ms: int
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """What holes in the log mean. It was on disk up to ``durable``: a hole after that is of a power loss and ends it,
+    whatever follows. None: nothing is known of that. A hole before it is damage, and ends the log only if so asked."""
+
+    durable: int | None = None
+    cut_at_damage: bool = False
+
+
+def scan(read: Read, extent: Extent, start: int, trust: Trust, take: Callable[[Found], None]) -> Scan:
+    """Find the end of the log, and hand over what is before it. Changes nothing."""
+    damages: list[Damage] = []
+    last = 0
+    durable = trust.durable
+    for piece in walk(read, extent, start) if durable is None else walk_believed(read, extent, start, durable):
+        if isinstance(piece, Found):
+            last = _last_stored_ms(piece)
+            take(piece)
+        elif isinstance(piece, End) or trust.cut_at_damage:
+            return Scan(piece.log_offset, piece.reason, tuple(damages), last)
+        else:
+            damages.append(piece)
+    raise AssertionError("a walk ends with an End")
+
+
+class Walk:
+    """What one walk over the log found, and gave to the queues."""
+
+    found: Scan
+    """Set by ``run``."""
+    as_left = False
+    """The log ends where a clean stop left it."""
+
+    def __init__(
+        self, queues: ConsumeQueues, table: QueueTable, start: StartPoint, delay_levels_ms: tuple[int, ...]
+    ) -> None:
+        self._queues, self._table, self._start, self._delay_levels_ms = queues, table, start, delay_levels_ms
+        self.strange: list[Damage] = []
+        self._before: Found | None = None
+        self._fed = 0
+
+    def run(self, read: Read, extent: Extent, trust: Trust) -> None:
+        """Raises Incomplete when the queues lack more than they should."""
+        self.found = scan(read, extent, self._start.walk_from, trust, self._take)
+        self._compare()
+
+    def _take(self, found: Found) -> None:
+        """Give the queues what begins at or after the point up to which they are complete."""
+        feed_from = self._start.feed_from
+        if found.log_offset < feed_from:
+            self._before = found
+        if found.end <= feed_from:
+            return
+        if found.log_offset < feed_from not in accumulate(found.sizes, initial=found.log_offset):
+            raise Contradiction(f"no record begins at {feed_from}, where the mark is")
+        self._compare()
+        batch = self._batch(found)
+        self.strange += self._queues.feed(batch, whole=self._start.rule == WHOLE_LOG)
+        self._fed += len(found.data)
+        if self._fed >= WRITE_OUT_EVERY:
+            self._queues.write_out()
+            self._fed = 0
+
+    def _compare(self) -> None:
+        """The records before that point must be where the queues say. Raises Contradiction."""
+        before, self._before = self._before, None
+        if before is not None and self._queues.contradict(self._batch(before), self._start.feed_from):
+            raise Contradiction(f"the queues are not of the log before {self._start.feed_from}")
+
+    def _batch(self, found: Found) -> Batch:
+        return batch_of(found, self._table.number_of, self._delay_levels_ms)
+
+
+def ends_at(read: Read, extent: Extent, log_offset: int) -> bool:
+    """Whether nothing has been written from here on."""
+    return log_offset == extent.end or (
+        log_offset < extent.end and step(read, extent, log_offset) == End(log_offset, "")
+    )
+
+
+def _last_stored_ms(found: Found) -> int:
+    if found.run is None:
+        return decode(found.data, check_crc=False).store_timestamp_ms
+    return int(found.run.headers["store_timestamp_ms"][-1])
