@@ -2,6 +2,7 @@
 
 import typer
 from dejamq_broker.store import dump as store_dump
+from dejamq_broker.store import verify as store_verify
 
 app = typer.Typer(
     help="Look into a store directory, ours or a real RocketMQ's; no broker needed.", no_args_is_help=True
@@ -9,12 +10,13 @@ app = typer.Typer(
 PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
-@app.callback()
-def _several_commands() -> None:
-    """Keeps ``dump`` a command of its own while it is the only one."""
-
-
 @app.command(context_settings=PASS_THROUGH, add_help_option=False)
 def dump(context: typer.Context) -> None:
     """List every record, queue entry or setting: DIR [-o json] [--what …] [--topic NAME] [--queue ID]; or --help."""
     raise typer.Exit(store_dump.main(context.args))
+
+
+@app.command(context_settings=PASS_THROUGH, add_help_option=False)
+def verify(context: typer.Context) -> None:
+    """Is it whole? Reads everything, changes nothing: DIR [-o json]; or --help. Exit status 0 yes, 1 no."""
+    raise typer.Exit(store_verify.main(context.args))

@@ -1,6 +1,8 @@
 import com.alibaba.fastjson2.JSON;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
@@ -139,9 +141,8 @@ public class Probe {
         row.put("keys", message.getKeys());
         row.put("body_sha256", hex(MessageDigest.getInstance("SHA-256").digest(body(message))));
         row.put("properties", new TreeMap<>(message.getProperties()));
-        row.put("born_host", message.getBornHostString() + ":" + port(message.getBornHost()));
-        row.put("store_host", ((java.net.InetSocketAddress) message.getStoreHost()).getAddress().getHostAddress()
-            + ":" + port(message.getStoreHost()));
+        row.put("born_host", host(message.getBornHost()));
+        row.put("store_host", host(message.getStoreHost()));
         return row;
     }
 
@@ -150,8 +151,9 @@ public class Probe {
         return message.getBody() == null ? new byte[0] : message.getBody();
     }
 
-    private static int port(java.net.SocketAddress address) {
-        return ((java.net.InetSocketAddress) address).getPort();
+    private static String host(SocketAddress address) {
+        InetSocketAddress host = (InetSocketAddress) address;
+        return host.getAddress().getHostAddress() + ":" + host.getPort();
     }
 
     private static String hex(byte[] bytes) {

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dejamq_broker.store.index_keys import key_hash
 from dejamq_proto.loose_json import loads_loose
 from rocketmq import VERSION, Failed, Missing, RocketMQ, fetched_jars
 from written import (
@@ -31,7 +32,7 @@ SAME, DIFFERS, CANNOT_TELL = 0, 1, 3
 CACHE = Path(__file__).parents[2] / "build" / f"rocketmq-{VERSION}"
 COMPRESSION_BITS = 0x701
 CLIENT_MADE = {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER"}
-KEYS_ASKED = 40
+KEYS_ASKED, MOST_RESULTS = 40, 64
 DELAY_PASSES_S = 30
 
 
@@ -122,7 +123,17 @@ def compare_reading(rocketmq: RocketMQ, said: Said) -> Iterator[str]:
     answers = rocketmq.ask(f"query\t{topic}\t{key}" for (topic, key), _ in queries)
     for (asked_for, offsets), answer in zip(queries, answers, strict=True):
         found = sorted(answer) if isinstance(answer, list) else answer
+        if found and len(found) < len(offsets) and collisions(said, asked_for) > MOST_RESULTS:
+            offsets = [offset for offset in offsets if offset in found]
         yield from differs("query of {1} in {0}".format(*asked_for), found, offsets)
+
+
+def collisions(said: Said, asked_for: tuple[str, str]) -> int:
+    """Records that the index answers for this key: those of keys with the same hash too, which RocketMQ's client drops
+    after its broker has counted them.
+    """
+    value = key_hash(*asked_for)
+    return sum(len(offsets) for key, offsets in said.queries.items() if key_hash(*key) == value)
 
 
 def grown() -> set[str]:
@@ -149,6 +160,8 @@ def compare_records(where: str, answer: Any, expected: list[dict[str, Any]]) -> 
             if name == "properties":
                 value = {key: text for key, text in value.items() if key not in CLIENT_MADE}
                 mine = {key: text for key, text in mine.items() if key not in CLIENT_MADE}
+            if name.endswith("_host"):
+                mine = mine.replace("[::1]", "0:0:0:0:0:0:0:1")
             if name == "sys_flag":
                 value, mine = value & ~COMPRESSION_BITS, mine & ~COMPRESSION_BITS
             yield from differs(f"{name} of {where}@{ours['queue_offset']}", value, mine)

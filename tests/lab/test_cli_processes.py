@@ -67,7 +67,7 @@ async def running(usual_ports_taken: None, tmp_path: Path) -> AsyncIterator[tupl
 @pytest.mark.parametrize(
     "command",
     [(), ("serve",), ("serve", "namesrv"), ("serve", "broker"), ("cluster",), ("cluster", "up"), ("topic",), ("send",),
-     ("consume",), ("store", "dump"), ("bench",)],
+     ("consume",), ("store", "dump"), ("store", "verify"), ("bench",)],
     ids=" ".join,
 )  # fmt: skip
 async def test_every_command_has_help(command: tuple[str, ...]) -> None:

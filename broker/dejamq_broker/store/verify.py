@@ -1,0 +1,144 @@
+"""``dejamq store verify DIR``: is a store whole, ours or a real RocketMQ's? Offline, and it changes nothing.
+
+It reads the whole log once and compares everything that is derived from it. Memory is constant but for one index file
+and one number a queue.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from dejamq_broker.store.at_rest import DataFiles, NoStore, QueueFiles, commit_log, owner_lives, queue_files
+from dejamq_broker.store.config import StoreConfig
+from dejamq_broker.store.errors import StoreError
+from dejamq_broker.store.findings import Finding, Severity
+from dejamq_broker.store.index_file import Shape
+from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.verify_files import check_checkpoint, check_config, check_marks, check_owner
+from dejamq_broker.store.verify_index import IndexCheck
+from dejamq_broker.store.verify_log import LogCheck, Progress
+
+WHOLE, DAMAGED, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
+TOLD_EVERY_S = 0.5
+
+
+class Report(msgspec.Struct):
+    """What verify found; ``verdict`` is whole, damaged or cannot tell."""
+
+    directory: str
+    verdict: str = "whole"
+    records: int = 0
+    queues: int = 0
+    index_entries: int = 0
+    log_start: int = 0
+    log_end: int = 0
+    findings: list[Finding] = []
+
+    def judge(self, *, in_use: bool) -> None:
+        damaged = any(finding.severity == Severity.DAMAGE for finding in self.findings)
+        if damaged:
+            # what a running broker has only in its memory looks like damage
+            self.verdict = "cannot tell" if in_use else "damaged"
+
+    @property
+    def status(self) -> int:
+        return {"whole": WHOLE, "damaged": DAMAGED}.get(self.verdict, CANNOT_TELL)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status: 0 whole, 1 damaged, 2 bad use, 3 cannot tell."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = verify(StorePaths(options.directory), _teller() if sys.stderr.isatty() else _silent)
+    except NoStore as error:
+        print(f"dejamq store verify: {error}", file=sys.stderr)
+        return BAD_USE
+    except (StoreError, OSError) as error:
+        print(f"dejamq store verify: cannot read the store: {error}", file=sys.stderr)
+        return CANNOT_TELL
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    for line in [msgspec.json.encode(_row(report)).decode()] if options.output == "json" else _lines(report):
+        print(line)
+    return report.status
+
+
+def verify(paths: StorePaths, progress: Progress) -> Report:
+    """Look at everything. Raises NoStore for a directory that is none, OSError for one that cannot be read."""
+    files = commit_log(paths)
+    in_use = owner_lives(paths)
+    killed = in_use or paths.abort.exists()
+    queues = list(queue_files(paths))
+    size = max((queue.files.size for queue in queues if queue.files.lengths), default=6_000_000)
+
+    def new_queue(topic: str, queue_id: int) -> QueueFiles:
+        return QueueFiles(topic, queue_id, DataFiles(paths.consume_queue(topic, queue_id), size))
+
+    config = StoreConfig()
+    log = LogCheck(files, queues, new_queue, config.delay_levels_ms, progress)
+    shape = Shape(config.max_hash_slot_num, config.max_index_num)
+    index = IndexCheck(paths.index, shape, log.tally, killed=killed)
+    if index.open():
+        log.others.append(index.feed)
+    log.run(killed=killed)
+    index.finish(log.end)
+    report = Report(str(paths.root), "whole", log.records, log.queues(), index.entries, log.start, log.end)
+    report.findings = [
+        *check_owner(paths, lives=in_use), *log.tally,
+        *check_checkpoint(paths.checkpoint, log.last_store_timestamp_ms), *check_marks(paths, log.end),
+        *check_config(paths.root / "config"),
+    ]  # fmt: skip
+    report.judge(in_use=in_use)
+    return report
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dejamq store verify",
+        description="Is a store whole, ours or a real RocketMQ's? Reads all of it, changes nothing, needs no broker.",
+        epilog="Exit status: 0 whole, 1 damaged, 2 bad use, 3 cannot tell (in use, or not readable).",
+    )
+    parser.add_argument("directory", help="the store: the folder that holds commitlog/")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    return parser
+
+
+def _row(report: Report) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(report)
+    return row
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for finding in report.findings:
+        yield finding.text
+    yield (
+        f"{report.verdict}: {report.records} records in {report.queues} queues, {report.index_entries} index entries, "
+        f"log {report.log_start}..{report.log_end}"
+    )
+
+
+def _silent(done: int, in_all: int) -> None:
+    """Nobody watches."""
+
+
+def _teller() -> Progress:
+    """Tells a terminal how far the log is read, twice a second, on one line that is wiped at the end."""
+    last = time.monotonic()
+
+    def tell(done: int, in_all: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TOLD_EVERY_S:
+            last = time.monotonic()
+            print(
+                f"\rverify: {done / 2**30:.2f} of {in_all / 2**30:.2f} GiB\x1b[K\r", end="", file=sys.stderr, flush=True
+            )
+
+    return tell
+
+
+if __name__ == "__main__":
+    sys.exit(main())

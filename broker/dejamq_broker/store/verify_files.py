@@ -1,0 +1,92 @@
+"""Verify's look at the small files: checkpoint, our marks, settings, and who has the store open."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dejamq_proto.loose_json import loads_loose
+
+from dejamq_broker.store.checkpoint import CHECKPOINT_SIZE, Checkpoint, Progress
+from dejamq_broker.store.findings import Finding, Severity
+from dejamq_broker.store.index import IndexMark
+from dejamq_broker.store.paths import StorePaths
+
+DELETE = "delete it: the next start does without it, only slower"
+
+
+def check_owner(paths: StorePaths, *, lives: bool) -> Iterator[Finding]:
+    """Whether the store is open, was closed, or lost its owner."""
+    if lives:
+        what = "a running process has the store open: what it has not written yet seems to be missing"
+        yield Finding("in-use", "lock", what, "stop it and verify again to be sure", Severity.NOTE)
+    elif paths.abort.exists():
+        what = f"the last owner ({_word(paths.abort)}) was killed: its end was not written in order"
+        yield Finding("killed", "abort", what, "the next start repairs what it left", Severity.NOTE)
+
+
+def _word(path: Path) -> str:
+    text = path.read_bytes()[:20].decode("ascii", "replace").strip()
+    return f"process {text}" if text.isdigit() else "process unknown"
+
+
+def check_checkpoint(path: Path, last_store_timestamp_ms: int) -> Iterator[Finding]:
+    """RocketMQ's ``checkpoint``; the time is that of the newest record."""
+    if not path.exists():
+        what = "there is none: after a kill a RocketMQ reads the whole log"
+        yield Finding("checkpoint", "checkpoint", what, severity=Severity.NOTE)
+        return
+    size = path.stat().st_size
+    if size != CHECKPOINT_SIZE:
+        what = f"{size} bytes instead of {CHECKPOINT_SIZE}"
+        yield Finding("checkpoint", "checkpoint", what, DELETE)
+        return
+    checkpoint = Checkpoint.load(path)
+    times = {
+        "log": checkpoint.log_timestamp_ms, "queues": checkpoint.queue_timestamp_ms,
+        "index": checkpoint.index_timestamp_ms,
+    }  # fmt: skip
+    for name, time_ms in times.items():
+        if not 0 <= time_ms <= last_store_timestamp_ms:
+            what = f"the time of the {name} is {time_ms}, the newest record's {last_store_timestamp_ms}"
+            yield Finding("checkpoint", "checkpoint", what, DELETE)
+
+
+def check_marks(paths: StorePaths, log_end: int) -> Iterator[Finding]:
+    """Ours: what says how far queues and index are complete. A start believes them only where they fit."""
+    marks: list[tuple[Path, Progress | IndexMark | None]] = [
+        (paths.progress, Progress.load(paths.progress)),
+        (paths.index_mark, IndexMark.load(paths.index_mark)),
+    ]
+    for path, mark in marks:
+        if not path.exists():
+            continue
+        if mark is None:
+            yield Finding("mark", path.name, "it cannot be read", DELETE)
+        elif not 0 <= mark.log_offset <= log_end:
+            what = f"it speaks of log offset {mark.log_offset}, the log ends at {log_end}"
+            yield Finding("mark", path.name, what, DELETE)
+
+
+def check_config(folder: Path) -> Iterator[Finding]:
+    """Every settings file parses; RocketMQ keeps the generation before as ``.bak``."""
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        trouble = _unreadable(path)
+        if trouble:
+            backup = path.with_name(path.name + ".bak")
+            reads = backup.exists() and not _unreadable(backup) and backup.stat().st_size > 0
+            do = "its .bak is read instead" if reads else "repair it, or move it away to start without what it held"
+            yield Finding("config", f"config/{path.name}", trouble, do)
+    for path in sorted(folder.glob("*.json.bak")) if folder.is_dir() else []:
+        trouble = _unreadable(path)
+        if trouble:
+            yield Finding("config", f"config/{path.name}", trouble, "it is replaced with the next change")
+
+
+def _unreadable(path: Path) -> str:
+    """Why a file is no JSON object; "" when it is one, or is empty."""
+    try:
+        text = path.read_text()
+        if text.strip() and not isinstance(loads_loose(text), dict):
+            return "it holds no JSON object"
+    except ValueError as error:
+        return f"it is no JSON: {error}"
+    return ""

@@ -1,0 +1,185 @@
+"""Verify's look at the index: every key of every record is there once, and chains lead to each.
+
+Index files are filled in log order, so what they hold is compared with what the log asks for as both are read.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from dejamq_broker.store.findings import Finding, Severity, Tally
+from dejamq_broker.store.index_file import HEADER_SIZE, INDEX_ENTRY, SLOT_SIZE, IndexFile, Shape
+from dejamq_broker.store.index_keys import Keys, keys_of
+from dejamq_broker.store.log_scan import Found
+from dejamq_broker.store.paths import is_index_name
+
+REBUILD = "stop the broker, delete the folder index/ and start it: the index is built again from the log"
+ENTRY_SIZE = INDEX_ENTRY.itemsize
+TRIED = 1 << 20
+CHUNK = 1 << 16
+Pairs = np.ndarray[tuple[int], np.dtype[np.void]]
+PAIR = np.dtype([("log_offset", "<i8"), ("hash", "<i8")])
+
+
+def shape_of(path: Path, usual: Shape) -> Shape | None:
+    """How many slots and entries a file has: not written in it, so the one that its header and entries agree with.
+
+    None when there is none, or when too many would have to be tried.
+    """
+    size = path.stat().st_size
+    if size == usual.file_size:
+        return usual
+    rest = size - HEADER_SIZE
+    most = rest // SLOT_SIZE
+    for slots in range(1, min(most, TRIED)):
+        entries, left = divmod(rest - slots * SLOT_SIZE, ENTRY_SIZE)
+        if left or entries < 2:
+            continue
+        shape = Shape(slots, entries)
+        file = IndexFile.load(path, shape)
+        if file is not None and _agrees(file):
+            return shape
+    return None
+
+
+def _agrees(file: IndexFile) -> bool:
+    """First and last entry are those that the header speaks of, and a slot leads to the last one."""
+    header = file.header
+    if header.next_entry <= 1:
+        return False
+    last = file.entries(header.next_entry - 1, header.next_entry)[0]
+    first = file.entries(1, 2)[0]
+    slot = file.read(HEADER_SIZE + int(last["hash"]) % file.shape.slots * SLOT_SIZE, SLOT_SIZE)
+    ends = (int(first["log_offset"]), int(last["log_offset"])) == (header.begin_log_offset, header.end_log_offset)
+    return ends and int.from_bytes(slot, "big") == header.next_entry - 1
+
+
+class IndexCheck:
+    """``open`` first, then ``feed`` with the log, then ``finish``."""
+
+    def __init__(self, folder: Path, shape: Shape, tally: Tally, *, killed: bool) -> None:
+        """``shape`` is tried first. ``killed``: what is missing at the end is what the next start adds."""
+        self._folder, self._shape, self._tally = folder, shape, tally
+        self._late = Severity.RECOVERS if killed else Severity.DAMAGE
+        self._files: list[IndexFile] = []
+        self._entries: Iterator[Pairs] = iter(())
+        self._ahead = np.empty(0, PAIR)
+        self._newest = -1
+        """Log offset of the index's last entry: what the log has behind it is late, not lost."""
+        self._missing_behind = 0
+        self.entries = 0
+
+    def open(self) -> bool:
+        """Find the files and check each by itself; False when there is none to compare the log with. Raises OSError."""
+        found = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        paths = [path for path in found if is_index_name(path.name)]
+        for path in found:
+            if path not in paths:
+                self._add("foreign", path.name, "it is no index file", "move it away")
+        self._shape = next((shape for path in paths if (shape := shape_of(path, self._shape))), self._shape)
+        for path in paths:
+            file = IndexFile.load(path, self._shape)
+            if file is None:
+                self._add("index-file", path.name, f"{path.stat().st_size} bytes and no header that fits", REBUILD)
+            else:
+                self._files.append(file)
+                self._check_chains(file)
+        self._entries = self._read()
+        if self._files:
+            self._newest = self._files[-1].header.end_log_offset
+        return bool(self._files)
+
+    def feed(self, found: Found) -> None:
+        """The keys of these records must be next, those of older, expired records aside. Raises OSError."""
+        expected = _pairs_of(keys_of(found))
+        actual = self._upto(found.end)
+        actual = actual[actual["log_offset"] >= found.log_offset]
+        missing = np.setdiff1d(expected, actual)
+        foreign = np.setdiff1d(actual, expected)
+        behind = missing["log_offset"] > self._newest
+        for index in np.flatnonzero(~behind)[:1].tolist():
+            what = f"a key of the record at {int(missing['log_offset'][index])} is not in it"
+            self._add("index-missing", "log", what, REBUILD, int(np.count_nonzero(~behind)))
+        for pair in foreign[:1]:
+            what = f"an entry says {int(pair['log_offset'])}, where no record has such a key"
+            self._add("index-entry", "log", what, REBUILD, len(foreign))
+        if len(actual) > len(np.unique(actual)) and len(actual) != len(expected):
+            what = f"keys of records before {found.end} are in it more than once"
+            self._add("index-twice", "log", what, REBUILD)
+        self._missing_behind += int(np.count_nonzero(behind))
+
+    def finish(self, log_end: int) -> None:
+        """Raises OSError."""
+        rest = self._upto(1 << 62)
+        stray = rest[rest["log_offset"] >= log_end]
+        for pair in stray[:1]:
+            what = f"an entry says {int(pair['log_offset'])}, the log ends at {log_end}"
+            self._add("index-behind", "log", what, "the next start takes it off", len(stray), self._late)
+        if self._missing_behind:
+            what = f"it ends at {self._newest}: keys behind it are not in it"
+            self._add("index-late", "log", what, "the next start adds them", self._missing_behind, self._late)
+
+    def _check_chains(self, file: IndexFile) -> None:
+        """Slots and previous numbers are what they must be when entries come one after the other."""
+        header, name = file.header, file.path.name
+        count = header.next_entry - 1
+        self.entries += count
+        entries = file.entries(1, header.next_entry)
+        slots = file.slots()
+        hashes = entries["hash"].astype(np.int64)
+        if (hashes < 0).any():
+            at = int(np.argmax(hashes < 0)) + 1
+            self._add("index-chain", name, f"entry {at} has the hash {int(hashes[at - 1])}, which no key has", REBUILD)
+            return
+        order = np.argsort(hashes % file.shape.slots, kind="stable")
+        of_slot = (hashes % file.shape.slots)[order]
+        starts = np.diff(of_slot, prepend=-1) != 0
+        before = np.where(starts, 0, np.roll(order + 1, 1))
+        wrong = entries["previous"][order] != before
+        for index in order[np.flatnonzero(wrong)[:1]].tolist():
+            what = f"entry {index + 1} goes on at {int(entries['previous'][index])} instead of the one before it"
+            self._add("index-chain", name, what, REBUILD, int(wrong.sum()))
+        newest = np.zeros(file.shape.slots, np.int64)
+        newest[of_slot] = order + 1
+        lost = slots != newest
+        for slot in np.flatnonzero(lost)[:1].tolist():
+            what = f"slot {slot} leads to entry {int(slots[slot])} instead of {int(newest[slot])}"
+            self._add("index-slot", name, what, REBUILD, int(lost.sum()))
+        if count and int(entries["log_offset"][-1]) != header.end_log_offset:
+            self._add("index-header", name, "the last entry is not the one that the header tells", REBUILD)
+
+    def _read(self) -> Iterator[Pairs]:
+        """All entries, file by file."""
+        for file in self._files:
+            for first in range(1, file.header.next_entry, CHUNK):
+                entries = file.entries(first, min(first + CHUNK, file.header.next_entry))
+                pairs = np.empty(len(entries), PAIR)
+                pairs["log_offset"], pairs["hash"] = entries["log_offset"], entries["hash"]
+                yield pairs
+
+    def _upto(self, log_offset: int) -> Pairs:
+        """The entries that come next in the files, as far as they lie before this log offset."""
+        parts = [self._ahead]
+        while not len(parts[-1]) or parts[-1]["log_offset"][-1] < log_offset:
+            more = next(self._entries, None)
+            if more is None:
+                break
+            parts.append(more)
+        pairs = np.concatenate(parts)
+        later = np.flatnonzero(pairs["log_offset"] >= log_offset)
+        end = int(later[0]) if len(later) else len(pairs)
+        self._ahead = pairs[end:]
+        return pairs[:end]
+
+    def _add(
+        self, kind: str, where: str, what: str, do: str, count: int = 1, severity: Severity = Severity.DAMAGE
+    ) -> None:  # fmt: skip
+        place = "index" if where == "log" else f"index/{where}"
+        self._tally.add(Finding(kind, place, what, do, severity), place, count)
+
+
+def _pairs_of(keys: Keys) -> Pairs:
+    pairs = np.empty(len(keys), PAIR)
+    pairs["log_offset"], pairs["hash"] = keys.log_offsets, keys.hashes
+    return pairs

@@ -1,0 +1,194 @@
+"""Verify's look at one consume queue: is there exactly one right entry for each of its records?
+
+Fed with the records of the queue in log order; what the entries must be is computed from the records alone.
+"""
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from dejamq_proto.names import SCHEDULE_TOPIC
+
+from dejamq_broker.store.at_rest import QueueFiles
+from dejamq_broker.store.batch import Ints
+from dejamq_broker.store.consume_queue import ENTRY, FILLER_SIZE, Entries
+from dejamq_broker.store.findings import Finding, Severity, Tally
+
+REBUILD = "stop the broker, delete the queue's folder and start it: the queue is built again from the log"
+CHUNK = 65_536
+Ranges = list[tuple[int, int]]
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """Records of one queue, in log order: what the log says of them."""
+
+    queue_offsets: Ints
+    entries: Entries
+    store_timestamps_ms: Ints
+
+    def part(self, start: int, end: int) -> "Expected":
+        return Expected(
+            self.queue_offsets[start:end], self.entries[start:end], self.store_timestamps_ms[start:end]
+        )  # fmt: skip
+
+
+class LogBounds(msgspec.Struct, frozen=True):
+    """Where the log begins and ends, and the parts of it that cannot be read."""
+
+    start: int
+    end: int
+    lost: Ranges
+
+    def spoils(self, log_offset: int) -> bool:
+        return any(begin <= log_offset < end for begin, end in self.lost)
+
+
+class QueueCheck:
+    """One queue; ``feed`` in log order, then ``finish``."""
+
+    def __init__(self, files: QueueFiles, tally: Tally) -> None:
+        self.files, self._tally = files, tally
+        self._name = f"queue {files.topic}/{files.queue_id}"
+        self._first: int | None = None
+        self._next = 0
+        """The queue offset that the next record must have."""
+        self._gaps: Ranges = []
+        self._delay_ms = 0
+
+    def feed(self, expected: Expected) -> None:
+        """Raises OSError."""
+        start = 0
+        while start < len(expected.queue_offsets):
+            offsets = expected.queue_offsets
+            dense = np.flatnonzero(np.diff(offsets[start:]) != 1)
+            end = start + int(dense[0]) + 1 if len(dense) else len(offsets)
+            self._dense(expected.part(start, end))
+            start = end
+
+    def finish(self, log: LogBounds) -> None:
+        """What stands in the files beside the entries of records. Raises OSError."""
+        self._check_files()
+        first = self._next if self._first is None else self._first
+        if self.files.first < first:
+            self._check_others(self.files.first, first, log)
+        for begin, end in self._gaps:
+            self._check_gap(begin, end, log)
+        self._check_rest(log)
+
+    def _dense(self, expected: Expected) -> None:
+        """Records whose queue offsets follow one another."""
+        begin = int(expected.queue_offsets[0])
+        if self._first is None:
+            self._first = self._next = begin
+        if begin == 0 and self._next and self._found(expected, 0, 1)[0] == expected.entries[0]:
+            self._begin_again(expected)
+        elif begin < self._next:
+            again = min(len(expected.queue_offsets), self._next - begin)
+            log_offset = int(expected.entries["log_offset"][0])
+            what = f"the record at {log_offset} has queue offset {begin}, which an earlier one has"
+            self._add("queue-offset", f"log {log_offset}", what, "report it: no recovery repairs that", again)
+            if again == len(expected.queue_offsets):
+                return
+            expected = expected.part(again, len(expected.queue_offsets))
+        elif begin > self._next:
+            self._gaps.append((self._next, begin))
+        for start in range(0, len(expected.queue_offsets), CHUNK):
+            self._compare(expected.part(start, start + CHUNK))
+        self._next = int(expected.queue_offsets[-1]) + 1
+
+    def _begin_again(self, expected: Expected) -> None:
+        """The topic was deleted and made again: entries are those of the younger records."""
+        for kind in ("entry", "entry-missing", "queue-offset"):
+            self._tally.forget(kind, self._name)
+        self._gaps.clear()
+        self._first, self._next = 0, 0
+        at = int(expected.entries["log_offset"][0])
+        self._add("made-again", self._name, f"it begins anew at log offset {at}", severity=Severity.NOTE)
+
+    def _found(self, expected: Expected, start: int, end: int) -> Entries:
+        return self.files.read(int(expected.queue_offsets[0]) + start, end - start)
+
+    def _compare(self, expected: Expected) -> None:
+        found = self._found(expected, 0, len(expected.queue_offsets))
+        missing = found["size"] <= 0
+        if missing.any():
+            at = int(expected.queue_offsets[np.argmax(missing)])
+            self._add("entry-missing", f"{self._name}@{at}", "the log has a record for it, the queue has no entry",
+                      REBUILD, int(missing.sum()))  # fmt: skip
+        same = (found["log_offset"] == expected.entries["log_offset"]) & (found["size"] == expected.entries["size"])
+        codes = found["tags_code"] == expected.entries["tags_code"]
+        if self.files.topic == SCHEDULE_TOPIC and not codes.all():
+            codes |= self._delivers(found, expected)
+        wrong = ~missing & ~(same & codes)
+        if wrong.any():
+            index = int(np.argmax(wrong))
+            what = f"the entry is {_told(found[index])}, the record says {_told(expected.entries[index])}"
+            at = int(expected.queue_offsets[index])
+            self._add("entry", f"{self._name}@{at}", what, REBUILD, int(wrong.sum()))
+
+    def _delivers(self, found: Entries, expected: Expected) -> npt.NDArray[np.bool_]:
+        """Delivery times by another list of delays than the usual one: equal for all of this queue's entries."""
+        delays = found["tags_code"].astype(np.int64) - expected.store_timestamps_ms
+        if not self._delay_ms:
+            values, counts = np.unique(delays, return_counts=True)
+            self._delay_ms = int(values[np.argmax(counts)])
+        good: npt.NDArray[np.bool_] = (delays == self._delay_ms) & (delays > 0)
+        return good
+
+    def _check_files(self) -> None:
+        for trouble in self.files.files.troubles():
+            self._add("queue-file", self._name, trouble.reason, REBUILD)
+        for name in self.files.files.foreign:
+            self._add("foreign", self._name, f"{name} is no file of a queue", "move it away: it stops the next start")
+
+    def _check_others(self, begin: int, end: int, log: LogBounds) -> None:
+        """Entries before the queue's first record in the log: of expired records, or fillers."""
+        for start in range(begin, end, CHUNK):
+            found = self.files.read(start, min(CHUNK, end - start))
+            expired = (found["log_offset"] < log.start) | (found["size"] == FILLER_SIZE)
+            for index in np.flatnonzero(~expired | (found["size"] <= 0)).tolist():
+                if not log.spoils(int(found["log_offset"][index])):
+                    what = f"the entry {_told(found[index])} is of no record"
+                    self._add("entry", f"{self._name}@{start + index}", what, REBUILD)
+
+    def _check_gap(self, begin: int, end: int, log: LogBounds) -> None:
+        """Queue offsets that no record of the log has: fillers, or records in a part that cannot be read."""
+        for start in range(begin, end, CHUNK):
+            found = self.files.read(start, min(CHUNK, end - start))
+            for index in np.flatnonzero(found["size"] != FILLER_SIZE).tolist():
+                if not log.spoils(int(found["log_offset"][index])) or found["size"][index] <= 0:
+                    what = f"no record has this queue offset, the entry is {_told(found[index])}"
+                    self._add("queue-offset", f"{self._name}@{start + index}", what, "the record is lost")
+
+    def _check_rest(self, log: LogBounds) -> None:
+        """Behind the last record: nothing, and after the first nothing only nothing."""
+        at, ended = max(self._next, self.files.first), False
+        while at < self.files.room:
+            found = self.files.read(at, min(CHUNK, self.files.room - at))
+            used = found != np.zeros((), ENTRY)
+            for index in np.flatnonzero(used)[:1].tolist():
+                self._stray(at + index, found[index], int(used.sum()), log, ended or index > 0)
+            ended = ended or not used.all()
+            at += len(found)
+
+    def _stray(self, queue_offset: int, entry: np.void, count: int, log: LogBounds, apart: bool) -> None:
+        where = f"{self._name}@{queue_offset}"
+        if log.spoils(int(entry["log_offset"])) and entry["size"] > 0 and not apart:
+            return
+        if apart or entry["size"] <= 0:
+            self._add("entry-apart", where, f"behind the queue's end stands {_told(entry)}", REBUILD, count)
+        elif entry["log_offset"] >= log.end:
+            self._add("entry-behind", where, f"the entry {_told(entry)} is behind the log's end at {log.end}",
+                      "the next start takes it off", count, Severity.RECOVERS)  # fmt: skip
+        else:
+            self._add("entry", where, f"the entry {_told(entry)} is of no record of this queue", REBUILD, count)
+
+    def _add(
+        self, kind: str, where: str, what: str, do: str = "", count: int = 1, severity: Severity = Severity.DAMAGE
+    ) -> None:
+        self._tally.add(Finding(kind, where, what, do, severity), self._name, count)
+
+
+def _told(entry: np.void) -> str:
+    if int(entry["size"]) == FILLER_SIZE:
+        return "a filler"
+    return f"({int(entry['log_offset'])}, {int(entry['size'])} bytes, tags code {int(entry['tags_code'])})"
