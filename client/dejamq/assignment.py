@@ -28,6 +28,10 @@ class OwnedQueue:
     last_pull_s: float = 0.0
     corrected_offset: int | None = None
     """Where the broker says to go on, when ours is outside the queue; ends this ownership."""
+    locked_at_s: float | None = None
+    """When its lock was last asked for with success, monotonic; None without one. For consumption in order."""
+    lock_lost: bool = False
+    """A broker refused to renew the lock: the queue is somebody else's, and so is its progress."""
     fetching: asyncio.Task[None] | None = None
     entered: list[ReceivedMessage] = field(default_factory=list)
     succeeded: list[ReceivedMessage] = field(default_factory=list)

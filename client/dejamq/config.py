@@ -8,6 +8,8 @@ from dejamq_proto.calling import MAX_FRAME_BYTES
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.settings import load, setting
 
+from dejamq.ordered_config import OrderedConfig
+
 LARGEST_BODY = MAX_FRAME_BYTES - (1 << 20)
 """Bytes of a body or a batch that surely fit one frame."""
 
@@ -68,7 +70,7 @@ class ClientConfig:
 
 
 @dataclass(frozen=True)
-class ConsumerConfig(ClientConfig):
+class ConsumerConfig(ClientConfig, OrderedConfig):
     """Source: RocketMQ ``DefaultMQPushConsumer`` and its internal constants.
 
     The thresholds are RocketMQ's flow control: checked before a pull, exceeded by more than their value, so
@@ -122,6 +124,7 @@ class ConsumerConfig(ClientConfig):
     def validate(self) -> None:
         """As the base, and RocketMQ's ranges."""
         super().validate()
+        self.validate_ordered()
         ranges = {
             "pull_batch_size": 1024, "pull_threshold_for_queue": 65_535, "pull_threshold_size_for_queue": 1024,
             "consume_concurrently_max_span": 65_535,

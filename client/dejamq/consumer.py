@@ -41,8 +41,10 @@ class PushConsumer:
     ) -> None:  # fmt: skip
         """Raises ConfigError or InvalidName at once for what could not work later."""
         names.check_group(group)
-        if model is not MessageModel.CLUSTERING or ordered or not auto_commit:
-            raise ConfigError("this version has the CLUSTERING model with concurrent handlers only")
+        if model is not MessageModel.CLUSTERING:
+            raise ConfigError("this version has the CLUSTERING model only")
+        if not (auto_commit or ordered):
+            raise ConfigError("auto_commit=False needs ordered=True: concurrent handlers acknowledge each by itself")
         if not 1 <= max_concurrency <= 1000:
             raise ConfigError(f"max_concurrency is 1 to 1000, not {max_concurrency}")
         if max_reconsume_times is not None and max_reconsume_times < 0:
@@ -51,7 +53,7 @@ class PushConsumer:
         timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
         self._options = Options(
             group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, strategy_named(allocation),
-            max_concurrency, max_reconsume_times,
+            max_concurrency, max_reconsume_times, ordered, auto_commit,
         )  # fmt: skip
         self._subscriptions = Subscriptions(group, _now_ms)
         self._running: Running | None = None
@@ -62,6 +64,8 @@ class PushConsumer:
 
     def subscribe(self, topic: str, handler: Handler, *, tags: str | None = "*", sql: str | None = None) -> None:
         """Deliver the topic's messages with these tags (``"a || b"``) to ``handler``, one at a time, many at once.
+
+        With ``ordered=True`` one message of a queue at a time, in the order of the queue.
 
         Raises ConfigError for a second handler of a topic, a handler of the wrong shape, or a single ``|``.
         """
@@ -112,7 +116,8 @@ class PushConsumer:
                 await _first(self._running.rebalancer.settled, self._running.failed)
         except TimeoutError:
             topics = ", ".join(one.topic for one in self._subscriptions)
-            text = f"group {self.group!r} got no queues of {topics} within {timeout_ms:.0f} ms; does the topic exist?"
+            text = f"group {self.group!r} got no queues of {topics} within {timeout_ms:.0f} ms; does the topic exist"
+            text += ", and does no other member hold the locks?" if self._options.ordered else "?"
             raise TimeoutError(text) from None
         self._check()
         return self.assignment

@@ -1,6 +1,7 @@
 """What the parts of one consumer share: who it is, how it writes its journal, how it reaches a broker."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -9,7 +10,7 @@ from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal import Journal
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.send_pb2 import SendBackRequest
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult
 
 from dejamq.config import ConsumerConfig
 from dejamq.instance import Instance
@@ -32,6 +33,14 @@ class Link(Protocol):
     def update_offset_oneway(
         self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0
     ) -> None: ...
+
+    def send_run(self, run: SendRun) -> Awaitable[SendRunResult]: ...
+
+    async def lock_batch(self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]: ...
+
+    def unlock_batch_oneway(
+        self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0
+    ) -> asyncio.Future[None]: ...
 
     async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]: ...
 

@@ -51,20 +51,20 @@ class Deliveries:
                 if owned.number not in self._gathering:
                     self._gather(owned)
 
-    def enter_again(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
+    def enter_again(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "local_retry") -> None:
         """As ``enter``, for messages that a handler of this process queue has had before."""
         self._number(messages)
         if self._on:
             self.flush(owned)
-            self._write_deliver(owned, messages, kind="local_retry")
+            self._write_deliver(owned, messages, kind=kind)
 
-    def enter_batch(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
+    def enter_batch(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "first") -> None:
         """As ``enter``, for a handler of lists."""
         self._number(messages)
         self._batches += 1
         if self._on:
             self.flush(owned)
-            self._write_deliver(owned, messages, batch_id=self._batches)
+            self._write_deliver(owned, messages, kind=kind, batch_id=self._batches)
 
     def succeed(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         """It ended well, and its process queue knows."""

@@ -79,7 +79,7 @@ class Dispatcher:
             self._queue(owned, owned.queue.topic, messages, again)
 
     def _queue(self, owned: OwnedQueue, topic: str, messages: list[ReceivedMessage], again: bool) -> None:
-        subscription = self._subscriptions.get(topic) or Subscription(topic, _no_handler)
+        subscription = self._subscriptions.get(topic) or Subscription(topic, no_handler)
         handler = subscription.callable(self._executor)
         count = len(messages)
         self._ready.append(Work(owned, handler, iter(messages), count, subscription.batch_size, again))
@@ -266,5 +266,5 @@ def _timed(outcome: Outcome, took_s: float, timeout_s: float) -> Outcome:
     return msgspec.structs.replace(outcome, status="timeout", reason=f"{outcome.status} after {took_s:.0f} s")
 
 
-async def _no_handler(message: ReceivedMessage) -> None:
+async def no_handler(message: ReceivedMessage) -> None:
     raise LookupError(f"no handler is subscribed to topic {message.topic!r} any more")

@@ -5,9 +5,11 @@ Source: RocketMQ ``PullMessageService``, ``DefaultMQPushConsumerImpl.pullMessage
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable
 
+import msgspec
 from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.record import BadRecord
@@ -39,8 +41,14 @@ class Fetcher:
         self._resumed.set()
         self.cached_bytes: Callable[[], int] = lambda: 0
         """Bodies held in all queues of the client."""
+        self._locked: Callable[[OwnedQueue], bool] = lambda owned: True
         self.on_illegal: Callable[[], None] = lambda: None
         """An owned queue gave itself up, because the broker corrected its offset."""
+
+    def in_order(self, locked: Callable[[OwnedQueue], bool]) -> None:
+        """Pull only queues that are ``locked``; how far unfinished messages are apart does not matter then."""
+        self._locked = locked
+        self._limits = msgspec.structs.replace(self._limits, span=sys.maxsize)
 
     def suspend(self) -> None:
         """Pull no more until ``resume``; a request under way still brings its messages."""
@@ -78,6 +86,9 @@ class Fetcher:
         if not self._resumed.is_set():
             interval_s = self._context.config.pull_time_delay_when_exception_ms / 1000
             await _wait(self._resumed, interval_s)  # wakes in between, so that the queue does not look idle
+            return False
+        if not self._locked(owned):
+            await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
             return False
         excess = owned.process_queue.excess(self._limits)
         if not excess and self.cached_bytes() <= self._context.config.max_cached_bytes:

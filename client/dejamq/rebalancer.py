@@ -22,6 +22,7 @@ from dejamq.consume_from import StartRule
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
+from dejamq.locks import QueueLocks
 from dejamq.message import MessageQueue
 from dejamq.offset_store import RemoteOffsetStore
 from dejamq.process_queue import ProcessQueue
@@ -50,6 +51,8 @@ class Parts:
     route: Callable[[str], Awaitable[Queues]]
     """A topic's queues. Raises DejamqError while there are none."""
     spawn: Callable[..., asyncio.Task[None]]
+    locks: QueueLocks | None = None
+    """For consumption in order: a queue is opened only with its lock, and unlocked when it is let go."""
 
 
 class Rebalancer:
@@ -105,6 +108,8 @@ class Rebalancer:
         go first. Topics are gone through one after the other; what fails for one leaves the others alone.
         """
         self._rounds += 1
+        left = self._parts.locks is None or await self._parts.locks.give_up_leaving()
+        await self._release([one for one in self.assignment if one.lock_lost], "lock_lost")
         await self._release([one for one in self.assignment if one.dropped], "illegal")
         topics = self._parts.subscriptions.topics
         await self._release([one for one in self.assignment if one.queue.topic not in topics], "unsubscribed")
@@ -114,11 +119,13 @@ class Rebalancer:
             self.settled.set()
         else:
             self.settled.clear()
-        return all(outcomes)
+        return all(outcomes) and left
 
     async def release_all(self, reason: str) -> None:
         """At the end: every queue is committed as far as it goes, and let go."""
         await self._release(list(self.assignment), reason)
+        if self._parts.locks is not None:
+            await self._parts.locks.give_up_leaving(wait=True)
 
     async def _round_of(self, topic: str) -> bool:
         """One topic. When the queues or the members cannot be learnt, everything stays as it is."""
@@ -144,9 +151,18 @@ class Rebalancer:
         idle = [one for one in self.assignment if one.queue.topic == topic and one.last_pull_s < idle_since]
         await self._release(idle, "pull_idle")
         new = [queue for queue in wanted if queue not in self.assignment]
-        await asyncio.gather(*map(self._open, new))
+        if self._parts.locks is None:
+            await asyncio.gather(*map(self._open, new))
+        else:
+            await self._open_locked(self._parts.locks, new)
 
-    async def _open(self, queue: MessageQueue) -> None:
+    async def _open_locked(self, locks: QueueLocks, new: Sequence[MessageQueue]) -> None:
+        """Those whose locks are granted, the others in a later round. The lock comes before the offset is read."""
+        granted = await locks.lock(new)
+        await asyncio.gather(*(self._open(queue, locked_at_s) for queue, locked_at_s in granted.items()))
+        locks.unlock([queue for queue in granted if queue not in self.assignment])
+
+    async def _open(self, queue: MessageQueue, locked_at_s: float | None = None) -> None:
         """Nothing is opened while its offset cannot be read: the queue waits for the next round (RocketMQ's result
         -2).
         """
@@ -158,6 +174,7 @@ class Rebalancer:
             return
         self._opened += 1
         owned = OwnedQueue(self._opened, queue, ProcessQueue(start_offset), start_offset, last_pull_s=time.monotonic())
+        owned.locked_at_s = locked_at_s
         subscription = self._parts.subscriptions.get(queue.topic)
         if subscription is not None:
             owned.expression, owned.tags = subscription.expression, subscription.tags
@@ -171,7 +188,8 @@ class Rebalancer:
     async def _release(self, leaving: Sequence[OwnedQueue], reason: str) -> None:
         """Drop queues: from here on results of their handlers count for nothing, and their offset is committed.
 
-        Offsets of unsubscribed topics are not committed, as in RocketMQ (cause O14).
+        Offsets of unsubscribed topics are not committed, as in RocketMQ (cause O14), nor are those of lost locks:
+        they are another member's by now. The commit comes before the unlock, so that the next owner reads it.
         """
         if not leaving:
             return
@@ -182,12 +200,14 @@ class Rebalancer:
             if owned.fetching is not None:
                 owned.fetching.cancel()
         why = "drop" if reason in ("reassigned", "pull_idle") else reason
-        if reason != "unsubscribed":
+        if reason not in ("unsubscribed", "lock_lost"):
             commits = (self._parts.offsets.commit(owned, why, offset=owned.corrected_offset) for owned in leaving)
             await asyncio.gather(*commits)
         fetching = [owned.fetching for owned in leaving if owned.fetching is not None]
         if fetching:
             await asyncio.wait(fetching)
+        if self._parts.locks is not None:
+            await self._parts.locks.give_up(leaving, wait=reason == "shutdown")
 
     def _journal(
         self, topic: str, route: Queues, broker_name: str, members: list[str], wanted: Sequence[MessageQueue]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from dejamq_proto.calling import call, dial
@@ -10,9 +10,11 @@ from dejamq_proto.client_pb2 import (
     BrokerCommand,
     ConsumerListRequest,
     Heartbeat,
+    LockBatchRequest,
     QueryOffsetRequest,
     QueueRequest,
     SearchOffsetRequest,
+    UnlockBatchRequest,
     UnregisterRequest,
     UpdateOffsetRequest,
 )
@@ -22,7 +24,7 @@ from dejamq_proto.common_pb2 import Caller, QueueKey
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.send_pb2 import SendBackRequest
 from dejamq_proto.send_pb2_grpc import SendStub
-from dejamq_proto.wire import BadFrame, PullAnswer, SendRun, SendRunResult
+from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult
 from google.protobuf.message import DecodeError
 
 from dejamq.rpc_stream import AnswerStream
@@ -135,6 +137,21 @@ class BrokerLink:
             request.caller.CopyFrom(self._identity.caller())
         await self._progress(self._send.SendBack, request)
 
+    async def lock_batch(self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]:
+        """Lock queues for this client, or renew the locks; those it holds now, maybe fewer."""
+        request = LockBatchRequest(caller=self._identity.caller(seq), group=group, queues=[_key(*key) for key in keys])
+        answer = await call(self._client.LockBatch, request, address=self.address, timeout_ms=timeout_ms)
+        return {(key.topic, key.queue_id) for key in answer.locked}
+
+    def unlock_batch_oneway(
+        self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0
+    ) -> asyncio.Future[None]:
+        """Give locks back; those of other clients are left alone. A failure is only logged: locks end by themselves.
+
+        The future is done when the call is, for whoever wants to know that it left.
+        """
+        return self._oneway(self._unlock_batch(group, keys, timeout_ms, seq))
+
     async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
         """Leave one of these groups at once, before the channel ends.
 
@@ -163,10 +180,15 @@ class BrokerLink:
     async def _call(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
         return await call(method, request, address=self.address, timeout_ms=self._timeout_ms)
 
+    async def _unlock_batch(self, group: str, keys: Sequence[Key], timeout_ms: float, seq: int) -> None:
+        queues = [_key(*key) for key in keys]
+        request = UnlockBatchRequest(caller=self._identity.caller(seq), group=group, queues=queues)
+        await call(self._client.UnlockBatch, request, address=self.address, timeout_ms=timeout_ms)
+
     async def _progress(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
         return await call(method, request, address=self.address, timeout_ms=self._progress_timeout_ms)
 
-    def _oneway(self, sending: Awaitable[None]) -> None:
+    def _oneway(self, sending: Awaitable[None]) -> asyncio.Task[None]:
         async def run() -> None:
             try:
                 await sending
@@ -176,6 +198,7 @@ class BrokerLink:
         task = asyncio.get_running_loop().create_task(run())
         self._oneways.add(task)
         task.add_done_callback(self._oneways.discard)
+        return task
 
 
 def _key(topic: str, queue_id: int) -> QueueKey:

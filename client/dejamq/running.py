@@ -15,13 +15,16 @@ from dejamq_proto.events import State
 from dejamq.allocation import Strategy
 from dejamq.config import ConsumerConfig
 from dejamq.consume_from import ConsumeFrom, MessageModel, StartRule
-from dejamq.context import context_of
+from dejamq.context import Context, context_of
 from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import Dispatcher
 from dejamq.fetcher import Fetcher
 from dejamq.instance import Instance
+from dejamq.locks import QueueLocks
 from dejamq.offset_store import RemoteOffsetStore
+from dejamq.ordered import OrderedDispatcher, OrderedRules
 from dejamq.rebalancer import Parts, Queues, Rebalancer
+from dejamq.retry_send import UNLIMITED, RetrySend
 from dejamq.send_back import SendBack
 from dejamq.subscriptions import Subscriptions
 
@@ -39,6 +42,8 @@ class Options(msgspec.Struct, frozen=True):
     allocation: tuple[str, Strategy]
     max_concurrency: int
     max_reconsume_times: int | None
+    ordered: bool = False
+    auto_commit: bool = True
 
 
 class Running:
@@ -54,17 +59,18 @@ class Running:
         self.instance.on_fatal = lambda error: self.failed.set()
         context = context_of(self.instance, options.config, options.group)
         self.deliveries = Deliveries(context)
-        send_back = SendBack(context, self.deliveries, options.max_reconsume_times)
-        self.dispatcher = Dispatcher(
-            context, subscriptions, self.deliveries, send_back, max_concurrency=options.max_concurrency
-        )
+        self.dispatcher, self.locks = self._ordered(context) if options.ordered else self._concurrent(context)
         self.offsets = RemoteOffsetStore(context, self.deliveries)
         self.fetcher = Fetcher(context, self.deliveries, self.offsets, self.dispatcher.submit)
         start = StartRule(context, self.offsets, options.consume_from, options.timestamp_ms)
         parts = Parts(
-            subscriptions, self.deliveries, self.offsets, start, self.fetcher, self._queues, self.instance.spawn
-        )
+            subscriptions, self.deliveries, self.offsets, start, self.fetcher, self._queues, self.instance.spawn,
+            self.locks,
+        )  # fmt: skip
         self.rebalancer = Rebalancer(context, parts, *options.allocation)
+        if self.locks is not None:
+            self.locks.on_lost = self.rebalancer.wake
+            self.fetcher.in_order(self.locks.held)
         self.fetcher.cached_bytes = lambda: self.rebalancer.assignment.cached_bytes
         self.fetcher.on_illegal = self.rebalancer.wake
         self._closing = False
@@ -76,7 +82,7 @@ class Running:
         instance, spawn = self.instance, self.instance.spawn
         instance.register_consumer(self._consumer_data)
         instance.on_ids_changed(self._options.group, self.rebalancer.wake)
-        instance.presence.on_connected = lambda address: self.rebalancer.wake()
+        instance.presence.on_connected = lambda address: self._connected()
         await instance.start()
         for topic in self._subscriptions.topics:
             await self._learn(topic)
@@ -85,6 +91,8 @@ class Running:
             raise ClientClosed("the consumer was closed while it started")
         self._workers = [spawn(self.dispatcher.work(), f"worker-{n}") for n in range(self._options.max_concurrency)]
         self._rebalancing = spawn(self.rebalancer.run(), "rebalance")
+        if self.locks is not None:
+            spawn(self.locks.run(), "locks")
         spawn(self._persist(), "persist")
 
     def learn(self, topic: str) -> None:
@@ -126,6 +134,27 @@ class Running:
             stack.callback(self.deliveries.close)
             stack.push_async_callback(self._stop_workers, timeout_s)
             stack.push_async_callback(self._stop_pulling)
+
+    def _concurrent(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
+        options = self._options
+        send_back = SendBack(context, self.deliveries, options.max_reconsume_times)
+        workers = options.max_concurrency
+        return Dispatcher(context, self._subscriptions, self.deliveries, send_back, max_concurrency=workers), None
+
+    def _ordered(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
+        options, retry_topic = self._options, names.retry_topic(self._options.group)
+        most = UNLIMITED if options.max_reconsume_times is None else options.max_reconsume_times
+        retries = RetrySend(context, self.deliveries, lambda: self.instance.routes.publish_queues(retry_topic))
+        rules = OrderedRules(options.max_concurrency, options.auto_commit, most)
+        dispatcher = OrderedDispatcher(context, self._subscriptions, self.deliveries, retries, rules)
+        dispatcher.locks = QueueLocks(context, lambda: self.rebalancer.assignment, dispatcher.quiet)
+        return dispatcher, dispatcher.locks
+
+    def _connected(self) -> None:
+        """A broker may have forgotten the members and their locks: renew before others ask for what is ours."""
+        if self.locks is not None:
+            self.locks.wake()
+        self.rebalancer.wake()
 
     async def _stop_pulling(self) -> None:
         """A round under way may hold a commit: it gets the time of a call to end."""

@@ -1,7 +1,7 @@
 """A broker that exists only in memory, for tests of the consumer's parts."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from dejamq_proto.journal import open_journal
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.record import Record, encode_properties
 from dejamq_proto.send_pb2 import SendBackRequest
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 QUICK = {
@@ -57,6 +57,10 @@ class FakeLink:
         self.pulls: list[PullRequest] = []
         self.committed: dict[tuple[str, int], int] = {}
         self.sent_back: list[SendBackRequest] = []
+        self.sent: list[SendRun] = []
+        self.lock_calls: list[list[Key]] = []
+        self.locked_by_others: set[Key] = set()
+        self.unlocked: list[Key] = []
         self.members = ["me"]
         self.max = 0
 
@@ -84,6 +88,24 @@ class FakeLink:
 
     def update_offset_oneway(self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0) -> None:
         self.committed[topic, queue_id] = queue_offset
+
+    async def send_run(self, run: SendRun) -> SendRunResult:
+        self._check("send_run")
+        self.sent.append(run)
+        return SendRunResult(seq=run.seq)
+
+    async def lock_batch(self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]:
+        self.lock_calls.append(list(keys))
+        self._check("lock_batch")
+        return set(keys) - self.locked_by_others
+
+    def unlock_batch_oneway(
+        self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0
+    ) -> asyncio.Future[None]:
+        self.unlocked += keys
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
 
     async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]:
         self._check("consumer_list")

@@ -40,7 +40,8 @@ def test_an_unknown_setting_is_refused_with_near_ones() -> None:
     "settings",
     [
         {"max_concurrency": 0}, {"allocation": "fairly"}, {"pull_batch_size": 0}, {"namesrv": "nowhere"},
-        {"pull_threshold_for_queue": 70_000}, {"model": MessageModel.BROADCASTING}, {"ordered": True},
+        {"pull_threshold_for_queue": 70_000}, {"model": MessageModel.BROADCASTING}, {"auto_commit": False},
+        {"ordered": True, "lock_interval_ms": 30_000}, {"ordered": True, "lock_retry_ms": 0},
     ],
 )  # fmt: skip
 def test_what_could_not_work_is_refused_at_once(settings: dict[str, Any]) -> None:

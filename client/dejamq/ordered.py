@@ -1,0 +1,294 @@
+"""Brings messages to handlers in the order of their queue: one handler at a time for each queue.
+
+Workers take whole queues from one line; a queue keeps its worker while it has messages, up to 60 s at a stretch, and
+lines up again later where it has to wait: suspended, without its lock, or after its stretch. Source: RocketMQ
+``ConsumeMessageOrderlyService``.
+"""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+
+import msgspec
+
+from dejamq.assignment import OwnedQueue
+from dejamq.context import Context
+from dejamq.deliveries import Deliveries
+from dejamq.dispatcher import SLICE_S, no_handler
+from dejamq.handlers import Outcome
+from dejamq.lane import Lane
+from dejamq.locks import QueueLocks
+from dejamq.message import MessageQueue
+from dejamq.ordered_handlers import CANCELLED, DONE, Action, Verdict, judge_answer, judge_failure, suspension_ms
+from dejamq.received import ReceivedMessage
+from dejamq.retry_send import UNLIMITED, RetrySend
+from dejamq.subscriptions import Subscription, Subscriptions
+
+log = logging.getLogger("dejamq.consumer")
+
+RESUME_S = 0.01
+QUEUE_BUSY_S = 0.1  # before a queue is looked at again whose former ownership still has a handler
+
+
+class Place(Enum):
+    """Where a queue's turn is."""
+
+    IDLE = "nothing waits"
+    LINE = "waits for a worker"
+    WORKER = "has one"
+    PAUSED = "waits for its time"
+
+
+class Turn(msgspec.Struct, eq=False):
+    """One ownership of one queue, as the workers see it. ``quiet`` is set while no handler of it runs."""
+
+    owned: OwnedQueue
+    lane: Lane
+    quiet: asyncio.Event
+    place: Place = Place.IDLE
+
+
+class OrderedRules(msgspec.Struct, frozen=True):
+    """What a program chose. ``max_reconsume_times`` is without limit by default, as in RocketMQ."""
+
+    max_concurrency: int
+    auto_commit: bool = True
+    max_reconsume_times: int = UNLIMITED
+
+
+class OrderedDispatcher:
+    """Owned by the event loop; ``work`` is the task of each of the ``max_concurrency`` workers.
+
+    ``locks`` is set before the first message comes. What is handed out and not committed when a process ends is
+    delivered again to the next owner, from the first of it on.
+    """
+
+    locks: QueueLocks
+
+    def __init__(
+        self, context: Context, subscriptions: Subscriptions, deliveries: Deliveries, retries: RetrySend,
+        rules: OrderedRules,
+    ) -> None:  # fmt: skip
+        self._context, self._subscriptions, self._rules = context, subscriptions, rules
+        self._deliveries, self._retries = deliveries, retries
+        config = context.config
+        self._stretch_s = config.max_time_consume_continuously_ms / 1000
+        self._lock_retry_s, self._timeout_s = config.lock_retry_ms / 1000, config.consume_timeout_ms / 1000
+        self._executor = ThreadPoolExecutor(rules.max_concurrency, thread_name_prefix="dejamq-handler")
+        self._turns: dict[int, Turn] = {}
+        self._running: dict[MessageQueue, Turn] = {}
+        self._line: asyncio.Queue[Turn] = asyncio.Queue()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._busy = 0
+        self._stopping = self._hurried = False
+        self._ended = asyncio.Event()
+        self._yielded_s = 0.0
+
+    def submit(self, owned: OwnedQueue, messages: list[ReceivedMessage]) -> None:
+        """Add messages behind those of the queue that wait already."""
+        turn = self._turns.get(owned.number)
+        if turn is None:
+            self._turns = {number: other for number, other in self._turns.items() if not other.owned.dropped}
+            turn = self._turns[owned.number] = Turn(owned, Lane(owned.process_queue), asyncio.Event())
+            turn.quiet.set()
+        turn.lane.put(messages)
+        if turn.place is Place.IDLE:
+            self._line_up(turn)
+
+    async def work(self) -> None:
+        """One worker, until cancelled or drained."""
+        while not self._stopping:
+            turn = await self._line.get()
+            turn.place = Place.WORKER
+            self._busy += 1
+            try:
+                pause_s = await self._consume(turn)
+            finally:
+                self._busy -= 1
+                self._tell_if_ended()
+            if pause_s is None:
+                turn.place = Place.IDLE
+            else:
+                self._pause(turn, pause_s)
+
+    async def quiet(self, owned: OwnedQueue, timeout_s: float) -> bool:
+        """Wait until no handler of the queue runs, at most so long. Whether none does."""
+        turn = self._turns.get(owned.number)
+        if turn is None or turn.quiet.is_set():
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await turn.quiet.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Start no further handler and wait for the running ones. False when some did not end in time."""
+        self._stopping = True
+        for timer in self._timers:
+            timer.cancel()
+        self._tell_if_ended()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._ended.wait()
+        except TimeoutError:
+            pass
+        return not self._busy
+
+    def hurry(self) -> None:
+        """Let ``drain`` wait no longer."""
+        self._hurried = True
+        self._ended.set()
+
+    def close(self) -> None:
+        """After the workers ended. Threads whose plain handlers still run are left to end by themselves."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _line_up(self, turn: Turn) -> None:
+        turn.place = Place.LINE
+        self._line.put_nowait(turn)
+
+    def _pause(self, turn: Turn, seconds: float) -> None:
+        turn.place = Place.PAUSED
+        if self._stopping:
+            return
+
+        def due() -> None:
+            self._timers.discard(timer)
+            self._line_up(turn)
+
+        timer = asyncio.get_running_loop().call_later(seconds, due)
+        self._timers.add(timer)
+
+    async def _consume(self, turn: Turn) -> float | None:
+        """Handle what waits, one batch after the other. Seconds until there is more to do here, None: when more comes.
+
+        Two ownerships of one queue never run side by side, not even when the first was forced to give its lock back.
+        """
+        owned, queue, began_s = turn.owned, turn.owned.queue, time.monotonic()
+        if self._running.setdefault(queue, turn) is not turn:
+            return QUEUE_BUSY_S
+        try:
+            while turn.lane and not owned.dropped and not self._stopping:
+                if not self.locks.held(owned):
+                    return await self._lock_again(owned)
+                if time.monotonic() - began_s > self._stretch_s:
+                    return RESUME_S
+                pause_s = await self._handle_next(turn)
+                if pause_s is not None:
+                    return pause_s
+        finally:
+            del self._running[queue]
+        return None
+
+    async def _lock_again(self, owned: OwnedQueue) -> float:
+        """RocketMQ: tryLockLaterAndReconsume."""
+        await self.locks.renew([owned])
+        return RESUME_S if self.locks.held(owned) else self._lock_retry_s
+
+    async def _handle_next(self, turn: Turn) -> float | None:
+        """One call of a handler, judged and applied. Seconds to pause, None to go on."""
+        owned, held = turn.owned, turn.owned.process_queue
+        topic = turn.lane.next_topic
+        subscription = self._subscriptions.get(topic) or Subscription(topic, no_handler)
+        handler = subscription.callable(self._executor)
+        messages = turn.lane.take(subscription.batch_size or 1)
+        self._enter(owned, messages, batch=bool(subscription.batch_size))
+        held.in_flight += len(messages)
+        turn.quiet.clear()
+        began_s = time.monotonic()
+        try:
+            answer = await handler(messages if subscription.batch_size else messages[0])
+            verdict = judge_answer(answer, auto_commit=self._rules.auto_commit)
+        except Exception as error:
+            verdict = judge_failure(error)
+            if verdict.status == "exception":
+                log.warning("handler_failed message_id=%s topic=%s", messages[0].message_id, topic, exc_info=error)
+        except asyncio.CancelledError:
+            return self._cancelled(turn, messages)
+        finally:
+            held.in_flight -= len(messages)
+            turn.quiet.set()
+        ended_s = time.monotonic()
+        pause_s = await self._settle(turn, messages, verdict, late=ended_s - began_s >= self._timeout_s)
+        if ended_s - self._yielded_s > SLICE_S:
+            await asyncio.sleep(0)
+            self._yielded_s = time.monotonic()
+        return pause_s
+
+    def _enter(self, owned: OwnedQueue, messages: list[ReceivedMessage], *, batch: bool) -> None:
+        again = any(message.delivery_number for message in messages)
+        if batch:
+            self._deliveries.enter_batch(owned, messages, kind="suspend_retry" if again else "first")
+        elif again:
+            self._deliveries.enter_again(owned, messages, kind="suspend_retry")
+        else:
+            self._deliveries.enter(owned, messages[0])
+
+    async def _settle(
+        self, turn: Turn, messages: list[ReceivedMessage], verdict: Verdict, *, late: bool
+    ) -> float | None:
+        """Apply a verdict, unless the queue was lost meanwhile: then it counts for nothing (cause O9)."""
+        owned, lane, action = turn.owned, turn.lane, verdict.action
+        if owned.dropped:
+            self._end(owned, messages, verdict, late)
+            return None
+        if action is Action.COMMIT:
+            lane.commit()
+        elif action is Action.ROLLBACK:
+            lane.rollback()
+        if verdict is DONE and len(messages) == 1 and not late:
+            self._deliveries.succeed(owned, messages[0])
+            return None
+        self._end(owned, messages, verdict, late)
+        if action is Action.SUSPEND and await self._given_up(owned, messages, verdict):
+            if self._rules.auto_commit and not owned.dropped:
+                lane.commit()
+            return None
+        if action is Action.SUSPEND:
+            lane.again(messages)
+        elif action is not Action.ROLLBACK:
+            return None
+        return self._suspension_s(verdict.suspend_ms)
+
+    async def _given_up(self, owned: OwnedQueue, messages: list[ReceivedMessage], verdict: Verdict) -> bool:
+        """Whether all of them are dead letters now; if not, all are delivered again, those too that are (cause L4).
+
+        RocketMQ: checkReconsumeTimes. Its tries are counted here only: the next owner begins with those of the record.
+        """
+        most, kept = self._rules.max_reconsume_times, False
+        for message in messages:
+            exhausted = verdict.dead or message.reconsume_times >= most
+            if exhausted and await self._retries.send(owned, message, most):
+                continue
+            kept = True
+            message.local_retries += 1
+        return not kept
+
+    def _cancelled(self, turn: Turn, messages: list[ReceivedMessage]) -> float:
+        """Neither acknowledged nor a try. Raises when this worker is cancelled, not only something in the handler."""
+        self._deliveries.end(turn.owned, messages, Outcome(CANCELLED.status))
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        turn.lane.again(messages)
+        return self._suspension_s(None)
+
+    def _end(self, owned: OwnedQueue, messages: list[ReceivedMessage], verdict: Verdict, late: bool) -> None:
+        """Journal a result. A value that is no answer is logged each time: only its author can mend it."""
+        status, reason = verdict.status, verdict.reason
+        if reason and status in ("success", "wrong_value"):
+            log.error("handler_answer_unknown group=%s: %s", self._context.group, reason)
+        if late and status in ("success", "reconsume", "suspend", "rollback"):
+            status, reason = "timeout", f"{status} after {self._timeout_s:.0f} s or more"
+        self._deliveries.end(owned, messages, Outcome(status, reason=reason))
+
+    def _suspension_s(self, wanted_ms: int | None) -> float:
+        return suspension_ms(wanted_ms, self._context.config.suspend_current_queue_time_ms) / 1000
+
+    def _tell_if_ended(self) -> None:
+        if self._stopping and not self._busy:
+            self._ended.set()

@@ -1,0 +1,117 @@
+"""Giving a message up by an ordinary send to the group's retry topic, as consumers in order do.
+
+The broker makes a dead letter of it, because a queue lock of the group is alive or because its tries are used up.
+Source: RocketMQ ``ConsumeMessageOrderlyService.sendMessageBack``, which sends by the client's inner producer.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import numpy as np
+from dejamq_proto import names
+from dejamq_proto.codes import DejamqError, error_for
+from dejamq_proto.events import Sendback
+from dejamq_proto.record import Outgoing, encode_properties, tags_code
+from dejamq_proto.wire import SendRun
+
+from dejamq.assignment import OwnedQueue
+from dejamq.context import Context
+from dejamq.deliveries import Deliveries
+from dejamq.message import MessageQueue, SendStatus
+from dejamq.received import ReceivedMessage
+
+log = logging.getLogger("dejamq.consumer")
+
+INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
+BUDGET_MS, TRIES = 3_000, 3  # the inner producer's own, whatever the program's producers have
+UNLIMITED = (1 << 31) - 1
+STORED = frozenset(int(status) for status in SendStatus)
+
+
+class RetrySend:
+    """Owned by the event loop. ``queues`` gives the retry topic's queues; it raises DejamqError without any."""
+
+    def __init__(
+        self, context: Context, deliveries: Deliveries, queues: Callable[[], Awaitable[Sequence[MessageQueue]]]
+    ) -> None:
+        self._context, self._deliveries, self._queues = context, deliveries, queues
+        self._topic = names.retry_topic(context.group)
+
+    async def send(self, owned: OwnedQueue, message: ReceivedMessage, max_reconsume_times: int) -> bool:
+        """Whether it was stored. False: it was not, or (indefinite) nobody knows.
+
+        Never raises but when cancelled. The broker that has the message is tried first: there the group's lock lives.
+        A time-out is not tried again.
+        """
+        seq, outcome, reason = 0, "failed", ""
+        try:
+            async with asyncio.timeout(BUDGET_MS / 1000):
+                for queue in await self._destinations(owned.queue.broker_name):
+                    seq = self._context.next_seq()
+                    outcome, reason = await self._send_to(queue, message, max_reconsume_times, seq)
+                    if outcome != "failed":
+                        break
+        except TimeoutError:
+            outcome, reason = "indefinite", f"no answer within {BUDGET_MS} ms"
+        except DejamqError as error:
+            reason = str(error)
+        if outcome != "ok":
+            log.warning("dead_letter_failed message_id=%s reason=%s", message.message_id, reason)
+        self._journal(owned, message, outcome, seq, reason)
+        return outcome == "ok"
+
+    async def _destinations(self, broker_name: str) -> list[MessageQueue]:
+        """One queue a broker, that of this broker first, then others in any order."""
+        queues = list(await self._queues())
+        random.shuffle(queues)
+        one_each = {queue.broker_name: queue for queue in queues}
+        return sorted(one_each.values(), key=lambda queue: queue.broker_name != broker_name)[:TRIES]
+
+    async def _send_to(self, queue: MessageQueue, message: ReceivedMessage, most: int, seq: int) -> tuple[str, str]:
+        """The journal's outcome and why."""
+        try:
+            result = await self._context.link(queue.broker_name).send_run(self._run(queue, message, most, seq))
+            if result.code not in STORED:
+                raise error_for(result.code, result.remark)
+        except DejamqError as error:
+            return "failed" if error.definite else "indefinite", str(error)
+        return "ok", ""
+
+    def _run(self, queue: MessageQueue, message: ReceivedMessage, most: int, seq: int) -> SendRun:
+        times = message.reconsume_times
+        common = Outgoing.to(self._topic, flag=message.flag, reconsume_times=times)
+        properties = encode_properties(retry_properties(message, most))
+        record = common.encode(queue.queue_id, int(time.time() * 1000), message.body, properties)
+        return SendRun(
+            client_id=self._context.client_id, boot_id=self._context.boot_id, seq=seq, group=INNER_PRODUCER,
+            queues=[(self._topic, queue.queue_id)], sizes=np.array([len(record)], "<u4"), records=[record],
+            tags_codes=np.array([tags_code(message.tags)], "<i4"), rewrite=True,
+        )  # fmt: skip
+
+    def _journal(self, owned: OwnedQueue, message: ReceivedMessage, outcome: str, seq: int, reason: str) -> None:
+        if not self._context.journal.on:
+            return
+        self._deliveries.flush(owned)
+        queue = owned.queue
+        self._context.journal.write(Sendback(
+            delivery_ids=[message.delivery_number], group=self._context.group, topic=queue.topic,
+            broker_name=queue.broker_name, queue_id=queue.queue_id, path="fallback", outcome=outcome,
+            queue_offsets=[message.queue_offset], unique_keys=[message.message_id], request_seq=seq, reason=reason,
+        ))  # fmt: skip
+
+
+def retry_properties(message: ReceivedMessage, max_reconsume_times: int) -> dict[str, str]:
+    """All of the message's own, UNIQ_KEY first, and what its next try or dead letter is known by. Pure."""
+    kept = {name: text for name, text in message.properties.items() if name not in ("TRAN_MSG", names.PROPERTY_DELAY)}
+    origin = kept.get(names.PROPERTY_ORIGIN_MESSAGE_ID) or message.message_id
+    return {
+        **kept,
+        names.PROPERTY_RETRY_TOPIC: message.topic,
+        names.PROPERTY_ORIGIN_MESSAGE_ID: origin,
+        names.PROPERTY_RECONSUME_TIME: str(message.reconsume_times),
+        names.PROPERTY_MAX_RECONSUME_TIMES: str(max_reconsume_times),
+        names.PROPERTY_DELAY: str(3 + message.reconsume_times),
+    }
