@@ -17,12 +17,14 @@ from dejamq_proto.wire import Key, SendRun, Words
 
 from dejamq.encoding import Template
 from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.selectors import Selector
+from dejamq.send_hooks import SendContext
 
 MAX_RUN_RECORDS = 850
 MAX_RUN_BYTES = 1 << 20
 UNDIVIDED = 16  # so few are one run; of more, half goes and the other half fills the next run meanwhile
 
-PLAIN, NO_WAIT, REWRITE = 0, 1, 2  # kinds of records that a run cannot mix
+PLAIN, NO_WAIT, REWRITE, REPLY = 0, 1, 2, 3  # kinds of records that a run cannot mix
 
 _QUEUE, _QUEUE_ID = attrgetter("queue"), attrgetter("queue.queue_id")
 
@@ -45,6 +47,9 @@ class Call(msgspec.Struct, eq=False, gc=False):
     tries: int = 0  # times it left
     retries: int = 0  # times a failure made it leave again
     indefinite: bool = False  # an earlier try may have stored it
+    packed: bytes = b""  # the body as it travels, where that is not the message's
+    select: Selector | None = None  # chooses the queue; without it they take turns
+    kept: SendResult | None = None  # an earlier try stored it, less durably than asked
 
     @property
     def ended(self) -> bool:
@@ -103,7 +108,8 @@ class Flight(msgspec.Struct, eq=False):
     """One run under way.
 
     ``seq`` is the run's number in both journals, ``sizes`` are the records' lengths in bytes, one element a
-    call, and ``first_deadline`` is monotonic time in seconds.
+    call. Times are monotonic seconds: ``first_deadline`` of its calls, and ``patience``, when all of them go
+    elsewhere. ``contexts`` are what hooks were told, one a call; empty without hooks.
     """
 
     lane: Lane
@@ -113,6 +119,14 @@ class Flight(msgspec.Struct, eq=False):
     address: str
     first_deadline: float
     future: Any = None  # asyncio.Future[SendRunResult]
+    departed: float = 0.0
+    patience: float = inf
+    contexts: list[SendContext] = []
+
+    @property
+    def due(self) -> float:
+        """When somebody has to look at it although no answer came."""
+        return min(self.first_deadline, self.patience)
 
 
 def take_run(waiting: deque[Call]) -> list[Call]:
@@ -158,7 +172,7 @@ def build_run(calls: Sequence[Call], *, group: str, default_queue_nums: int) -> 
     run = SendRun(
         group=group, queues=queues, default_queue_nums=default_queue_nums, records=records,
         sizes=_words(map(len, records), len(records)),
-        no_wait_store=calls[0].kind == NO_WAIT, rewrite=calls[0].kind == REWRITE,
+        no_wait_store=calls[0].kind == NO_WAIT, rewrite=calls[0].kind == REWRITE, reply=calls[0].kind == REPLY,
     )  # fmt: skip
     if len(queues) > 1:
         run.queue_index = _words(index, len(index))

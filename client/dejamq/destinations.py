@@ -1,21 +1,23 @@
 """Which queue a call goes to, and who waits until the route of its topic is known. Owned by the event loop."""
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 
-from dejamq_proto.codes import DejamqError
+from dejamq_proto.codes import Code, DejamqError
 
 from dejamq.batching import Call
+from dejamq.fault_strategy import FaultTable
 from dejamq.instance import Instance
 from dejamq.message import MessageQueue
 from dejamq.routes import TopicRoute
-from dejamq.selectors import Rotation, by_hash
+from dejamq.selectors import Rotation
 
 
 class Destinations:
     """Rotation over the queues of each topic; calls of unknown topics are parked while one read of the route runs.
 
-    RocketMQ: MQFaultStrategy.selectOneMessageQueue without latency fault tolerance: queues in turn, and on a
-    retry the next one of another broker, if there is one.
+    RocketMQ: MQFaultStrategy.selectOneMessageQueue: queues in turn, and on a retry the next one of another
+    broker, if there is one; with ``faults``, of one that need not be avoided.
     """
 
     def __init__(
@@ -24,8 +26,9 @@ class Destinations:
         *,
         routed: Callable[[Call], None],
         failed: Callable[[Sequence[Call], DejamqError], None],
+        faults: FaultTable | None = None,
     ) -> None:
-        self._instance, self._routed, self._failed = instance, routed, failed
+        self._instance, self._routed, self._failed, self._faults = instance, routed, failed, faults
         self._rotations: dict[str, Rotation] = {}
         self._parked: dict[str, list[Call]] = {}
         instance.routes.on_change.append(self._route_changed)
@@ -34,7 +37,7 @@ class Destinations:
         """Give the call its queue; None: it is parked and comes back through ``routed`` or ``failed``.
 
         A call with a sharding key keeps to one queue while the topic's queues stay the same (RocketMQ:
-        SelectMessageQueueByHash).
+        SelectMessageQueueByHash). Raises DejamqError for a selector that fails.
         """
         topic = call.message.topic
         rotation = self._rotations.get(topic)
@@ -42,9 +45,16 @@ class Destinations:
             self._park(topic, call)
             return None
         if call.queue is None:
-            key = call.message.sharding_key
-            call.queue = rotation.next() if key is None else by_hash(rotation.queues, key)
+            if call.select is not None:
+                call.queue = _selected(call, rotation.queues)
+            else:
+                call.queue = rotation.next() if self._faults is None else self._healthy(rotation, "", self._faults)
         return call.queue
+
+    def next_queue(self, topic: str) -> MessageQueue | None:
+        """Where a batch goes; None while the route is not known."""
+        rotation = self._rotations.get(topic)
+        return None if rotation is None else self._next(rotation, "")
 
     def choose_again(self, calls: Sequence[Call]) -> list[Call]:
         """Other queues, if possible of other brokers, for calls that failed; calls of a batch stay together."""
@@ -54,7 +64,7 @@ class Destinations:
             failed_at, call.queue = call.queue, of_batch.get(call.batch) if call.batch else None
             rotation = self._rotations.get(call.message.topic)
             if call.queue is None and rotation is not None:
-                call.queue = rotation.next_avoiding(failed_at.broker_name if failed_at else "")
+                call.queue = self._next(rotation, failed_at.broker_name if failed_at else "")
                 of_batch[call.batch] = call.queue
             if self.choose(call) is not None:
                 chosen.append(call)
@@ -68,6 +78,22 @@ class Destinations:
             for topic, calls in self._parked.items():
                 self._parked[topic] = [call for call in calls if id(call) not in gone]
         return taken
+
+    def _next(self, rotation: Rotation, avoid: str) -> MessageQueue:
+        if self._faults is None:
+            return rotation.next_avoiding(avoid)
+        if avoid:
+            rotation.restart()
+        return self._healthy(rotation, avoid, self._faults)
+
+    def _healthy(self, rotation: Rotation, avoid: str, faults: FaultTable) -> MessageQueue:
+        """Available and not the failed one; else reachable and not the failed one; else simply the next."""
+        now_ms = monotonic() * 1000
+        return (
+            rotation.next_where(lambda name: name != avoid and faults.available(name, now_ms))
+            or rotation.next_where(lambda name: name != avoid and faults.reachable(name))
+            or rotation.next()
+        )
 
     def _park(self, topic: str, call: Call) -> None:
         if topic not in self._parked:
@@ -84,8 +110,12 @@ class Destinations:
             return
         self._rotations[topic] = Rotation(queues)
         for call in self._parked.pop(topic):
-            self.choose(call)
-            self._routed(call)
+            try:
+                self.choose(call)
+            except DejamqError as error:
+                self._failed((call,), error)
+            else:
+                self._routed(call)
 
     def _route_changed(self, route: TopicRoute) -> None:
         """Publish by the new route; where it has nowhere to publish to, the next call asks again."""
@@ -94,3 +124,17 @@ class Destinations:
             self._rotations[route.topic] = Rotation(queues)
         else:
             self._rotations.pop(route.topic, None)
+
+
+def _selected(call: Call, queues: Sequence[MessageQueue]) -> MessageQueue:
+    """What the selector says. Raises DejamqError when it fails, or names something else than one of the queues."""
+    assert call.select is not None
+    try:
+        chosen: object = call.select(queues, call.message)
+    except Exception as error:
+        text = f"the queue selector failed for topic {call.message.topic!r}: {error!r}"
+        raise DejamqError(text, code=Code.INVALID_PARAMETER) from error
+    if not isinstance(chosen, MessageQueue) or chosen.topic != call.message.topic:
+        text = f"the queue selector chose {chosen!r}, which is no queue of topic {call.message.topic!r}"
+        raise DejamqError(text, code=Code.INVALID_PARAMETER)
+    return chosen

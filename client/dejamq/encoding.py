@@ -35,7 +35,7 @@ class Template(msgspec.Struct, frozen=True, gc=False):
 
 
 @lru_cache(maxsize=4096)
-def template(topic: str, flag: int, tags: str | None) -> Template:
+def template(topic: str, flag: int, tags: str | None, sys_flag: int = 0) -> Template:
     """Raises InvalidName for a topic or tag that may not be sent, DejamqError for a flag beyond 32 bits.
 
     Kept for up to 4,096 combinations: programs send to few topics with few tags, and the checks need to be made
@@ -44,7 +44,9 @@ def template(topic: str, flag: int, tags: str | None) -> Template:
     check_sendable(topic)
     if not -(1 << 31) <= flag < 1 << 31:
         raise DejamqError(f"flag {flag} does not fit 32 bits", code=Code.INVALID_PARAMETER)
-    return Template(Outgoing.to(topic, flag=flag), tags_code(tags), _field(PROPERTY_TAGS, tags) if tags else "")
+    return Template(
+        Outgoing.to(topic, flag=flag, sys_flag=sys_flag), tags_code(tags), _field(PROPERTY_TAGS, tags) if tags else ""
+    )
 
 
 def encode_properties(message: Message, common: Template) -> bytes:

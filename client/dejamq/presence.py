@@ -33,6 +33,8 @@ class Presence:
         self._due = asyncio.Event()
         self._silent: set[str] = set()
         self.on_ids_changed: Callable[[str], None] = lambda group: None
+        self.on_reply: Callable[[bytes], None] = lambda record: None
+        """Called with the record of a reply that a broker pushed."""
         self.on_connected: Callable[[str], None] = lambda address: None
         """Called with a broker's address when it acknowledged the first heartbeat of a connection."""
 
@@ -84,6 +86,8 @@ class Presence:
     def _pushed(self, command: BrokerCommand) -> None:
         if command.HasField("consumer_ids_changed"):
             self.on_ids_changed(command.consumer_ids_changed.group)
+        elif command.HasField("reply"):
+            self.on_reply(command.reply.record)
 
     def _broken(self, error: DejamqError) -> None:
         asyncio.get_running_loop().call_later(self._retry_s, self._due.set)

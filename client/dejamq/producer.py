@@ -6,16 +6,22 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from dejamq_proto.codes import ClientClosed, Code, DejamqError, ForkedProcess, MessageTooLarge
-from dejamq_proto.names import check_group, is_internal
+from dejamq_proto.codes import BacklogFull, ClientClosed, DejamqError, ForkedProcess, SendTimeout
+from dejamq_proto.names import check_group
 
-from dejamq.batching import NO_WAIT, PLAIN, REWRITE, Call
-from dejamq.config import LARGEST_BODY, client_config
-from dejamq.encoding import check_body, encode_properties, template
+from dejamq.batching import Call
+from dejamq.config import client_config
+from dejamq.detector import Detector
 from dejamq.forking import Origin
 from dejamq.instance import Instance
+from dejamq.intake import Destination, Intake, no_message
 from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.namespace import wrap
 from dejamq.producer_config import ProducerConfig
+from dejamq.received import ReceivedMessage
+from dejamq.requests import Requests
+from dejamq.send_batches import all_stored, check_batch, split
+from dejamq.send_hooks import SendHook, SendHooks
 from dejamq.sender import Sender
 
 
@@ -25,6 +31,9 @@ class Producer:
     Messages sent while others are under way leave together; an idle producer adds no delay. A try that failed is made
     again on another broker (``retry_times_when_send_failed``), within the budget ``send_msg_timeout_ms``; a time-out is
     not. Errors of a send carry ``definite``: whether the message surely is not stored.
+
+    ``queue=`` takes a MessageQueue or a selector (``select_by_hash`` and others); the message then goes there or
+    nowhere.
     """
 
     def __init__(self, group: str, *, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
@@ -32,13 +41,16 @@ class Producer:
         check_group(group)
         self.group = group
         self.config = client_config(ProducerConfig, namesrv, settings)
+        self._inner_group = wrap(self.config.namespace, group)
+        check_group(self._inner_group)
         self._instance: Instance | None = None
         self._sender: Sender | None = None
         self._closing = False
         self._origin = Origin()
-        self._timeout_s = self.config.send_msg_timeout_ms / 1000
-        self._max_message_size = self.config.max_message_size
-        self._last_call_id = self._last_batch = 0
+        self._hooks = SendHooks()
+        self._intake = Intake(self.config)
+        self._make_call = self._intake.call
+        self._last_batch = 0
 
     # life
 
@@ -51,11 +63,14 @@ class Producer:
         if self._instance is not None:
             return
         instance = Instance(self.config, role="producer")
-        instance.register_producer(self.group)
-        sender = Sender(instance, self.config, self.group)
+        instance.register_producer(self._inner_group)
+        sender = Sender(instance, self.config, self._inner_group, self._hooks)
         instance.on_fatal = lambda error: sender.abandon(lambda definite: _ended(str(error), definite))
         self._instance, self._sender = instance, sender
+        self._requests = Requests(instance)
         await instance.start()
+        if sender.faults is not None and self.config.start_detector_enable:
+            instance.spawn(Detector(sender.faults, instance, self.config).run(), "detector")
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Send what waits (at most ``await_termination_ms``), then leave. What is left fails. May be called twice.
@@ -76,6 +91,7 @@ class Producer:
             pass  # abandon tells those concerned
         finally:
             self._sender.abandon(lambda definite: _ended("the producer was closed before it was sent", definite))
+            self._requests.abandon(_ended("the producer was closed before the reply came", False))
             await self._instance.close()
 
     @property
@@ -96,18 +112,23 @@ class Producer:
 
     # sending
 
-    async def send(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: float | None = None
-    ) -> SendResult:
-        """Send and wait for the result. With ``queue`` it goes there or nowhere.
+    async def send(self, message: Message, *, queue: Destination = None, timeout_ms: float | None = None) -> SendResult:
+        """Send and wait for the result. Above ``max_pending_bytes`` it waits for room first, within its budget.
 
-        Raises SendTimeout, BrokerUnavailable, RouteNotFound, MessageTooLarge, InvalidName, BacklogFull, ClientClosed
-        and other DejamqErrors. Cancelling stops the wait; the message may still be sent.
+        Raises SendTimeout, BrokerUnavailable, RouteNotFound, MessageTooLarge, InvalidName, ClientClosed and other
+        DejamqErrors. Cancelling stops the wait; the message may still be sent.
         """
-        return await self.submit(message, queue=queue, timeout_ms=timeout_ms)
+        try:
+            return await self.submit(message, queue=queue, timeout_ms=timeout_ms)
+        except BacklogFull:
+            pass
+        call = self._call(message, queue, timeout_ms)
+        await self._take_on((call,))
+        assert call.future is not None
+        return await call.future
 
     def submit(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: float | None = None
+        self, message: Message, *, queue: Destination = None, timeout_ms: float | None = None
     ) -> "asyncio.Future[SendResult]":
         """Take the message on and return at once; the future gets its result. Raises as ``send`` for bad messages.
 
@@ -120,36 +141,65 @@ class Producer:
         if sender is None or not sender.open or not self._origin.here:
             sender = self._ready()
         future = sender.new_future()
-        call = self._call(message, future, timeout_ms)
+        call = self._make_call(message, future, timeout_ms)
         if queue is not None:
-            _check_queue(message, queue)
-            call.queue, call.pinned = queue, True
+            self._intake.direct(call, queue)
         sender.submit(call)
         return future
 
-    def send_oneway(self, message: Message) -> None:
+    def send_oneway(self, message: Message, *, queue: Destination = None) -> None:
         """Send without waiting for anything: one try, a failure is only logged. Raises as ``submit``."""
-        self._ready().submit(self._call(message, None, None))
+        sender = self._ready()
+        call = self._make_call(message, None)
+        if queue is not None:
+            self._intake.direct(call, queue)
+        sender.submit(call)
 
-    async def send_batch(self, messages: Iterable[Message], *, timeout_ms: float | None = None) -> list[SendResult]:
-        """Send messages of one topic as one run to one queue: all are stored or none; a retry repeats all.
+    async def send_batch(
+        self, messages: Iterable[Message], *, queue: Destination = None, timeout_ms: float | None = None
+    ) -> list[SendResult]:
+        """Send messages of one topic to one queue, one run for each ``max_message_size`` of them.
 
-        Raises as ``send``, for the whole batch.
+        All messages of a run are stored or none, and a retry repeats all of them. Raises as ``send``, and
+        BatchIncomplete when some runs of a large batch are stored and others are not.
         """
         batch = tuple(messages)
-        _check_batch(batch, self.config.max_message_size)
+        check_batch(batch)
         sender = self._ready()
-        queues = await self.publish_queues(batch[0].topic)
-        self._last_batch += 1
-        queue = queues[self._last_batch % len(queues)]
-        loop = asyncio.get_running_loop()
-        calls = [self._call(message, loop.create_future(), timeout_ms) for message in batch]
-        if sum(call.size for call in calls) > LARGEST_BODY:
-            raise MessageTooLarge(f"the batch with its properties is larger than {LARGEST_BODY}; send smaller batches")
-        for call in calls:
-            call.batch, call.queue = self._last_batch, queue
-        sender.submit_all(calls)
-        return list(await asyncio.gather(*(call.future for call in calls if call.future is not None)))
+        calls = [self._intake.batch_call(message, sender.new_future(), timeout_ms) for message in batch]
+        if queue is not None:
+            for call in calls:
+                self._intake.direct(call, queue)
+        if calls[0].queue is None and calls[0].select is None:
+            await self.publish_queues(batch[0].topic)  # the turn it then takes is for all of the batch
+        one_queue = calls[0].queue or (None if calls[0].select else sender.next_queue(calls[0].message.topic))
+        parts = split(calls, self.config.max_message_size)
+        for part in parts:
+            self._last_batch += 1
+            for call in part:
+                call.batch, call.queue = self._last_batch, one_queue
+                call.select = calls[0].select
+            await self._take_on(part)
+        return all_stored(await asyncio.gather(*(_future(call) for call in calls), return_exceptions=True))
+
+    async def request(self, message: Message, timeout_ms: float, *, queue: Destination = None) -> ReceivedMessage:
+        """Send the message and wait for a consumer's reply (``reply_to``), both within ``timeout_ms``.
+
+        Raises RequestTimeout when no reply came, and as ``send`` when the request could not be sent. Whoever
+        answers may do so twice, when the request was stored twice; the first reply counts.
+        """
+        self._ready()
+        if not isinstance(message, Message):
+            raise no_message(message)
+        deadline = monotonic() + self._intake.budget_s(timeout_ms)
+        async with self._requests.expecting(message, timeout_ms, self._intake.topic(message.topic)) as expected:
+            left_ms = max(1.0, (deadline - monotonic()) * 1000)
+            sending = asyncio.ensure_future(self.send(expected.message, queue=queue, timeout_ms=left_ms))
+            sending.add_done_callback(_seen)
+            try:
+                return await expected.reply(sending, deadline)
+            finally:
+                sending.cancel()
 
     async def drain(self) -> None:
         """Return when there is room again for submits."""
@@ -162,9 +212,34 @@ class Producer:
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Queues that messages of the topic may go to, sorted. Raises RouteNotFound, BrokerUnavailable, InvalidName."""
         self._ready()
-        template(topic, 0, None)
         assert self._instance is not None
-        return list(await self._instance.routes.publish_queues(topic))
+        queues = await self._instance.routes.publish_queues(self._intake.topic(topic))
+        return [self._intake.outside(queue) for queue in queues]
+
+    def add_hook(self, hook: SendHook) -> None:
+        """Have it called before and after every try, from now on. Raises ConfigError for what is no hook."""
+        self._hooks.add(hook)
+
+    def _call(self, message: Message, queue: Destination, timeout_ms: float | None) -> Call:
+        call = self._make_call(message, self._ready().new_future(), timeout_ms)
+        if queue is not None:
+            self._intake.direct(call, queue)
+        return call
+
+    async def _take_on(self, calls: Sequence[Call]) -> None:
+        """Submit them, all or none, as soon as there is room. Raises SendTimeout when there is none in time."""
+        while True:
+            sender = self._ready()
+            try:
+                sender.submit_all(calls)
+                return
+            except BacklogFull as full:
+                reason = str(full)
+            try:
+                async with asyncio.timeout(calls[0].deadline - monotonic()):
+                    await sender.backlog.room()
+            except TimeoutError:
+                raise SendTimeout(f"not sent in time: {reason}", definite=True) from None
 
     def _ready(self) -> Sender:
         if self._instance is None or self._sender is None:
@@ -174,39 +249,16 @@ class Producer:
             raise ClientClosed("this producer is closed; make a new one")
         return self._sender
 
-    def _call(self, message: Message, future: "asyncio.Future[SendResult] | None", timeout_ms: float | None) -> Call:
-        body = message.body
-        if not 0 < len(body) <= self._max_message_size:
-            check_body(body, self._max_message_size)
-        common = template(message.topic, message.flag, message.tags)
-        properties = encode_properties(message, common)
-        self._last_call_id += 1
-        kind = REWRITE if message.delay_level else PLAIN if message.wait_store else NO_WAIT
-        budget_s = self._timeout_s if timeout_ms is None else timeout_ms / 1000
-        return Call(
-            message, common, properties, kind, self._last_call_id, monotonic() + budget_s,
-            len(body) + len(properties) + 100, future, pinned=message.sharding_key is not None or future is None,
-        )  # fmt: skip
+
+def _future(call: Call) -> "asyncio.Future[SendResult]":
+    assert call.future is not None
+    return call.future
 
 
-def _check_queue(message: Message, queue: MessageQueue) -> None:
-    """Raises INVALID_PARAMETER before anything is sent: a record in another topic's queue would be found by nobody."""
-    if queue.topic != message.topic:
-        text = f"queue {queue.topic}/{queue.broker_name}/{queue.queue_id} is not of topic {message.topic!r}"
-        raise DejamqError(text, code=Code.INVALID_PARAMETER)
-
-
-def _check_batch(batch: Sequence[Message], max_size: int) -> None:
-    """RocketMQ's rules for a batch (``MessageBatch``)."""
-    if not batch:
-        raise DejamqError("the batch is empty", code=Code.INVALID_PARAMETER)
-    if len({(message.topic, message.wait_store) for message in batch}) > 1:
-        raise DejamqError("messages of a batch have one topic and one wait_store", code=Code.INVALID_PARAMETER)
-    if any(message.delay_level for message in batch) or is_internal(batch[0].topic):
-        raise DejamqError("a batch has no delayed messages and no retry topic", code=Code.INVALID_PARAMETER)
-    size = sum(len(message.body) for message in batch)
-    if size > max_size:
-        raise MessageTooLarge(f"the batch has {size} bytes, max_message_size is {max_size}; send smaller batches")
+def _seen(future: "asyncio.Future[Any]") -> None:
+    """Nobody may wait for it any more; its failure is then no news."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _ended(reason: str, definite: bool) -> DejamqError:

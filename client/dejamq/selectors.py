@@ -1,11 +1,14 @@
-"""Choosing the queue of a message: pure. Source: RocketMQ ``TopicPublishInfo``, ``SelectMessageQueueByHash``."""
+"""Choosing the queue of a message: pure. Source: RocketMQ ``TopicPublishInfo``, ``MessageQueueSelector``."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dejamq_proto.record import java_hash
 
-from dejamq.message import MessageQueue
+from dejamq.message import Message, MessageQueue
+
+Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Chooses one of the topic's queues, which come sorted; the same queues for every caller with the same route."""
 
 
 class Rotation:
@@ -25,17 +28,25 @@ class Rotation:
         self._position += 1
         return self.queues[self._position % len(self.queues)]
 
+    def next_where(self, wanted: Callable[[str], bool]) -> MessageQueue | None:
+        """The next queue whose broker name is wanted; None after one round without any."""
+        for _ in self.queues:
+            queue = self.next()
+            if wanted(queue.broker_name):
+                return queue
+        return None
+
     def next_avoiding(self, broker_name: str) -> MessageQueue:
         """The next queue of another broker, or simply the next one where there is no other.
 
         RocketMQ: TopicPublishInfo.selectOneMessageQueue(lastBrokerName). With one broker only, the failed one
         is tried again.
         """
-        for _ in self.queues:
-            queue = self.next()
-            if queue.broker_name != broker_name:
-                return queue
-        return self.next()
+        return self.next_where(lambda name: name != broker_name) or self.next()
+
+    def restart(self) -> None:
+        """Go on from anywhere, so that retries of many messages do not all meet at one queue."""
+        self._position = random.randrange(len(self.queues))
 
 
 def by_hash(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
@@ -44,3 +55,40 @@ def by_hash(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     Equal to Java's absolute value of the remainder, also for the lowest number of 32 bits.
     """
     return queues[abs(java_hash(key)) % len(queues)]
+
+
+def by_sharding_key(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """The queue of the message's own ``sharding_key``."""
+    return by_hash(queues, message.sharding_key or "")
+
+
+def select_by_hash(key: str) -> Selector:
+    """A selector for ``queue=``: one queue for each key. RocketMQ: SelectMessageQueueByHash.
+
+    >>> select_by_hash("user-1")([MessageQueue("t", "a", n) for n in range(4)], Message("t", b"x")).queue_id
+    3
+    """
+    return lambda queues, message: by_hash(queues, key)
+
+
+def select_random(seed: int | None = None) -> Selector:
+    """A selector for ``queue=``: any queue; one seed gives the same choices. RocketMQ: SelectMessageQueueByRandom."""
+    choose = random.Random(seed).choice
+    return lambda queues, message: choose(queues)
+
+
+def select_machine_room(rooms: Iterable[str], seed: int | None = None) -> Selector:
+    """A selector for ``queue=``: any queue in one of these machine rooms; raises LookupError where there is none.
+
+    A broker's room is what stands before ``@`` in its name, as in RocketMQ's allocation by machine room; its
+    SelectMessageQueueByMachineRoom is a shell that chooses nothing.
+    """
+    wanted, choose = frozenset(rooms), random.Random(seed).choice
+
+    def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+        inside = [queue for queue in queues if "@" in queue.broker_name and queue.broker_name.split("@")[0] in wanted]
+        if not inside:
+            raise LookupError(f"no queue of topic {message.topic!r} is in machine room {', '.join(sorted(wanted))}")
+        return choose(inside)
+
+    return select

@@ -1,23 +1,34 @@
 """What a failed try means for its call: pure. Source: RocketMQ ``DefaultMQProducerImpl.sendDefaultImpl``."""
 
-from dejamq_proto.codes import SEND_RETRIABLE, Code, DejamqError
+import msgspec
+from dejamq_proto.codes import Code, DejamqError
 
 from dejamq.batching import Call
 
+TRANSPORT = frozenset({Code.CONNECT_BROKER_EXCEPTION, Code.ACCESS_BROKER_TIMEOUT})
 
-def may_retry(call: Call, error: DejamqError, *, now: float, retry_times: int) -> bool:
-    """Whether to send again, on another broker. A time-out is not retried: it used up the budget.
 
-    RocketMQ: retryResponseCodes of DefaultMQProducer and transport failures. A pinned call (explicit queue,
-    sharding key) and a oneway have one try. ``now`` and the deadline are monotonic seconds.
-    """
-    return (
-        not call.pinned
-        and call.future is not None
-        and call.retries < retry_times
-        and now < call.deadline
-        and error.code in SEND_RETRIABLE
-    )
+class RetryRule(msgspec.Struct, frozen=True):
+    """How often to try again, and after which of a broker's refusals."""
+
+    times: int
+    codes: frozenset[Code]
+
+    def again(self, call: Call, error: DejamqError, now: float) -> bool:
+        """Whether to send again, on another broker. ``now`` and the deadline are monotonic seconds.
+
+        A plain time-out used up the budget and so is not followed by another try; one of a try that was given
+        less than the budget is.
+        """
+        return self.patient(call) and now < call.deadline and (error.code in self.codes or error.code in TRANSPORT)
+
+    def patient(self, call: Call) -> bool:
+        """Whether a failure may be followed by another try at all.
+
+        A pinned call (explicit queue, selector, sharding key) and a oneway have one: elsewhere the message
+        would be where the program did not want it.
+        """
+        return not call.pinned and call.future is not None and call.retries < self.times
 
 
 def final_error(call: Call, error: DejamqError) -> DejamqError:

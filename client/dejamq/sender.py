@@ -1,33 +1,30 @@
-"""The engine of a producer: from calls to runs to results. Owned by the event loop; no task for a message.
+"""The engine of a producer: from calls to runs to answers. Owned by the event loop; no task for a message.
 
 A call waits in the lane of its broker. A lane sends while fewer than ``max_runs_in_flight`` runs are under way; its
 pump runs at the end of the loop's turn, so that all sends of one turn leave together. What an answer or a failure
-means is decided here at once, in plain calls.
+means is decided in ``send_outcomes``.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
 from time import monotonic, time
 
-from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
+from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
 from dejamq_proto.names import MASTER_ID
 from dejamq_proto.wire import SendRunResult
 
-from dejamq.backlog import Backlog
 from dejamq.batching import Call, Flight, Lane, build_run
 from dejamq.destinations import Destinations
+from dejamq.fault_strategy import FaultTable
 from dejamq.instance import Instance
-from dejamq.message import SendResult, SendStatus, StoredRun
+from dejamq.message import MessageQueue, SendResult
 from dejamq.producer_config import ProducerConfig
+from dejamq.send_hooks import SendHooks
 from dejamq.send_journal import SendJournal
-from dejamq.send_retry import final_error, may_retry, outcome_of
+from dejamq.send_outcomes import Outcomes
 
-log = logging.getLogger("dejamq")
-
-STORED = {int(status): status for status in SendStatus}
 SWEEP_S = 0.1
 
 
@@ -39,14 +36,18 @@ class Sender:
     futures unresolved.
     """
 
-    def __init__(self, instance: Instance, config: ProducerConfig, group: str) -> None:
+    def __init__(self, instance: Instance, config: ProducerConfig, group: str, hooks: SendHooks) -> None:
         self._instance, self._config, self._group = instance, config, group
         self._loop = asyncio.get_running_loop()
-        self._journal = SendJournal(instance.journal, group, config.journal_business_key)
+        self._cap_s = config.send_msg_max_timeout_per_request_ms / 1000
+        self._sweep_s = min(SWEEP_S, self._cap_s / 2) if self._cap_s else SWEEP_S
+        self.faults = FaultTable() if config.send_latency_enable else None
+        journal = SendJournal(instance.journal, group, config.journal_business_key)
+        self._outcomes = Outcomes(config, group, journal, hooks, self.faults)
+        self.backlog = self._outcomes.backlog
         self._lanes: dict[str, Lane] = {}
-        self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail)
+        self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
-        self.backlog = Backlog(config.max_pending_bytes)
         self.new_future: Callable[[], asyncio.Future[SendResult]] = self._loop.create_future
         self.open = True
         """False: ask the producer whether and why not, before submitting."""
@@ -62,11 +63,9 @@ class Sender:
         for call in calls:
             self._route(call)
 
-    def _route(self, call: Call) -> None:
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-        if self._destinations.choose(call) is not None:
-            self._enqueue(call)
+    def next_queue(self, topic: str) -> MessageQueue | None:
+        """Where a batch of the topic goes; None while the route is not known."""
+        return self._destinations.next_queue(topic)
 
     def abandon(self, error: Callable[[bool], DejamqError]) -> None:
         """End all that is unfinished with this error (told whether it is definite): the producer closes or failed."""
@@ -74,24 +73,33 @@ class Sender:
         if self._sweeper is not None:
             self._sweeper.cancel()
         for call in self._destinations.take_parked(lambda call: True):
-            self._end([call], error(not call.indefinite))
+            self._outcomes.end([call], error(not call.indefinite))
         for lane in self._lanes.values():
             flights, lane.in_flight = lane.in_flight, []
             for flight in flights:
                 if flight.future is not None:
                     flight.future.cancel()
-                self._journal.result(flight, error(False), "timeout")
-                self._end(flight.calls, error(False))
+                self._outcomes.given_up(flight, error(False))
             for call in lane.take_expired(inf):
-                self._end([call], error(not call.indefinite))
+                self._outcomes.end([call], error(not call.indefinite))
 
     # towards the broker
+
+    def _route(self, call: Call) -> None:
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+        try:
+            if self._destinations.choose(call) is not None:
+                self._enqueue(call)
+        except DejamqError as error:  # a selector's
+            self._outcomes.end([call], error)
 
     def _enqueue(self, call: Call) -> None:
         """Encode for the chosen queue and let the lane go on."""
         queue = call.queue
         assert queue is not None
-        call.record = call.common.record.encode(queue.queue_id, int(time() * 1000), call.message.body, call.properties)
+        body = call.packed or call.message.body
+        call.record = call.common.record.encode(queue.queue_id, int(time() * 1000), body, call.properties)
         lane = self._lanes.get(queue.broker_name)
         if lane is None:
             lane = self._lanes[queue.broker_name] = Lane(queue.broker_name)
@@ -111,12 +119,21 @@ class Sender:
         try:
             while lane.waiting and len(lane.in_flight) < self._config.max_runs_in_flight:
                 calls = self._without_ended(lane.take_run())
+                if calls and self._cap_s:
+                    calls = self._of_one_patience(lane, calls)
                 if calls:
                     self._depart(lane, calls)
         except Exception as error:
             if not any(flight.calls is calls for flight in lane.in_flight):
                 lane.put_back(calls)
             self._broke(error)
+
+    def _of_one_patience(self, lane: Lane, calls: list[Call]) -> list[Call]:
+        """The first calls that all may, or all may not, go elsewhere when the answer takes too long."""
+        patient = self._outcomes.rule.patient
+        end = next((n for n, call in enumerate(calls) if patient(call) is not patient(calls[0])), len(calls))
+        lane.put_back(calls[end:])
+        return calls[:end]
 
     def _broke(self, error: Exception) -> None:
         """A fault of our own: without this the futures concerned would never be resolved."""
@@ -141,8 +158,10 @@ class Sender:
         for call in calls:
             call.tries += 1
         first_deadline = min(call.deadline for call in calls)
-        flight = Flight(lane, calls, run.sizes, run.seq, address, first_deadline)
-        self._journal.leaving(flight)
+        flight = Flight(lane, calls, run.sizes, run.seq, address, first_deadline, departed=monotonic())
+        if self._cap_s and self._outcomes.rule.patient(calls[0]):
+            flight.patience = flight.departed + self._cap_s
+        self._outcomes.leaving(flight)
         lane.in_flight.append(flight)
         flight.future = self._instance.link(address).send_run(run)
         flight.future.add_done_callback(partial(self._landed, flight))
@@ -161,98 +180,28 @@ class Sender:
         """A run was answered or lost."""
         lane = flight.lane
         if flight not in lane.in_flight:
-            return  # given up before; its calls have ended
+            return  # given up before; its calls have ended or gone elsewhere
         lane.in_flight.remove(flight)
         try:
             error = future.exception()
             if error is None:
-                self._answered(flight, future.result())
+                again = self._outcomes.answered(flight, future.result())
             else:
                 failure = error if isinstance(error, DejamqError) else DejamqError(f"{flight.address}: {error!r}")
-                self._journal.result(flight, failure, outcome_of(failure))
-                self._fail(flight.calls, failure)
+                again = self._outcomes.lost(flight, failure)
+            self._send_again(again)
         except Exception as fault:
             lane.in_flight.append(flight)
             self._broke(fault)
         self._pump_soon(lane)
 
-    def _answered(self, flight: Flight, answer: SendRunResult) -> None:
-        """What the broker's word means: stored, refused, or nonsense, which counts as unknown because it may be
-        stored.
-        """
-        status = STORED.get(answer.code)
-        if status is None:
-            failure = error_for(answer.code, f"{flight.lane.broker_name} ({flight.address}): {answer.remark}")
-            self._journal.result(flight, failure, "refused")
-            self._refused(flight, answer.bad_record, failure)
-        elif len(answer.queue_offsets) != len(flight.calls) or not len(answer.span_starts):
-            failure = DejamqError(f"{flight.address} answered without the places of {len(flight.calls)} messages")
-            self._journal.result(flight, failure, "refused")
-            self._fail(flight.calls, failure)
-        else:
-            self._journal.stored(flight, status)
-            self._stored(flight, answer, status)
-
-    def _stored(self, flight: Flight, answer: SendRunResult, status: SendStatus) -> None:
-        """Give every call its result; one less durable than asked goes again where the settings say so."""
-        calls = flight.calls
-        if status is not SendStatus.SEND_OK and self._config.retry_another_broker_when_not_store_ok:
-            error = error_for(Code.SYSTEM_BUSY, f"{flight.lane.broker_name}: {status.name}", definite=False)
-            again = [call for call in calls if self._may_retry(call, error)]
-            if len(again) == len(calls):
-                self._fail(calls, error)
-                return
-        place = StoredRun(answer, flight.sizes)
-        offsets = answer.queue_offsets.tolist()
-        size = 0
-        for index, call in enumerate(calls):
-            size += call.size
-            future = call.future
-            if future is not None and not future.done():
-                assert call.queue is not None
-                future.set_result(SendResult(status, call.message.message_id, call.queue, offsets[index], place, index))
-        self.backlog.give_back(len(calls), size)
-
-    def _refused(self, flight: Flight, bad_record: int, error: DejamqError) -> None:
-        """Nothing of the run is stored. The record at fault fails; the others go again, uncounted."""
-        calls = flight.calls
-        if not 0 <= bad_record < len(calls) or calls[0].batch:
-            self._fail(calls, error)
-            return
-        flight.lane.put_back(calls[:bad_record] + calls[bad_record + 1 :])
-        self._fail([calls[bad_record]], error)
-
-    # failures
-
     def _fail(self, calls: Sequence[Call], error: DejamqError) -> None:
-        """Send again what may be, end the rest with the error."""
-        again = [call for call in calls if not call.ended and self._may_retry(call, error)]
-        for call in again:
-            call.retries += 1
-            call.indefinite |= not error.definite
-        kept = set(map(id, again))
-        self._end([call for call in calls if id(call) not in kept], error)
-        for call in self._destinations.choose_again(again):
+        """These calls did not leave."""
+        self._send_again(self._outcomes.failed(calls, error))
+
+    def _send_again(self, calls: Iterable[Call]) -> None:
+        for call in self._destinations.choose_again(tuple(calls)):
             self._enqueue(call)
-
-    def _may_retry(self, call: Call, error: DejamqError) -> bool:
-        return may_retry(call, error, now=monotonic(), retry_times=self._config.retry_times_when_send_failed)
-
-    def _end(self, calls: Sequence[Call], error: DejamqError) -> None:
-        """These calls failed for good."""
-        if not calls:
-            return
-        self._tell([call for call in calls if not call.ended], error)
-        self.backlog.give_back(len(calls), sum(call.size for call in calls))
-
-    def _tell(self, calls: Sequence[Call], error: DejamqError) -> None:
-        """Give the error to whoever waits."""
-        self._journal.failed(calls, error)
-        for call in calls:
-            if call.future is not None:
-                call.future.set_exception(final_error(call, error))
-        if any(call.future is None for call in calls):
-            log.warning("oneway_failed group=%s messages=%d reason=%s", self._group, len(calls), error)
 
     # time
 
@@ -264,33 +213,32 @@ class Sender:
         except Exception as fault:
             self._broke(fault)
         if self.backlog.calls:
-            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     def _end_overdue(self, now: float) -> None:
         """Runs under way, calls that never left, calls without a route: each fails with what is known of it."""
-        for lane in self._lanes.values():
-            for flight in [flight for flight in lane.in_flight if flight.first_deadline <= now]:
+        for lane in tuple(self._lanes.values()):
+            for flight in [flight for flight in lane.in_flight if flight.due <= now]:
                 self._overdue(flight, now)
             if expired := lane.take_expired(now):
                 text = f"not sent in time: {lane.broker_name} is still busy with earlier messages"
-                self._end(expired, SendTimeout(text, definite=True))
+                self._outcomes.end(expired, SendTimeout(text, definite=True))
         if expired := self._destinations.take_parked(lambda call: call.deadline <= now):
             text = f"no route in time: name server {self._instance.namesrv.address} does not answer"
-            self._end(expired, SendTimeout(text, definite=True))
+            self._outcomes.end(expired, SendTimeout(text, definite=True))
 
     def _overdue(self, flight: Flight, now: float) -> None:
         """Calls of a run under way are out of time; when all are, its place is free for the next run."""
         expired = [call for call in flight.calls if call.deadline <= now]
         error = SendTimeout(f"{flight.lane.broker_name} ({flight.address}) did not answer in time", definite=False)
-        if len(expired) < len(flight.calls):
+        if len(expired) < len(flight.calls) and now < flight.patience:
             news = [call for call in expired if call.deadline >= flight.first_deadline and not call.ended]
-            self._tell(news, error)  # they stay in the run, whose answer counts them out
+            self._outcomes.tell(news, error)  # they stay in the run, whose answer counts them out
             flight.first_deadline = min(call.deadline for call in flight.calls if call.deadline > now)
             return
         flight.lane.in_flight.remove(flight)
         flight.future.cancel()
-        self._journal.result(flight, error, "timeout")
-        self._end(expired, error)
+        self._send_again(self._outcomes.lost(flight, error, "timeout"))
         if self._config.close_connection_on_timeout:
             self._instance.link(flight.address).break_sends("closed after a time-out")
         self._pump_soon(flight.lane)

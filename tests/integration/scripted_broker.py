@@ -68,6 +68,7 @@ class ScriptedBroker(ClientServicer):
         self.script: deque[Answer] = deque()
         self.heartbeats: list[Heartbeat] = []
         self.hang_up = asyncio.Event()  # ends the first heartbeat channel
+        self.deaf = False  # heartbeats are not acknowledged
         self.unregistered: list[UnregisterRequest] = []
         self._server = Server(())
 
@@ -110,6 +111,8 @@ class ScriptedBroker(ClientServicer):
     async def ClientChannel(self, request_iterator: Any, context: Any) -> AsyncIterator[BrokerCommand]:
         async for beat in request_iterator:
             self.heartbeats.append(beat)
+            if self.deaf:
+                continue
             yield BrokerCommand(heartbeat_ack=HeartbeatAck(seq=beat.caller.seq))
             if len(self.heartbeats) == 1:
                 await self.hang_up.wait()

@@ -319,12 +319,15 @@ async def test_a_batch_goes_as_one_run_to_one_queue() -> None:
         assert [len(run.sizes) for broker in brokers for run in broker.runs] == [40]
 
 
-async def test_a_batch_whose_properties_do_not_fit_a_frame_is_refused_before_it_leaves() -> None:
-    async with scripted("a") as (producer, (broker,)):
-        with pytest.raises(MessageTooLarge, match="send smaller batches") as caught:
-            await producer.send_batch([Message("t", b"x", properties={"p": "y" * 32_000})] * 2100)
-        assert caught.value.definite
-        assert not broker.runs
+async def test_a_batch_too_large_for_one_run_goes_to_one_queue_in_parts_and_in_order() -> None:
+    async with scripted("a", "b", max_message_size=10_000) as (producer, brokers):
+        messages = [Message("t", b"%d" % n, properties={"p": "y" * 900}) for n in range(40)]
+        results = await producer.send_batch(messages)
+        assert [result.message_id for result in results] == [message.message_id for message in messages]
+        assert len({result.queue for result in results}) == 1
+        (broker,) = (broker for broker in brokers if broker.runs)
+        assert [len(run.sizes) for run in broker.runs] == [9, 9, 9, 9, 4]
+        assert broker.bodies == [message.body for message in messages]
 
 
 async def test_a_batch_that_fails_is_repeated_whole_at_the_other_broker() -> None:

@@ -8,8 +8,8 @@ from dejamq import BrokerUnavailable, Code, DejamqError, Message, MessageQueue, 
 from dejamq.batching import MAX_RUN_RECORDS, NO_WAIT, PLAIN, REWRITE, Call, Lane, build_run, take_run
 from dejamq.encoding import template
 from dejamq.selectors import Rotation, by_hash
-from dejamq.send_retry import final_error, may_retry, outcome_of
-from dejamq_proto.codes import error_for
+from dejamq.send_retry import RetryRule, final_error, outcome_of
+from dejamq_proto.codes import SEND_RETRIABLE, error_for
 
 A0, A1, B0 = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0)
 
@@ -135,6 +135,7 @@ def test_a_sharding_key_has_one_queue() -> None:
 
 
 LOST = BrokerUnavailable("lost", definite=False)
+RULE = RetryRule(2, SEND_RETRIABLE)
 
 
 @pytest.mark.parametrize(
@@ -143,14 +144,24 @@ LOST = BrokerUnavailable("lost", definite=False)
         (LOST, True),
         (error_for(Code.SYSTEM_BUSY, ""), True),
         (error_for(Code.TOPIC_NOT_EXIST, ""), True),
-        (SendTimeout("late"), False),
+        (SendTimeout("the try was given a part of the budget only"), True),
         (error_for(Code.MESSAGE_ILLEGAL, ""), False),
         (error_for(Code.INVALID_PARAMETER, ""), False),
     ],
 )
-def test_what_another_broker_may_do_better_is_retried_and_a_timeout_is_not(error: DejamqError, again: bool) -> None:
-    failed = waiting_call()
-    assert may_retry(failed, error, now=1.0, retry_times=2) is again
+def test_what_another_broker_may_do_better_is_retried(error: DejamqError, again: bool) -> None:
+    assert RULE.again(waiting_call(), error, 1.0) is again
+
+
+def test_a_timeout_that_used_up_the_budget_is_not_retried() -> None:
+    assert not RULE.again(waiting_call(), SendTimeout("late"), 10.0)
+
+
+def test_only_the_chosen_refusals_are_retried_and_a_lost_connection_always() -> None:
+    rule = RetryRule(2, frozenset({Code.INVALID_PARAMETER}))
+    assert rule.again(waiting_call(), error_for(Code.INVALID_PARAMETER, ""), 1.0)
+    assert not rule.again(waiting_call(), error_for(Code.SYSTEM_BUSY, ""), 1.0)
+    assert rule.again(waiting_call(), LOST, 1.0)
 
 
 def waiting_call() -> Call:
@@ -162,12 +173,12 @@ def waiting_call() -> Call:
 def test_no_retry_beyond_the_times_the_budget_or_the_chosen_queue_nor_for_a_oneway() -> None:
     failed = waiting_call()
     failed.retries = 2
-    assert not may_retry(failed, LOST, now=1.0, retry_times=2)
+    assert not RULE.again(failed, LOST, 1.0)
     failed.retries = 0
-    assert not may_retry(failed, LOST, now=10.0, retry_times=2)
+    assert not RULE.again(failed, LOST, 10.0)
     failed.pinned = True
-    assert not may_retry(failed, LOST, now=1.0, retry_times=2)
-    assert not may_retry(call(), LOST, now=1.0, retry_times=2)
+    assert not RULE.again(failed, LOST, 1.0)
+    assert not RULE.again(call(), LOST, 1.0)
 
 
 def test_the_last_error_is_definite_only_if_all_tries_were() -> None:

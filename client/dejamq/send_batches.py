@@ -1,0 +1,76 @@
+"""Batches of a producer: what may go together, how much at once, and what is told when only some of it did. Pure."""
+
+from collections.abc import Sequence
+
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.names import RETRY_PREFIX
+
+from dejamq.batching import Call
+from dejamq.intake import no_message
+from dejamq.message import Message, SendResult
+
+
+class BatchIncomplete(DejamqError):
+    """Some parts of a batch are stored and some are not: ``outcomes`` has one result or error for each message.
+
+    Sending the whole batch again would store the first ones twice; send those whose outcome is an error.
+    """
+
+    default_code = Code.SYSTEM_ERROR
+
+    def __init__(self, text: str, *, outcomes: Sequence[SendResult | BaseException]) -> None:
+        super().__init__(text, definite=False)
+        self.outcomes = list(outcomes)
+
+
+def check_batch(batch: Sequence[Message]) -> None:
+    """RocketMQ's rules (``MessageBatch``). Raises DejamqError with INVALID_PARAMETER."""
+    if not batch:
+        raise _bad("the batch is empty")
+    for message in batch:
+        if not isinstance(message, Message):
+            raise no_message(message)
+    if len({(message.topic, message.wait_store) for message in batch}) > 1:
+        raise _bad("messages of a batch have one topic and one wait_store")
+    if any(message.delay_level for message in batch):
+        raise _bad("a batch has no delayed messages; send those one by one")
+    if batch[0].topic.startswith(RETRY_PREFIX):
+        raise _bad(f"{batch[0].topic!r} is a retry topic, which takes no batches; send one by one")
+    if len({message.sharding_key for message in batch}) > 1:
+        raise _bad("messages of a batch go to one queue, so they have one sharding_key, or none")
+
+
+def split(calls: Sequence[Call], max_bytes: int) -> list[list[Call]]:
+    """Parts of at most so many bytes, in order; a single message above that is a part of its own.
+
+    RocketMQ leaves this to the program (ListSplitter of its examples).
+    """
+    parts: list[list[Call]] = []
+    room = 0
+    for call in calls:
+        room -= call.size
+        if room < 0 or not parts:
+            parts.append([])
+            room = max_bytes - call.size
+        parts[-1].append(call)
+    return parts
+
+
+def all_stored(outcomes: Sequence[SendResult | BaseException]) -> list[SendResult]:
+    """The results, when every message has one.
+
+    Raises the first error when nothing is stored, BatchIncomplete when something is.
+    """
+    results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
+    if len(results) == len(outcomes):
+        return results
+    first = next(outcome for outcome in outcomes if isinstance(outcome, BaseException))
+    if not results:
+        raise first
+    failed = len(outcomes) - len(results)
+    text = f"{failed} of {len(outcomes)} messages of the batch failed, the others are stored: {first}"
+    raise BatchIncomplete(text, outcomes=outcomes) from first
+
+
+def _bad(text: str) -> DejamqError:
+    return DejamqError(text, code=Code.INVALID_PARAMETER)
