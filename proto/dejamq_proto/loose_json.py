@@ -29,6 +29,28 @@ def quote_number_keys(text: str) -> str:
     return _NUMBER_KEY.sub(_quote_key, text)
 
 
+def pairs_of_field(text: str, field: str) -> list[tuple[Any, Any]]:
+    """The (key, value) pairs of the map that is this field of the object in ``text``; its keys may be objects.
+
+    [] when the object has no such field. Raises ValueError that says where the text is none of that.
+    """
+    at = _expect(text, _skip(text, 0), "{")
+    found: list[tuple[Any, Any]] = []
+    while text[at : at + 1] != "}":
+        name, at = _decoder.raw_decode(text, at)
+        at = _expect(text, _skip(text, at), ":")
+        if name == field:
+            found, at = pairs_with_object_keys(text, at)
+        else:
+            _, at = _decoder.raw_decode(text, at)
+        at = _skip(text, at)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+        elif text[at : at + 1] != "}":
+            raise ValueError(f"',' or '}}' expected at character {at}, there is {text[at : at + 10]!r}")
+    return found
+
+
 def pairs_with_object_keys(text: str, at: int) -> tuple[list[tuple[Any, Any]], int]:
     """The (key, value) pairs of the map that begins at ``text[at]``, whose keys may be objects, and where it ends.
 

@@ -1,7 +1,7 @@
 """RocketMQ's loose JSON: what it writes is read, what no JSON of any kind is refused."""
 
 import pytest
-from dejamq_proto.loose_json import loads_loose, pairs_with_object_keys
+from dejamq_proto.loose_json import loads_loose, pairs_of_field, pairs_with_object_keys
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,22 @@ def test_a_map_with_object_keys_is_found_inside_of_a_text() -> None:
 def test_what_ends_early_or_is_something_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|Expecting"):
         pairs_with_object_keys(text, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("{}", []),
+        ('{"other":{"table":{}}}', []),
+        ('{"table":{{"a":1}:2}}', [({"a": 1}, 2)]),
+        (' { "other":[1,{"table":3}], "table" : {{"a":1}:2} , "more":null }', [({"a": 1}, 2)]),
+    ],
+)
+def test_a_map_with_object_keys_is_found_by_its_field(text: str, pairs: object) -> None:
+    assert pairs_of_field(text, "table") == pairs
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"table"', '{"table":{}', '{"table":{} "more":1}', '{"more":}'])
+def test_what_is_no_object_has_no_fields(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|Expecting"):
+        pairs_of_field(text, "table")
