@@ -1,6 +1,7 @@
 """Verify: every kind of damage, made by hand, is found and named with what to do; what is whole is called whole."""
 
 import json
+import random
 import shutil
 import struct
 from collections.abc import Callable
@@ -171,6 +172,9 @@ IN_INDEX: dict[str, tuple[Harm, str, str]] = {
     "a short index file": (lambda m: truncate(m.index_file(1), 999), "index-file", "999 bytes"),
     "a missing index file": (lambda m: m.index_file(1).unlink(), "index-missing", "is not in it"),
     "the last index file missing": (lambda m: m.index_file(-1).unlink(), "index-late", "keys behind it"),
+    "an entry of another time": (lambda m: m.index_entry(1, 200, 12, I32.pack(9)), "index-time", "another time"),
+    "an index file of another time": (lambda m: overwrite(m.index_file(1), 8, I64.pack(5)), "index-time", "another"),
+    "a wrong number of slots": (lambda m: overwrite(m.index_file(1), 32, I32.pack(5)), "index-header", "5 slots"),
     "a foreign file in the index": (lambda m: write(m.directory / "index" / "x", b""), "foreign", "index/x"),
 }  # fmt: skip
 IN_SMALL_FILES: dict[str, tuple[Harm, str, str]] = {
@@ -228,6 +232,22 @@ def test_one_harm_is_told_once_with_how_often(made: Made) -> None:
     (finding,) = verified(made.directory).findings
     assert (finding.kind, finding.count) == ("entry", 20)
     assert finding.where == "queue T/0@40"
+
+
+def test_whatever_byte_of_an_entry_is_changed_is_found(made: Made) -> None:
+    """Queue entries and index entries hold nothing that the log does not say too, so no byte of them may differ."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(60):
+        if chance.random() < 0.5:
+            path, at = made.queue_file(chance.randrange(6) * 1000), chance.randrange(1000)
+        else:  # not entry 1 of a file, whose seconds nobody looks at
+            path, at = made.index_file(chance.randrange(6)), 40 + 97 * 4 + chance.randrange(40, 300 * 20)
+        before = path.read_bytes()
+        overwrite(path, at, bytes([before[at] ^ (1 << chance.randrange(8))]))
+        assert verified(made.directory).verdict == "damaged", (path.name, at)
+        path.write_bytes(before)
 
 
 def test_harms_in_several_places_are_all_told(made: Made) -> None:

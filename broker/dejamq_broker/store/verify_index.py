@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.findings import Finding, Severity, Tally
 from dejamq_broker.store.index_file import HEADER_SIZE, INDEX_ENTRY, SLOT_SIZE, IndexFile, Shape
-from dejamq_broker.store.index_keys import Keys, keys_of
+from dejamq_broker.store.index_keys import keys_of
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.paths import is_index_name
 
@@ -20,6 +21,8 @@ TRIED = 1 << 20
 CHUNK = 1 << 16
 Pairs = np.ndarray[tuple[int], np.dtype[np.void]]
 PAIR = np.dtype([("log_offset", "<i8"), ("hash", "<i8")])
+HELD = np.dtype([*PAIR.descr, ("number", "<i8"), ("seconds", "<i8"), ("begin_ms", "<i8"), ("end_ms", "<i8")])
+"""An entry, its number in its file, and what the file's header says; ``end_ms`` for the last entry, else -1."""
 
 
 def shape_of(path: Path, usual: Shape) -> Shape | None:
@@ -64,7 +67,7 @@ class IndexCheck:
         self._late = Severity.RECOVERS if killed else Severity.DAMAGE
         self._files: list[IndexFile] = []
         self._entries: Iterator[Pairs] = iter(())
-        self._ahead = np.empty(0, PAIR)
+        self._ahead = np.empty(0, HELD)
         self._newest = -1
         """Log offset of the index's last entry: what the log has behind it is late, not lost."""
         self._missing_behind = 0
@@ -92,9 +95,13 @@ class IndexCheck:
 
     def feed(self, found: Found) -> None:
         """The keys of these records must be next, those of older, expired records aside. Raises OSError."""
-        expected = _pairs_of(keys_of(found))
-        actual = self._upto(found.end)
-        actual = actual[actual["log_offset"] >= found.log_offset]
+        keys = keys_of(found)
+        held = self._upto(found.end)
+        held = held[held["log_offset"] >= found.log_offset]
+        expected, actual = _pairs(keys.log_offsets, keys.hashes), _pairs(held["log_offset"], held["hash"])
+        if len(actual) == len(expected) and (actual == expected).all():
+            self._check_times(held, keys.store_timestamps_ms)
+            return
         missing = np.setdiff1d(expected, actual)
         foreign = np.setdiff1d(actual, expected)
         behind = missing["log_offset"] > self._newest
@@ -104,7 +111,7 @@ class IndexCheck:
         for pair in foreign[:1]:
             what = f"an entry says {int(pair['log_offset'])}, where no record has such a key"
             self._add("index-entry", "log", what, REBUILD, len(foreign))
-        if len(actual) > len(np.unique(actual)) and len(actual) != len(expected):
+        if len(actual) > len(expected) - len(missing) + len(foreign):
             what = f"keys of records before {found.end} are in it more than once"
             self._add("index-twice", "log", what, REBUILD)
         self._missing_behind += int(np.count_nonzero(behind))
@@ -119,6 +126,17 @@ class IndexCheck:
         if self._missing_behind:
             what = f"it ends at {self._newest}: keys behind it are not in it"
             self._add("index-late", "log", what, "the next start adds them", self._missing_behind, self._late)
+
+    def _check_times(self, held: Pairs, times_ms: Ints) -> None:
+        """The times that a query is bounded by: of each entry, and of first and last in the header."""
+        first, last = held["number"] == 1, held["end_ms"] >= 0
+        begins = held["begin_ms"]
+        # the first entry's seconds count from the end of the file before it, and nobody looks at them
+        wrong = ~first & (held["seconds"] != np.maximum(times_ms - begins, 0) // 1000)
+        wrong |= (first & (begins != times_ms)) | (last & (held["end_ms"] != times_ms))
+        for index in np.flatnonzero(wrong)[:1].tolist():
+            what = f"entry {int(held['number'][index])} or the header tells another time than the record has"
+            self._add("index-time", "log", what, REBUILD, int(wrong.sum()))
 
     def _check_chains(self, file: IndexFile) -> None:
         """Slots and previous numbers are what they must be when entries come one after the other."""
@@ -146,17 +164,27 @@ class IndexCheck:
         for slot in np.flatnonzero(lost)[:1].tolist():
             what = f"slot {slot} leads to entry {int(slots[slot])} instead of {int(newest[slot])}"
             self._add("index-slot", name, what, REBUILD, int(lost.sum()))
-        if count and int(entries["log_offset"][-1]) != header.end_log_offset:
-            self._add("index-header", name, "the last entry is not the one that the header tells", REBUILD)
+        if count and header.slots_used != np.count_nonzero(newest):
+            what = f"the header says that {header.slots_used} slots are in use, {np.count_nonzero(newest)} are"
+            self._add("index-header", name, what, REBUILD)
+        ends = (int(entries["log_offset"][0]), int(entries["log_offset"][-1])) if count else ()
+        if count and ends != (header.begin_log_offset, header.end_log_offset):
+            what = f"the header tells log offsets {header.begin_log_offset} and {header.end_log_offset}, entries {ends}"
+            self._add("index-header", name, what, REBUILD)
 
     def _read(self) -> Iterator[Pairs]:
         """All entries, file by file."""
         for file in self._files:
             for first in range(1, file.header.next_entry, CHUNK):
                 entries = file.entries(first, min(first + CHUNK, file.header.next_entry))
-                pairs = np.empty(len(entries), PAIR)
-                pairs["log_offset"], pairs["hash"] = entries["log_offset"], entries["hash"]
-                yield pairs
+                held = np.empty(len(entries), HELD)
+                for name in ("log_offset", "hash", "seconds"):
+                    held[name] = entries[name]
+                held["number"] = np.arange(first, first + len(entries))
+                held["begin_ms"], held["end_ms"] = file.header.begin_timestamp_ms, -1
+                if first + len(entries) == file.header.next_entry:
+                    held["end_ms"][-1] = file.header.end_timestamp_ms
+                yield held
 
     def _upto(self, log_offset: int) -> Pairs:
         """The entries that come next in the files, as far as they lie before this log offset."""
@@ -179,7 +207,7 @@ class IndexCheck:
         self._tally.add(Finding(kind, place, what, do, severity), place, count)
 
 
-def _pairs_of(keys: Keys) -> Pairs:
-    pairs = np.empty(len(keys), PAIR)
-    pairs["log_offset"], pairs["hash"] = keys.log_offsets, keys.hashes
+def _pairs(log_offsets: Ints, hashes: Ints) -> Pairs:
+    pairs = np.empty(len(hashes), PAIR)
+    pairs["log_offset"], pairs["hash"] = log_offsets, hashes
     return pairs
