@@ -216,6 +216,9 @@ class ConsumeQueue:
             parts.append(tail[: end - start])
         return np.concatenate(parts)
 
+    def has(self, queue_offset: int) -> bool:
+        return self.min_offset <= queue_offset < self.max_offset
+
     def next_file(self, queue_offset: int) -> int:
         """The queue offset at which the file after this one begins."""
         per_file = self._files.per_file

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from dejamq_broker.store.batch import Batch, Ints, QueueKey, QueueTable, Single
+from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
 from dejamq_broker.store.consume_queue import CHUNK, ENTRY, ConsumeQueue, Entries
+from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.log_scan import Damage
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.queue_again import append_again
@@ -81,21 +82,35 @@ class ConsumeQueues:
                 raise Incomplete(f"{queue.folder} ends at {queue.max_offset}, and the log goes on elsewhere")
         return damages
 
-    def contradict(self, batch: Batch, log_end: int) -> bool:
-        """Whether the entries of the last records before ``log_end`` are not what the log says.
+    def check(self, batch: Batch, log_end: int) -> None:
+        """Compare the entries of the last records before ``log_end``: they must be what the log says.
 
-        An entry of a later record is none: its topic was deleted and made again.
+        Raises Incomplete, and Contradiction when hardly one is right. An entry of a later record is none: its topic was
+        deleted and made again.
         """
         compared = batch.log_offsets[batch.log_offsets < log_end][-COMPARED:]
+        right, wrong = 0, ""
         for number, queue_offsets, expected, _ in _by_queue(batch) if len(compared) else []:
             queue = self._queues.get(self._table.keys[number])
             wanted = (expected["log_offset"] >= compared[0]) & (expected["log_offset"] <= compared[-1])
             for queue_offset, entry in zip(queue_offsets[wanted].tolist(), expected[wanted], strict=True):
-                if queue and queue.min_offset <= queue_offset < queue.max_offset:
-                    found = queue.entries(queue_offset, 1)
-                    if len(found) and found[0]["log_offset"] <= entry["log_offset"] and found[0] != entry:
-                        return True
-        return False
+                if queue is None or not queue.has(queue_offset):
+                    continue
+                found = queue.entries(queue_offset, 1)[0]
+                right += bool(found == entry)
+                if found != entry and found["log_offset"] <= entry["log_offset"]:
+                    wrong = f"entry {queue_offset} of {queue.folder} is not of the record at {entry['log_offset']}"
+        if wrong:
+            raise (Incomplete if right > len(compared) // 2 else Contradiction)(wrong)
+
+    def number_of(self, key: QueueKey) -> int:
+        """A queue's number. NOT_QUEUED for what cannot be one: a header has no checksum, so a name may be garbled."""
+        topic, queue_id = key
+        try:
+            self._paths.consume_queue(topic, queue_id)
+        except StoreError:
+            return NOT_QUEUED
+        return self._table.number_of(key) if queue_id >= 0 and "\ufffd" not in topic else NOT_QUEUED
 
     def discard(self) -> None:
         """Begin again with no entries at all. Raises OSError."""

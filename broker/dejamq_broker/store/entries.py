@@ -53,7 +53,8 @@ def batch_of(found: Found, number_of: NumberOf, delay_levels_ms: tuple[int, ...]
         return _of_run(found, found.run, number_of, delay_levels_ms)
     record = decode(found.data, check_crc=False)
     queued = record.transaction_type not in UNQUEUED_TYPES
-    groups: Groups = [(number_of((record.topic, record.queue_id)), slice(0, 1))] if queued else []
+    number = number_of((record.topic, record.queue_id)) if queued else NOT_QUEUED
+    groups: Groups = [(number, slice(0, 1))] if number >= 0 else []
     return Batch(
         log_offsets=np.array([found.log_offset], np.int64),
         sizes=np.array(found.sizes, np.int64),
@@ -69,7 +70,7 @@ def _of_run(found: Found, run: Run, number_of: NumberOf, delay_levels_ms: tuple[
     headers = run.headers
     topics = _slices(found.data, run.topic_at, run.topic_size)
     queues = list(zip(topics, headers["queue_id"].tolist(), strict=True))
-    numbers = {queue: number_of((queue[0].decode(), queue[1])) for queue in _queued(queues, run)}
+    numbers = {queue: number_of((queue[0].decode("utf-8", "replace"), queue[1])) for queue in _queued(queues, run)}
     codes = [_tags_code(raw) for raw in _slices(found.data, run.properties_at, run.properties_size)]
     schedule = SCHEDULE_TOPIC.encode()
     if schedule in topics:

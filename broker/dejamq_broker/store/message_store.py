@@ -107,7 +107,9 @@ class MessageStore:
         self._retention.start()
 
     def _recover(self, clock_ms: Callable[[], int]) -> RecoveryReport:
-        report = Recovery(self._log, self._queues, self._table, self._paths, self._config).run(clock_ms)
+        self._log.files.scanning = True
+        report = Recovery(self._log, self._queues, self._paths, self._config).run(clock_ms)
+        self._log.files.scanning = False
         for key, queue in self._queues.items():
             self._table.set_next(key, queue.max_offset)
         self._disk.reserve(self._log.files)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from dejamq_broker.store.batch import QueueTable
 from dejamq_broker.store.checkpoint import Checkpoint, Progress, atomic_write
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
@@ -54,10 +53,8 @@ class RecoveryReport(msgspec.Struct, frozen=True):
 class Recovery:
     """One start, before any other thread runs."""
 
-    def __init__(
-        self, log: CommitLog, queues: ConsumeQueues, table: QueueTable, paths: StorePaths, config: StoreConfig
-    ) -> None:
-        self._log, self._queues, self._table, self._paths, self._config = log, queues, table, paths, config
+    def __init__(self, log: CommitLog, queues: ConsumeQueues, paths: StorePaths, config: StoreConfig) -> None:
+        self._log, self._queues, self._paths, self._config = log, queues, paths, config
         self._extent = Extent(0, 0, log.files.file_size)
         self._mark: Progress | None = None
 
@@ -133,7 +130,7 @@ class Recovery:
                 queue.truncate(start.feed_from)
         # what came after the last mark may never have been on disk: a power loss leaves holes there, and not damage
         trust = Trust(None if clean or mark is None else mark.durable_log, self._config.cut_at_damage)
-        walk = Walk(self._queues, self._table, start, self._config.delay_levels_ms)
+        walk = Walk(self._queues, start, self._config.delay_levels_ms)
         walk.run(read, extent, trust)
         walk.as_left = as_left and walk.found.end == start.feed_from
         return walk

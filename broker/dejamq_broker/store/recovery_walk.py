@@ -9,7 +9,7 @@ from itertools import accumulate
 import msgspec
 from dejamq_proto.record import decode
 
-from dejamq_broker.store.batch import Batch, QueueTable
+from dejamq_broker.store.batch import Batch
 from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction
 from dejamq_broker.store.entries import batch_of
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, Read, step, walk
@@ -60,10 +60,8 @@ class Walk:
     as_left = False
     """The log ends where a clean stop left it."""
 
-    def __init__(
-        self, queues: ConsumeQueues, table: QueueTable, start: StartPoint, delay_levels_ms: tuple[int, ...]
-    ) -> None:
-        self._queues, self._table, self._start, self._delay_levels_ms = queues, table, start, delay_levels_ms
+    def __init__(self, queues: ConsumeQueues, start: StartPoint, delay_levels_ms: tuple[int, ...]) -> None:
+        self._queues, self._start, self._delay_levels_ms = queues, start, delay_levels_ms
         self.strange: list[Damage] = []
         self._before: Found | None = None
         self._fed = 0
@@ -91,13 +89,13 @@ class Walk:
             self._fed = 0
 
     def _compare(self) -> None:
-        """The records before that point must be where the queues say. Raises Contradiction."""
+        """The records before that point must be where the queues say. Raises Incomplete."""
         before, self._before = self._before, None
-        if before is not None and self._queues.contradict(self._batch(before), self._start.feed_from):
-            raise Contradiction(f"the queues are not of the log before {self._start.feed_from}")
+        if before is not None:
+            self._queues.check(self._batch(before), self._start.feed_from)
 
     def _batch(self, found: Found) -> Batch:
-        return batch_of(found, self._table.number_of, self._delay_levels_ms)
+        return batch_of(found, self._queues.number_of, self._delay_levels_ms)
 
 
 def ends_at(read: Read, extent: Extent, log_offset: int) -> bool:
