@@ -1,6 +1,7 @@
 """What is promised to be on disk, and what happens to it when the power goes."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,17 @@ from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.mapped_file import MappedFile
-from store_making import bodies_of, crashed_copy, fill_queue, log_files, open_small, overwrite, run_of, settle, until
+from store_making import (
+    bodies_of,
+    crashed_copy,
+    fill_queue,
+    log_files,
+    open_small,
+    overwrite,
+    run_of,
+    settle,
+    until,
+)
 
 SYNC = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_disk_type=SYNC_FLUSH)
 QUICK = StoreConfig(
@@ -142,6 +153,57 @@ def test_a_hole_that_a_power_loss_left_in_the_log_ends_it_though_good_records_fo
     (cut,) = again.recovery.cuts
     assert cut.log_offset == again.log_max == marked_end + 10 * RECORD_SIZE
     assert Path(cut.kept).stat().st_size > 30 * RECORD_SIZE
+
+
+def test_a_queue_that_cannot_be_synced_ends_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(queue: ConsumeQueue) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = open_small(tmp_path, QUICK)
+    monkeypatch.setattr(ConsumeQueue, "sync", broken)
+    fill_queue(store, 100)
+    until(lambda: store._flusher.failure is not None)
+    with pytest.raises(StoreError, match=r"the queues: .*No space left"):
+        store.append_run(run_of([("T", 0, b"x")]))
+
+
+def mark_of(directory: Path) -> Progress:
+    return Progress.load(directory / "dispatched.json") or Progress()
+
+
+def test_a_mark_that_finds_no_room_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(progress: Progress, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = open_small(tmp_path, QUICK)
+    monkeypatch.setattr(Progress, "save", no_space)
+    fill_queue(store, 100)
+    until(lambda: store._flusher.full)
+    monkeypatch.undo()
+    until(lambda: mark_of(tmp_path).log_offset == store.log_max)
+    until(lambda: not store._flusher.full)
+
+
+def test_sync_flush_completes_many_waiting_senders_with_few_syncs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_small(tmp_path, SYNC)
+    syncs: list[int] = []
+    real = MappedFile.sync
+
+    def slow(file: MappedFile) -> None:
+        syncs.append(file.start)
+        time.sleep(0.01)
+        real(file)
+
+    monkeypatch.setattr(MappedFile, "sync", slow)
+    ends = [store.append_run(run_of([("T", 0, b"x")])).end_log_offset for _ in range(200)]
+    promises = [store.durable(end) for end in ends]
+    for promise in promises:
+        promise.result(timeout=10)
+    assert len(syncs) < 100
+    settle(store)
+    assert len(bodies_of(store)) == 200
 
 
 def test_a_failed_flush_breaks_promises_and_refuses_the_next_append(

@@ -24,14 +24,14 @@ def ending(at: int, end: int, properties: bytes = PROPERTIES) -> bytes:
     return record(at, end - at - len(record(at, 0, properties)), properties)
 
 
-def pieces(data: bytes, cut_from: int = 0) -> list[Found | Damage | End]:
+def pieces(data: bytes | bytearray, cut_from: int = 0) -> list[Found | Damage | End]:
     def read(at: int, size: int) -> bytes:
         return bytes(data[at : at + size])
 
     return list(walk_believed(read, Extent(0, FILE_SIZE, FILE_SIZE), 0, cut_from))
 
 
-def end_of(data: bytes, cut_from: int = 0) -> int:
+def end_of(data: bytes | bytearray, cut_from: int = 0) -> int:
     *found, end = pieces(data, cut_from)
     assert isinstance(end, End)
     assert sum(len(piece.data) for piece in found if isinstance(piece, Found)) == end.log_offset

@@ -1,0 +1,342 @@
+"""Power losses at every step of a store's life, repeatable from one number.
+
+A *lineage* is a row of lives of one store, each begun on what a power loss left of the one before, so recovery is
+crashed too. The store's threads do not run: their turns are steps of the workload, and everything follows from the
+seed. At many steps of a life a *wreck* is taken: what a power loss at that moment could leave. Each must come back.
+"""
+
+import itertools
+import random
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+import numpy as np
+from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, AppendRun, MessageStore, StoreConfig
+from dejamq_broker.store.query import Wanted
+from dejamq_proto.record import Outgoing, Record, encode_properties, tags_code
+from dejamq_proto.run import parse
+from disk_model import Disk
+from store_making import HOST, records_of, ticking
+
+QUEUES = [("T", 0), ("T", 1), ("%RETRY%G", 0)]
+LIVES, STEPS = 4, 40
+WANTED = 0.15
+"""Probability of a wreck at the first step of a kind in a life; it falls as steps of that kind come again."""
+PAUSES_S = (0.0001, 0.31, 0.7, 1.3, 11.3, 61.7)
+BODY_SIZES = (0, 1, 50, 300, 900, 3000)
+NOTE_SIZES = (0, 0, 0, 1, 200, 1200)
+LONG_AGO_MS = 1 << 50
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A message as it was given to the store; no two are alike."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    key: str
+
+
+class Wreck(msgspec.Struct, frozen=True):
+    """A directory after a power loss, and what was known when it came."""
+
+    directory: Path
+    kind: str
+    messages: list[Sent]
+    """Everything given to the store so far, in log order, the run that was being appended last."""
+    durable: int
+    """So many of them are promised: flushed, as the store said, or served after a start."""
+    expired: int
+    """So many of the first ones may be gone with files that retention deleted."""
+
+
+class Failure(AssertionError):
+    """A wreck that did not come back as it must. The text says how to see it again."""
+
+
+def random_config(rng: random.Random) -> StoreConfig:
+    """Small files, so that lives are full of rolls; all that a flush may do at once or later."""
+    return StoreConfig(
+        mapped_file_size_commit_log=rng.choice((8192, 16_384)),
+        mapped_file_size_consume_queue=rng.choice((200, 1000, 20_000)),
+        flush_disk_type=rng.choice((ASYNC_FLUSH, SYNC_FLUSH)),
+        flush_commit_log_timed=rng.random() < 0.5,
+        flush_consume_queue_least_pages=rng.choice((1, 2)),
+        disk_check_enable=False,
+        delete_commit_log_files_interval_ms=1,
+        delete_file_batch_max=2,
+        max_hash_slot_num=7,
+        max_index_num=rng.choice((30, 300)),
+    )
+
+
+def lineage(seed: int, folder: Path) -> "Counter[str]":
+    """Live through one lineage. Answers how many wrecks were taken at each kind of step; all came back."""
+    rng = random.Random(seed)
+    config, clock_ms, messages = random_config(rng), ticking(), endless(rng)
+    seen: Counter[str] = Counter()
+    wreck = Wreck(folder / "0", "nothing yet", [], 0, 0)
+    wreck.directory.mkdir(parents=True)
+    for number in range(LIVES):
+        life = Life(wreck, folder / f"wrecks-{number}", World(config, clock_ms, messages, rng))
+        with standing_still():
+            life.live()
+            begin = rng.randrange(len(life.wrecks))
+            wreck = msgspec.structs.replace(life.wrecks[begin], directory=folder / str(number + 1))
+            shutil.copytree(life.wrecks[begin].directory, wreck.directory)
+            for one in life.wrecks:
+                _come_back(seed, one, World(config, clock_ms, messages, random.Random(seed)))
+                seen[one.kind] += 1
+                shutil.rmtree(one.directory)
+    return seen
+
+
+def _come_back(seed: int, wreck: Wreck, world: "World") -> None:
+    kept = wreck.directory.with_suffix(".kept")
+    shutil.copytree(wreck.directory, kept)
+    try:
+        with unsynced():
+            check(wreck, world)
+    except Exception as error:
+        raise Failure(
+            f"a power loss at [{wreck.kind}]: {error!r}; promised were {wreck.durable} of {len(wreck.messages)}; "
+            f"the files are in {kept}; again with: python tests/store/prove_power_loss.py --seed {seed} --lineages 1"
+        ) from error
+    shutil.rmtree(kept)
+
+
+def check(wreck: Wreck, world: "World") -> None:
+    """The store opens, has a prefix of what it was given with all that was promised, and goes on from there."""
+    store = opened(wreck.directory, world)
+    try:
+        first, served = served_of(store, wreck)
+        assert not store.recovery.damages, "a power loss counts as damage"
+        queries(store, served, world.rng)
+        more = list(itertools.islice(world.messages, 3))
+        promise = store.durable(store.append_run(run_of(more)).end_log_offset)
+        store._flusher.turn(0)
+        assert promise.done()
+        after = msgspec.structs.replace(wreck, messages=wreck.messages[: first + len(served)] + more)
+        after = msgspec.structs.replace(after, durable=len(after.messages))
+        served_of(store, after)
+        store.close()
+        store = opened(wreck.directory, world)
+        assert store.clean_start, "it does not close"
+        _, served = served_of(store, after)
+        queries(store, served, world.rng)
+    finally:
+        store.close()
+
+
+def served_of(store: MessageStore, wreck: Wreck) -> tuple[int, list[Record]]:
+    """The number of the first message that is served, and all records from there on. Checks what readers rely on."""
+    records = sorted(
+        (record for queue in QUEUES for record in records_of(store, *queue)), key=lambda record: record.log_offset
+    )
+    first, numbers = expected(wreck, records)
+    seen = numbers[len(numbers) - len(records) :] if records else []
+    assert [(record.topic, record.queue_id, record.queue_offset) for record in records] == seen, "queue offsets moved"
+    assert first + len(records) >= wreck.durable, f"only {len(records)} messages from number {first} on are there"
+    times = [record.store_timestamp_ms for record in records]
+    assert times == sorted(times), "store times go back"
+    return first, records
+
+
+def expected(wreck: Wreck, records: list[Record]) -> tuple[int, list[tuple[str, int, int]]]:
+    """The number of the first message, and where all up to the last belong. The records are a run of the messages."""
+    served = [(record.topic, record.queue_id, record.body, record.raw_properties) for record in records]
+    given = [(sent.topic, sent.queue_id, sent.body, sent.properties) for sent in wreck.messages]
+    first = given.index(served[0]) if served else min(wreck.durable, wreck.expired)
+    assert first <= wreck.expired, f"the first {first} messages are missing, {wreck.expired} may be"
+    assert served == given[first : first + len(served)], "what is there is no piece of what was stored"
+    counts: Counter[tuple[str, int]] = Counter()
+    numbers = []
+    for sent in wreck.messages[: first + len(served)]:
+        numbers.append((sent.topic, sent.queue_id, counts[sent.topic, sent.queue_id]))
+        counts[sent.topic, sent.queue_id] += 1
+    return first, numbers
+
+
+def queries(store: MessageStore, served: list[Record], rng: random.Random) -> None:
+    """Some messages are found by their key, each alone."""
+    for record in rng.sample(served, min(3, len(served))):
+        wanted = Wanted(record.topic, record.properties["KEYS"])
+        found = store.query(wanted).records
+        assert found == [store.record_at(record.log_offset)], "a key does not find its message"
+
+
+def endless(rng: random.Random) -> Iterator[Sent]:
+    """New messages, some with long properties."""
+    for number in itertools.count():
+        topic, queue_id = rng.choice(QUEUES)
+        body = b"%d:" % number + b"." * rng.choice(BODY_SIZES) if rng.random() < 0.9 else b""
+        note = rng.choice("abc") * rng.choice(NOTE_SIZES)
+        properties = encode_properties({"KEYS": f"k{number}", "TAGS": rng.choice(("", "red")), "note": note})
+        yield Sent(topic, queue_id, body, properties, f"k{number}")
+
+
+def run_of(messages: list[Sent]) -> AppendRun:
+    keys = sorted({(sent.topic, sent.queue_id) for sent in messages})
+    records = [Outgoing.to(sent.topic).encode(sent.queue_id, 5, sent.body, sent.properties) for sent in messages]
+    return AppendRun(
+        run=parse(b"".join(records), np.array([len(record) for record in records])),
+        keys=keys,
+        key_index=np.array([keys.index((sent.topic, sent.queue_id)) for sent in messages], np.int64),
+        tags_codes=np.array([tags_code("red" if b"red" in sent.properties else None) for sent in messages], np.int64),
+        born_host=HOST,
+        store_host=HOST,
+    )
+
+
+class World(msgspec.Struct, frozen=True):
+    """What all lives of a lineage have in common."""
+
+    config: StoreConfig
+    clock_ms: Callable[[], int]
+    messages: Iterator[Sent]
+    rng: random.Random
+
+
+def opened(directory: Path, world: World) -> MessageStore:
+    store = MessageStore.open(directory / "store", world.config, clock_ms=world.clock_ms)
+    store._flusher.on_flushed = store._reput.dispatch
+    return store
+
+
+class Life:
+    """One life of a store, from its opening to the power loss that ends it."""
+
+    def __init__(self, begun_on: Wreck, wrecks: Path, world: World) -> None:
+        self.wrecks: list[Wreck] = []
+        self._folder, self._world, self._rng = wrecks, world, world.rng
+        self._known = begun_on
+        self._starts = [-1] * len(begun_on.messages)
+        """Where the record of each message begins, for those that were served by or given to this life."""
+        self._appending: list[Sent] = []
+        self._phase = "open"
+        self._kinds: Counter[str] = Counter()
+        self._store: MessageStore | None = None
+        self._now_s = 0.0
+        self._disk = Disk(begun_on.directory, self._on_step)
+        wrecks.mkdir()
+
+    def live(self) -> None:
+        actions = [self.append] * 12 + [self.turn] * 9 + [self.wait, self.put, self.warm, self.index] * 3
+        actions += [self.expire, self.expire, self.restart]
+        with self._disk.watching():
+            self._open()
+            for _ in range(STEPS):
+                action = self._rng.choice(actions)
+                self._phase = action.__name__
+                action()
+            self._take("the end")
+        self._opened._lock.release()
+
+    def append(self) -> None:
+        """A run, sometimes a long one that rolls into the next file."""
+        self._appending = list(itertools.islice(self._world.messages, self._rng.choice((1, 1, 3, 10, 40))))
+        self._stored(self._opened.append_run(run_of(self._appending)).log_offsets.tolist())
+
+    def put(self) -> None:
+        """A record of the broker's own."""
+        self._appending = [next(self._world.messages)]
+        (sent,) = self._appending
+        record = Record(sent.topic, sent.queue_id, sent.body, sent.properties)
+        self._stored(self._opened.put(record).log_offsets.tolist())
+
+    def turn(self) -> None:
+        """What the flush thread does after a while."""
+        self._now_s += self._rng.choice(PAUSES_S)
+        self._opened._flusher.turn(self._now_s)
+
+    def wait(self) -> None:
+        """A sender that waits for the disk."""
+        promise = self._opened.durable(self._opened.log_max)
+        self._opened._flusher.turn(self._now_s)
+        assert promise.done()
+        self._know(durable=len(self._known.messages))
+
+    def warm(self) -> None:
+        """The next log file gets its zeros."""
+        self._opened._flusher._next_file.warm_step()
+
+    def index(self) -> None:
+        """What the reput thread does when nothing else is to be done."""
+        self._opened._late.catch_up()
+        if self._rng.random() < 0.5:
+            self._opened._index.settle()
+
+    def expire(self) -> None:
+        """Retention finds everything old."""
+        self._opened.clean_soon()
+        self._opened._retention.clean(LONG_AGO_MS)
+
+    def restart(self) -> None:
+        self._opened.close()
+        self._know(durable=len(self._known.messages))
+        self._phase, self._store = "reopen", None
+        self._open()
+        assert self._opened.clean_start
+
+    @property
+    def _opened(self) -> MessageStore:
+        assert self._store is not None
+        return self._store
+
+    def _open(self) -> None:
+        self._store = opened(self._known.directory, self._world)
+        self._now_s = self._store._flusher._log_turn
+        first, served = served_of(self._store, self._known)
+        messages = self._known.messages[: first + len(served)]
+        self._starts = [-1] * first + [record.log_offset for record in served]
+        self._know(messages=messages, durable=len(messages))
+
+    def _know(self, **changes: object) -> None:
+        self._known = msgspec.structs.replace(self._known, **changes)
+
+    def _stored(self, starts: list[int]) -> None:
+        self._starts += starts
+        self._know(messages=self._known.messages + self._appending)
+        self._appending = []
+
+    def _on_step(self, kind: str) -> None:
+        if self._store is not None:
+            flushed, begin = self._store.flushed, self._store.log_min
+            durable = max(self._known.durable, sum(start < flushed for start in self._starts))
+            expired = max(self._known.expired, sum(start < begin for start in self._starts))
+            self._know(durable=durable, expired=expired)
+            if self._world.config.sync_flush:
+                assert self._store.dispatched <= flushed, "what is not on disk yet is served"
+        kind = f"{self._phase}: {kind}"
+        self._kinds[kind] += 1
+        if self._rng.random() < WANTED / self._kinds[kind]:
+            self._take(kind)
+
+    def _take(self, kind: str) -> None:
+        directory = self._folder / str(len(self.wrecks))
+        self._disk.wreck(directory, self._rng)
+        messages = self._known.messages + self._appending
+        self.wrecks.append(msgspec.structs.replace(self._known, directory=directory, kind=kind, messages=messages))
+
+
+@contextmanager
+def standing_still() -> Iterator[None]:
+    """Threads of the store are made but never run."""
+    with mock.patch.object(threading.Thread, "start"):
+        yield
+
+
+@contextmanager
+def unsynced() -> Iterator[None]:
+    """Nothing waits for a disk that no power loss will come to."""
+    with ExitStack() as stack:
+        for name in ("fsync", "fdatasync"):
+            stack.enter_context(mock.patch(f"os.{name}"))
+        yield

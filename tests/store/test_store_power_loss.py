@@ -1,0 +1,58 @@
+"""Power losses: what was not synced is dropped, torn or garbled, at every step that touches the disk."""
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from disk_model import Disk
+from power_loss import lineage
+
+POINTS = 50
+
+
+def test_a_store_comes_back_from_power_losses_at_random_steps(tmp_path: Path) -> None:
+    first = seed = time.time_ns() % 1_000_000_000
+    seen: Counter[str] = Counter()
+    while seen.total() < POINTS:
+        seen += lineage(seed, tmp_path / str(seed))
+        seed += 1
+    print(f"{seen.total()} power losses, seeds {first} to {seed - 1}")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    (tmp_path / "disk").mkdir()
+    return Disk(tmp_path / "disk")
+
+
+def left(disk: Disk, tmp_path: Path) -> list[Path]:
+    """Twenty things that a power loss could leave."""
+    wrecks = [tmp_path / f"wreck-{seed}" for seed in range(20)]
+    for seed, wreck in enumerate(wrecks):
+        disk.wreck(wreck, random.Random(seed))
+    return wrecks
+
+
+def test_the_model_keeps_what_was_synced_with_its_name(disk: Disk, tmp_path: Path) -> None:
+    with disk.watching():
+        (disk.root / "file").write_bytes(b"kept")
+        for path in (disk.root / "file", disk.root):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        wrecks = left(disk, tmp_path)
+    assert {(wreck / "file").read_bytes() for wreck in wrecks} == {b"kept"}
+
+
+def test_the_model_loses_names_that_nobody_synced(disk: Disk, tmp_path: Path) -> None:
+    with disk.watching():
+        descriptor = os.open(disk.root / "file", os.O_RDWR | os.O_CREAT)
+        os.pwrite(descriptor, b"kept", 0)
+        os.fdatasync(descriptor)
+        os.close(descriptor)
+        wrecks = left(disk, tmp_path)
+    assert {(wreck / "file").exists() for wreck in wrecks} == {False, True}
+    assert {(wreck / "file").read_bytes() for wreck in wrecks if (wreck / "file").exists()} == {b"kept"}
