@@ -11,6 +11,7 @@ from dejamq_proto.codes import (
     InvalidName,
     MessageTooLarge,
     PermissionDenied,
+    RequestTimeout,
     RouteNotFound,
     SendTimeout,
 )
@@ -19,13 +20,19 @@ from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.consumer import PushConsumer
 from dejamq.handlers import BatchHandler, BatchResult, ConsumeStatus, DeadLetter, Handler, RetryLater
 from dejamq.message import Message, MessageQueue, SendResult, SendStatus
+from dejamq.ordered_handlers import OrderedStatus, SuspendQueue
 from dejamq.producer import Producer
 from dejamq.received import ReceivedMessage
+from dejamq.requests import reply_to
 from dejamq.runner import run
+from dejamq.selectors import Selector, select_by_hash, select_machine_room, select_random
+from dejamq.send_batches import BatchIncomplete
+from dejamq.send_hooks import SendContext, SendHook
 
 __all__ = [
     "BacklogFull",
     "BatchHandler",
+    "BatchIncomplete",
     "BatchResult",
     "BrokerUnavailable",
     "ClientClosed",
@@ -42,14 +49,24 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageTooLarge",
+    "OrderedStatus",
     "PermissionDenied",
     "Producer",
     "PushConsumer",
     "ReceivedMessage",
+    "RequestTimeout",
     "RetryLater",
     "RouteNotFound",
+    "Selector",
+    "SendContext",
+    "SendHook",
     "SendResult",
     "SendStatus",
     "SendTimeout",
+    "SuspendQueue",
+    "reply_to",
     "run",
+    "select_by_hash",
+    "select_machine_room",
+    "select_random",
 ]

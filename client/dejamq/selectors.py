@@ -66,7 +66,7 @@ def select_by_hash(key: str) -> Selector:
     """A selector for ``queue=``: one queue for each key. RocketMQ: SelectMessageQueueByHash.
 
     >>> select_by_hash("user-1")([MessageQueue("t", "a", n) for n in range(4)], Message("t", b"x")).queue_id
-    3
+    1
     """
     return lambda queues, message: by_hash(queues, key)
 
