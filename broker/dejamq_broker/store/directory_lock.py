@@ -23,6 +23,7 @@ class DirectoryLock:
         self._file = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._take()
+            os.pwrite(self._file, b"lock", 0)  # as RocketMQ does; nobody reads it
         except OSError:
             os.close(self._file)
             raise StoreLocked(f"{paths.root} is in use by {_owner(paths)}: stop it, or use another directory") from None
