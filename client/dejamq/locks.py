@@ -110,10 +110,9 @@ class QueueLocks:
         self.leaving |= mine
         await self._try(list(mine.values()), wait=wait)
 
-    async def give_up_leaving(self, *, wait: bool = False) -> bool:
-        """Try those again that could not be unlocked. Whether none is left."""
+    async def give_up_leaving(self, *, wait: bool = False) -> None:
+        """Try those again that could not be unlocked."""
         await self._try(list(self.leaving.values()), wait=wait)
-        return not self.leaving
 
     async def _try(self, leaving: Sequence[OwnedQueue], *, wait: bool) -> None:
         quiet = await asyncio.gather(*(self._quiet(one, self._wait_s) for one in leaving))

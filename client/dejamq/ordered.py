@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
 
 import msgspec
 
@@ -25,29 +24,12 @@ from dejamq.ordered_handlers import CANCELLED, DONE, Action, Verdict, judge_answ
 from dejamq.received import ReceivedMessage
 from dejamq.retry_send import UNLIMITED, RetrySend
 from dejamq.subscriptions import Subscription, Subscriptions
+from dejamq.turns import Line, Turn
 
 log = logging.getLogger("dejamq.consumer")
 
 RESUME_S = 0.01
 QUEUE_BUSY_S = 0.1  # before a queue is looked at again whose former ownership still has a handler
-
-
-class Place(Enum):
-    """Where a queue's turn is."""
-
-    IDLE = "nothing waits"
-    LINE = "waits for a worker"
-    WORKER = "has one"
-    PAUSED = "waits for its time"
-
-
-class Turn(msgspec.Struct, eq=False):
-    """One ownership of one queue, as the workers see it. ``quiet`` is set while no handler of it runs."""
-
-    owned: OwnedQueue
-    lane: Lane
-    quiet: asyncio.Event
-    place: Place = Place.IDLE
 
 
 class OrderedRules(msgspec.Struct, frozen=True):
@@ -79,8 +61,7 @@ class OrderedDispatcher:
         self._executor = ThreadPoolExecutor(rules.max_concurrency, thread_name_prefix="dejamq-handler")
         self._turns: dict[int, Turn] = {}
         self._running: dict[MessageQueue, Turn] = {}
-        self._line: asyncio.Queue[Turn] = asyncio.Queue()
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._line = Line()
         self._busy = 0
         self._stopping = self._hurried = False
         self._ended = asyncio.Event()
@@ -94,24 +75,19 @@ class OrderedDispatcher:
             turn = self._turns[owned.number] = Turn(owned, Lane(owned.process_queue), asyncio.Event())
             turn.quiet.set()
         turn.lane.put(messages)
-        if turn.place is Place.IDLE:
-            self._line_up(turn)
+        self._line.wake(turn)
 
     async def work(self) -> None:
         """One worker, until cancelled or drained."""
         while not self._stopping:
-            turn = await self._line.get()
-            turn.place = Place.WORKER
+            turn = await self._line.take()
             self._busy += 1
             try:
                 pause_s = await self._consume(turn)
             finally:
                 self._busy -= 1
                 self._tell_if_ended()
-            if pause_s is None:
-                turn.place = Place.IDLE
-            else:
-                self._pause(turn, pause_s)
+            self._line.give_back(turn, pause_s)
 
     async def quiet(self, owned: OwnedQueue, timeout_s: float) -> bool:
         """Wait until no handler of the queue runs, at most so long. Whether none does."""
@@ -128,8 +104,7 @@ class OrderedDispatcher:
     async def drain(self, timeout_s: float) -> bool:
         """Start no further handler and wait for the running ones. False when some did not end in time."""
         self._stopping = True
-        for timer in self._timers:
-            timer.cancel()
+        self._line.close()
         self._tell_if_ended()
         try:
             async with asyncio.timeout(timeout_s):
@@ -146,22 +121,6 @@ class OrderedDispatcher:
     def close(self) -> None:
         """After the workers ended. Threads whose plain handlers still run are left to end by themselves."""
         self._executor.shutdown(wait=False, cancel_futures=True)
-
-    def _line_up(self, turn: Turn) -> None:
-        turn.place = Place.LINE
-        self._line.put_nowait(turn)
-
-    def _pause(self, turn: Turn, seconds: float) -> None:
-        turn.place = Place.PAUSED
-        if self._stopping:
-            return
-
-        def due() -> None:
-            self._timers.discard(timer)
-            self._line_up(turn)
-
-        timer = asyncio.get_running_loop().call_later(seconds, due)
-        self._timers.add(timer)
 
     async def _consume(self, turn: Turn) -> float | None:
         """Handle what waits, one batch after the other. Seconds until there is more to do here, None: when more comes.

@@ -108,7 +108,9 @@ class Rebalancer:
         go first. Topics are gone through one after the other; what fails for one leaves the others alone.
         """
         self._rounds += 1
-        left = self._parts.locks is None or await self._parts.locks.give_up_leaving()
+        locks = self._parts.locks
+        if locks is not None:
+            await locks.give_up_leaving()
         await self._release([one for one in self.assignment if one.lock_lost], "lock_lost")
         await self._release([one for one in self.assignment if one.dropped], "illegal")
         topics = self._parts.subscriptions.topics
@@ -119,7 +121,7 @@ class Rebalancer:
             self.settled.set()
         else:
             self.settled.clear()
-        return all(outcomes) and left
+        return all(outcomes) and not (locks and locks.leaving)
 
     async def release_all(self, reason: str) -> None:
         """At the end: every queue is committed as far as it goes, and let go."""
