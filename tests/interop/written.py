@@ -10,7 +10,7 @@ from typing import Any
 
 from dejamq import ConsumeFrom, ConsumeStatus, Message, MessageQueue, Producer, ReceivedMessage
 from dejamq_broker.store import MessageStore, StoreConfig
-from dejamq_broker.store.dump import describe
+from dejamq_broker.store.described import describe
 from dejamq_lab import Cluster
 from dejamq_proto.record import (
     SYS_COMPRESSED,

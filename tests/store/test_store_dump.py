@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from dejamq_broker.store.dump import dump, main
 from dejamq_broker.store.paths import StorePaths
+from dejamq_proto.record import java_hash
 from store_making import GOLDEN, bodies, fill_queue, log_files, open_small, overwrite, run_of, settle
 
 COMMAND = [sys.executable, "-m", "dejamq_broker.store.dump"]
@@ -163,7 +164,23 @@ def test_the_checkpoint_comes_by_name(capsys: pytest.CaptureFixture[str]) -> Non
     assert line["checkpoint"]["log_timestamp_ms"] > newest - 60_000
 
 
-@pytest.mark.parametrize("what", ["log", "queues", "checkpoint", "config"])
+@pytest.mark.parametrize("name", ["clean", "crash"])
+def test_index_entries_of_a_rocketmq_store_are_those_that_its_manifest_found(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = lines(capsys, GOLDEN / name / "store", "--what", "index")
+    headers = [line["content"] for line in found if "file" in line]
+    entries = {(line["hash"], line["log_offset"]) for line in found if "entry" in line}
+    assert status == 0
+    assert sum(header["next_entry"] - 1 for header in headers) == len(found) - len(headers)
+    queries = manifest_of(name)["query_by_key"]
+    assert queries
+    for query in queries:
+        hash_value = abs(java_hash(f"{query['topic']}#{query['key']}"))
+        assert {(hash_value, log_offset) for log_offset in query["log_offsets"]} <= entries
+
+
+@pytest.mark.parametrize("what", ["log", "queues", "index", "checkpoint", "config"])
 def test_people_get_lines_of_text(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(GOLDEN / "clean" / "store"), "--what", what]) == 0
     shown = capsys.readouterr().out

@@ -348,6 +348,15 @@ def test_a_store_that_cannot_be_read_gives_one_line_and_status_3(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_kinds_of_files_that_are_not_supported_are_told_with_status_3(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (made.directory / "consumequeue_ext" / "T" / "0").mkdir(parents=True)
+    (made.directory / "consumequeue_ext" / "T" / "0" / f"{0:020d}").touch()
+    assert main([str(made.directory)]) == 3
+    assert "extended consume queues are not supported" in capsys.readouterr().err
+
+
 def test_progress_reaches_the_end_of_the_log(made: Made) -> None:
     seen: list[tuple[int, int]] = []
     verify(StorePaths(made.directory), lambda done, in_all: seen.append((done, in_all)))

@@ -4,36 +4,28 @@ Reads only, locks nothing, may look at a store that is in use, and holds one pie
 """
 
 import argparse
-import hashlib
 import os
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from dejamq_proto.loose_json import loads_loose
-from dejamq_proto.record import (
-    MAGIC_V2,
-    SYS_COMPRESSED,
-    SYS_COMPRESSION_MASK,
-    SYS_COMPRESSION_SHIFT,
-    Record,
-    body_crc,
-    decode,
-    record_size,
-)
+from dejamq_proto.record import decode
 
 from dejamq_broker.store.at_rest import DataFiles, NoStore, commit_log, queue_files
 from dejamq_broker.store.checkpoint import Checkpoint
+from dejamq_broker.store.config import StoreConfig
+from dejamq_broker.store.described import describe
 from dejamq_broker.store.errors import StoreError
+from dejamq_broker.store.index_file import IndexFile, Shape
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, find_record, step, walk
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.verify_index import shape_of
 
 WHOLE, DAMAGED, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
-WHATS = ("log", "queues", "checkpoint", "config")
-ZLIB_TYPES = (0, 3)
+WHATS = ("log", "queues", "index", "checkpoint", "config")
 NO_END = 1 << 62
 ENTRIES_AT_ONCE = 4096
 
@@ -111,6 +103,8 @@ def dump(paths: StorePaths, what: str = "log", wanted: Wanted = EVERYTHING) -> I
     files = commit_log(paths)
     if what == "queues":
         return _queue_lines(paths, wanted)
+    if what == "index":
+        return _index_lines(paths)
     if what == "checkpoint":
         return iter([{"checkpoint": msgspec.structs.asdict(Checkpoint.load(paths.checkpoint))}])
     if what == "config":
@@ -170,52 +164,6 @@ def _records(found: Found, wanted: Wanted) -> Iterator[Line]:
         at += size
 
 
-def describe(record: Record) -> Line:
-    """A record as the manifests of real RocketMQ stores describe one, with the stored properties and flags."""
-    properties = record.properties
-    topic, raw = record.topic.encode(), record.raw_properties
-    version = int(record.magic == MAGIC_V2)
-    return {
-        "topic": record.topic,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "log_offset": record.log_offset,
-        "store_size": record_size(len(topic), len(record.body), len(raw), record.sys_flag),
-        "body_crc": body_crc(record.body),
-        "sys_flag": record.sys_flag,
-        "flag": record.flag,
-        "born_timestamp": record.born_timestamp_ms,
-        "store_timestamp": record.store_timestamp_ms,
-        "reconsume_times": record.reconsume_times,
-        "prepared_transaction_offset": record.prepared_transaction_offset,
-        "offset_msg_id": record.offset_message_id,
-        "tags": properties.get("TAGS"),
-        "keys": properties.get("KEYS"),
-        "body_sha256": _body_sha256(record),
-        "properties": properties,
-        "magic": f"V{1 + version}",
-        "born_host": _host(record.born_host),
-        "store_host": _host(record.store_host),
-    }
-
-
-def _host(host: tuple[str, int]) -> str:
-    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
-
-
-def _body_sha256(record: Record) -> str | None:
-    """Of the body that a consumer sees; None when it cannot be decompressed here."""
-    body = record.body
-    if record.sys_flag & SYS_COMPRESSED:
-        if (record.sys_flag & SYS_COMPRESSION_MASK) >> SYS_COMPRESSION_SHIFT not in ZLIB_TYPES:
-            return None
-        try:
-            body = zlib.decompress(body)
-        except zlib.error:
-            return None
-    return hashlib.sha256(body).hexdigest()
-
-
 def _queue_lines(paths: StorePaths, wanted: Wanted) -> Iterator[Line]:
     """Entries as they stand in the files, fillers too, up to the first empty place of each queue."""
     for queue in queue_files(paths):
@@ -232,6 +180,24 @@ def _queue_lines(paths: StorePaths, wanted: Wanted) -> Iterator[Line]:
                     "log_offset": entry[0], "size": entry[1], "tags_code": entry[2],
                 }  # fmt: skip
                 at += 1
+
+
+def _index_lines(paths: StorePaths) -> Iterator[Line]:
+    """Of each file its header, then its entries; a file whose number of slots cannot be found out is an error."""
+    config = StoreConfig()
+    usual = Shape(config.max_hash_slot_num, config.max_index_num)
+    for path in sorted(paths.index.iterdir()) if paths.index.is_dir() else []:
+        shape = shape_of(path, usual)
+        file = IndexFile.load(path, shape) if shape else None
+        if file is None:
+            yield {"file": path.name, "error": "no index file, or a damaged one"}
+            continue
+        yield {"file": path.name, "content": msgspec.structs.asdict(file.header)}
+        for first in range(1, file.header.next_entry, ENTRIES_AT_ONCE):
+            entries = file.entries(first, min(first + ENTRIES_AT_ONCE, file.header.next_entry))
+            for number, entry in enumerate(entries.tolist(), first):
+                names = ("entry", "hash", "log_offset", "seconds", "previous")
+                yield dict(zip(names, (number, *entry), strict=True))
 
 
 def _config_lines(paths: StorePaths) -> Iterator[Line]:
@@ -255,6 +221,8 @@ def text_of(line: Line) -> str:
         return "\n".join(f"{name:<24}{value}" for name, value in line["checkpoint"].items())
     if "file" in line:
         return f"{line['file']}: {line.get('error') or msgspec.json.encode(line['content']).decode()}"
+    if "hash" in line:
+        return "  ".join(f"{name} {value}" for name, value in line.items())
     place = f"{line['log_offset']:>14}  {line['topic']}/{line['queue_id']}@{line['queue_offset']}"
     if "tags_code" in line:
         return f"{place}  {line['size']} bytes  tags code {line['tags_code']}"

@@ -18,6 +18,7 @@ from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.findings import Finding, Severity
 from dejamq_broker.store.index_file import Shape
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.unsupported import refuse_unsupported
 from dejamq_broker.store.verify_files import check_checkpoint, check_config, check_marks, check_owner
 from dejamq_broker.store.verify_index import IndexCheck
 from dejamq_broker.store.verify_log import LogCheck, Progress
@@ -68,8 +69,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def verify(paths: StorePaths, progress: Progress) -> Report:
-    """Look at everything. Raises NoStore for a directory that is none, OSError for one that cannot be read."""
+    """Look at everything. Raises NoStore for a directory that is none, StoreError for files of a kind that is not
+    supported, OSError for what cannot be read.
+    """
     files = commit_log(paths)
+    refuse_unsupported(paths)
     in_use = owner_lives(paths)
     killed = in_use or paths.abort.exists()
     queues = list(queue_files(paths))

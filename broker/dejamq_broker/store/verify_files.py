@@ -61,8 +61,10 @@ def check_marks(paths: StorePaths, log_end: int) -> Iterator[Finding]:
             continue
         if mark is None:
             yield Finding("mark", path.name, "it cannot be read", DELETE)
-        elif not 0 <= mark.log_offset <= log_end:
-            what = f"it speaks of log offset {mark.log_offset}, the log ends at {log_end}"
+            continue
+        reached = mark.durable_log if isinstance(mark, Progress) else mark.log_offset
+        if reached > log_end:
+            what = f"it speaks of log offset {reached}, the log ends at {log_end}"
             yield Finding("mark", path.name, what, DELETE)
 
 
