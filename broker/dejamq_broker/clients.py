@@ -10,6 +10,7 @@ from dejamq_proto.journal import Journal
 from dejamq_proto.names import retry_topic
 
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.group_differences import differences
 from dejamq_broker.groups import Change, Channel, Consumer, GroupTable
 from dejamq_broker.offsets import Asker
 from dejamq_broker.producers import ProducerTable
@@ -41,6 +42,7 @@ class Clients:
         self.producers = ProducerTable()
         self._tells: dict[Channel, Tell] = {}
         self._pushes: dict[Channel, Push] = {}
+        self._told: dict[Channel, str] = {}
         self._numbers = itertools.count(1)
 
     def open(self, tell: Tell, push: Push = lambda record: None) -> Channel:
@@ -51,14 +53,17 @@ class Clients:
 
     def heartbeat(
         self, channel: Channel, asker: Asker, consumers: Iterable[Consumer], producer_groups: Sequence[str] = ()
-    ) -> None:
+    ) -> str:
         """Make each group and its retry topic if need be, and renew or add the member. Raises for an unusable group.
+
+        Gives what this client does differently from another member of its group, '' when nothing.
 
         The retry topic has as many queues as the group wants (1 by default) and is made by the first heartbeat,
         so that a consumer can subscribe to it before anything failed (RocketMQ:
         ClientManageProcessor.heartBeat).
         """
         self.producers.heartbeat(channel, asker.client_id, producer_groups, self._clock_ms())
+        differing = []
         for consumer in consumers:
             group = self._subscription_groups.require(consumer.group)
             if group.retry_queue_nums > 0:
@@ -67,11 +72,14 @@ class Clients:
             change = self.groups.heartbeat(channel, asker.client_id, asker.boot_id, consumer, now_ms)
             if change is not None:
                 self._apply([change])
+            differing.append(self._difference(consumer.group, channel))
+        return "; ".join(filter(None, differing))
 
     def close(self, channel: Channel) -> None:
         """The stream ended: the member leaves at once, as on RocketMQ's channel close."""
         self._tells.pop(channel, None)
         self._pushes.pop(channel, None)
+        self._told.pop(channel, None)
         self.producers.leave(channel)
         self._apply(self.groups.leave(channel, reason="close"))
 
@@ -135,6 +143,18 @@ class Clients:
                     tell = self._tells.get(channel)
                     if tell is not None:
                         tell(change.group)
+
+    def _difference(self, group: str, channel: Channel) -> str:
+        """The first member that does things differently is enough; logged when it is news."""
+        found = self.groups.member(group, channel)
+        member, others = found if found is not None else (None, [])
+        text = next((text for other in others if member for text in differences(member, other)), "")
+        if text:
+            text = f"members of group {group!r} differ: {text}"
+            if self._told.get(channel) != text:
+                log.warning("group_differs %s", text)
+        self._told[channel] = text
+        return text
 
     def _notifies(self, group: str) -> bool:
         """Both switches have to be on; a group that the table does not know has RocketMQ's default, on."""

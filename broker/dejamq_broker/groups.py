@@ -21,19 +21,26 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """One consumer of a heartbeat."""
+    """One consumer of a heartbeat.
+
+    ``handlers`` are ``in order`` or ``concurrent``; '' for a client that did not tell, as for the two after it.
+    """
 
     group: str
     model: str = "CLUSTERING"
     subscriptions: tuple[Subscription, ...] = ()
+    handlers: str = ""
+    consume_from: str = ""
+    allocation: str = ""
 
 
 class Member(msgspec.Struct):
-    """One client in one group, by its channel. ``seen_ms``: its last heartbeat."""
+    """One client in one group, by its channel. ``seen_ms``: its last heartbeat, ``consumer``: what that said."""
 
     client_id: str
     boot_id: str
     seen_ms: int
+    consumer: Consumer
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -69,6 +76,13 @@ class GroupTable:
         ids = self.members(group)
         return sorted({client_id for client_id in ids if ids.count(client_id) > 1})
 
+    def member(self, group: str, channel: Channel) -> tuple[Member, list[Member]] | None:
+        """The member of this channel, and the others; None when it is not in the group."""
+        found = self._groups.get(group)
+        if found is None or channel not in found.members:
+            return None
+        return found.members[channel], [each for number, each in found.members.items() if number != channel]
+
     def subscriptions(self, group: str) -> dict[str, Subscription]:
         """What the group's newest heartbeats want, by topic."""
         found = self._groups.get(group)
@@ -89,9 +103,9 @@ class GroupTable:
         group = self._groups.setdefault(consumer.group, _Group())
         member = group.members.get(channel)
         if member is None:
-            group.members[channel] = Member(client_id, boot_id, now_ms)
+            group.members[channel] = Member(client_id, boot_id, now_ms, consumer)
         else:
-            member.seen_ms = now_ms
+            member.seen_ms, member.consumer = now_ms, consumer
         group.broadcasting = consumer.model == "BROADCASTING"
         resubscribed = _subscribe(group, consumer.subscriptions)
         if member is not None and not resubscribed:

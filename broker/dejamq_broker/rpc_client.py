@@ -116,7 +116,7 @@ class ClientService(ClientServicer):
         async for beat in beats:
             ack = pb.HeartbeatAck(seq=beat.caller.seq)
             try:
-                self._clients.heartbeat(
+                ack.remark = self._clients.heartbeat(
                     channel, _asker(beat.caller), map(_consumer, beat.consumers), beat.producer_groups
                 )
             except DejamqError as error:
@@ -137,7 +137,8 @@ def _consumer(data: pb.ConsumerData) -> Consumer:
     subscriptions = tuple(
         Subscription(each.topic, each.expression, each.expression_type, each.version) for each in data.subscriptions
     )
-    return Consumer(data.group, data.message_model, subscriptions)
+    handlers = "" if not data.allocation else "in order" if data.ordered else "concurrent"
+    return Consumer(data.group, data.message_model, subscriptions, handlers, data.consume_from, data.allocation)
 
 
 def _ids_changed(group: str) -> pb.BrokerCommand:

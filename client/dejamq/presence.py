@@ -32,6 +32,7 @@ class Presence:
         self._links, self._heartbeat = links, heartbeat
         self._due = asyncio.Event()
         self._silent: set[str] = set()
+        self._remarks: dict[str, str] = {}
         self.on_ids_changed: Callable[[str], None] = lambda group: None
         self.on_reply: Callable[[bytes], None] = lambda record: None
         """Called with the record of a reply that a broker pushed."""
@@ -79,6 +80,9 @@ class Presence:
             self._silent.add(link.address)
             return link.address
         self._silent.discard(link.address)
+        if ack.remark and self._remarks.get(link.address) != ack.remark:
+            log.warning("group_differs %s", ack.remark)
+        self._remarks[link.address] = ack.remark
         if fresh:
             self.on_connected(link.address)
         return ""

@@ -205,6 +205,7 @@ class Running:
         return ConsumerData(
             group=self._options.group, consume_type="PUSH", message_model=self._options.model.value,
             consume_from=self._options.consume_from.value, subscriptions=self._subscriptions.wire(),
+            ordered=self._options.ordered, allocation=self._options.allocation[0],
         )  # fmt: skip
 
     def _journal(self, state: str) -> None:

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from broker_wire import Wire, a_run, running
+from consumer_cluster import servers, until
+from dejamq import ReceivedMessage
 from dejamq_broker.app import Broker
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto.common_pb2 import QueueKey
@@ -61,3 +64,21 @@ async def test_while_a_lock_lives_what_is_sent_to_the_retry_topic_is_dead_at_onc
 
 def _count(broker: Broker, topic: str) -> int:
     return broker._store.max_offset(topic, 0) if broker._topics.get(topic) else 0
+
+
+async def test_an_ordered_and_a_concurrent_member_of_one_group_are_both_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(message: ReceivedMessage) -> None: ...
+
+    async with servers(tmp_path) as here:
+        await here.send("x")
+        one, two = here.consumer(heartbeat_broker_interval_ms=50), here.consumer(ordered=True)
+        for consumer in (one, two):
+            consumer.subscribe("orders", handler)
+        async with one, two:
+            first, second = one.client_id, two.client_id
+            await until(lambda: f"{first} has the handlers concurrent, {second} has in order" in caplog.text)
+            await until(lambda: f"{second} has the handlers in order, {first} has concurrent" in caplog.text)
+    loggers = {record.name for record in caplog.records if "group_differs" in record.getMessage()}
+    assert loggers == {"dejamq", "dejamq_broker.clients"}
