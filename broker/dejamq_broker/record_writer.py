@@ -40,6 +40,10 @@ class RecordWriter:
         """Done when everything before this log offset is on disk."""
         return self._store.durable(log_offset)
 
+    def all_durable(self) -> "Future[None]":
+        """Done when everything stored so far is on disk."""
+        return self._store.durable(self._store.log_max)
+
     def put_run(self, run: SendRun, parsed: Run, born_host: IntHost) -> Appended:
         """Store a checked run as one piece. Raises what the store raises; then nothing was stored.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from dejamq_proto.codes import Code
+from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.send_pb2 import SendBackRequest, SendBackResponse
 from dejamq_proto.wire import BadFrame, SendRun, SendRunResult
 
@@ -63,12 +63,18 @@ class SendService:
             return (await self._finish(self._accept(frame, peer_host(context.peer())))).encode()
 
     async def SendBack(self, request: SendBackRequest, _: Context) -> SendBackResponse:
-        """Refused with the codes of ``Retries.send_back``."""
+        """Refused with the codes of ``Retries.send_back``; SYSTEM_ERROR, as in RocketMQ, when the disk does not confirm
+        the next try: the consumer keeps the message then, and the next try comes all the same.
+        """
         self._retries.send_back(GivenBack(
             group=request.group, log_offset=request.log_offset, delay_level=request.delay_level,
             max_reconsume_times=request.max_reconsume_times, delivery_ref=request.delivery_ref,
             asker=Asker(request.caller.client_id, request.caller.boot_id, request.caller.seq),
         ))  # fmt: skip
+        durable = self._sender.given_back_durable()
+        trouble = await _wait(durable, self._sync_timeout) if durable else ""
+        if trouble:
+            raise DejamqError(f"the next try is stored, but {trouble}", code=Code.SYSTEM_ERROR)
         return SendBackResponse()
 
     async def _read(

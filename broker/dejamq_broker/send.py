@@ -67,6 +67,10 @@ class Sender:
         waits = self._sync and not run.no_wait_store
         return Outcome(result, self._writer.durable(end) if waits else None)
 
+    def given_back_durable(self) -> "Future[None] | None":
+        """With SYNC_FLUSH, done when what was stored so far is on disk: a consumer may forget the original then."""
+        return self._writer.all_durable() if self._sync else None
+
     def _refused(self, run: SendRun, code: Code, remark: str, bad_record: int = -1) -> Outcome:
         log.info("send_refused client=%s code=%s remark=%s", run.client_id, code.name, remark)
         return Outcome(SendRunResult(seq=run.seq, code=int(code), remark=remark, bad_record=bad_record))

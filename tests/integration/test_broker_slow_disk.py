@@ -1,0 +1,95 @@
+"""SYNC_FLUSH on a disk that takes its time: who waits is told, and what was stored stays."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from broker_wire import Wire, a_run, records_of, running, until
+from dejamq_broker.app import Broker
+from dejamq_broker.store import StoreConfig
+from dejamq_proto.codes import Code, DejamqError
+
+SYNC = StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH")
+
+
+class SlowDisk:
+    """``fdatasync`` does not return while the disk is held."""
+
+    def __init__(self) -> None:
+        self._free = threading.Event()
+        self._free.set()
+        self._real = os.fdatasync
+
+    def fdatasync(self, descriptor: int) -> None:
+        self._free.wait(30)
+        self._real(descriptor)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    disk = SlowDisk()
+    monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
+    return disk
+
+
+async def bodies_in(broker: Broker, wire: Wire, count: int) -> list[bytes]:
+    """What is pulled once the queue has so many."""
+    assert broker._store is not None
+    store = broker._store
+    await until(lambda: store.max_offset("orders", 0) == count)
+    return [record.body for record in records_of(await wire.pull("orders"))]
+
+
+async def test_a_late_disk_answers_flush_disk_timeout_and_the_message_is_consumed_all_the_same(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    async with running(tmp_path, store=SYNC, sync_flush_timeout_ms=200) as broker, Wire(broker.address) as wire:
+        with disk.held():
+            late = await wire.send(a_run("orders", [b"late"]))
+            assert (late.code, late.queue_offsets.tolist()) == (Code.FLUSH_DISK_TIMEOUT, [0])
+            assert late.remark == "stored, but the disk did not confirm it within 0.2 s"
+            assert await bodies_in(broker, wire, 0) == []
+        assert await bodies_in(broker, wire, 1) == [b"late"]
+        assert (await wire.send(a_run("orders", [b"in time"]))).code == Code.SUCCESS
+
+
+async def test_who_does_not_wait_for_the_store_is_answered_while_the_disk_is_still_at_it(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    async with running(tmp_path, store=SYNC) as broker, Wire(broker.address) as wire:
+        with disk.held():
+            answer = await wire.send(a_run("orders", [b"x"], no_wait_store=True))
+            assert answer.code == Code.SUCCESS
+            assert await bodies_in(broker, wire, 0) == []
+        assert await bodies_in(broker, wire, 1) == [b"x"]
+
+
+async def test_with_async_flush_a_message_is_consumed_before_it_is_on_disk(tmp_path: Path, disk: SlowDisk) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        with disk.held():
+            assert (await wire.send(a_run("orders", [b"x"]))).code == Code.SUCCESS
+            assert await bodies_in(broker, wire, 1) == [b"x"]
+
+
+async def test_a_message_given_back_is_answered_when_its_next_try_is_on_disk(tmp_path: Path, disk: SlowDisk) -> None:
+    async with running(tmp_path, store=SYNC, sync_flush_timeout_ms=200) as broker, Wire(broker.address) as wire:
+        sent = await wire.send(a_run("orders", [b"x"]))
+        await wire.heartbeat_stream("g")
+        log_offset = int(sent.span_log_offsets[0])
+        with disk.held(), pytest.raises(DejamqError, match="next try is stored, but the disk") as refused:
+            await wire.send_back("g", log_offset)
+        assert refused.value.code == Code.SYSTEM_ERROR
+        await wire.send_back("g", log_offset)
+        assert broker._store is not None
+        assert broker._store.flushed == broker._store.log_max
