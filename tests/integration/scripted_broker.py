@@ -85,12 +85,15 @@ class ScriptedBroker(ClientServicer):
     @property
     def records(self) -> list[Record]:
         """All records that came, in order."""
-        found = []
-        for run in self.runs:
-            position = 0
-            for size in run.sizes.tolist():
-                found.append(decode(run.records[0], position))
-                position += size
+        return [record for run in self.runs for record in self.records_of(run)]
+
+    @staticmethod
+    def records_of(run: SendRun) -> list[Record]:
+        """The records of one run."""
+        found, position = [], 0
+        for size in run.sizes.tolist():
+            found.append(decode(run.records[0], position))
+            position += size
         return found
 
     @property
