@@ -84,9 +84,13 @@ class Progress(msgspec.Struct):
 def atomic_write(path: Path, data: bytes) -> None:
     """The file holds the old or the new bytes, whatever happens in between. Raises OSError."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)

@@ -60,13 +60,14 @@ class DiskLimits(msgspec.Struct, frozen=True):
 def judge(use: DiskUse, limits: DiskLimits, before: DiskState) -> DiskState:
     """What to do at this disk use. Pure.
 
-    The log's disk is in order again as soon as it is not over the limit; that of the queues only when nothing needs
-    to be deleted by force either.
+    The log's disk is in order again as soon as it is not over the limit; that of the queues, which is looked at when
+    the log's is not the trouble, only when nothing needs to be deleted by force either.
     """
     most = max(use.log, use.queues)
+    queues_limit = limits.forced if before.queues_full else limits.full
     return DiskState(
         log_full=use.log > limits.full,
-        queues_full=use.queues > (limits.forced if before.queues_full else limits.full),
+        queues_full=before.queues_full if use.log > limits.forced else use.queues > queues_limit,
         clean=most > min(limits.clean, limits.forced, limits.full),
         clean_now=most > min(limits.forced, limits.full),
     )

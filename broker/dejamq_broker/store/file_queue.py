@@ -52,6 +52,8 @@ class FileQueue:
     def __init__(self, folder: Path, file_size: int, *, kept_open: int = KEPT_OPEN) -> None:
         self.folder, self.file_size = folder, file_size
         self.files: tuple[MappedFile, ...] = ()
+        self.scanning = False
+        """Recovery sets it while it reads bytes of which nobody knows whether they are records."""
         self._kept_open = kept_open
         self._open: dict[int, MappedFile] = {}
         self._uses = 0
@@ -123,6 +125,8 @@ class FileQueue:
         file = self.at(offset)
         if file is None:
             return b""
+        if self.scanning:
+            return file.peek(offset - file.start, size)
         self._uses = file.last_use = self._uses + 1
         return file.read(offset - file.start, size)
 

@@ -79,6 +79,21 @@ class MappedFile:
         except FileNotFoundError:
             return b""
 
+    def peek(self, at: int, size: int) -> bytes:
+        """As ``read``, without a mapping, for bytes that nobody vouches for. Raises OSError.
+
+        Where the disk has none for them a mapping would kill the process: some file systems look for room as soon as
+        a hole is read, and a broken sector has no bytes either.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = [os.pread(descriptor, size, at)]
+            while parts[-1] and (got := sum(map(len, parts))) < size:
+                parts.append(os.pread(descriptor, size - got, at + got))
+        finally:
+            os.close(descriptor)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def write(self, at: int, data: bytes | memoryview) -> None:
         self._opened().mapping[at : at + len(data)] = data
 
@@ -87,7 +102,7 @@ class MappedFile:
         at = self.size
         while at > 0:
             step = min(at, 1 << 20)
-            left = self.read(at - step, step).rstrip(b"\0")
+            left = self.peek(at - step, step).rstrip(b"\0")
             if left:
                 return at - step + len(left)
             at -= step

@@ -1,9 +1,12 @@
 """The log file after the last one, ready before an append needs it. Source: RocketMQ ``AllocateMappedFileService``."""
 
+import logging
 import threading
 
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
+
+logger = logging.getLogger(__name__)
 
 WARM_INTERVAL_S = 0.001
 """One step of zeros each so often: fast enough to be ahead of appends, slow enough not to be felt by them."""
@@ -41,7 +44,12 @@ class NextFile:
         with self._lock:
             if not self._warm or self._ready is None or self._warm_to >= self._ready.size:
                 return False
-            self._warm_to = self._ready.zero(self._warm_to)
+            try:
+                self._warm_to = self._ready.zero(self._warm_to)
+            except OSError as error:
+                # it stays cold: whether it can be written shows when it is
+                logger.warning("next_file_not_warmed path=%s error=%s", self._ready.path, error)
+                self._warm_to = self._ready.size
             return True
 
     def discard(self) -> None:
