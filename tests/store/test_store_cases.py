@@ -1,0 +1,123 @@
+"""Behaviours of RocketMQ's store that surprise, one test each: whoever knows them there finds them here."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dejamq_broker.store import MessageStore
+from dejamq_broker.store.checkpoint import Checkpoint
+from dejamq_broker.store.errors import StoreClosed
+from dejamq_proto.record import MAGIC_BLANK, PAIR, Record, decode, encode_properties
+from store_making import SMALL, bodies_of, crashed_copy, fill_queue, log_files, open_small, records_of, run_of, settle
+
+
+def test_async_flush_shows_messages_that_a_crash_then_loses_and_gives_their_offsets_again(tmp_path: Path) -> None:
+    store = open_small(tmp_path / "store")
+    fill_queue(store, 3)
+    settle(store)
+    before = crashed_copy(tmp_path / "store", tmp_path / "after-power-loss")
+    store.append_run(run_of([("T", 0, b"read, then lost")]))
+    assert bodies_of(store)[3] == b"read, then lost"
+    again = open_small(before)
+    appended = again.append_run(run_of([("T", 0, b"another one")]))
+    assert appended.queue_offsets.tolist() == [3]
+    assert bodies_of(again)[3] == b"another one"
+
+
+def test_a_time_search_in_a_queue_that_is_not_there_answers_0(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    fill_queue(store, 3)
+    for time_ms in (-1, 0, 1 << 50):
+        for upper in (False, True):
+            assert store.search_offset("T", 7, time_ms, upper=upper) == 0
+            assert store.search_offset("nobody", 0, time_ms, upper=upper) == 0
+
+
+def test_a_half_message_is_a_plain_record_of_a_system_topic_that_remembers_where_it_belongs(tmp_path: Path) -> None:
+    """Only the sys flag's types *prepared* and *rollback* have no entry; RocketMQ stores halves without a type."""
+    store = open_small(tmp_path)
+    raw = encode_properties({"TRAN_MSG": "true", "REAL_TOPIC": "T", "REAL_QID": "3", "PGROUP": "G"})
+    store.put(Record("RMQ_SYS_TRANS_HALF_TOPIC", 0, b"half", raw))
+    settle(store)
+    (record,) = records_of(store, "RMQ_SYS_TRANS_HALF_TOPIC")
+    assert record.properties == {"TRAN_MSG": "true", "REAL_TOPIC": "T", "REAL_QID": "3", "PGROUP": "G"}
+    assert store.max_offset("T", 3) == 0
+
+
+def test_a_record_may_take_the_file_up_to_eight_bytes_before_its_end_and_no_byte_more(tmp_path: Path) -> None:
+    largest = SMALL.mapped_file_size_commit_log - 8
+    overhead = 91 + len("T")
+    store = open_small(tmp_path)
+    store.put(Record("T", 0, b"x" * (largest - overhead)))
+    store.put(Record("T", 0, b"next"))
+    settle(store)
+    assert [len(record.body) for record in records_of(store)] == [largest - overhead, 4]
+    assert PAIR.unpack(log_files(tmp_path)[0].read_bytes()[-8:]) == (8, MAGIC_BLANK)
+
+
+def broken(batch: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_abort_stays_when_a_store_is_closed_before_its_queues_reached_the_end(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    fill_queue(store, 3)
+    store._reput._dispatchers = [broken]
+    store.append_run(run_of([("T", 0, b"not dispatched")]))
+    store.close()
+    assert (tmp_path / "abort").exists()
+    again = open_small(tmp_path)
+    assert not again.clean_start
+    assert bodies_of(again)[3] == b"not dispatched"
+
+
+def test_the_checkpoint_keeps_five_values(tmp_path: Path) -> None:
+    kept = Checkpoint(5_000, 7_000, 6_000, 1 << 40, (1 << 40) + 1)
+    kept.save(tmp_path / "checkpoint")
+    assert Checkpoint.load(tmp_path / "checkpoint") == kept
+    assert (tmp_path / "checkpoint").stat().st_size == 4096
+
+
+def test_recovery_trusts_nothing_of_the_checkpoints_last_three_seconds() -> None:
+    for times, safe_ms in {(5_000, 9_000): 2_000, (9_000, 5_000): 2_000, (1_000, 9_000): 0}.items():
+        assert Checkpoint(*times).safe_ms(now_ms=10_000, index_too=False) == safe_ms
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.append_run(run_of([("T", 0, b"x")])),
+        lambda store: store.put(Record("T", 0, b"x")),
+        lambda store: store.read("T", 0, 0),
+        lambda store: store.record_at(0),
+        lambda store: store.search_offset("T", 0, 0),
+    ],
+    ids=["append", "put", "read", "record at", "search"],
+)
+def test_after_its_end_a_store_does_nothing_more(tmp_path: Path, use: Callable[[MessageStore], object]) -> None:
+    store = open_small(tmp_path)
+    fill_queue(store, 1)
+    store.close()
+    with pytest.raises(StoreClosed):
+        use(store)
+
+
+def test_offsets_of_a_log_that_begins_late_are_found_in_its_files(tmp_path: Path) -> None:
+    """Files by log offset when the first one does not begin at 0: first, last and both neighbours of each file."""
+    store = open_small(tmp_path)
+    fill_queue(store, 1200)
+    store.close()
+    for path in log_files(tmp_path)[:2]:
+        path.unlink()
+    again = open_small(tmp_path)
+    settle(again)
+    records = records_of(again)
+    offsets = np.array([record.log_offset for record in records])
+    assert again.log_min == 2 * SMALL.mapped_file_size_commit_log
+    assert again.record_at(int(offsets[0]) - 1) is None
+    for log_offset in offsets.tolist():
+        raw = again.record_at(log_offset)
+        assert raw is not None
+        assert decode(raw).log_offset == log_offset
+    assert {int(offset) // 65_536 for offset in offsets} == {2, 3}
