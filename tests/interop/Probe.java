@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.exception.MQClientException;
@@ -26,8 +27,10 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * a topic of that broker.
  */
 public class Probe {
+    private static final String CLUSTER = "DefaultCluster";
     private static final int BATCH = 32;
     private static final int ROUTE_TRIES = 60;
+    private static final int TIMEOUT_MS = 5_000;
 
     private final String broker;
     private final DefaultMQPullConsumer reader = new DefaultMQPullConsumer("INTEROP_READER");
@@ -90,6 +93,9 @@ public class Probe {
             case "records": return records(queue(parts), Long.parseLong(parts[3]), Long.parseLong(parts[4]));
             case "search": return reader.searchOffset(queue(parts), Long.parseLong(parts[3]));
             case "query": return query(parts[1], parts[2]);
+            case "view": return describe(admin.getDefaultMQAdminExtImpl().getMqClientInstance().getMQClientAPIImpl()
+                .viewMessage(address(), parts[1], Long.parseLong(parts[2]), TIMEOUT_MS));
+            case "unique": return unique(parts[1], parts[2]);
             case "offsets": return offsets(parts[1]);
             case "send": return send(parts);
             default: throw new IllegalArgumentException("no command " + parts[0]);
@@ -177,6 +183,20 @@ public class Probe {
             }
             throw nothing;
         }
+    }
+
+    private Object unique(String topic, String uniqueKey) throws Exception {
+        List<Long> found = new ArrayList<>();
+        long end = Long.MAX_VALUE;
+        QueryResult answer = admin.queryMessageByUniqKey(CLUSTER, topic, uniqueKey, 32, 0, end);
+        for (MessageExt message : answer.getMessageList()) {
+            found.add(message.getCommitLogOffset());
+        }
+        return found;
+    }
+
+    private String address() throws Exception {
+        return admin.examineBrokerClusterInfo().getBrokerAddrTable().get(broker).selectBrokerAddr();
     }
 
     private Object offsets(String group) throws Exception {
