@@ -9,45 +9,10 @@ import pytest
 from dejamq import BrokerUnavailable, DejamqError, Message, MessageQueue, Producer, SendStatus
 from dejamq.config import ClientConfig
 from dejamq.instance import Instance
-from dejamq_broker.app import Broker
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.store import StoreConfig
-from dejamq_namesrv.app import NameServer
-from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.client_pb2 import ConsumerData
 from dejamq_proto.codes import Code
-from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.record import Record, decode, parse_offset_message_id
-
-STORE = StoreConfig(mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20 * 10_000)
-
-
-class Site:
-    """One name server and brokers that may be closed and started again."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self.namesrv = NameServer(NamesrvConfig(listen="127.0.0.1:0"))
-        self.brokers: dict[str, Broker] = {}
-
-    async def start_broker(self, name: str, listen: str = "127.0.0.1:0") -> Broker:
-        config = BrokerConfig(
-            broker_name=name, listen=listen, namesrv=self.namesrv.address, store=STORE,
-            store_directory=str(self._directory / name),
-        )  # fmt: skip
-        self.brokers[name] = broker = Broker(config)
-        await broker.start()
-        return broker
-
-    async def restart_broker(self, name: str) -> Broker:
-        address = self.brokers[name].address
-        await self.brokers[name].close()
-        return await self.start_broker(name, listen=address)
-
-    async def close(self) -> None:
-        for broker in self.brokers.values():
-            await broker.close()
-        await self.namesrv.close()
+from dejamq_proto.record import parse_offset_message_id
+from producer_site import STORE, Site, stored
 
 
 @pytest.fixture
@@ -63,33 +28,6 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 async def producer(site: Site) -> AsyncIterator[Producer]:
     async with Producer("g", namesrv=site.namesrv.address, send_msg_timeout_ms=10_000) as producer:
         yield producer
-
-
-async def stored(site: Site, queue: MessageQueue) -> list[Record]:
-    """What a consumer would be given of this queue, from its beginning."""
-    instance = Instance(ClientConfig(namesrv=site.namesrv.address), role="consumer")
-    link = instance.link(site.brokers[queue.broker_name].address)
-    request = PullRequest(
-        group="reader", topic=queue.topic, queue_id=queue.queue_id, max_messages=1000, max_bytes=1 << 20
-    )
-    instance.register_consumer(lambda: ConsumerData(group="reader"))
-    try:
-        await instance.routes.get(queue.topic)
-        assert await instance.heartbeat() == []
-        async with asyncio.timeout(10):
-            while True:
-                request.caller.Clear()
-                answer = await link.pull(request)
-                if answer.code == 0:
-                    break
-                await asyncio.sleep(0.01)
-        data, records, position = b"".join(answer.records), [], 0
-        for size in answer.sizes.tolist():
-            records.append(decode(data, position))
-            position += size
-        return records
-    finally:
-        await instance.close()
 
 
 async def test_what_is_sent_to_a_new_topic_is_stored_where_the_result_says(site: Site, producer: Producer) -> None:
