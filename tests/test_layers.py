@@ -49,6 +49,7 @@ STORE_ROWS = (
     ("mapped_file", "directory_lock"),
     ("entries", "index_keys", "torn"),
     ("paths", "config", "log_scan", "directories"),
+    ("texts",),
     ("batch", "errors", "findings", "described"),
 )
 

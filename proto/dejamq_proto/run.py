@@ -39,6 +39,8 @@ BROKER_FIELDS = np.dtype({
 })  # fmt: skip
 _HEADER_BYTES = np.dtype(f"V{HEADER_SIZE}")
 
+WIDE_HOSTS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
+
 UNIQUE_KEY_FIRST = np.frombuffer(b"UNIQ_KEY\x01", np.uint8)
 UNIQUE_KEY_SIZE = 32
 
@@ -89,7 +91,7 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
     demand(headers["total_size"] == sizes, "its size is not the one announced")
     wide = headers["magic"] == MAGIC_V2
     demand(wide | (headers["magic"] == MAGIC_V1), "its magic is not that of a record")
-    demand(headers["sys_flag"] & (SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6) == 0, "runs carry no IPv6 hosts")
+    demand(headers["sys_flag"] & WIDE_HOSTS == 0, "runs carry no IPv6 hosts")
     body_size = headers["body_size"].astype(np.int64)
     demand((body_size >= 0) & (body_size <= sizes - OVERHEAD - wide), "its body length does not fit")
     topic_at = positions + HEADER_SIZE + body_size + 1 + wide
@@ -104,12 +106,18 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
     return Run(data, sizes, positions, headers, topic_at, topic_size, properties_at, properties_size)
 
 
+def has_wide_hosts(data: Bytes, positions: Ints) -> npt.NDArray[np.bool_]:
+    """Which of the records that begin at these positions have an IPv6 host: no run can hold them."""
+    wide: npt.NDArray[np.bool_] = _anywhere(data, HEADER)["sys_flag"][positions] & WIDE_HOSTS != 0
+    return wide
+
+
 def check_crcs(run: Run) -> None:
     """Compare every body with its CRC. Raises BadRun. The one step here that costs time for each byte."""
     crc32, view = isal_zlib.crc32, run.data.data
     starts = (run.positions + HEADER_SIZE).tolist()
     ends = (run.topic_at - 1 - (run.headers["magic"] == MAGIC_V2)).tolist()
-    crcs = np.fromiter((crc32(view[a:b]) for a, b in zip(starts, ends, strict=True)), np.int64, len(starts))
+    crcs = np.array([crc32(view[start:end]) for start, end in zip(starts, ends, strict=True)], np.int64)
     demand((crcs & 0x7FFFFFFF) == run.headers["body_crc"], "its body does not match its CRC")
 
 

@@ -21,7 +21,9 @@ def grouped(queue_numbers: Ints) -> Groups:
     first = int(queue_numbers[0])
     if every(queue_numbers == first):
         return [(first, slice(0, len(queue_numbers)))] if first >= 0 else []
-    order = queue_numbers.argsort(kind="stable")
+    # numpy sorts short integers by radix, several times as fast
+    short = len(queue_numbers) > 256 and int(queue_numbers.max()) < 1 << 15
+    order = (queue_numbers.astype(np.int16) if short else queue_numbers).argsort(kind="stable")
     ordered = queue_numbers[order]
     starts = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist()]
     ends = [*starts[1:], len(order)]

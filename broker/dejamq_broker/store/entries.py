@@ -11,18 +11,17 @@ from dejamq_proto.record import (
     SYS_TRANSACTION_ROLLBACK,
     Record,
     decode,
-    decode_properties,
     tags_code,
 )
 from dejamq_proto.run import Run
 
 from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey, grouped
 from dejamq_broker.store.log_scan import Found
+from dejamq_broker.store.texts import tags_codes, topics_of
 
 UNQUEUED_TYPES = (SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK)
 NumberOf = Callable[[QueueKey], int]
-
-_TAGS = PROPERTY_TAGS.encode() + b"\x01"
+FEW_SLOTS = 1 << 16
 
 
 def queue_tags_code(record: Record, delay_levels_ms: tuple[int, ...]) -> int:
@@ -53,8 +52,7 @@ def batch_of(found: Found, number_of: NumberOf, delay_levels_ms: tuple[int, ...]
         return _of_run(found, found.run, number_of, delay_levels_ms)
     record = decode(found.data, check_crc=False)
     queued = record.transaction_type not in UNQUEUED_TYPES
-    number = number_of((record.topic, record.queue_id)) if queued else NOT_QUEUED
-    groups: Groups = [(number, slice(0, 1))] if number >= 0 else []
+    groups: Groups = [(number_of((record.topic, record.queue_id)), slice(0, 1))] if queued else []
     return Batch(
         log_offsets=np.array([found.log_offset], np.int64),
         sizes=np.array(found.sizes, np.int64),
@@ -68,50 +66,34 @@ def batch_of(found: Found, number_of: NumberOf, delay_levels_ms: tuple[int, ...]
 
 def _of_run(found: Found, run: Run, number_of: NumberOf, delay_levels_ms: tuple[int, ...]) -> Batch:
     headers = run.headers
-    topics = _slices(found.data, run.topic_at, run.topic_size)
-    queues = list(zip(topics, headers["queue_id"].tolist(), strict=True))
-    numbers = {queue: number_of((queue[0].decode("utf-8", "replace"), queue[1])) for queue in _queued(queues, run)}
-    codes = [_tags_code(raw) for raw in _slices(found.data, run.properties_at, run.properties_size)]
+    topics, which = topics_of(run)
+    codes = tags_codes(run)
     schedule = SCHEDULE_TOPIC.encode()
     if schedule in topics:
-        for index in (index for index, topic in enumerate(topics) if topic == schedule):
-            codes[index] = queue_tags_code(decode(found.data, int(run.positions[index])), delay_levels_ms)
-    queue_numbers = np.array([numbers.get(queue, NOT_QUEUED) for queue in queues], np.int64)
-    without = unqueued(run)
-    if without is not None:
-        queue_numbers[without] = NOT_QUEUED
+        for index in np.flatnonzero(which == topics.index(schedule)).tolist():
+            record = decode(found.data, int(run.positions[index]), check_crc=False)
+            codes[index] = queue_tags_code(record, delay_levels_ms)
     return Batch(
         log_offsets=found.log_offset + run.positions,
         sizes=run.sizes,
-        tags_codes=np.array(codes, np.int64),
+        tags_codes=codes,
         queue_offsets=headers["queue_offset"].astype(np.int64),
-        groups=grouped(queue_numbers),
+        groups=grouped(_queue_numbers(run, topics, which, number_of)),
         end_log_offset=found.end,
         store_timestamp_ms=int(headers["store_timestamp_ms"][-1]),
     )
 
 
-def _queued(queues: list[tuple[bytes, int]], run: Run) -> set[tuple[bytes, int]]:
-    """The queues that some record of the run has an entry in: others must not come into being."""
-    kinds = run.headers["sys_flag"] & SYS_TRANSACTION_MASK
-    if not kinds.any():
-        return set(queues)
-    unqueued = np.isin(kinds, UNQUEUED_TYPES).tolist()
-    return {queue for queue, without in zip(queues, unqueued, strict=True) if not without}
-
-
-def _slices(data: bytes, at: Ints, size: Ints) -> list[bytes]:
-    return [data[start:end] for start, end in zip(at.tolist(), (at + size).tolist(), strict=True)]
-
-
-def _tags_code(raw_properties: bytes) -> int:
-    """The tag's code without decoding all properties, where they are as everybody writes them."""
-    at = raw_properties.find(_TAGS)
-    if at < 0:
-        return 0
-    begins = at == 0 or raw_properties[at - 1] == 2
-    value_at = at + len(_TAGS)
-    if not begins or raw_properties.find(_TAGS, value_at) >= 0:
-        return tags_code(decode_properties(raw_properties).get(PROPERTY_TAGS))
-    end = raw_properties.find(b"\x02", value_at)
-    return tags_code(raw_properties[value_at : end if end >= 0 else None].decode("utf-8", "replace"))
+def _queue_numbers(run: Run, topics: list[bytes], which: Ints, number_of: NumberOf) -> Ints:
+    """Each record's queue. Only queues that get an entry are asked for: others must not come into being."""
+    without = unqueued(run)
+    queue_numbers = np.full(len(run), NOT_QUEUED)
+    queued = slice(None) if without is None else ~without
+    queue_ids = run.headers["queue_id"].astype(np.int64)
+    lowest, span = int(queue_ids.min()), int(np.ptp(queue_ids)) + 1
+    # one slot for each topic and queue id that could be
+    slots = (which * span + queue_ids - lowest)[queued]
+    used = np.bincount(slots).nonzero()[0] if len(topics) * span <= FEW_SLOTS else np.unique(slots)
+    keys = [(topics[slot // span].decode("utf-8", "replace"), slot % span + lowest) for slot in used.tolist()]
+    queue_numbers[queued] = np.array([number_of(key) for key in keys], np.int64)[np.searchsorted(used, slots)]
+    return queue_numbers

@@ -6,10 +6,13 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``; the check of the place
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from dejamq_proto.record import (
+    HEADER_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -18,10 +21,16 @@ from dejamq_proto.record import (
     BadRecord,
     decode,
 )
-from dejamq_proto.run import BadRun, Run, check_crcs, parse
+from dejamq_proto.run import PLACE, PLACE_AT, BadRun, Run, check_crcs, demand, has_wide_hosts, parse
+
+from dejamq_broker.store.batch import Ints
 
 CHUNK_SIZE = 4 << 20
+"""Bytes looked at together: enough to make the price of calling numpy small."""
 MAX_RECORDS = 4096
+STEADY = 8
+"""After so many records of one size, more of them are expected and looked for all at once."""
+_HEAD = np.dtype([("size", ">i4"), ("magic", ">i4")])
 _MAGIC_AT = 4
 _MAGICS = {PAIR.pack(0, magic)[_MAGIC_AT:] for magic in (MAGIC_V1, MAGIC_V2)}
 _MAGIC_COMMON = next(iter(_MAGICS))[:3]
@@ -69,24 +78,28 @@ class Extent(msgspec.Struct, frozen=True):
         return (log_offset // self.file_size + 1) * self.file_size
 
 
-def walk(read: Read, extent: Extent, log_offset: int) -> Iterator[Found | Damage | End]:
-    """Everything from ``log_offset`` on; the last piece is an End."""
-    at = log_offset
+def walk(read: Read, extent: Extent, log_offset: int, *, check_crc: bool = True) -> Iterator[Found | Damage | End]:
+    """Everything from ``log_offset`` on; the last piece is an End.
+
+    ``check_crc=False`` leaves bodies unread, for bytes that were checked before (as RocketMQ's reput does).
+    """
+    at, chunk_size = log_offset, CHUNK_SIZE
     while at < extent.end:
-        piece = step(read, extent, at)
-        if isinstance(piece, int):
-            at = piece
-            continue
-        if isinstance(piece, End):
-            resumed = find_record(read, extent, at)
-            if resumed is None:
+        for piece in _chunk(read, extent, at, chunk_size, check_crc):
+            if isinstance(piece, int):
+                at = piece
+            elif isinstance(piece, Found):
                 yield piece
-                return
-            yield Damage(at, resumed, piece.reason or "zeros where a record must be")
-            at = resumed
-        else:
-            yield piece
-            at = piece.end
+                at = piece.end
+                # if the next ones are of this size too, the chunk ends with a record and needs no second copy
+                chunk_size = max(CHUNK_SIZE - CHUNK_SIZE % piece.sizes[-1], piece.sizes[-1])
+            else:
+                resumed = find_record(read, extent, at)
+                if resumed is None:
+                    yield piece
+                    return
+                yield Damage(at, resumed, piece.reason or "zeros where a record must be")
+                at = resumed
     yield End(min(at, extent.end), "")
 
 
@@ -107,58 +120,118 @@ def find_record(read: Read, extent: Extent, log_offset: int) -> int | None:
     return None
 
 
-def _is_record(read: Read, extent: Extent, log_offset: int) -> bool:
-    return isinstance(step(read, extent, log_offset), Found)
+def _is_record(read: Read, extent: Extent, at: int) -> bool:
+    """Asked for every magic in damaged bytes, so it reads no more than it must."""
+    head = read(at, min(HEADER_SIZE, extent.file_end(at) - at))
+    if len(head) < HEADER_SIZE or PLACE.unpack_from(head, PLACE_AT)[1] != at:
+        return False
+    size, _ = PAIR.unpack_from(head)
+    return OVERHEAD <= size <= extent.file_end(at) - at and isinstance(_single(read(at, size), at), Found)
 
 
 def step(read: Read, extent: Extent, at: int) -> Found | End | int:
-    """One chunk of records, the reason why there is none, or the offset to go on at after a blank."""
+    """The first piece from here on: records, the reason why there is none, or the offset to go on at after a blank."""
+    return next(_chunk(read, extent, at, CHUNK_SIZE, True))
+
+
+def _chunk(read: Read, extent: Extent, at: int, chunk_size: int, check_crc: bool) -> Iterator[Found | End | int]:
+    """What one chunk of bytes holds. It goes on behind the last piece, unless that is an End."""
     room = extent.file_end(at) - at
-    data = read(at, min(CHUNK_SIZE, room))
+    data = read(at, min(chunk_size, room))
     size, magic = PAIR.unpack_from(data) if len(data) >= PAIR.size else (0, 0)
     if magic == MAGIC_BLANK:
-        return at + room
+        yield at + room
+        return
     if size == 0 and magic == 0:
-        return End(at, "")
+        yield End(at, "")
+        return
     if len(data) < size <= room:
         data = read(at, size)
     sizes = _sizes(data)
-    if not sizes:
-        return End(at, f"a record of {size} bytes and magic {magic & 0xFFFFFFFF:#010x} cannot be, {room} are left")
-    return _good_ones(data, sizes, at)
+    if not len(sizes):
+        yield End(at, f"a record of {size} bytes and magic {magic & 0xFFFFFFFF:#010x} cannot be, {room} are left")
+        return
+    for piece in _pieces(data, sizes, at, check_crc):
+        yield piece
+        if isinstance(piece, End):
+            return
 
 
-def _sizes(data: bytes) -> list[int]:
+def _sizes(data: bytes) -> Ints:
     """Sizes of what looks like whole records at the start of the data."""
+    parts: list[Ints] = []
     sizes: list[int] = []
     at, length, unpack = 0, len(data), PAIR.unpack_from
-    while at + OVERHEAD <= length and len(sizes) < MAX_RECORDS:
+    count = steady = 0
+    while at + OVERHEAD <= length and count < MAX_RECORDS:
         size, magic = unpack(data, at)
         if magic not in (MAGIC_V1, MAGIC_V2) or size < OVERHEAD or at + size > length:
             break
+        steady = steady + 1 if sizes and size == sizes[-1] else 0
         sizes.append(size)
-        at += size
-    return sizes
+        at, count = at + size, count + 1
+        if steady == STEADY:
+            more = _count_of(data, at, size, MAX_RECORDS - count)
+            parts += [np.array(sizes), np.full(more, size)]
+            at, count, sizes, steady = at + size * more, count + more, [], 0
+    return np.concatenate([*parts, np.array(sizes, np.int64)])
 
 
-def _good_ones(data: bytes, sizes: list[int], at: int) -> Found | End:
-    while sizes:
-        end = sum(sizes)
-        try:
-            run = parse(memoryview(data)[:end], np.array(sizes))
-            check_crcs(run)
-            _check_places(run, at)
-        except BadRun as bad:
-            if bad.index == 0:
-                return _single(data[: sizes[0]], at)
-            sizes = sizes[: bad.index]
+def _count_of(data: bytes, at: int, size: int, most: int) -> int:
+    """How many records of this size follow one another from here on."""
+    count = min((len(data) - at) // size, most)
+    if count < 1:
+        return 0
+    heads: npt.NDArray[np.void] = np.ndarray((count,), _HEAD, buffer=data, offset=at, strides=(size,))
+    same = (heads["size"] == size) & ((heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2))
+    return count if same.all() else int(np.argmin(same))
+
+
+def _pieces(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Iterator[Found | End]:
+    """Runs of what looks like records, and between them those that no run can hold, one by one."""
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    wide = has_wide_hosts(np.frombuffer(data, np.uint8), starts)
+    edges = [0, *((wide[1:] != wide[:-1]).nonzero()[0] + 1).tolist(), len(sizes)]
+    for first, after in pairwise(edges):
+        if wide[first]:
+            for start, end in zip(starts[first:after].tolist(), ends[first:after].tolist(), strict=True):
+                yield _single(data[start:end], at + start)
         else:
-            return Found(at, data[:end], sizes, run)
-    raise AssertionError("a run that is bad at its first record has been answered")
+            start = int(starts[first])
+            yield from _good_ones(data[start : int(ends[after - 1])], sizes[first:after], at + start, check_crc)
+
+
+def _good_ones(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Iterator[Found | End]:
+    """The records up to the first bad one, and what is wrong with that."""
+    run = _run_of(data, sizes, at, check_crc)
+    if isinstance(run, Run):
+        yield Found(at, data, sizes.tolist(), run)
+        return
+    good = int(sizes[:run].sum())
+    if run:
+        yield from _good_ones(data[:good], sizes[:run], at, check_crc)
+    after = good + int(sizes[run])
+    piece = _single(data[good:after], at + good)
+    yield piece
+    if isinstance(piece, Found) and run + 1 < len(sizes):
+        yield from _good_ones(data[after:], sizes[run + 1 :], at + after, check_crc)
+
+
+def _run_of(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Run | int:
+    """The run that these records are, or the number of the first bad one."""
+    try:
+        run = parse(data, sizes)
+        if check_crc:
+            check_crcs(run)
+        demand(run.headers["log_offset"] == at + run.positions, "it says it belongs elsewhere")
+    except BadRun as bad:
+        return bad.index
+    return run
 
 
 def _single(data: bytes, at: int) -> Found | End:
-    """Runs hold no IPv6 hosts, so a record that is bad for a run may still be good alone."""
+    """One record alone: the only way for those with IPv6 hosts, and the way to say what is wrong with a bad one."""
     try:
         record = decode(data)
     except BadRecord as bad:
@@ -166,9 +239,3 @@ def _single(data: bytes, at: int) -> Found | End:
     if record.log_offset != at:
         return End(at, f"it says it belongs at {record.log_offset}")
     return Found(at, data, [len(data)], None)
-
-
-def _check_places(run: Run, at: int) -> None:
-    places = run.headers["log_offset"] == at + run.positions
-    if not places.all():
-        raise BadRun(int(np.argmin(places)), "it says it belongs elsewhere")

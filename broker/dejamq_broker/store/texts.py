@@ -1,0 +1,110 @@
+"""Topics and tags of records read back from the log: those of a whole run at once.
+
+Most records of a stretch of the log look alike, so the work is a few comparisons of columns. Records that are not as
+everybody writes them are looked at one by one.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from dejamq_proto.names import PROPERTY_TAGS
+from dejamq_proto.record import decode_properties, tags_code
+from dejamq_proto.run import Bytes, Run, every
+
+from dejamq_broker.store.batch import Ints
+
+COMPARED = 32
+"""So many different texts are told apart by comparing columns; of more, each text is looked at."""
+WIDEST = 1024
+"""Properties of more bytes than this are looked at one by one, so that one record cannot make the matrix huge."""
+
+_TAGS_NAME = PROPERTY_TAGS.encode()
+_NAME_ENDS, _VALUE_ENDS = 1, 2
+
+
+def windows(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.uint8]:
+    """The ``width`` bytes from each position on, a row each. They must be there."""
+    return np.ndarray((len(data) - width + 1, width), np.uint8, buffer=data, strides=(1, 1))[at]
+
+
+def distinct(data: Bytes, at: Ints, size: Ints) -> tuple[list[bytes], Ints]:
+    """The different texts, and the number of each place's text among them."""
+    if _all_alike(data, at, size):
+        return [data[at[0] : at[0] + size[0]].tobytes()], np.zeros(len(at), np.int64)
+    texts: list[bytes] = []
+    which = np.zeros(len(at), np.int64)
+    left = np.arange(len(at))
+    while len(left) and len(texts) < COMPARED:
+        start, width = int(at[left[0]]), int(size[left[0]])
+        text = data[start : start + width]
+        same = size[left] == width
+        same[same] = (windows(data, at[left[same]], width) == text).all(axis=1)
+        which[left[same]] = len(texts)
+        texts.append(text.tobytes())
+        left = left[~same]
+    numbers = {text: number for number, text in enumerate(texts)}
+    for place in left.tolist():
+        text_here = data[at[place] : at[place] + size[place]].tobytes()
+        which[place] = numbers.setdefault(text_here, len(numbers))
+    return list(numbers), which
+
+
+def _all_alike(data: Bytes, at: Ints, size: Ints) -> bool:
+    width = int(size[0]) if len(size) else 0
+    if not width or not every(size == width):
+        return False
+    texts = np.ndarray((len(data) - width + 1,), f"V{width}", buffer=data, strides=(1,))[at]
+    return texts.tobytes() == data[at[0] : at[0] + width].tobytes() * len(at)
+
+
+def topics_of(run: Run) -> tuple[list[bytes], Ints]:
+    """The topics of a run, and the number of each record's topic among them."""
+    return distinct(run.data, run.topic_at, run.topic_size)
+
+
+def tags_codes(run: Run) -> Ints:
+    """What a queue entry keeps of each record's TAGS; 0 without them."""
+    codes = np.zeros(len(run), np.int64)
+    fitting = run.properties_size <= WIDEST
+    records = fitting.nonzero()[0]
+    if len(records):
+        found, at, size = _tags(run, records)
+        texts, which = distinct(run.data, at, size)
+        codes[found] = np.array([tags_code(text.decode("utf-8", "replace")) for text in texts], np.int64)[which]
+        # of several TAGS the last one that is not empty counts
+        fitting[found[1:][found[1:] == found[:-1]]] = False
+    for number in (~fitting).nonzero()[0].tolist():
+        start = int(run.properties_at[number])
+        raw = run.data[start : start + int(run.properties_size[number])].tobytes()
+        codes[number] = tags_code(decode_properties(raw).get(PROPERTY_TAGS))
+    return codes
+
+
+def _tags(run: Run, records: Ints) -> tuple[Ints, Ints, Ints]:
+    """Every TAGS in the properties of these records: the record, and where its value begins and its size."""
+    sizes = run.properties_size[records]
+    width = int(sizes.max())
+    # the last rows begin earlier: there is nothing behind the run
+    starts = np.minimum(run.properties_at[records], len(run.data) - width)
+    rows = windows(run.data, starts, width).reshape(-1)
+    begins = np.arange(len(records)) * width + run.properties_at[records] - starts
+    opens = _names_ended(rows, _TAGS_NAME)
+    row = opens // max(1, width)
+    name_at = opens - len(_TAGS_NAME)
+    inside = (name_at >= begins[row]) & (opens < begins[row] + sizes[row])
+    opens, row, name_at = opens[inside], row[inside], name_at[inside]
+    named = (name_at == begins[row]) | (rows[name_at - 1] == _VALUE_ENDS)
+    opens, row = opens[named], row[named]
+    closes = (rows == _VALUE_ENDS).nonzero()[0]
+    ends = np.append(closes, len(rows))[np.searchsorted(closes, opens)]
+    ends = np.minimum(ends, begins[row] + sizes[row])
+    at = opens + 1 - row * width + starts[row]
+    return records[row], at, ends - opens - 1
+
+
+def _names_ended(rows: Bytes, name: bytes) -> Ints:
+    """The positions of the ends of names that end like this one."""
+    last = len(name)
+    ends: Ints = ((rows[last:] == _NAME_ENDS) & (rows[last - 1 : -1] == name[-1])).nonzero()[0] + last
+    for back in range(2, last + 1):
+        ends = ends[rows[ends - back] == name[-back]]
+    return ends
