@@ -64,10 +64,12 @@ class Plan:
     def broker(self, name: str, namesrv: str, listen: str = ANY_PORT) -> BrokerConfig:
         store = str(self.directory / name / "store")
         config = self._config(BrokerConfig, broker_name=name, listen=listen, namesrv=namesrv, store_directory=store)
+        own: dict[str, Any] = {}
         if LOG_FILE_SETTINGS.isdisjoint(self.settings):
-            small = dataclasses.replace(config.store, mapped_file_size_commit_log=LOG_FILE_BYTES)
-            config = dataclasses.replace(config, store=small)
-        return config
+            own["mapped_file_size_commit_log"] = LOG_FILE_BYTES
+        if "disk_check_enable" not in self.settings:
+            own["disk_check_enable"] = False  # a test means the same on a machine whose disk is nearly full
+        return dataclasses.replace(config, store=dataclasses.replace(config.store, **own))
 
     def client(self, cls: type[Config], given: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments of a client: scaled settings, then what its caller gives, which is not scaled.

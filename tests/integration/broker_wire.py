@@ -23,7 +23,7 @@ from dejamq_proto.wire import PullAnswer, SendRun, SendRunResult
 DEADLINE_MS = 10_000
 SMALL = StoreConfig(
     mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20_000, max_hash_slot_num=997,
-    max_index_num=4000,
+    max_index_num=4000, disk_check_enable=False,
 )  # fmt: skip
 
 

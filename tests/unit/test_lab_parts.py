@@ -67,6 +67,11 @@ def test_settings_of_the_store_differ_under_their_own_names(tmp_path: Path) -> N
     assert dict(differing(config))["mapped_file_size_commit_log"] == 64 << 20
 
 
+def test_clusters_of_a_lab_do_not_ask_how_full_the_disk_is_unless_told_to(tmp_path: Path) -> None:
+    assert not Plan(tmp_path).broker("broker-a", "").store.disk_check_enable
+    assert Plan(tmp_path, settings={"disk_check_enable": True}).broker("broker-a", "").store.disk_check_enable
+
+
 def test_a_log_file_size_of_ones_own_is_kept(tmp_path: Path) -> None:
     plan = Plan(tmp_path, settings={"mappedFileSizeCommitLog": 8192})
     assert plan.broker("broker-a", "").store.mapped_file_size_commit_log == 8192

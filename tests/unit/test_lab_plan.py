@@ -50,6 +50,7 @@ def test_flags_say_what_differs_from_the_defaults(tmp_path: Path) -> None:
         f"store_directory={tmp_path}/broker-b/store",
         "flush_disk_type=SYNC_FLUSH",
         "mapped_file_size_commit_log=67108864",
+        "disk_check_enable=false",
         "auto_create_topic_enable=false",
         f"journal_dir={tmp_path}/journal",
         "journal_level=forensic",
