@@ -10,7 +10,16 @@ import numpy as np
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
-from dejamq_broker.store.entry_files import ENTRY, ENTRY_FIELDS, FILLER, FILLER_SIZE, PAGE, Entries, EntryFiles
+from dejamq_broker.store.entry_files import (
+    ENTRY,
+    ENTRY_FIELDS,
+    FILLER,
+    FILLER_SIZE,
+    PAGE,
+    PLAIN_ENTRY,
+    Entries,
+    EntryFiles,
+)
 from dejamq_broker.store.errors import StoreDamaged
 
 __all__ = ["ENTRY", "FILLER_SIZE", "ConsumeQueue", "Entries"]
@@ -120,9 +129,9 @@ class ConsumeQueue:
             self._push(entries)
             self.max_log_offset = int(log_ends[-1])
             return
-        if int(log_ends[0]) <= self.max_log_offset or int(queue_offsets[0]) < self.max_offset:
-            new = (log_ends > self.max_log_offset) & (queue_offsets >= self.max_offset)
-            queue_offsets, entries, log_ends = queue_offsets[new], entries[new], log_ends[new]
+        reached = np.maximum.accumulate(np.concatenate(([self.max_offset - 1], queue_offsets[:-1])))
+        new = (log_ends > self.max_log_offset) & (queue_offsets > reached)
+        queue_offsets, entries, log_ends = queue_offsets[new], entries[new], log_ends[new]
         while len(queue_offsets):
             dense = int(np.argmin(queue_offsets - queue_offsets[0] == np.arange(len(queue_offsets))))
             dense = dense or len(queue_offsets)
@@ -216,9 +225,6 @@ class ConsumeQueue:
             parts.append(tail[: end - start])
         return np.concatenate(parts)
 
-    def has(self, queue_offset: int) -> bool:
-        return self.min_offset <= queue_offset < self.max_offset
-
     def next_file(self, queue_offset: int) -> int:
         """The queue offset at which the file after this one begins."""
         per_file = self._files.per_file
@@ -246,7 +252,7 @@ class ConsumeQueue:
         end = self.max_offset + len(entries)
         if end - start > len(tail):
             start, tail = self._roomier(end)
-        tail[self.max_offset - start : end - start] = entries
+        tail.view(PLAIN_ENTRY)[self.max_offset - start : end - start] = entries.view(PLAIN_ENTRY)
         self.max_offset = end
 
     def _roomier(self, end: int) -> tuple[int, Entries]:

@@ -7,8 +7,9 @@ import numpy as np
 from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
 from dejamq_broker.store.consume_queue import CHUNK, ENTRY, ConsumeQueue, Entries
+from dejamq_broker.store.entry_files import PLAIN_ENTRY
 from dejamq_broker.store.errors import StoreError
-from dejamq_broker.store.log_scan import Damage
+from dejamq_broker.store.log_scan import Damage, Extent
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.queue_again import append_again
 from dejamq_broker.store.unsupported import refuse_ext_addresses
@@ -39,7 +40,7 @@ class ConsumeQueues:
 
     # Recovery, before any thread runs.
 
-    def load(self, progress: Progress | None, log_end: int, *, clean: bool) -> None:
+    def load(self, progress: Progress | None, log: Extent, *, clean: bool) -> None:
         """Read the folders TOPIC/QUEUE_ID, changing nothing. Raises StoreError for entries of an extended queue.
 
         After a clean stop that left a mark little is looked at, else more.
@@ -54,11 +55,14 @@ class ConsumeQueues:
                     synced = progress.queues.get(topic.name, {}).get(key[1], 0) if progress else None
                     queue = self._make(key)
                     wrong = queue.load(synced, thorough=not ours)
+                    if not wrong and log.start == 0 < queue.min_offset:
+                        # nothing has expired yet
+                        wrong = f"the entries before {queue.min_offset} are missing"
                     if wrong:
                         self.lacking = f"{path}: {wrong}"
                     if not ours:
                         last = queue.entries(max(queue.min_offset, queue.max_offset - CHUNK), CHUNK)
-                        refuse_ext_addresses(path, last["tags_code"][last["log_offset"] < log_end])
+                        refuse_ext_addresses(path, last["tags_code"][last["log_offset"] < log.end])
         for key, count in progress.by_queue() if progress else []:
             known = self._queues.get(key)
             if known is None or known.max_offset < count:
@@ -85,8 +89,8 @@ class ConsumeQueues:
     def check(self, batch: Batch, log_end: int) -> None:
         """Compare the entries of the last records before ``log_end``: they must be what the log says.
 
-        Raises Incomplete, and Contradiction when hardly one is right. An entry of a later record is none: its topic was
-        deleted and made again.
+        Raises Incomplete, and Contradiction when hardly one is right. A later record's entry, or no queue at all, is
+        not wrong: the topic was deleted, and perhaps made again.
         """
         compared = batch.log_offsets[batch.log_offsets < log_end][-COMPARED:]
         right, wrong = 0, ""
@@ -94,11 +98,11 @@ class ConsumeQueues:
             queue = self._queues.get(self._table.keys[number])
             wanted = (expected["log_offset"] >= compared[0]) & (expected["log_offset"] <= compared[-1])
             for queue_offset, entry in zip(queue_offsets[wanted].tolist(), expected[wanted], strict=True):
-                if queue is None or not queue.has(queue_offset):
+                if queue is None or not queue_offset - queue.min_offset >= 0:
                     continue
-                found = queue.entries(queue_offset, 1)[0]
-                right += bool(found == entry)
-                if found != entry and found["log_offset"] <= entry["log_offset"]:
+                found = queue.entries(queue_offset, 1)
+                right += bool(len(found) and found[0] == entry)
+                if not len(found) or (found[0] != entry and not entry["log_offset"] < found[0]["log_offset"] < log_end):
                     wrong = f"entry {queue_offset} of {queue.folder} is not of the record at {entry['log_offset']}"
         if wrong:
             raise (Incomplete if right > len(compared) // 2 else Contradiction)(wrong)
@@ -175,4 +179,4 @@ def _by_queue(batch: Batch) -> Iterator[OfQueue]:
     entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
     ends = batch.log_offsets + batch.sizes
     for number, members in batch.groups:
-        yield number, batch.queue_offsets[members], entries[members], ends[members]
+        yield number, batch.queue_offsets[members], entries.view(PLAIN_ENTRY)[members].view(ENTRY), ends[members]

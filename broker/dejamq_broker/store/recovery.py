@@ -92,7 +92,7 @@ class Recovery:
         files.load()
         self._extent = Extent(files.start, files.end, files.file_size)
         self._mark = Progress.load(self._paths.progress)
-        self._queues.load(self._mark, self._extent.end, clean=clean)
+        self._queues.load(self._mark, self._extent, clean=clean)
         atomic_write(self._paths.abort, str(os.getpid()).encode())
 
     def _start_point(self, clean: bool, clock_ms: Callable[[], int]) -> StartPoint:
@@ -151,6 +151,9 @@ class Recovery:
         if not walk.as_left:
             self._lower_mark(start, end)
             cuts = cut(files, end, walk.found.reason, self._paths)
+        if end == 0:
+            # a log that begins again, begins with queues that do (RocketMQ destroys them too)
+            self._queues.discard()
         for queue in self._queues.values():
             if end < start.feed_from:
                 queue.truncate(end)

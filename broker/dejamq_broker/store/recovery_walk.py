@@ -108,4 +108,4 @@ def ends_at(read: Read, extent: Extent, log_offset: int) -> bool:
 def _last_stored_ms(found: Found) -> int:
     if found.run is None:
         return decode(found.data, check_crc=False).store_timestamp_ms
-    return int(found.run.headers["store_timestamp_ms"][-1])
+    return int(found.run.headers["store_timestamp_ms"].max())
