@@ -49,6 +49,7 @@ class Inspector:
             "clusterName": self._site.cluster, "bootId": self._site.boot_id, "pid": os.getpid(),
             "bootTimestamp": self._started_ms, "runtimeMs": self._clock_ms() - self._started_ms,
             "commitLogMinOffset": store.log_min, "commitLogMaxOffset": store.log_max,
+            "commitLogDiskRatio": store.disk_use.log / 100, "consumeQueueDiskRatio": store.disk_use.queues / 100,
             "flushedOffset": store.flushed, "dispatchBehindBytes": store.log_max - store.dispatched,
             "consumerGroups": ",".join(sorted(groups.names())),
             "clientIdClashes": ";".join(f"{group}:{','.join(ids)}" for group, ids in clashes.items()),

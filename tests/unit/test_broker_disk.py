@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_parts import Parts, parts_in
+from broker_parts import Parts, clock_ms, parts_in
 from broker_wire import SMALL
+from dejamq_broker.clients import Clients
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.inspect import Inspector
 from dejamq_broker.offsets import Asker
 from dejamq_broker.pull import Pull
+from dejamq_broker.site import Site
 from dejamq_broker.topics import TopicConfig
 from dejamq_proto.codes import Code, error_for
 from dejamq_proto.record import decode
@@ -119,6 +123,17 @@ def test_an_offset_beyond_the_end_of_a_queue_that_begins_later_goes_to_the_end_i
         parts.send("orders", *[BIG] * 7)
         expire(parts)
         assert answer_to(parts, 10).next_offset == 7
+
+
+def test_a_broker_tells_how_full_its_disks_are(parts: Parts) -> None:
+    """RocketMQ's runtime information has them under these names."""
+    clients = Clients(BrokerConfig(), parts.topics, parts.groups, parts.journal, clock_ms)
+    site = Site(cluster="c", broker_name="broker-a", broker_id=0, boot_id="b0", address="10.0.0.1:10911")
+    inspector = Inspector(parts.store, parts.offsets, clients, site, clock_ms)
+    parts.send("orders", b"a")
+    at_use(parts, 42)
+    told = inspector.runtime()
+    assert (told["commitLogDiskRatio"], told["consumeQueueDiskRatio"]) == ("0.42", "0.42")
 
 
 def test_a_full_disk_refuses_a_run_says_why_and_pulls_go_on(parts: Parts) -> None:

@@ -93,6 +93,8 @@ class Disk:
         self.used_percent: Callable[[Path], int] = used_percent
         self.use = DiskUse()
         self.state = DiskState()
+        self.refuses = False
+        """Whether ``refusal`` has something to say: each append asks."""
 
     def look(self) -> DiskState:
         """Measure and judge. A disk that cannot be measured counts as it did before."""
@@ -107,6 +109,7 @@ class Disk:
             logger.warning("disk_not_measured directory=%s error=%s", self._paths.root, error)
             return before
         self.state = judge(self.use, self._limits, before)
+        self.refuses = self.state.full or self._holes is not None
         if self.state.full != before.full:
             event = "disk_full" if self.state.full else "disk_ok"
             logger.warning(
@@ -130,6 +133,7 @@ class Disk:
             self._holes = files
         else:
             self._holes = None
+        self.refuses = self.state.full or self._holes is not None
 
     def refusal(self) -> StoreFull | None:
         """Why nothing may be appended; None: it may. Any thread."""

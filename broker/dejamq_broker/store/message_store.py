@@ -14,7 +14,7 @@ from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.consume_queues import ConsumeQueues
 from dejamq_broker.store.directory_lock import DirectoryLock
-from dejamq_broker.store.disk import Disk
+from dejamq_broker.store.disk import Disk, DiskUse
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.flush import Flusher
@@ -143,7 +143,7 @@ class MessageStore:
         failure = self._flusher.failure or self._reput.failure
         if failure is None and self._flusher.full:
             return StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
-        return failure or self._disk.refusal()
+        return failure or (self._disk.refusal() if self._disk.refuses else None)
 
     def clean_soon(self) -> None:
         """Delete expired files at the next looks, whatever the hour (RocketMQ: ``executeDeleteFilesManually``)."""
@@ -214,6 +214,11 @@ class MessageStore:
         """Whether the message is within 40 % of RAM of the log end (RocketMQ: ``checkInMemByConsumeOffset``)."""
         entry = self._entry(topic, queue_id, queue_offset)
         return entry is not None and self._reader.in_memory(int(entry["log_offset"]))
+
+    @property
+    def disk_use(self) -> DiskUse:
+        """How full the disks of log and queues were at the last look, in %; zeros before the first."""
+        return self._disk.use
 
     @property
     def log_min(self) -> int:
