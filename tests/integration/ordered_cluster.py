@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consumer_cluster import QUICK, Servers
-from dejamq import Message, PushConsumer, ReceivedMessage
+from dejamq import Message, MessageQueue, PushConsumer, ReceivedMessage
 
 TIMES: dict[str, Any] = QUICK | {
     "lock_interval_ms": 400, "lock_max_live_time_ms": 800, "lock_retry_ms": 100, "consume_lock_wait_ms": 50,
@@ -22,12 +22,12 @@ class Ledger:
 
     entered: list[tuple[str, str, int]] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
-    running: Counter[tuple[str, int]] = field(default_factory=Counter)
+    running: Counter[MessageQueue] = field(default_factory=Counter)
 
     async def handle(self, member: str, message: ReceivedMessage, seconds: float = 0) -> None:
         """Note the message and that its queue is busy for so long."""
         key, _, number = message.body.decode().partition(":")
-        place = (message.queue.topic, message.queue.queue_id)
+        place = message.queue
         self.entered.append((member, key, int(number)))
         self.running[place] += 1
         if self.running[place] > 1:
