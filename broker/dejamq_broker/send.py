@@ -46,6 +46,7 @@ class Sender:
         self._writer, self._topics, self._retries, self._replies = writer, topics, retries, replies
         self._levels = len(config.store.delay_levels_ms)
         self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
+        self._writable = bool(config.broker_permission & names.PERM_WRITE)
         self._closed = False
 
     def close(self) -> None:
@@ -77,8 +78,8 @@ class Sender:
 
     def _store_run(self, run: SendRun, born_host: IntHost) -> tuple[SendRunResult, int]:
         """The checks in RocketMQ's order: shutting down, topic name, topics that are not for sending, topic and
-        queue, then the records. Topic permissions are not among them: clients obey the route
-        (SendMessageProcessor; only send-backs check).
+        queue, then the records. Permissions are not among them, but for ordered topics the broker's own: clients
+        obey the route (SendMessageProcessor; only send-backs check).
 
         Gives the answer and the log offset after the last record, for whoever waits for the disk. All queues
         are checked before the first record is stored; topics that did not exist are made even when a later
@@ -89,7 +90,10 @@ class Sender:
         one_by_one = run.rewrite
         for topic, queue_id in run.queues:
             _check_sendable(topic)
-            check_queue(self._topics.for_sending(topic, run.default_queue_nums), queue_id)
+            config = self._topics.for_sending(topic, run.default_queue_nums)
+            if config.order and not self._writable:
+                raise PermissionDenied(f"this broker may not be written, and messages of {topic!r} have an order")
+            check_queue(config, queue_id)
             one_by_one |= topic.startswith(names.RETRY_PREFIX)
         parsed = parse(run.records[0], run.sizes)
         check_records(parsed, run, self._max_body)

@@ -1,8 +1,10 @@
 """A producer's settings and arguments, seen from brokers that do as they are told."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -489,3 +491,55 @@ async def test_a_send_that_finds_no_room_in_time_is_surely_not_sent() -> None:
         stuck.cancel()
         await producer.close(timeout_ms=0)
         assert len(broker.bodies) <= 1
+
+
+# --- what is surely not stored, for the caller and for the journal
+
+
+ENDINGS: list[tuple[list[Answer], dict[str, Any]]] = [
+    ([refused(Code.MESSAGE_ILLEGAL)], {}),
+    ([refused(Code.SERVICE_NOT_AVAILABLE)] * 3, {}),
+    ([refused(Code.SYSTEM_ERROR)] * 3, {}),
+    ([break_stream] * 3, {}),
+    ([break_stream, refused(Code.SYSTEM_BUSY), refused(Code.SYSTEM_BUSY)], {}),
+    ([refused(Code.SYSTEM_BUSY), refused(Code.SYSTEM_BUSY), break_stream], {}),
+    ([never_answer], {"timeout_ms": 120}),
+    ([refused(Code.SYSTEM_BUSY), never_answer], {"timeout_ms": 120}),
+]
+
+
+def ends_in(directory: Path) -> list[dict[str, Any]]:
+    """What the journal says of calls that failed."""
+    (file,) = directory.iterdir()
+    return [line for line in map(json.loads, file.read_text().splitlines()) if line["event"] == "SEND_END"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "arguments", "definite"),
+    [(*ending, definite) for ending, definite in zip(ENDINGS, (1, 1, 0, 0, 0, 0, 0, 0), strict=True)],
+)
+async def test_the_error_and_the_journal_agree_whether_a_message_is_surely_not_stored(
+    tmp_path: Path, answers: list[Answer], arguments: dict[str, Any], definite: int
+) -> None:
+    async with scripted("a", journal_dir=str(tmp_path), journal_level="forensic") as (producer, (broker,)):
+        broker.script.extend(answers)
+        message = Message("t", b"x")
+        with pytest.raises(DejamqError) as caught:
+            await producer.send(message, **arguments)
+        await producer.close(timeout_ms=0)
+    (end,) = ends_in(tmp_path)
+    assert caught.value.definite is end["definite"] is bool(definite)
+    assert (end["unique_keys"], end["code"]) == ([message.message_id], int(caught.value.code))
+
+
+async def test_a_message_that_never_left_is_surely_not_stored(tmp_path: Path) -> None:
+    async with scripted("a", max_runs_in_flight=1, journal_dir=str(tmp_path)) as (producer, (broker,)):
+        await producer.publish_queues("t")
+        broker.script.append(never_answer)
+        left = producer.submit(Message("t", b"left"), timeout_ms=20_000)
+        await until(lambda: broker.runs)
+        stayed = producer.submit(Message("t", b"stayed"), timeout_ms=20_000)
+        await producer.close(timeout_ms=0)
+        errors = [future.exception() for future in (left, stayed)]
+        assert [error.definite for error in errors if isinstance(error, DejamqError)] == [False, True]
+    assert [end["definite"] for end in ends_in(tmp_path)] == [False, True]

@@ -259,3 +259,12 @@ def test_an_empty_property_value_is_not_kept_as_in_rocketmq(parts: Parts) -> Non
     assert parts.outcome(run).result.code == Code.SUCCESS
     (stored,) = parts.records("orders")
     assert stored.properties == {"UNIQ_KEY": "k"}
+
+
+@pytest.mark.parametrize(("ordered", "code"), [(True, Code.NO_PERMISSION), (False, Code.SUCCESS)])
+def test_a_broker_that_may_not_be_written_refuses_topics_with_an_order_only(
+    tmp_path: Path, ordered: bool, code: Code
+) -> None:
+    with parts_in(tmp_path, broker_permission=4) as parts:
+        parts.topics.update(TopicConfig("orders", 1, 1, order=ordered))
+        assert parts.send("orders", b"x").code == code
