@@ -12,6 +12,7 @@ from dejamq import ConsumeFrom, ConsumeStatus, Message, MessageQueue, Producer, 
 from dejamq_broker.store import MessageStore, StoreConfig
 from dejamq_broker.store.described import describe
 from dejamq_lab import Cluster
+from dejamq_proto.compression import Compression, compress
 from dejamq_proto.record import (
     SYS_COMPRESSED,
     SYS_TRANSACTION_PREPARED,
@@ -110,6 +111,10 @@ def add_odd_records(store: Path) -> None:
     odd = [
         Record("Odd", 0, b"plain", properties(KEYS="odd-1 odd-2", TAGS="Odd"), born_host=v4, store_host=v4),
         Record("Odd", 0, zlib.compress(body), properties(), sys_flag=SYS_COMPRESSED, born_host=v4, store_host=v4),
+        *(
+            Record("Odd", 0, compress(body, kind, 5), properties(), sys_flag=kind.sys_flag, born_host=v4, store_host=v4)
+            for kind in (Compression.LZ4, Compression.ZSTD, Compression.ZLIB)
+        ),
         Record("Odd", 0, b"six", properties(TAGS="Six"), born_host=v6, store_host=v6),
         Record("Odd", 0, b"born on six", properties(), born_host=v6, store_host=v4),
         Record("Odd", 0, b"p", properties(), sys_flag=SYS_TRANSACTION_PREPARED, born_host=v4, store_host=v4),

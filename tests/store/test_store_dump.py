@@ -1,5 +1,6 @@
 """The dump: every record of any store, and whether the log is whole. It changes nothing."""
 
+import hashlib
 import json
 import shutil
 import signal
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 from dejamq_broker.store.dump import dump, main
 from dejamq_broker.store.paths import StorePaths
-from dejamq_proto.record import java_hash
+from dejamq_proto.compression import Compression, compress
+from dejamq_proto.record import Record, java_hash
 from store_making import GOLDEN, bodies, fill_queue, log_files, open_small, overwrite, run_of, settle
 
 COMMAND = [sys.executable, "-m", "dejamq_broker.store.dump"]
@@ -147,6 +149,19 @@ def test_queue_entries_of_a_rocketmq_store_point_at_their_records(
     some = lines(capsys, GOLDEN / name / "store", "--what", "queues", "--topic", "GoldenTopic", "--queue", "0",
                  "--from", "10", "--to", "13")[1]  # fmt: skip
     assert [entry["queue_offset"] for entry in some] == [10, 11, 12]
+
+
+@pytest.mark.parametrize("kind", Compression)
+def test_the_digest_is_of_the_body_that_a_consumer_sees(
+    kind: Compression, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = b"text that becomes shorter " * 100
+    store = open_small(tmp_path)
+    store.put(Record("T", 0, compress(body, kind, 5), sys_flag=kind.sys_flag))
+    store.put(Record("T", 0, b"no such format", sys_flag=kind.sys_flag))
+    store.close()
+    _, records, _ = dumped(capsys, tmp_path)
+    assert [record["body_sha256"] for record in records] == [hashlib.sha256(body).hexdigest(), None]
 
 
 def test_settings_files_come_as_strict_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,6 +175,7 @@ IN_INDEX: dict[str, tuple[Harm, str, str]] = {
     "an entry of another time": (lambda m: m.index_entry(1, 200, 12, I32.pack(9)), "index-time", "another time"),
     "an index file of another time": (lambda m: overwrite(m.index_file(1), 8, I64.pack(5)), "index-time", "another"),
     "a wrong number of slots": (lambda m: overwrite(m.index_file(1), 32, I32.pack(5)), "index-header", "5 slots"),
+    "no index at all": (lambda m: shutil.rmtree(m.directory / "index"), "index-file", "was when the index was marked"),
     "a foreign file in the index": (lambda m: write(m.directory / "index" / "x", b""), "foreign", "index/x"),
 }  # fmt: skip
 IN_SMALL_FILES: dict[str, tuple[Harm, str, str]] = {
@@ -267,7 +268,7 @@ def test_a_lost_record_alone_does_not_make_its_queue_damaged(made: Made) -> None
 def test_what_a_kill_left_at_the_ends_is_no_damage(made: Made) -> None:
     write(made.directory / "abort", b"4711")
     made.overwrite(made.end, b"\0\0\1\0\xda\xa3\x20\xa7torn")
-    made.index_file(-1).unlink()
+    overwrite(made.index_file(-1), 0, bytes(40))
     report = verified(made.directory)
     assert report.verdict == "whole"
     assert kinds(report) == {"killed", "log-end", "index-late"}
@@ -292,6 +293,15 @@ def test_of_a_store_in_use_nobody_can_tell(tmp_path: Path, capsys: pytest.Captur
     shown = capsys.readouterr().out
     assert "a running process has the store open" in shown
     assert shown.splitlines()[-1].startswith("cannot tell: ")
+
+
+def test_a_half_written_last_index_file_is_what_a_kill_leaves_and_damage_without_one(made: Made) -> None:
+    made.index_entry(-1, 5, 16, I32.pack(9))
+    assert verified(made.directory).verdict == "damaged"
+    write(made.directory / "abort", b"4711")
+    assert verified(made.directory).verdict == "whole"
+    made.index_entry(0, 5, 16, I32.pack(9))
+    assert verified(made.directory).verdict == "damaged"
 
 
 def test_records_that_expired_are_not_missed(made: Made) -> None:

@@ -1,20 +1,10 @@
 """A record as a dict, for dump and for comparisons with what a RocketMQ says."""
 
 import hashlib
-import zlib
 from typing import Any
 
-from dejamq_proto.record import (
-    MAGIC_V2,
-    SYS_COMPRESSED,
-    SYS_COMPRESSION_MASK,
-    SYS_COMPRESSION_SHIFT,
-    Record,
-    body_crc,
-    record_size,
-)
-
-ZLIB_TYPES = (0, 3)
+from dejamq_proto.compression import BadCompression, decompress
+from dejamq_proto.record import MAGIC_V2, Record, body_crc, record_size
 
 
 def describe(record: Record) -> dict[str, Any]:
@@ -51,13 +41,8 @@ def _host(host: tuple[str, int]) -> str:
 
 
 def _body_sha256(record: Record) -> str | None:
-    """Of the body that a consumer sees; None when it cannot be decompressed here."""
-    body = record.body
-    if record.sys_flag & SYS_COMPRESSED:
-        if (record.sys_flag & SYS_COMPRESSION_MASK) >> SYS_COMPRESSION_SHIFT not in ZLIB_TYPES:
-            return None
-        try:
-            body = zlib.decompress(body)
-        except zlib.error:
-            return None
-    return hashlib.sha256(body).hexdigest()
+    """Of the body that a consumer sees; None when it cannot be decompressed, here or at all."""
+    try:
+        return hashlib.sha256(decompress(record.body, record.sys_flag)).hexdigest()
+    except (BadCompression, ImportError):
+        return None

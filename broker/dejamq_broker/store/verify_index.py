@@ -10,7 +10,7 @@ import numpy as np
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.findings import Finding, Severity, Tally
-from dejamq_broker.store.index_file import HEADER_SIZE, INDEX_ENTRY, SLOT_SIZE, IndexFile, Shape
+from dejamq_broker.store.index_file import HEADER, HEADER_SIZE, INDEX_ENTRY, SLOT_SIZE, Header, IndexFile, Shape
 from dejamq_broker.store.index_keys import keys_of
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.paths import is_index_name
@@ -70,6 +70,8 @@ class IndexCheck:
         self._ahead = np.empty(0, HELD)
         self._newest = -1
         """Log offset of the index's last entry: what the log has behind it is late, not lost."""
+        self._unsettled = 1 << 62
+        """From this log offset on, keys are in a file that a kill may have left half written."""
         self._missing_behind = 0
         self.entries = 0
 
@@ -82,16 +84,24 @@ class IndexCheck:
                 self._add("foreign", path.name, "it is no index file", "move it away")
         self._shape = next((shape for path in paths if (shape := shape_of(path, self._shape))), self._shape)
         for path in paths:
-            file = IndexFile.load(path, self._shape)
-            if file is None:
-                self._add("index-file", path.name, f"{path.stat().st_size} bytes and no header that fits", REBUILD)
-            else:
-                self._files.append(file)
-                self._check_chains(file)
+            self._look_at(path, self._late if path == paths[-1] else Severity.DAMAGE)
         self._entries = self._read()
         if self._files:
             self._newest = self._files[-1].header.end_log_offset
+            self._unsettled = self._files[-1].header.begin_log_offset
         return bool(self._files)
+
+    def _look_at(self, path: Path, severity: Severity) -> None:
+        """One file by itself; an empty one is passed over."""
+        file = IndexFile.load(path, self._shape)
+        if _is_empty(path):
+            return
+        if file is None:
+            what = f"{path.stat().st_size} bytes and no header that fits"
+            self._add("index-file", path.name, what, REBUILD, severity=severity)
+            return
+        self._files.append(file)
+        self._check_chains(file, severity)
 
     def feed(self, found: Found) -> None:
         """The keys of these records must be next, those of older, expired records aside. Raises OSError."""
@@ -107,10 +117,12 @@ class IndexCheck:
         behind = missing["log_offset"] > self._newest
         for index in np.flatnonzero(~behind)[:1].tolist():
             what = f"a key of the record at {int(missing['log_offset'][index])} is not in it"
-            self._add("index-missing", "log", what, REBUILD, int(np.count_nonzero(~behind)))
+            severity = self._severity(int(missing["log_offset"][index]))
+            self._add("index-missing", "log", what, REBUILD, int(np.count_nonzero(~behind)), severity)
         for pair in foreign[:1]:
             what = f"an entry says {int(pair['log_offset'])}, where no record has such a key"
-            self._add("index-entry", "log", what, REBUILD, len(foreign))
+            severity = self._severity(int(pair["log_offset"]))
+            self._add("index-entry", "log", what, REBUILD, len(foreign), severity)
         if len(actual) > len(expected) - len(missing) + len(foreign):
             what = f"keys of records before {found.end} are in it more than once"
             self._add("index-twice", "log", what, REBUILD)
@@ -127,6 +139,9 @@ class IndexCheck:
             what = f"it ends at {self._newest}: keys behind it are not in it"
             self._add("index-late", "log", what, "the next start adds them", self._missing_behind, self._late)
 
+    def _severity(self, log_offset: int) -> Severity:
+        return self._late if log_offset >= self._unsettled else Severity.DAMAGE
+
     def _check_times(self, held: Pairs, times_ms: Ints) -> None:
         """The times that a query is bounded by: of each entry, and of first and last in the header."""
         first, last = held["number"] == 1, held["end_ms"] >= 0
@@ -138,7 +153,7 @@ class IndexCheck:
             what = f"entry {int(held['number'][index])} or the header tells another time than the record has"
             self._add("index-time", "log", what, REBUILD, int(wrong.sum()))
 
-    def _check_chains(self, file: IndexFile) -> None:
+    def _check_chains(self, file: IndexFile, severity: Severity) -> None:
         """Slots and previous numbers are what they must be when entries come one after the other."""
         header, name = file.header, file.path.name
         count = header.next_entry - 1
@@ -148,7 +163,14 @@ class IndexCheck:
         hashes = entries["hash"].astype(np.int64)
         if (hashes < 0).any():
             at = int(np.argmax(hashes < 0)) + 1
-            self._add("index-chain", name, f"entry {at} has the hash {int(hashes[at - 1])}, which no key has", REBUILD)
+            self._add(
+                "index-chain",
+                name,
+                f"entry {at} has the hash {int(hashes[at - 1])}, which no key has",
+                REBUILD,
+                1,
+                severity,
+            )
             return
         order = np.argsort(hashes % file.shape.slots, kind="stable")
         of_slot = (hashes % file.shape.slots)[order]
@@ -157,20 +179,20 @@ class IndexCheck:
         wrong = entries["previous"][order] != before
         for index in order[np.flatnonzero(wrong)[:1]].tolist():
             what = f"entry {index + 1} goes on at {int(entries['previous'][index])} instead of the one before it"
-            self._add("index-chain", name, what, REBUILD, int(wrong.sum()))
+            self._add("index-chain", name, what, REBUILD, int(wrong.sum()), severity)
         newest = np.zeros(file.shape.slots, np.int64)
         newest[of_slot] = order + 1
         lost = slots != newest
         for slot in np.flatnonzero(lost)[:1].tolist():
             what = f"slot {slot} leads to entry {int(slots[slot])} instead of {int(newest[slot])}"
-            self._add("index-slot", name, what, REBUILD, int(lost.sum()))
+            self._add("index-slot", name, what, REBUILD, int(lost.sum()), severity)
         if count and header.slots_used != np.count_nonzero(newest):
             what = f"the header says that {header.slots_used} slots are in use, {np.count_nonzero(newest)} are"
-            self._add("index-header", name, what, REBUILD)
+            self._add("index-header", name, what, REBUILD, 1, severity)
         ends = (int(entries["log_offset"][0]), int(entries["log_offset"][-1])) if count else ()
         if count and ends != (header.begin_log_offset, header.end_log_offset):
             what = f"the header tells log offsets {header.begin_log_offset} and {header.end_log_offset}, entries {ends}"
-            self._add("index-header", name, what, REBUILD)
+            self._add("index-header", name, what, REBUILD, 1, severity)
 
     def _read(self) -> Iterator[Pairs]:
         """All entries, file by file."""
@@ -205,6 +227,13 @@ class IndexCheck:
     ) -> None:  # fmt: skip
         place = "index" if where == "log" else f"index/{where}"
         self._tally.add(Finding(kind, place, what, do, severity), place, count)
+
+
+def _is_empty(path: Path) -> bool:
+    """A file that was made and got no entry yet: its header is written, or not even that."""
+    with path.open("rb") as file:
+        raw = file.read(HEADER_SIZE)
+    return len(raw) == HEADER_SIZE and Header(*HEADER.unpack(raw)).next_entry in (0, 1)
 
 
 def _pairs(log_offsets: Ints, hashes: Ints) -> Pairs:
