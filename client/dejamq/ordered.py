@@ -8,7 +8,9 @@ lines up again later where it has to wait: suspended, without its lock, or after
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 
@@ -59,6 +61,7 @@ class OrderedDispatcher:
         self._stretch_s = config.max_time_consume_continuously_ms / 1000
         self._lock_retry_s, self._timeout_s = config.lock_retry_ms / 1000, config.consume_timeout_ms / 1000
         self._executor = ThreadPoolExecutor(rules.max_concurrency, thread_name_prefix="dejamq-handler")
+        self._handlers: dict[str, tuple[Subscription, Callable[[Any], Awaitable[Any]]]] = {}
         self._turns: dict[int, Turn] = {}
         self._running: dict[MessageQueue, Turn] = {}
         self._line = Line()
@@ -152,8 +155,7 @@ class OrderedDispatcher:
         """One call of a handler, judged and applied. Seconds to pause, None to go on."""
         owned, held = turn.owned, turn.owned.process_queue
         topic = turn.lane.next_topic
-        subscription = self._subscriptions.get(topic) or Subscription(topic, no_handler)
-        handler = subscription.callable(self._executor)
+        subscription, handler = self._handler_of(topic)
         messages = turn.lane.take(subscription.batch_size or 1)
         self._enter(owned, messages, batch=bool(subscription.batch_size))
         held.in_flight += len(messages)
@@ -177,6 +179,15 @@ class OrderedDispatcher:
             await asyncio.sleep(0)
             self._yielded_s = time.monotonic()
         return pause_s
+
+    def _handler_of(self, topic: str) -> tuple[Subscription, Callable[[Any], Awaitable[Any]]]:
+        """The topic's handler today; finding out how to call it is done once for each subscription."""
+        subscription = self._subscriptions.get(topic)
+        known = self._handlers.get(topic)
+        if known is None or known[0] is not subscription:
+            wanted = subscription or Subscription(topic, no_handler)
+            known = self._handlers[topic] = wanted, wanted.callable(self._executor)
+        return known
 
     def _enter(self, owned: OwnedQueue, messages: list[ReceivedMessage], *, batch: bool) -> None:
         again = any(message.delivery_number for message in messages)

@@ -353,3 +353,23 @@ async def test_a_message_without_a_handler_suspends_its_queue() -> None:
         bench.dispatcher.submit(owned, [message])
         await until(lambda: message.local_retries == 2)
     assert owned.process_queue.low_water == 0
+
+
+async def test_a_topic_subscribed_anew_gets_its_new_handler() -> None:
+    seen: list[str] = []
+
+    async def first(message: ReceivedMessage) -> None:
+        seen.append("first")
+
+    def second(message: ReceivedMessage) -> None:
+        seen.append("second")
+
+    owned = owned_queue()
+    async with dispatching(first) as bench:
+        bench.dispatcher.submit(owned, received(owned, 0))
+        await until(lambda: owned.process_queue.commit_offset == 1)
+        bench.dispatcher._subscriptions.remove("orders")
+        bench.dispatcher._subscriptions.add("orders", second, tags="*")
+        bench.dispatcher.submit(owned, received(owned, 1))
+        await until(lambda: owned.process_queue.commit_offset == 2)
+    assert seen == ["first", "second"]
