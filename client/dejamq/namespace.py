@@ -52,7 +52,8 @@ def unwrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
 def is_system(name: str) -> bool:
     """Topics and groups that a cluster has for itself, one for all namespaces.
 
-    Reply topics count here: each cluster has one for all of its clients.
+    Reply topics count here, as each cluster has one for all of its clients. RocketMQ's clients put the namespace
+    before them too, which makes a topic that is no reply topic.
     """
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIXES) or name.endswith(REPLY_SUFFIX)
 

@@ -1,5 +1,6 @@
 """Packed bodies: three formats, the flags that name them, and what is not one of them."""
 
+import base64
 import zlib
 
 import lz4.frame
@@ -12,6 +13,11 @@ from hypothesis import strategies as st
 
 BODY = b"an order, and another order, and yet another order " * 200
 KINDS = [Compression.LZ4, Compression.ZSTD, Compression.ZLIB]
+MADE_BY_ROCKETMQ = {  # 5.3.3, level 5
+    Compression.LZ4: "BCJNGGBwcxwAAAD/AG9yZGVyLTE3IHBhaWQ7IA8A//8zUGFpZDsgAAAAAA==",
+    Compression.ZSTD: "KLUv/QBYtAAAeG9yZGVyLTE3IHBhaWQ7IAEARqSadQEAAA==",
+    Compression.ZLIB: "eF7LL0pJLdI1NFcoSMxMsVbIH+WOcqnBBQBpN7+R",
+}
 
 
 @given(st.binary(min_size=1, max_size=5000), st.sampled_from(KINDS), st.integers(1, 9))
@@ -26,6 +32,11 @@ def test_a_repetitive_body_gets_smaller(kind: Compression) -> None:
 
 def test_the_flags_are_rocketmqs() -> None:
     assert [kind.sys_flag for kind in KINDS] == [0x101, 0x201, 0x301]
+
+
+@pytest.mark.parametrize(("kind", "packed"), MADE_BY_ROCKETMQ.items())
+def test_what_rocketmqs_compressors_made_is_unpacked(kind: Compression, packed: str) -> None:
+    assert decompress(base64.b64decode(packed), kind.sys_flag) == b"order-17 paid; " * 40
 
 
 def test_bodies_of_other_writers_are_unpacked() -> None:
