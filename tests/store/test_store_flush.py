@@ -97,7 +97,7 @@ def test_async_flush_comes_by_itself_and_keeps_the_marks(tmp_path: Path) -> None
     until(lambda: store.flushed == store.log_max)
     progress_file = tmp_path / "dispatched.json"
     until(lambda: (Progress.load(progress_file) or Progress()).log_offset == store.log_max)
-    assert Progress.load(progress_file) == Progress(store.log_max, {"T": {0: 100}}, store.log_max)
+    assert Progress.load(progress_file) == Progress(store.log_max, {"T": {0: 100}}, store.log_max, {"T": {0: 0}})
     until(lambda: Checkpoint.load(tmp_path / "checkpoint").log_timestamp_ms > 0)
     assert (tmp_path / "checkpoint").stat().st_size == 4096
 

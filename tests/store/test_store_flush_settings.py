@@ -1,19 +1,20 @@
 """When what is flushed, setting by setting, and what the marks then say. Time is an argument; no thread runs."""
 
+import dataclasses
 import threading
 from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, StoreConfig
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
-from store_making import fill_queue, open_small, records_of, until
+from store_making import SMALL, bodies_of, fill_queue, open_small, records_of, until
 
 
 def standing(directory: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> tuple[MessageStore, float]:
     """A store whose threads do not run, and the time that its flusher counts from."""
     monkeypatch.setattr(threading.Thread, "start", lambda thread: None)
-    sizes = {"mapped_file_size_commit_log": 65_536, "mapped_file_size_consume_queue": 20_000}
-    store = open_small(directory, StoreConfig(**{**sizes, **settings}))  # type: ignore[arg-type]  # test only
+    config = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=20_000)
+    store = open_small(directory, dataclasses.replace(config, **settings))  # type: ignore[arg-type]  # test only
     return store, store._flusher._log_turn
 
 
@@ -76,9 +77,10 @@ def test_a_queue_with_one_dirty_page_waits_and_holds_the_mark_back(
     fill_queue(store, 3, topic="many", first=420)
     store._flusher.turn(now + 1.1)
     assert store.flushed == store.log_max
-    assert mark_of(tmp_path) == Progress(first, {"many": {0: 420}, "few": {0: 0}}, store.log_max)
+    firsts = {"many": {0: 0}, "few": {0: 0}}
+    assert mark_of(tmp_path) == Progress(first, {"many": {0: 420}, "few": {0: 0}}, store.log_max, firsts)
     store._flusher.turn(now + 61)
-    assert mark_of(tmp_path) == Progress(store.log_max, {"many": {0: 423}, "few": {0: 3}}, store.log_max)
+    assert mark_of(tmp_path) == Progress(store.log_max, {"many": {0: 423}, "few": {0: 3}}, store.log_max, firsts)
 
 
 def test_a_mark_never_says_more_than_the_flushed_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +91,7 @@ def test_a_mark_never_says_more_than_the_flushed_log(tmp_path: Path, monkeypatch
     fill_queue(store, 20, first=500)
     store._flusher.turn(now + 1.05)
     assert store.max_offset("T", 0) == 520
-    assert mark_of(tmp_path) == Progress(flushed, {"T": {0: 500}}, flushed)
+    assert mark_of(tmp_path) == Progress(flushed, {"T": {0: 500}}, flushed, {"T": {0: 0}})
 
 
 def test_the_checkpoint_has_the_time_of_the_last_flushed_record_and_of_the_last_marked_entry(
@@ -119,3 +121,23 @@ def test_marks_are_written_only_when_they_say_something_new(tmp_path: Path, monk
     assert [path.stat().st_ino for path in files] == before
     store.close()
     assert [path.stat().st_ino for path in files] == before
+
+
+def test_a_mark_follows_the_beginning_of_a_queue_and_a_missing_first_file_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = standing(tmp_path, monkeypatch, mapped_file_size_consume_queue=1000)
+    fill_queue(store, 900)
+    store._flusher.turn(now + 1.1)
+    store.clean_soon()
+    store._retention.clean(1 << 50)
+    store._flusher.turn(now + 2.2)
+    low = store.min_offset("T", 0)
+    assert mark_of(tmp_path).firsts == {"T": {0: low}}
+    assert 600 < low < 700
+    left = bodies_of(store)
+    store.close()
+    sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())[0].unlink()
+    again = open_small(tmp_path, SMALL)
+    assert again.recovery.queues_rebuilt
+    assert (again.min_offset("T", 0), bodies_of(again)) == (low, left)

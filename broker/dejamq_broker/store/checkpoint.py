@@ -54,6 +54,8 @@ class Progress(msgspec.Struct):
     log_offset: int = 0
     queues: dict[str, dict[int, int]] = {}
     flushed: int = 0
+    firsts: dict[str, dict[int, int]] = {}
+    """The queue offset at which each queue began: files before it may be gone, one after it may not."""
 
     @property
     def durable_log(self) -> int:

@@ -103,6 +103,10 @@ class ConsumeQueue:
         if self.max_offset == 0 or queue_offset - self.max_offset <= MAX_GAP:
             self._fill_gap(queue_offset)
 
+    def begins_before(self, log_min: int) -> bool:
+        """Whether the record of the first entry has expired or begins the log: those before it have expired then."""
+        return bool((self.entries(self.min_offset, 1)["log_offset"] <= log_min).all())
+
     def correct_min(self, log_min: int) -> None:
         """The first entry whose record is still there becomes the minimum; without one the maximum does."""
         start, end = self.min_offset, self.max_offset

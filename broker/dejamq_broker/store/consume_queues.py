@@ -58,6 +58,9 @@ class ConsumeQueues:
                     if not wrong and log.start == 0 < queue.min_offset:
                         # nothing has expired yet
                         wrong = f"the entries before {queue.min_offset} are missing"
+                    began = progress.firsts.get(key[0], {}).get(key[1], queue.min_offset) if progress else 0
+                    if not wrong and progress and began < queue.min_offset and not queue.begins_before(log.start):
+                        wrong = f"the entries from {began} to {queue.min_offset} are missing"
                     if wrong:
                         self.lacking = f"{path}: {wrong}"
                     if not ours:

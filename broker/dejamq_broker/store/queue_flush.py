@@ -49,7 +49,7 @@ class QueueFlush:
         self.indexed_until_ms: Callable[[], int] = lambda: 0
         """Up to this store time, index files are full and on disk."""
         self._counts: dict[QueueKey, int] = {}
-        self._marked = (-1, -1)
+        self._marked: tuple[int, int, dict[str, dict[int, int]]] = (-1, -1, {})
         self._saved = Progress.load(paths.progress), Checkpoint.load(paths.checkpoint)
         self._thorough = time.monotonic()
 
@@ -95,9 +95,10 @@ class QueueFlush:
             first = queue.first_unsynced()
             if first is not None:
                 reached = min(reached, first)
-        if (reached, flushed) == self._marked:
+        firsts = self._firsts()
+        if (reached, flushed, firsts) == self._marked:
             return
-        progress = Progress(reached, self._counts_before(reached), flushed)
+        progress = Progress(reached, self._counts_before(reached), flushed, firsts)
         self.checkpoint.queue_timestamp_ms = self.times.before(reached)
         self.checkpoint.index_timestamp_ms = self.indexed_until_ms()
         if progress != self._saved[0]:
@@ -105,7 +106,13 @@ class QueueFlush:
         if self.checkpoint != self._saved[1]:
             self.checkpoint.save(self._paths.checkpoint)
         self._saved = progress, msgspec.structs.replace(self.checkpoint)
-        self._marked = reached, flushed
+        self._marked = reached, flushed, firsts
+
+    def _firsts(self) -> dict[str, dict[int, int]]:
+        firsts: dict[str, dict[int, int]] = {}
+        for (topic, queue_id), queue in self._queues.items():
+            firsts.setdefault(topic, {})[queue_id] = queue.min_offset
+        return firsts
 
     def _counts_before(self, log_offset: int) -> dict[str, dict[int, int]]:
         counts: dict[str, dict[int, int]] = {}
