@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from dejamq_broker.store import MessageStore, StoreConfig
 from dejamq_broker.store.dump import dump
+from dejamq_broker.store.index_file import IndexFile, Shape
+from dejamq_broker.store.index_keys import Keys
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.verify import Report, main, verify
 from dejamq_proto.names import SCHEDULE_TOPIC
@@ -175,7 +178,7 @@ IN_INDEX: dict[str, tuple[Harm, str, str]] = {
     "an entry of another time": (lambda m: m.index_entry(1, 200, 12, I32.pack(9)), "index-time", "another time"),
     "an index file of another time": (lambda m: overwrite(m.index_file(1), 8, I64.pack(5)), "index-time", "another"),
     "a wrong number of slots": (lambda m: overwrite(m.index_file(1), 32, I32.pack(5)), "index-header", "5 slots"),
-    "no index at all": (lambda m: shutil.rmtree(m.directory / "index"), "index-file", "was when the index was marked"),
+    "no index at all": (lambda m: shutil.rmtree(m.directory / "index"), "index-file", "when the index was marked"),
     "a foreign file in the index": (lambda m: write(m.directory / "index" / "x", b""), "foreign", "index/x"),
 }  # fmt: skip
 IN_SMALL_FILES: dict[str, tuple[Harm, str, str]] = {
@@ -280,8 +283,19 @@ def test_a_store_whose_owner_was_killed_is_called_so(tmp_path: Path) -> None:
     fill(store, 100)
     settle(store)
     report = verified(crashed_copy(tmp_path / "store", tmp_path / "copy"))
+    assert report.verdict == "whole"
     assert "killed" in kinds(report)
     assert kinds(report) <= {"killed", "entry-missing", "index-late", "checkpoint"}
+
+
+def test_entries_missing_at_the_end_are_no_damage_after_a_kill_but_others_are(made: Made) -> None:
+    write(made.directory / "abort", b"4711")
+    made.entry(COUNT // 2 - 20, 0, bytes(20 * 20))
+    (killed, late) = verified(made.directory).findings
+    assert (killed.kind, late.kind, late.severity, late.count) == ("killed", "entry-missing", "recovers", 20)
+    assert late.where == f"queue T/0@{COUNT // 2 - 20}"
+    made.entry(60, 0, bytes(40))
+    assert verified(made.directory).verdict == "damaged"
 
 
 def test_of_a_store_in_use_nobody_can_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,6 +316,17 @@ def test_a_half_written_last_index_file_is_what_a_kill_leaves_and_damage_without
     assert verified(made.directory).verdict == "whole"
     made.index_entry(0, 5, 16, I32.pack(9))
     assert verified(made.directory).verdict == "damaged"
+
+
+def test_the_last_record_twice_in_the_index_is_what_a_rocketmq_does_after_a_kill(made: Made) -> None:
+    file = IndexFile.load(made.index_file(-1), Shape(SMALL.max_hash_slot_num, SMALL.max_index_num))
+    assert file is not None
+    (last,) = file.entries(file.header.next_entry - 1, file.header.next_entry)
+    again = [np.array([value], np.int64) for value in (last["hash"], last["log_offset"], file.header.end_timestamp_ms)]
+    assert file.put(Keys(*again)) == 1
+    file.write_out()
+    report = verified(made.directory)
+    assert (report.verdict, kinds(report)) == ("whole", {"index-twice"})
 
 
 def test_records_that_expired_are_not_missed(made: Made) -> None:

@@ -66,10 +66,9 @@ def check_marks(paths: StorePaths, log_end: int) -> Iterator[Finding]:
         if reached > log_end:
             what = f"it speaks of log offset {reached}, the log ends at {log_end}"
             yield Finding("mark", path.name, what, DELETE)
-        for name in sorted(mark.files) if isinstance(mark, IndexMark) else []:
-            if not (paths.index / name).exists():
-                what = "it is not there, but was when the index was marked"
-                yield Finding("index-file", f"index/{name}", what, "start the broker: the index is built again")
+        if isinstance(mark, IndexMark) and mark.files and not any((paths.index / name).exists() for name in mark.files):
+            what = f"none of the files is there that were when the index was marked, the first {min(mark.files)}"
+            yield Finding("index-file", "index", what, "start the broker: the index is built again")
 
 
 def check_config(folder: Path) -> Iterator[Finding]:

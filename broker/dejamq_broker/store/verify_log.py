@@ -53,7 +53,7 @@ class LogCheck:
                 self._blanks(at, piece.log_offset)
                 at = self._take(piece, last=extent is extents[-1])
                 self._progress(at - self.start, extents[-1].end - self.start)
-        bounds = LogBounds(self.start, self.end, self._lost)
+        bounds = LogBounds(self.start, self.end, self._lost, killed)
         for queue in self._queues.values():
             queue.finish(bounds)
 

@@ -32,11 +32,12 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class LogBounds(msgspec.Struct, frozen=True):
-    """Where the log begins and ends, and the parts of it that cannot be read."""
+    """Where the log begins and ends, and the parts of it that cannot be read. ``killed``: its store was not closed."""
 
     start: int
     end: int
     lost: Ranges
+    killed: bool
 
     def spoils(self, log_offset: int) -> bool:
         return any(begin <= log_offset < end for begin, end in self.lost)
@@ -52,6 +53,8 @@ class QueueCheck:
         self._next = 0
         """The queue offset that the next record must have."""
         self._gaps: Ranges = []
+        self._missing = (0, 0)
+        """First and number of the missing entries at the end of what was compared."""
         self._delay_ms = 0
 
     def feed(self, expected: Expected) -> None:
@@ -67,6 +70,9 @@ class QueueCheck:
     def finish(self, log: LogBounds) -> None:
         """What stands in the files beside the entries of records. Raises OSError."""
         self._check_files()
+        if log.killed:
+            self._tell_missing(Severity.RECOVERS, "the next start adds them")
+        self._tell_missing(Severity.DAMAGE, REBUILD)
         first = self._next if self._first is None else self._first
         if self.files.first < first:
             self._check_others(self.files.first, first, log)
@@ -100,6 +106,7 @@ class QueueCheck:
         for kind in ("entry", "entry-missing", "queue-offset"):
             self._tally.forget(kind, self._name)
         self._gaps.clear()
+        self._missing = (0, 0)
         self._first, self._next = 0, 0
         at = int(expected.entries["log_offset"][0])
         self._add("made-again", self._name, f"it begins anew at log offset {at}", severity=Severity.NOTE)
@@ -110,10 +117,7 @@ class QueueCheck:
     def _compare(self, expected: Expected) -> None:
         found = self._found(expected, 0, len(expected.queue_offsets))
         missing = found["size"] <= 0
-        if missing.any():
-            at = int(expected.queue_offsets[np.argmax(missing)])
-            self._add("entry-missing", f"{self._name}@{at}", "the log has a record for it, the queue has no entry",
-                      REBUILD, int(missing.sum()))  # fmt: skip
+        self._count_missing(int(expected.queue_offsets[0]), missing)
         same = (found["log_offset"] == expected.entries["log_offset"]) & (found["size"] == expected.entries["size"])
         codes = found["tags_code"] == expected.entries["tags_code"]
         if self.files.topic == SCHEDULE_TOPIC and not codes.all():
@@ -124,6 +128,26 @@ class QueueCheck:
             what = f"the entry is {_told(found[index])}, the record says {_told(expected.entries[index])}"
             at = int(expected.queue_offsets[index])
             self._add("entry", f"{self._name}@{at}", what, REBUILD, int(wrong.sum()))
+
+    def _count_missing(self, queue_offset: int, missing: npt.NDArray[np.bool_]) -> None:
+        """Missing entries with others behind them are told at once; those at the end wait for what ``finish`` knows."""
+        last_there = int(np.flatnonzero(~missing)[-1]) if not missing.all() else -1
+        if last_there >= 0:
+            self._tell_missing(Severity.DAMAGE, REBUILD)
+            inside = int(np.count_nonzero(missing[:last_there]))
+            if inside:
+                self._missing = (queue_offset + int(np.argmax(missing)), inside)
+                self._tell_missing(Severity.DAMAGE, REBUILD)
+        behind = len(missing) - 1 - last_there
+        if behind:
+            first, count = self._missing
+            self._missing = (first if count else queue_offset + last_there + 1, count + behind)
+
+    def _tell_missing(self, severity: Severity, do: str) -> None:
+        (at, count), self._missing = self._missing, (0, 0)
+        if count:
+            what = "the log has a record for it, the queue has no entry"
+            self._add("entry-missing", f"{self._name}@{at}", what, do, count, severity)
 
     def _delivers(self, found: Entries, expected: Expected) -> npt.NDArray[np.bool_]:
         """Delivery times by another list of delays than the usual one: equal for all of this queue's entries."""
