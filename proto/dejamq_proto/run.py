@@ -14,7 +14,6 @@ from isal import isal_zlib
 from dejamq_proto.record import (
     HEADER,
     HEADER_SIZE,
-    I32,
     MAGIC_V1,
     MAGIC_V2,
     OVERHEAD,
@@ -148,9 +147,8 @@ def fill_one(target: bytearray, queue_offset: int, log_offset: int, stamp: Stamp
 
 
 def transaction_type(record: Bytes) -> int:
-    """The transaction bits of the record that these bytes are."""
-    sys_flag: int = I32.unpack_from(record.data, SYS_FLAG_AT)[0]
-    return sys_flag & SYS_TRANSACTION_MASK
+    """The transaction bits of the record that these bytes are: they are in the last byte of its sys flag."""
+    return record.item(SYS_FLAG_AT + 3) & SYS_TRANSACTION_MASK
 
 
 def unique_keys(run: Run) -> list[str]:

@@ -89,25 +89,24 @@ class Appender:
 
     def _append_alone(self, run: AppendRun) -> Appended | None:
         """A run of one, in plain numbers; None where it does not go into the file that is there."""
-        data = run.run.data
+        data, log, following = run.run.data, self._log, self._table.next
+        size, tags_code = len(data), run.tags_codes.item(0)
         number = self._number(run.keys[run.key_index.item(0)])
-        number = number if transaction_type(data) not in UNQUEUED_TYPES else NOT_QUEUED
-        log, following = self._log, self._table.next
+        if transaction_type(data) in UNQUEUED_TYPES:
+            number = NOT_QUEUED
+        filled = bytearray(data)
         with self._lock:
             self._check_writable()
-            if not log.has_room(len(data)):
+            if not log.has_room(size):
                 return None
-            now = max(self._clock_ms(), log.last_store_timestamp_ms)
+            now = self._now()
             log_offset, queue_offset = log.max_offset, following[number] if number >= 0 else 0
-            filled = bytearray(data)
             fill_one(filled, queue_offset, log_offset, (*run.born_host, now, *run.store_host))
             log.write_here(filled, now)
-            end = log.max_offset
             if number >= 0:
                 following[number] = queue_offset + 1
-            tags_code = run.tags_codes.item(0)
-            self.hand_over(Single(log_offset, len(data), tags_code, queue_offset, number, end, now))
-        return Appended(now, np.array([queue_offset]), np.array([log_offset]), [(0, log_offset)], end)
+            self.hand_over(Single(log_offset, size, tags_code, queue_offset, number, log_offset + size, now))
+        return Appended(now, np.array([queue_offset]), np.array([log_offset]), [(0, log_offset)], log_offset + size)
 
     def _groups(self, run: AppendRun) -> Groups:
         numbers = [self._number(key) for key in run.keys]
@@ -160,12 +159,17 @@ class Appender:
                 self._log.make_room(plan.end)
             except OSError as error:
                 raise StoreFull(f"no room for a log file in {self._paths.commit_log}: {error.strerror}") from error
-            now = max(self._clock_ms(), self._log.last_store_timestamp_ms)
+            now = self._now()
             queue_offsets = self._table.peek(groups, len(sizes))
             self._log.write(plan, render(queue_offsets, plan.log_offsets, now), sizes, now)
             self._table.advance(groups)
             self.hand_over(Batch(plan.log_offsets, sizes, tags_codes(now), queue_offsets, groups, plan.end, now))
         return Appended(now, queue_offsets, plan.log_offsets, plan.spans, plan.end)
+
+    def _now(self) -> int:
+        """The store time (ms) of what is appended now: it never goes back, though the clock may."""
+        now, last = self._clock_ms(), self._log.last_store_timestamp_ms
+        return now if now > last else last
 
     def _check_sizes(self, sizes: Ints, size: int) -> None:
         """``size`` is that of all records together."""

@@ -25,10 +25,11 @@ def grouped(queue_numbers: Ints) -> Groups:
     short = len(queue_numbers) > 256 and int(queue_numbers.max()) < 1 << 15
     order = (queue_numbers.astype(np.int16) if short else queue_numbers).argsort(kind="stable")
     ordered = queue_numbers[order]
-    starts = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist()]
-    ends = [*starts[1:], len(order)]
-    numbers = ordered[starts].tolist()
-    return [(numbers[i], order[starts[i] : ends[i]]) for i in range(len(starts)) if numbers[i] >= 0]
+    starts = [0, *[edge + 1 for edge in (ordered[1:] != ordered[:-1]).nonzero()[0].tolist()]]
+    groups: Groups = [
+        (ordered.item(start), order[start:end]) for start, end in zip(starts, [*starts[1:], len(order)], strict=True)
+    ]
+    return groups if groups[0][0] >= 0 else groups[1:]
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):

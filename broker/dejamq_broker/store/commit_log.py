@@ -33,6 +33,7 @@ class CommitLog:
     def __init__(self, files: FileQueue, new_file: NewFile) -> None:
         self.files, self._new_file = files, new_file
         self.max_offset = 0
+        self._current: MappedFile | None = None
         self._room_end = 0
         self.last_store_timestamp_ms = 0
 
@@ -48,8 +49,8 @@ class CommitLog:
         """Whether records of this size in all go where the log ends, into a file that is there. Changes nothing."""
         end = self.max_offset + size + BLANK_SIZE
         if end > self._room_end:
-            file = self.files.at(self.max_offset)
-            self._room_end = file.end if file else 0
+            self._current = self.files.at(self.max_offset)
+            self._room_end = self._current.end if self._current else 0
         return end <= self._room_end
 
     def plan(self, sizes: Ints, positions: Ints) -> Plan:
@@ -92,7 +93,7 @@ class CommitLog:
     def write(self, plan: Plan, data: Bytes, sizes: Ints, store_timestamp_ms: int) -> None:
         """Put planned records into the log and publish them."""
         view = data.data
-        if len(plan.spans) == 1 and not plan.blanks:
+        if len(plan.spans) == 1 and not plan.blanks and self.has_room(len(view)):
             self.write_here(view, store_timestamp_ms)
             return
         edges = [first for first, _ in plan.spans[1:]] + [len(sizes)]
@@ -109,8 +110,10 @@ class CommitLog:
         self.last_store_timestamp_ms = store_timestamp_ms
 
     def write_here(self, data: memoryview | bytearray, store_timestamp_ms: int) -> None:
-        """Put records where the log ends, in a file that has room for all of them, and publish them."""
-        self._put(self.max_offset, memoryview(data))
+        """Put records where the log ends and publish them. ``has_room`` has said so for all of them."""
+        file = self._current
+        assert file is not None, "has_room comes before write_here"
+        file.write(self.max_offset - file.start, data)
         self.last_store_timestamp_ms = store_timestamp_ms
         self.max_offset += len(data)
 

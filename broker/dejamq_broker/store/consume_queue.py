@@ -151,7 +151,7 @@ class ConsumeQueue:
         if queue_offset != self.max_offset or log_end <= self.max_log_offset or at >= len(tail):
             self.append(np.array([queue_offset]), np.array([entry], ENTRY), np.array([log_end]))
             return
-        ENTRY_FIELDS.pack_into(tail.data, at * QUEUE_ENTRY_SIZE, *entry)
+        ENTRY_FIELDS.pack_into(tail, at * QUEUE_ENTRY_SIZE, *entry)  # type: ignore[arg-type]  # an array is a buffer
         self.max_offset, self.max_log_offset = queue_offset + 1, log_end
 
     # The flush thread.

@@ -94,7 +94,7 @@ class MappedFile:
             os.close(descriptor)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def write(self, at: int, data: bytes | memoryview) -> None:
+    def write(self, at: int, data: bytes | bytearray | memoryview) -> None:
         self._opened().mapping[at : at + len(data)] = data
 
     def used(self) -> int:

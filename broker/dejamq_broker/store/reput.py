@@ -102,11 +102,12 @@ class Reput:
             self.failure = error if isinstance(error, StoreError) else StoreError(f"the queues cannot grow: {error!r}")
             logger.error("reput_failed position=%d error=%s", self.position, error)
         if arrived:
-            self._tell(set(arrived))
+            self._tell(arrived)
 
-    def _tell(self, numbers: set[int]) -> None:
+    def _tell(self, numbers: list[int]) -> None:
+        keys = self._table.keys
         try:
-            self._on_arrival([self._table.keys[number] for number in numbers])
+            self._on_arrival([keys[number] for number in (numbers if len(numbers) == 1 else set(numbers))])
         except Exception:
             # a listener's fault must not stop the queues
             logger.exception("arrival_listener_failed")
