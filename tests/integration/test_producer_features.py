@@ -12,6 +12,7 @@ from dejamq import (
     BacklogFull,
     BatchIncomplete,
     BrokerUnavailable,
+    ClientClosed,
     Code,
     DejamqError,
     Message,
@@ -491,6 +492,18 @@ async def test_a_send_that_finds_no_room_in_time_is_surely_not_sent() -> None:
         stuck.cancel()
         await producer.close(timeout_ms=0)
         assert len(broker.bodies) <= 1
+
+
+async def test_closing_ends_a_send_that_waits_for_room() -> None:
+    async with scripted("a", max_pending_bytes=5_000) as (producer, (broker,)):
+        broker.script.append(never_answer)
+        stuck = producer.submit(Message("t", b"x" * 4_000), timeout_ms=20_000)
+        waiting = asyncio.create_task(producer.send(Message("t", b"x" * 1000), timeout_ms=20_000))
+        await until(lambda: broker.runs)
+        await producer.close(timeout_ms=0)
+        with pytest.raises(ClientClosed):
+            await waiting
+        assert isinstance(stuck.exception(), ClientClosed)
 
 
 # --- what is surely not stored, for the caller and for the journal

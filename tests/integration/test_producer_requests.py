@@ -19,6 +19,8 @@ from dejamq import (
     reply_to,
 )
 from dejamq.consume_from import ConsumeFrom
+from dejamq_broker.topics import TopicConfig
+from producer_site import Site, bodies_at
 from scripted_broker import scripted
 
 
@@ -151,6 +153,33 @@ async def test_a_request_is_not_sent_where_no_reply_could_come_back() -> None:
             await producer.request(Message("t", b"x"), 200)
         assert caught.value.definite
         assert broker.runs == []
+
+
+async def test_a_reply_finds_its_way_where_the_client_knows_only_one_of_the_brokers(tmp_path: Path) -> None:
+    site = Site(tmp_path, namesrv_reconnect_ms=50)
+    await site.namesrv.start()
+    try:
+        for name in ("broker-a", "broker-b"):
+            await site.start_broker(name)
+        site.brokers["broker-a"]._topics.update(TopicConfig("questions", 4, 4))
+        async with site.producer() as producer, site.producer() as replier:
+            consumer = PushConsumer("answerers", namesrv=site.namesrv.address, consume_from=ConsumeFrom.FIRST_OFFSET)
+
+            async def answer(message: ReceivedMessage) -> None:
+                await replier.send(reply_to(message, message.body[::-1]))
+
+            consumer.subscribe("questions", answer)
+            async with consumer:
+                asking = (producer.request(Message("questions", b"%d0" % n), 20_000) for n in range(1, 30))
+                replies = await asyncio.gather(*asking)
+            assert [int(reply.body) for reply in replies] == [int(str(n)[::-1]) for n in range(1, 30)]
+            assert producer._instance is not None
+            assert producer._instance.routes.addresses(masters_only=True) == {site.brokers["broker-a"].address}
+            assert (
+                len(await bodies_at(site, "DefaultCluster_REPLY_TOPIC")) > 29
+            )  # those refused by broker-b are kept there
+    finally:
+        await site.close()
 
 
 async def test_bad_requests_fail_at_once(site: Servers) -> None:

@@ -4,7 +4,7 @@ What was acknowledged is stored; what failed says whether it surely is not.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,11 @@ from dejamq import (
     MessageQueue,
     Producer,
     RouteNotFound,
-    SendResult,
     SendTimeout,
 )
 from dejamq_broker.topics import TopicConfig
 from producer_site import Site, bodies_at
+from producer_traffic import Traffic, assert_truthful, until
 from scripted_broker import answer_after, break_stream, scripted
 
 
@@ -32,51 +32,6 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     for broker in site.brokers.values():
         await broker.close()
     await site.namesrv.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(15):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-class Traffic:
-    """Sends numbered messages one after the other, each once, until told to stop, and keeps what became of them."""
-
-    def __init__(self, producer: Producer, topic: str = "t") -> None:
-        self._producer, self._topic = producer, topic
-        self.stored: dict[bytes, SendResult] = {}
-        self.failed: dict[bytes, DejamqError] = {}
-        self._task = asyncio.create_task(self._run())
-
-    async def _run(self) -> None:
-        number = 0
-        while True:
-            body = b"%d" % number
-            number += 1
-            try:
-                self.stored[body] = await self._producer.send(Message(self._topic, body))
-            except DejamqError as error:
-                self.failed[body] = error
-                await asyncio.sleep(0.01)
-
-    async def more(self, count: int = 20) -> None:
-        """Until so many further messages are stored."""
-        wanted = len(self.stored) + count
-        await until(lambda: len(self.stored) >= wanted or self._task.done())
-        assert not self._task.done(), self._task
-
-    async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait((self._task,))
-
-
-def assert_truthful(traffic: Traffic, found: Iterable[bytes]) -> None:
-    """Acknowledged ones are there; those that definitely failed are not."""
-    there = set(found)
-    assert traffic.stored.keys() <= there
-    lied = {body for body, error in traffic.failed.items() if error.definite} & there
-    assert lied == set()
 
 
 async def test_a_broker_restarts_twice_under_traffic(site: Site) -> None:
