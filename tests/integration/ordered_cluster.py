@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ TIMES: dict[str, Any] = QUICK | {
 }  # fmt: skip
 """A fiftieth of RocketMQ's times of locks; a broker's lock lives 1,200 ms then."""
 LOCK_LIFE_MS = 1200
+NO_END_MS = 600_000
+"""Longer than any test, for locks that must not end however busy the machine is."""
 
 
 @dataclass
@@ -69,12 +72,14 @@ class Ledger:
         return found
 
 
-def ordered(here: Servers, ledger: Ledger, name: str, *, seconds: float = 0, **settings: Any) -> PushConsumer:
+def ordered(
+    here: Servers, ledger: Ledger, name: str, *, seconds: float | Callable[[], float] = 0, **settings: Any
+) -> PushConsumer:
     """A member whose handler takes so long for each message."""
     consumer = here.consumer(**{**TIMES, "ordered": True, **settings})
 
     async def handler(message: ReceivedMessage) -> None:
-        await ledger.handle(name, message, seconds)
+        await ledger.handle(name, message, seconds() if callable(seconds) else seconds)
 
     consumer.subscribe("orders", handler)
     return consumer
