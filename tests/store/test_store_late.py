@@ -57,6 +57,12 @@ class Scene:
 
 
 @pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file of the log, some 200 records, is a step."""
+    monkeypatch.setattr("dejamq_broker.store.late.STEP_BYTES", 1)
+
+
+@pytest.fixture
 def offsets() -> list[int]:
     return []
 
@@ -90,6 +96,7 @@ def test_a_quiet_log_is_read_to_its_end(store: MessageStore, offsets: list[int])
     assert scene.collector.places == offsets
 
 
+@pytest.mark.usefixtures("small_steps")
 def test_a_busy_log_is_left_alone_until_it_is_too_far_ahead(store: MessageStore, offsets: list[int]) -> None:
     scene = Scene(store, lag_max=offsets[600])
     for number in (0, 250, 500):
@@ -111,6 +118,7 @@ def test_nothing_beyond_the_limit_is_read(store: MessageStore, offsets: list[int
         assert scene.collector.position == scene.limit
 
 
+@pytest.mark.usefixtures("small_steps")
 def test_who_is_needed_elsewhere_stops_after_one_piece(store: MessageStore, offsets: list[int]) -> None:
     scene = Scene(store)
     scene.limit = store.log_max
@@ -147,9 +155,7 @@ def test_damage_in_the_log_is_passed_over(tmp_path: Path) -> None:
     offsets = fill_keyed(store, 300)
     store.close()
     overwrite(tmp_path / "commitlog" / f"{0:020d}", offsets[50] + 4, b"\xff" * 300)
-    (tmp_path / "dispatched.json").unlink()
     store = open_small(tmp_path, UNFED)
-    assert store.recovery.damages
     scene = Scene(store)
     scene.limit = store.log_max
     scene.reader.catch_up()
@@ -157,6 +163,41 @@ def test_damage_in_the_log_is_passed_over(tmp_path: Path) -> None:
     assert scene.collector.position == store.log_max
 
 
+def test_damage_at_the_end_of_what_may_be_seen_is_waited_out(tmp_path: Path) -> None:
+    """Nothing good follows it yet; what is appended later is read."""
+    store = open_small(tmp_path, UNFED)
+    offsets = fill_keyed(store, 50)
+    overwrite(tmp_path / "commitlog" / f"{0:020d}", offsets[49] + 4, b"\xff" * 300)
+    scene = Scene(store)
+    scene.limit = store.log_max
+    scene.reader.catch_up()
+    assert scene.collector.places == offsets[:49]
+    more = fill_keyed(store, 10, first=50)
+    scene.limit = store.log_max
+    scene.reader.catch_up()
+    assert scene.collector.places == offsets[:49] + more
+
+
+def test_a_file_that_expires_while_it_is_read_is_passed_over(
+    store: MessageStore, offsets: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(store)
+    scene.limit = store.log_max
+    log, real = store._log, store._log.read
+
+    def expires_first(log_offset: int, size: int) -> bytes:
+        if log.files.start == 0:
+            expired, *rest = log.files.files
+            log.files.files = tuple(rest)
+            expired.close()
+        return real(log_offset, size)
+
+    monkeypatch.setattr(log, "read", expires_first)
+    scene.reader.catch_up()
+    assert scene.collector.places == [offset for offset in offsets if offset >= log.min_offset > 0]
+
+
+@pytest.mark.usefixtures("small_steps")
 def test_a_stop_in_a_hurry_leaves_the_rest_to_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dejamq_broker.store.message_store.CLOSE_INDEX_S", -1)
     monkeypatch.setattr("dejamq_broker.store.late.LOOK_S", 600)

@@ -22,6 +22,8 @@ LOOK_S = 0.1
 """Pause between looks at the log."""
 QUIET_BYTES = 64 << 10
 """A log that grew by no more than this since the last look counts as quiet."""
+STEP_BYTES = 4 << 20
+"""As much of the log as is handed on at once, or a little more: some ten milliseconds."""
 BUSY_SHARE = 0.2
 """Part of the time that a busy log's reader takes, when it is too far behind."""
 SETTLE_S = 10
@@ -79,14 +81,18 @@ class LateReader:
             def read(log_offset: int, size: int) -> bytes:
                 return log.read(log_offset, min(size, limit - log_offset))
 
-            piece = next(walk(read, Extent(log.min_offset, limit, log.files.file_size), at))
-            if isinstance(piece, Found):
-                self._dispatcher.dispatch(piece)
-            elif at < log.min_offset:
-                self._dispatcher.skip_to(log.min_offset)  # it expired under our eyes
-            else:
-                # damage is passed over; at an End there is nothing good before the limit
-                self._dispatcher.skip_to(limit if isinstance(piece, End) else piece.end)
+            extent = Extent(log.min_offset, limit, log.files.file_size)
+            for piece in walk(read, extent, at, check_crc=False):
+                if isinstance(piece, Found):
+                    self._dispatcher.dispatch(piece)
+                elif self._dispatcher.position < log.min_offset:
+                    self._dispatcher.skip_to(log.min_offset)  # it expired under our eyes
+                    break
+                else:
+                    # damage is passed over; at an End there is nothing good before the limit
+                    self._dispatcher.skip_to(limit if isinstance(piece, End) else piece.end)
+                if self._dispatcher.position - at >= STEP_BYTES:
+                    break
             return True
 
     def catch_up(self, deadline: float | None = None) -> bool:

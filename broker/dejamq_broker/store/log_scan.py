@@ -107,8 +107,10 @@ def find_record(read: Read, extent: Extent, log_offset: int) -> int | None:
     """The first good record after ``log_offset``, which is none itself."""
     at = log_offset + 1
     while at < extent.end:
-        file_end = extent.file_end(at)
+        file_end = min(extent.file_end(at), extent.end)
         data = read(at, min(CHUNK_SIZE, file_end - at))
+        if not data:  # the file expired while it was being read
+            at = file_end
         found = data.find(_MAGIC_COMMON)
         while found >= 0:
             candidate = at + found - _MAGIC_AT
@@ -116,7 +118,7 @@ def find_record(read: Read, extent: Extent, log_offset: int) -> int | None:
                 return candidate
             found = data.find(_MAGIC_COMMON, found + 1)
         # a magic may lie across two chunks
-        at = at + len(data) if at + len(data) >= file_end else at + len(data) - 3
+        at += len(data) if at + len(data) >= file_end or len(data) <= 3 else len(data) - 3
     return None
 
 
