@@ -61,23 +61,13 @@ LOOKING = small(disk_check_delay_ms=5, clean_resource_interval_ms=5, clean_resou
         (86, 10, DiskState(clean=True, clean_now=True)),
         (10, 86, DiskState(clean=True, clean_now=True)),
         (90, 90, DiskState(clean=True, clean_now=True)),
-        (91, 91, DiskState(log_full=True, clean=True, clean_now=True)),
-        (91, 10, DiskState(log_full=True, clean=True, clean_now=True)),
-        (10, 91, DiskState(queues_full=True, clean=True, clean_now=True)),
+        (91, 91, DiskState(full=True, clean=True, clean_now=True)),
+        (91, 10, DiskState(full=True, clean=True, clean_now=True)),
+        (10, 91, DiskState(full=True, clean=True, clean_now=True)),
     ],
 )
 def test_each_disk_use_has_its_meaning(log: int, queues: int, state: DiskState) -> None:
-    assert judge(DiskUse(log, queues), LIMITS, DiskState()) == state
-
-
-def test_the_log_is_written_again_as_soon_as_it_is_not_over_the_limit() -> None:
-    assert not judge(DiskUse(90, 0), LIMITS, DiskState(log_full=True)).full
-
-
-def test_full_queues_are_written_again_when_nothing_must_be_deleted_by_force() -> None:
-    assert judge(DiskUse(0, 86), LIMITS, DiskState(queues_full=True)).full
-    assert judge(DiskUse(86, 0), LIMITS, DiskState(queues_full=True)).full
-    assert not judge(DiskUse(0, 85), LIMITS, DiskState(queues_full=True)).full
+    assert judge(DiskUse(log, queues), LIMITS) == state
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,36 @@ def test_with_sync_flush_files_are_made_ahead_but_not_warmed(tmp_path: Path) -> 
     assert store._flusher._next_file._warm_to == 0
 
 
+def test_that_no_file_can_be_made_ahead_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_small(tmp_path, SMALL)
+    until(lambda: log_files(tmp_path) != [])
+    ahead, tries = store._flusher._next_file, list[int]()
+
+    def no_room(log_end: int) -> None:
+        tries.append(log_end)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ahead, "prepare", no_room)
+    for turn in range(5):
+        store._flusher._prepare_next()
+        assert len(tries) > turn
+    assert caplog.text.count("next_file_not_prepared") == 1
+
+
+def test_a_file_that_cannot_be_warmed_is_used_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(file: MappedFile, at: int) -> int:
+        raise OSError(5, "Input/output error")
+
+    _, ahead = next_file_of(tmp_path)
+    ahead.prepare(0)
+    monkeypatch.setattr(MappedFile, "zero", broken)
+    assert ahead.warm_step()
+    assert not ahead.warm_step()
+    assert ahead.take(0).start == 0
+
+
 def test_a_store_that_got_nothing_leaves_no_log_file(tmp_path: Path) -> None:
     store = open_small(tmp_path, SMALL)
     until(lambda: log_files(tmp_path) != [])

@@ -26,18 +26,14 @@ class DiskUse(msgspec.Struct, frozen=True):
 
 
 class DiskState(msgspec.Struct, frozen=True):
-    """What a disk use means. ``full``: writes are refused (RocketMQ: disk full and logic disk full)."""
+    """What a disk use means."""
 
-    log_full: bool = False
-    queues_full: bool = False
+    full: bool = False
+    """Refuse writes."""
     clean: bool = False
     """Delete what has expired, at any hour."""
     clean_now: bool = False
     """Delete the oldest files, expired or not, where that is allowed."""
-
-    @property
-    def full(self) -> bool:
-        return self.log_full or self.queues_full
 
 
 class DiskLimits(msgspec.Struct, frozen=True):
@@ -57,17 +53,11 @@ class DiskLimits(msgspec.Struct, frozen=True):
         )
 
 
-def judge(use: DiskUse, limits: DiskLimits, before: DiskState) -> DiskState:
-    """What to do at this disk use. Pure.
-
-    The log's disk is in order again as soon as it is not over the limit; that of the queues, which is looked at when
-    the log's is not the trouble, only when nothing needs to be deleted by force either.
-    """
+def judge(use: DiskUse, limits: DiskLimits) -> DiskState:
+    """What to do at this disk use: the fuller disk decides. Pure."""
     most = max(use.log, use.queues)
-    queues_limit = limits.forced if before.queues_full else limits.full
     return DiskState(
-        log_full=use.log > limits.full,
-        queues_full=before.queues_full if use.log > limits.forced else use.queues > queues_limit,
+        full=most > limits.full,
         clean=most > min(limits.clean, limits.forced, limits.full),
         clean_now=most > min(limits.forced, limits.full),
     )
@@ -108,7 +98,7 @@ class Disk:
         except OSError as error:
             logger.warning("disk_not_measured directory=%s error=%s", self._paths.root, error)
             return before
-        self.state = judge(self.use, self._limits, before)
+        self.state = judge(self.use, self._limits)
         self.refuses = self.state.full or self._holes is not None
         if self.state.full != before.full:
             event = "disk_full" if self.state.full else "disk_ok"
@@ -142,7 +132,7 @@ class Disk:
             return StoreFull(f"no room for the log file in {self._holes.folder}: make room; reads go on")
         if not self.state.full:
             return None
-        use, where = (self.use.log, "log") if self.state.log_full else (self.use.queues, "queues")
+        use, where = (self.use.log, "log") if self.use.log > self._limits.full else (self.use.queues, "queues")
         return StoreFull(
             f"the disk of the {where} in {root} is {use} % full, writes are refused above {self._limits.full} % "
             "(disk_space_warning_level_ratio): make room; reads go on"
