@@ -9,7 +9,7 @@ from dejamq_proto.events import Deliver, Result
 
 decode_deliver = msgspec.json.Decoder(Deliver).decode
 decode_result = msgspec.json.Decoder(Result).decode
-ASKED_FOR_AGAIN = frozenset({"reconsume", "exception", "timeout", "wrong_value", "suspend", "rollback"})
+ASKED_FOR_AGAIN = frozenset({"reconsume", "exception", "timeout", "wrong_value", "suspend", "rollback", "uncommitted"})
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from dejamq_lab.duplicates import find_duplicates
 from dejamq_proto.events import Deliver, Result
 from dejamq_proto.journal import Journal, open_journal
@@ -82,6 +83,15 @@ def test_a_retry_that_was_asked_for_is_no_duplicate(tmp_path: Path) -> None:
     history.deliver("one", 1, 0, key="key")
     history.result("one", 1, "reconsume")
     history.deliver("one", 2, 5, key="key", topic="%RETRY%g")
+    assert history.found() == []
+
+
+@pytest.mark.parametrize("status", ["suspend", "rollback", "uncommitted", "exception"])
+def test_what_an_ordered_handler_did_not_finish_may_come_again(tmp_path: Path, status: str) -> None:
+    history = History(tmp_path)
+    history.deliver("one", 1, 0)
+    history.result("one", 1, status)
+    history.deliver("one", 2, 0)
     assert history.found() == []
 
 
