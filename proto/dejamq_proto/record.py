@@ -55,6 +55,7 @@ SYS_COMPRESSION_MASK = 0b111 << SYS_COMPRESSION_SHIFT  # 1 lz4, 2 zstd, 3 zlib; 
 
 MAX_PROPERTIES_SIZE = 32767
 MAX_TOPIC_SIZE_V1 = 127
+MAX_TOPIC_SIZE = 32767
 
 FIXED = struct.Struct(">iiiiiqqiq")  # total size … born timestamp
 TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction, body length
@@ -165,13 +166,19 @@ def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag:
 
 
 def encode(record: Record) -> bytes:
-    """The record's bytes. Raises BadRecord for a topic or properties that no record can hold."""
+    """The record's bytes. Raises BadRecord for a topic or properties that no record can hold.
+
+    A magic that the record brings along stays, but a topic too long for V1 makes it V2.
+    """
     topic, properties = record.topic.encode(), record.raw_properties
     if len(properties) > MAX_PROPERTIES_SIZE:
         raise BadRecord(f"properties take {len(properties)} bytes, a record holds at most {MAX_PROPERTIES_SIZE}")
-    magic = record.magic or (MAGIC_V2 if len(topic) > MAX_TOPIC_SIZE_V1 else MAGIC_V1)
+    magic = MAGIC_V2 if len(topic) > MAX_TOPIC_SIZE_V1 else record.magic or MAGIC_V1
     sys_flag = _with_host_bits(record)
     size = record_size(len(topic), len(record.body), len(properties), sys_flag)
+    field = topic_field(record.topic)
+    if magic == MAGIC_V2 and len(topic) <= MAX_TOPIC_SIZE_V1:
+        size, field = size + 1, I16.pack(len(topic)) + topic
     crc = body_crc(record.body) if record.body_crc is None else record.body_crc
     fixed = FIXED.pack(
         size, magic, crc, record.queue_id, record.flag, record.queue_offset, record.log_offset, sys_flag,
@@ -184,7 +191,7 @@ def encode(record: Record) -> bytes:
         _host_bytes(record.store_host),
         TAIL.pack(record.reconsume_times, record.prepared_transaction_offset, len(record.body)),
         record.body,
-        topic_field(record.topic),
+        field,
         I16.pack(len(properties)),
         properties,
     ))  # fmt: skip
@@ -194,7 +201,7 @@ def encode(record: Record) -> bytes:
 def topic_field(topic: str) -> bytes:
     """The topic with its length in front, as wide as the record version that this topic needs."""
     raw = topic.encode()
-    if len(raw) > 32767:
+    if len(raw) > MAX_TOPIC_SIZE:
         raise BadRecord(f"a topic of {len(raw)} bytes fits no record")
     return (I16.pack(len(raw)) if len(raw) > MAX_TOPIC_SIZE_V1 else bytes((len(raw),))) + raw
 
@@ -266,7 +273,7 @@ def _read_variable_part(
     topic_size = buffer[body_end] if width == 1 else I16.unpack_from(buffer, body_end)[0]
     topic_at = body_end + width
     properties_at = topic_at + topic_size + 2
-    if topic_size < 0 or properties_at > end:
+    if not 0 <= topic_size <= (MAX_TOPIC_SIZE_V1 if width == 1 else MAX_TOPIC_SIZE) or properties_at > end:
         raise BadRecord(f"topic length {topic_size} does not fit the record")
     properties_size = I16.unpack_from(buffer, properties_at - 2)[0]
     if properties_size < 0 or properties_at + properties_size != end:

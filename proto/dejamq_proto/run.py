@@ -16,6 +16,9 @@ from dejamq_proto.record import (
     HEADER_SIZE,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_PROPERTIES_SIZE,
+    MAX_TOPIC_SIZE,
+    MAX_TOPIC_SIZE_V1,
     OVERHEAD,
     SYS_BORN_HOST_V6,
     SYS_STORE_HOST_V6,
@@ -99,9 +102,10 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
         topic_size += np.where(wide, data[topic_at - 2].astype(np.int64) << 8, 0)
     properties_at = topic_at + topic_size + 2
     demand(properties_at <= ends, "its topic length does not fit")
+    demand(topic_size <= np.where(wide, MAX_TOPIC_SIZE, MAX_TOPIC_SIZE_V1), "its topic is too long for its version")
     properties_size = (data[properties_at - 2].astype(np.int64) << 8) | data[properties_at - 1]
     demand(properties_at + properties_size == ends, "its properties length does not end where the record does")
-    demand(properties_size <= 32767, "its properties are too long")
+    demand(properties_size <= MAX_PROPERTIES_SIZE, "its properties are too long")
     return Run(data, sizes, positions, headers, topic_at, topic_size, properties_at, properties_size)
 
 

@@ -52,6 +52,25 @@ def test_a_real_stores_manifest_agrees_with_what_we_decode(store: str) -> None:
     assert compared > 300
 
 
+@pytest.mark.parametrize("size", [127, 128])
+@pytest.mark.parametrize("magic", [None, record.MAGIC_V1, record.MAGIC_V2])
+def test_a_record_that_changes_its_topic_is_of_a_version_that_holds_it(size: int, magic: int | None) -> None:
+    original = record.Record("t" * size, 0, b"body", b"TAGS\x01a\x02", magic=magic)
+    read = record.decode(record.encode(original))
+    assert (read.topic, read.body, read.raw_properties) == ("t" * size, b"body", b"TAGS\x01a\x02")
+    assert read.magic == (record.MAGIC_V2 if size == 128 else magic or record.MAGIC_V1)
+    assert record.encode(read) == record.encode(original)
+
+
+def test_a_first_version_record_whose_topic_is_too_long_is_none_because_rocketmq_reads_its_length_signed() -> None:
+    raw = bytearray(record.encode(record.Record("t" * 128, 0, b"")))
+    raw[4:8] = record.PAIR.pack(0, record.MAGIC_V1)[4:]
+    del raw[88]
+    raw[0:4] = record.I32.pack(len(raw))
+    with pytest.raises(record.BadRecord, match="topic length 128"):
+        record.decode(bytes(raw))
+
+
 def test_both_record_versions_are_among_the_golden_ones() -> None:
     magics = {record.decode(raw).magic for raw in stored_records("clean")}
     assert magics == {record.MAGIC_V1, record.MAGIC_V2}

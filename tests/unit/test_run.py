@@ -64,6 +64,16 @@ def test_the_first_bad_record_is_named_with_its_reason(at: int, value: bytes, re
     assert caught.value.index == 3
 
 
+def test_a_topic_too_long_for_the_first_version_is_named() -> None:
+    raw = bytearray(record.encode(record.Record("t" * 128, 0, b"x")))
+    raw[4:8] = record.PAIR.pack(0, record.MAGIC_V1)[4:]
+    del raw[89]
+    raw[0:4] = record.I32.pack(len(raw))
+    with pytest.raises(run.BadRun, match="too long for its version") as caught:
+        parse([*make(2), bytes(raw)])
+    assert caught.value.index == 2
+
+
 def test_a_body_that_does_not_match_its_crc_is_named() -> None:
     parsed = parse(spoil(make(5), 2, record.HEADER_SIZE, b"z"))
     with pytest.raises(run.BadRun, match="CRC") as caught:
