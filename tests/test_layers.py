@@ -38,7 +38,7 @@ STORE_ROWS = (
     ("__init__", "__main__"),
     ("dump", "verify"),
     ("message_store", "verify_log", "verify_index", "verify_files"),
-    ("verify_queues",),
+    ("verify_queues", "verify_index_file"),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
     ("queue_flush", "recovery_walk"),
     ("consume_queues", "next_file", "at_rest", "late"),

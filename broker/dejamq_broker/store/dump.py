@@ -22,7 +22,7 @@ from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.index_file import IndexFile, Shape
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, find_record, step, walk
 from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.verify_index import shape_of
+from dejamq_broker.store.verify_index_file import shape_of
 
 WHOLE, DAMAGED, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
 WHATS = ("log", "queues", "index", "checkpoint", "config")

@@ -21,8 +21,8 @@ class Finding(msgspec.Struct, frozen=True):
     where: str
     what: str
     do: str = ""
-    severity: Severity = Severity.DAMAGE
     count: int = 1
+    severity: Severity = Severity.DAMAGE
 
     @property
     def text(self) -> str:
@@ -38,11 +38,11 @@ class Tally:
         self._first: dict[tuple[str, str], Finding] = {}
         self._counts: dict[tuple[str, str], int] = {}
 
-    def add(self, finding: Finding, group: str, count: int = 1) -> None:
+    def add(self, finding: Finding, group: str) -> None:
         """``group`` is what the damage is counted with, besides its kind."""
         key = (finding.kind, group)
         self._first.setdefault(key, finding)
-        self._counts[key] = self._counts.get(key, 0) + count
+        self._counts[key] = self._counts.get(key, 0) + finding.count
 
     def forget(self, kind: str, group: str) -> None:
         self._first.pop((kind, group), None)

@@ -17,10 +17,10 @@ def check_owner(paths: StorePaths, *, lives: bool) -> Iterator[Finding]:
     """Whether the store is open, was closed, or lost its owner."""
     if lives:
         what = "a running process has the store open: what it has not written yet seems to be missing"
-        yield Finding("in-use", "lock", what, "stop it and verify again to be sure", Severity.NOTE)
+        yield Finding("in-use", "lock", what, "stop it and verify again to be sure", severity=Severity.NOTE)
     elif paths.abort.exists():
         what = f"the last owner ({_word(paths.abort)}) was killed: its end was not written in order"
-        yield Finding("killed", "abort", what, "the next start repairs what it left", Severity.NOTE)
+        yield Finding("killed", "abort", what, "the next start repairs what it left", severity=Severity.NOTE)
 
 
 def _word(path: Path) -> str:

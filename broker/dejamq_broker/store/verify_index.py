@@ -10,52 +10,16 @@ import numpy as np
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.findings import Finding, Severity, Tally
-from dejamq_broker.store.index_file import HEADER, HEADER_SIZE, INDEX_ENTRY, SLOT_SIZE, Header, IndexFile, Shape
+from dejamq_broker.store.index_file import IndexFile, Shape
 from dejamq_broker.store.index_keys import keys_of
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.paths import is_index_name
+from dejamq_broker.store.verify_index_file import REBUILD, Pairs, chain_findings, is_empty, shape_of
 
-REBUILD = "stop the broker, delete the folder index/ and start it: the index is built again from the log"
-ENTRY_SIZE = INDEX_ENTRY.itemsize
-TRIED = 1 << 20
 CHUNK = 1 << 16
-Pairs = np.ndarray[tuple[int], np.dtype[np.void]]
 PAIR = np.dtype([("log_offset", "<i8"), ("hash", "<i8")])
 HELD = np.dtype([*PAIR.descr, ("number", "<i8"), ("seconds", "<i8"), ("begin_ms", "<i8"), ("end_ms", "<i8")])
 """An entry, its number in its file, and what the file's header says; ``end_ms`` for the last entry, else -1."""
-
-
-def shape_of(path: Path, usual: Shape) -> Shape | None:
-    """How many slots and entries a file has: not written in it, so the one that its header and entries agree with.
-
-    None when there is none, or when too many would have to be tried.
-    """
-    size = path.stat().st_size
-    if size == usual.file_size:
-        return usual
-    rest = size - HEADER_SIZE
-    most = rest // SLOT_SIZE
-    for slots in range(1, min(most, TRIED)):
-        entries, left = divmod(rest - slots * SLOT_SIZE, ENTRY_SIZE)
-        if left or entries < 2:
-            continue
-        shape = Shape(slots, entries)
-        file = IndexFile.load(path, shape)
-        if file is not None and _agrees(file):
-            return shape
-    return None
-
-
-def _agrees(file: IndexFile) -> bool:
-    """First and last entry are those that the header speaks of, and a slot leads to the last one."""
-    header = file.header
-    if header.next_entry <= 1:
-        return False
-    last = file.entries(header.next_entry - 1, header.next_entry)[0]
-    first = file.entries(1, 2)[0]
-    slot = file.read(HEADER_SIZE + int(last["hash"]) % file.shape.slots * SLOT_SIZE, SLOT_SIZE)
-    ends = (int(first["log_offset"]), int(last["log_offset"])) == (header.begin_log_offset, header.end_log_offset)
-    return ends and int.from_bytes(slot, "big") == header.next_entry - 1
 
 
 class IndexCheck:
@@ -81,7 +45,7 @@ class IndexCheck:
         paths = [path for path in found if is_index_name(path.name)]
         for path in found:
             if path not in paths:
-                self._add("foreign", path.name, "it is no index file", "move it away")
+                self._add(Finding("foreign", f"index/{path.name}", "it is no index file", "move it away"))
         self._shape = next((shape for path in paths if (shape := shape_of(path, self._shape))), self._shape)
         for path in paths:
             self._look_at(path, self._late if path == paths[-1] else Severity.DAMAGE)
@@ -94,14 +58,16 @@ class IndexCheck:
     def _look_at(self, path: Path, severity: Severity) -> None:
         """One file by itself; an empty one is passed over."""
         file = IndexFile.load(path, self._shape)
-        if _is_empty(path):
+        if is_empty(path):
             return
         if file is None:
             what = f"{path.stat().st_size} bytes and no header that fits"
-            self._add("index-file", path.name, what, REBUILD, severity=severity)
+            self._add(Finding("index-file", f"index/{path.name}", what, REBUILD, severity=severity))
             return
         self._files.append(file)
-        self._check_chains(file, severity)
+        self.entries += file.header.next_entry - 1
+        for finding in chain_findings(file, severity):
+            self._add(finding)
 
     def feed(self, found: Found) -> None:
         """The keys of these records must be next, those of older, expired records aside. Raises OSError."""
@@ -118,15 +84,15 @@ class IndexCheck:
         for index in np.flatnonzero(~behind)[:1].tolist():
             what = f"a key of the record at {int(missing['log_offset'][index])} is not in it"
             severity = self._severity(int(missing["log_offset"][index]))
-            self._add("index-missing", "log", what, REBUILD, int(np.count_nonzero(~behind)), severity)
+            self._add(Finding("index-missing", "index", what, REBUILD, int(np.count_nonzero(~behind)), severity))
         for pair in foreign[:1]:
             what = f"an entry says {int(pair['log_offset'])}, where no record has such a key"
             severity = self._severity(int(pair["log_offset"]))
-            self._add("index-entry", "log", what, REBUILD, len(foreign), severity)
+            self._add(Finding("index-entry", "index", what, REBUILD, len(foreign), severity))
         if len(actual) > len(expected) - len(missing) + len(foreign):
             what = f"keys of records before {found.end} are in it more than once"
             do = "harmless: a RocketMQ that starts after a kill takes up the last record again"
-            self._add("index-twice", "log", what, do, severity=Severity.NOTE)
+            self._add(Finding("index-twice", "index", what, do, severity=Severity.NOTE))
         self._missing_behind += int(np.count_nonzero(behind))
 
     def finish(self, log_end: int) -> None:
@@ -135,10 +101,12 @@ class IndexCheck:
         stray = rest[rest["log_offset"] >= log_end]
         for pair in stray[:1]:
             what = f"an entry says {int(pair['log_offset'])}, the log ends at {log_end}"
-            self._add("index-behind", "log", what, "the next start takes it off", len(stray), self._late)
+            self._add(Finding("index-behind", "index", what, "the next start takes it off", len(stray), self._late))
         if self._missing_behind:
             what = f"it ends at {self._newest}: keys behind it are not in it"
-            self._add("index-late", "log", what, "the next start adds them", self._missing_behind, self._late)
+            self._add(
+                Finding("index-late", "index", what, "the next start adds them", self._missing_behind, self._late)
+            )
 
     def _severity(self, log_offset: int) -> Severity:
         return self._late if log_offset >= self._unsettled else Severity.DAMAGE
@@ -152,48 +120,7 @@ class IndexCheck:
         wrong |= (first & (begins != times_ms)) | (last & (held["end_ms"] != times_ms))
         for index in np.flatnonzero(wrong)[:1].tolist():
             what = f"entry {int(held['number'][index])} or the header tells another time than the record has"
-            self._add("index-time", "log", what, REBUILD, int(wrong.sum()))
-
-    def _check_chains(self, file: IndexFile, severity: Severity) -> None:
-        """Slots and previous numbers are what they must be when entries come one after the other."""
-        header, name = file.header, file.path.name
-        count = header.next_entry - 1
-        self.entries += count
-        entries = file.entries(1, header.next_entry)
-        slots = file.slots()
-        hashes = entries["hash"].astype(np.int64)
-        if (hashes < 0).any():
-            at = int(np.argmax(hashes < 0)) + 1
-            self._add(
-                "index-chain",
-                name,
-                f"entry {at} has the hash {int(hashes[at - 1])}, which no key has",
-                REBUILD,
-                1,
-                severity,
-            )
-            return
-        order = np.argsort(hashes % file.shape.slots, kind="stable")
-        of_slot = (hashes % file.shape.slots)[order]
-        starts = np.diff(of_slot, prepend=-1) != 0
-        before = np.where(starts, 0, np.roll(order + 1, 1))
-        wrong = entries["previous"][order] != before
-        for index in order[np.flatnonzero(wrong)[:1]].tolist():
-            what = f"entry {index + 1} goes on at {int(entries['previous'][index])} instead of the one before it"
-            self._add("index-chain", name, what, REBUILD, int(wrong.sum()), severity)
-        newest = np.zeros(file.shape.slots, np.int64)
-        newest[of_slot] = order + 1
-        lost = slots != newest
-        for slot in np.flatnonzero(lost)[:1].tolist():
-            what = f"slot {slot} leads to entry {int(slots[slot])} instead of {int(newest[slot])}"
-            self._add("index-slot", name, what, REBUILD, int(lost.sum()), severity)
-        if count and header.slots_used != np.count_nonzero(newest):
-            what = f"the header says that {header.slots_used} slots are in use, {np.count_nonzero(newest)} are"
-            self._add("index-header", name, what, REBUILD, 1, severity)
-        ends = (int(entries["log_offset"][0]), int(entries["log_offset"][-1])) if count else ()
-        if count and ends != (header.begin_log_offset, header.end_log_offset):
-            what = f"the header tells log offsets {header.begin_log_offset} and {header.end_log_offset}, entries {ends}"
-            self._add("index-header", name, what, REBUILD, 1, severity)
+            self._add(Finding("index-time", "index", what, REBUILD, int(wrong.sum())))
 
     def _read(self) -> Iterator[Pairs]:
         """All entries, file by file."""
@@ -223,18 +150,8 @@ class IndexCheck:
         self._ahead = pairs[end:]
         return pairs[:end]
 
-    def _add(
-        self, kind: str, where: str, what: str, do: str, count: int = 1, severity: Severity = Severity.DAMAGE
-    ) -> None:  # fmt: skip
-        place = "index" if where == "log" else f"index/{where}"
-        self._tally.add(Finding(kind, place, what, do, severity), place, count)
-
-
-def _is_empty(path: Path) -> bool:
-    """A file that was made and got no entry yet: its header is written, or not even that."""
-    with path.open("rb") as file:
-        raw = file.read(HEADER_SIZE)
-    return len(raw) == HEADER_SIZE and Header(*HEADER.unpack(raw)).next_entry in (0, 1)
+    def _add(self, finding: Finding) -> None:
+        self._tally.add(finding, finding.where)
 
 
 def _pairs(log_offsets: Ints, hashes: Ints) -> Pairs:

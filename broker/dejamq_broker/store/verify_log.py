@@ -16,6 +16,7 @@ from dejamq_broker.store.verify_queues import Expected, LogBounds, QueueCheck
 
 BRING_BACK = "bring the file back from a copy; what it held is lost otherwise"
 STAYS = "the records in it are lost, the others are served"
+CUTS = "the next start cuts it off and keeps it in cut/"
 ZEROS_AT_ONCE = 1 << 20
 
 Progress = Callable[[int, int], None]
@@ -63,13 +64,15 @@ class LogCheck:
     def _check_names(self) -> None:
         for trouble in self._files.troubles():
             self._lost.append((trouble.start, trouble.end))
-            self._add("log-file", "commitlog", trouble.reason, BRING_BACK)
+            self._add(Finding("log-file", "commitlog", trouble.reason, BRING_BACK))
         for name in self._files.foreign:
-            self._add("foreign", "commitlog", f"{name} is no file of a log", "move it away: it stops the next start")
+            self._add(
+                Finding("foreign", "commitlog", f"{name} is no file of a log", "move it away: it stops the next start")
+            )
         for start in self._files.lengths:
             if start % self._files.size:
                 what = f"{file_name(start)} does not begin at a multiple of the file size {self._files.size}"
-                self._add("log-file", "commitlog", what, BRING_BACK)
+                self._add(Finding("log-file", "commitlog", what, BRING_BACK))
 
     def _take(self, piece: Found | Damage | End, *, last: bool) -> int:
         """Judge one piece of the walk; answers where it ends."""
@@ -78,14 +81,14 @@ class LogCheck:
             return piece.end
         if isinstance(piece, Damage):
             self._lost.append((piece.log_offset, piece.end))
-            self._add("log-record", f"log {piece.log_offset}..{piece.end}", piece.reason, STAYS)
+            self._add(Finding("log-record", f"log {piece.log_offset}..{piece.end}", piece.reason, STAYS))
             return piece.end
         if last:
             self._end(piece)
         elif piece.log_offset < self.end_of_files_from(piece.log_offset):
             self._lost.append((piece.log_offset, self.end_of_files_from(piece.log_offset)))
             reason = piece.reason or "zeros where a record must be"
-            self._add("log-record", f"log {piece.log_offset}..", reason, STAYS)
+            self._add(Finding("log-record", f"log {piece.log_offset}..", reason, STAYS))
         return piece.log_offset
 
     def end_of_files_from(self, log_offset: int) -> int:
@@ -98,14 +101,12 @@ class LogCheck:
         if piece.reason:
             self._lost.append((piece.log_offset, self.end_of_files_from(piece.log_offset)))
             what = f"the log's end is torn: {piece.reason}"
-            self._add(
-                "log-end", f"log {piece.log_offset}", what, "the next start cuts it off and keeps it in cut/", severity
-            )
+            self._add(Finding("log-end", f"log {piece.log_offset}", what, CUTS, severity=severity))
             return
         stray = self._not_zero_from(piece.log_offset)
         if stray is not None:
             what = f"the log ends at {piece.log_offset}, but not only zeros follow"
-            self._add("log-behind", f"log {stray}", what, "the next start cuts it off and keeps it in cut/", severity)
+            self._add(Finding("log-behind", f"log {stray}", what, CUTS, severity=severity))
 
     def _not_zero_from(self, log_offset: int) -> int | None:
         at, end = log_offset, self.end_of_files_from(log_offset)
@@ -125,7 +126,7 @@ class LogCheck:
             says, magic = PAIR.unpack(self._files.read(at, BLANK_SIZE))
             if magic == MAGIC_BLANK and says != room:
                 what = f"the blank says {says} bytes, {room} are left in the file"
-                self._add("blank", f"log {at}", what, "nothing is lost; RocketMQ does not look at it either")
+                self._add(Finding("blank", f"log {at}", what, "nothing is lost; RocketMQ does not look at it either"))
             at += room
 
     def _records(self, found: Found) -> None:
@@ -147,8 +148,8 @@ class LogCheck:
             index = int(np.argmax(back))
             log_offset = found.log_offset + sum(found.sizes[:index])
             what = f"stored at {int(times[index])} ms, the record before it at {int(before[index])}"
-            self._add("store-time", f"log {log_offset}", what, "search by time may answer wrong around it",
-                      count=int(back.sum()))  # fmt: skip
+            self._add(Finding("store-time", f"log {log_offset}", what, "search by time may answer wrong around it",
+                      count=int(back.sum())))  # fmt: skip
         self.last_store_timestamp_ms = int(times.max(initial=self.last_store_timestamp_ms))
 
     def _queue(self, number: int) -> QueueCheck:
@@ -158,11 +159,8 @@ class LogCheck:
             queue = self._queues[key] = QueueCheck(self._make_queue(*key), self.tally)
         return queue
 
-    def _add(
-        self, kind: str, where: str, what: str, do: str, severity: Severity = Severity.DAMAGE, count: int = 1
-    ) -> None:  # fmt: skip
-        group = "" if kind == "store-time" else f"{where} {what}"
-        self.tally.add(Finding(kind, where, what, do, severity), group, count)
+    def _add(self, finding: Finding) -> None:
+        self.tally.add(finding, "" if finding.kind == "store-time" else f"{finding.where} {finding.what}")
 
 
 def _times(found: Found) -> Ints:

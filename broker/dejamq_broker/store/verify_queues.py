@@ -91,7 +91,7 @@ class QueueCheck:
             again = min(len(expected.queue_offsets), self._next - begin)
             log_offset = int(expected.entries["log_offset"][0])
             what = f"the record at {log_offset} has queue offset {begin}, which an earlier one has"
-            self._add("queue-offset", f"log {log_offset}", what, "report it: no recovery repairs that", again)
+            self._add(Finding("queue-offset", f"log {log_offset}", what, "report it: no recovery repairs that", again))
             if again == len(expected.queue_offsets):
                 return
             expected = expected.part(again, len(expected.queue_offsets))
@@ -109,7 +109,7 @@ class QueueCheck:
         self._missing = (0, 0)
         self._first, self._next = 0, 0
         at = int(expected.entries["log_offset"][0])
-        self._add("made-again", self._name, f"it begins anew at log offset {at}", severity=Severity.NOTE)
+        self._add(Finding("made-again", self._name, f"it begins anew at log offset {at}", severity=Severity.NOTE))
 
     def _found(self, expected: Expected, start: int, end: int) -> Entries:
         return self.files.read(int(expected.queue_offsets[0]) + start, end - start)
@@ -127,7 +127,7 @@ class QueueCheck:
             index = int(np.argmax(wrong))
             what = f"the entry is {_told(found[index])}, the record says {_told(expected.entries[index])}"
             at = int(expected.queue_offsets[index])
-            self._add("entry", f"{self._name}@{at}", what, REBUILD, int(wrong.sum()))
+            self._add(Finding("entry", f"{self._name}@{at}", what, REBUILD, int(wrong.sum())))
 
     def _count_missing(self, queue_offset: int, missing: npt.NDArray[np.bool_]) -> None:
         """Missing entries with others behind them are told at once; those at the end wait for what ``finish`` knows."""
@@ -147,7 +147,7 @@ class QueueCheck:
         (at, count), self._missing = self._missing, (0, 0)
         if count:
             what = "the log has a record for it, the queue has no entry"
-            self._add("entry-missing", f"{self._name}@{at}", what, do, count, severity)
+            self._add(Finding("entry-missing", f"{self._name}@{at}", what, do, count, severity))
 
     def _delivers(self, found: Entries, expected: Expected) -> npt.NDArray[np.bool_]:
         """Delivery times by another list of delays than the usual one: equal for all of this queue's entries."""
@@ -160,9 +160,11 @@ class QueueCheck:
 
     def _check_files(self) -> None:
         for trouble in self.files.files.troubles():
-            self._add("queue-file", self._name, trouble.reason, REBUILD)
+            self._add(Finding("queue-file", self._name, trouble.reason, REBUILD))
         for name in self.files.files.foreign:
-            self._add("foreign", self._name, f"{name} is no file of a queue", "move it away: it stops the next start")
+            self._add(
+                Finding("foreign", self._name, f"{name} is no file of a queue", "move it away: it stops the next start")
+            )
 
     def _check_others(self, begin: int, end: int, log: LogBounds) -> None:
         """Entries before the queue's first record in the log: of expired records, or fillers."""
@@ -172,7 +174,7 @@ class QueueCheck:
             for index in np.flatnonzero(~expired | (found["size"] <= 0)).tolist():
                 if not log.spoils(int(found["log_offset"][index])):
                     what = f"the entry {_told(found[index])} is of no record"
-                    self._add("entry", f"{self._name}@{start + index}", what, REBUILD)
+                    self._add(Finding("entry", f"{self._name}@{start + index}", what, REBUILD))
 
     def _check_gap(self, begin: int, end: int, log: LogBounds) -> None:
         """Queue offsets that no record of the log has: fillers, or records in a part that cannot be read."""
@@ -181,7 +183,7 @@ class QueueCheck:
             for index in np.flatnonzero(found["size"] != FILLER_SIZE).tolist():
                 if not log.spoils(int(found["log_offset"][index])) or found["size"][index] <= 0:
                     what = f"no record has this queue offset, the entry is {_told(found[index])}"
-                    self._add("queue-offset", f"{self._name}@{start + index}", what, "the record is lost")
+                    self._add(Finding("queue-offset", f"{self._name}@{start + index}", what, "the record is lost"))
 
     def _check_rest(self, log: LogBounds) -> None:
         """Behind the last record: nothing, and after the first nothing only nothing."""
@@ -199,17 +201,17 @@ class QueueCheck:
         if log.spoils(int(entry["log_offset"])) and entry["size"] > 0 and not apart:
             return
         if apart or entry["size"] <= 0:
-            self._add("entry-apart", where, f"behind the queue's end stands {_told(entry)}", REBUILD, count)
+            self._add(Finding("entry-apart", where, f"behind the queue's end stands {_told(entry)}", REBUILD, count))
         elif entry["log_offset"] >= log.end:
-            self._add("entry-behind", where, f"the entry {_told(entry)} is behind the log's end at {log.end}",
-                      "the next start takes it off", count, Severity.RECOVERS)  # fmt: skip
+            self._add(Finding("entry-behind", where, f"the entry {_told(entry)} is behind the log's end at {log.end}",
+                      "the next start takes it off", count, Severity.RECOVERS))  # fmt: skip
         else:
-            self._add("entry", where, f"the entry {_told(entry)} is of no record of this queue", REBUILD, count)
+            self._add(
+                Finding("entry", where, f"the entry {_told(entry)} is of no record of this queue", REBUILD, count)
+            )
 
-    def _add(
-        self, kind: str, where: str, what: str, do: str = "", count: int = 1, severity: Severity = Severity.DAMAGE
-    ) -> None:
-        self._tally.add(Finding(kind, where, what, do, severity), self._name, count)
+    def _add(self, finding: Finding) -> None:
+        self._tally.add(finding, self._name)
 
 
 def _told(entry: np.void) -> str:
