@@ -15,7 +15,8 @@ SHORTEST_SUSPENSION_MS, LONGEST_SUSPENSION_MS = 10, 30_000
 class OrderedStatus(Enum):
     """What an ordered handler may return besides ``None`` when ``auto_commit`` is off.
 
-    COMMIT: everything handed out since the last one is done. ROLLBACK: all of that is delivered again.
+    COMMIT: everything handed out since the last one is done. ROLLBACK: all of that is delivered again. A queue with
+    more than ``pull_threshold_for_queue`` messages that are neither is not pulled until one of them comes.
     """
 
     COMMIT = "commit"

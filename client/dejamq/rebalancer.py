@@ -161,8 +161,10 @@ class Rebalancer:
     async def _open_locked(self, locks: QueueLocks, new: Sequence[MessageQueue]) -> None:
         """Those whose locks are granted, the others in a later round. The lock comes before the offset is read."""
         granted = await locks.lock(new)
-        await asyncio.gather(*(self._open(queue, locked_at_s) for queue, locked_at_s in granted.items()))
-        locks.unlock([queue for queue in granted if queue not in self.assignment])
+        try:
+            await asyncio.gather(*(self._open(queue, locked_at_s) for queue, locked_at_s in granted.items()))
+        finally:
+            locks.unlock([queue for queue in granted if queue not in self.assignment])
 
     async def _open(self, queue: MessageQueue, locked_at_s: float | None = None) -> None:
         """Nothing is opened while its offset cannot be read: the queue waits for the next round (RocketMQ's result

@@ -100,6 +100,24 @@ async def test_the_lock_comes_before_the_offset_is_read() -> None:
         assert set(here.link.unlocked) == {("orders", 3), ("%RETRY%g", 0)}, "locked, not opened, given back"
 
 
+async def test_locks_of_a_round_that_is_cancelled_are_given_back() -> None:
+    async with bench() as here:
+        reading = asyncio.Event()
+
+        async def endless(group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None:
+            reading.set()
+            await asyncio.Event().wait()
+            return None
+
+        here.link.query_offset = endless  # type: ignore[method-assign]
+        round_ = asyncio.create_task(here.rebalancer.round())
+        await reading.wait()
+        round_.cancel()
+        await asyncio.wait([round_])
+        assert here.link.unlocked == [("%RETRY%g", 0)], "the topic that was in hand"
+        assert here.link.lock_calls == [[("%RETRY%g", 0)]]
+
+
 async def test_a_lost_queue_is_dropped_then_committed_then_unlocked(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         await here.rebalancer.round()
