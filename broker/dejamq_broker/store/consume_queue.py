@@ -200,7 +200,10 @@ class ConsumeQueue:
 
     def count_before(self, log_offset: int, *, since: int) -> int:
         """The queue offset at which entries of records from ``log_offset`` on begin. It is not before ``since``."""
-        at = max(since, self.min_offset)
+        at, end = max(since, self.min_offset), self.max_offset
+        last = self.entries(end - 1, 1) if at < end else ()
+        if len(last) and last[0]["log_offset"] < log_offset and last[0]["size"] != FILLER_SIZE:
+            return end
         while at < self.max_offset:
             entries = self.entries(at, CHUNK)
             later = (entries["log_offset"] >= log_offset) & (entries["size"] != FILLER_SIZE)
