@@ -66,7 +66,7 @@ class OrderedDispatcher:
         self._running: dict[MessageQueue, Turn] = {}
         self._line = Line()
         self._busy = 0
-        self._stopping = self._hurried = False
+        self._stopping = False
         self._ended = asyncio.Event()
         self._yielded_s = 0.0
 
@@ -74,7 +74,7 @@ class OrderedDispatcher:
         """Add messages behind those of the queue that wait already."""
         turn = self._turns.get(owned.number)
         if turn is None:
-            self._turns = {number: other for number, other in self._turns.items() if not other.owned.dropped}
+            self._forget_ended()
             turn = self._turns[owned.number] = Turn(owned, Lane(owned.process_queue), asyncio.Event())
             turn.quiet.set()
         turn.lane.put(messages)
@@ -118,12 +118,17 @@ class OrderedDispatcher:
 
     def hurry(self) -> None:
         """Let ``drain`` wait no longer."""
-        self._hurried = True
         self._ended.set()
 
     def close(self) -> None:
         """After the workers ended. Threads whose plain handlers still run are left to end by themselves."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _forget_ended(self) -> None:
+        """A dropped queue counts for nothing more, once its handler ended: until then its lock is kept for it."""
+        ended = [number for number, turn in self._turns.items() if turn.owned.dropped and turn.quiet.is_set()]
+        for number in ended:
+            del self._turns[number]
 
     async def _consume(self, turn: Turn) -> float | None:
         """Handle what waits, one batch after the other. Seconds until there is more to do here, None: when more comes.

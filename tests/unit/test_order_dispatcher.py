@@ -373,3 +373,21 @@ async def test_a_topic_subscribed_anew_gets_its_new_handler() -> None:
         bench.dispatcher.submit(owned, received(owned, 1))
         await until(lambda: owned.process_queue.commit_offset == 2)
     assert seen == ["first", "second"]
+
+
+async def test_a_dropped_queue_is_not_quiet_while_its_handler_runs_whatever_is_opened_meanwhile() -> None:
+    go_on, entered = asyncio.Event(), list[int]()
+
+    async def handler(message: ReceivedMessage) -> None:
+        entered.append(message.queue_offset)
+        await go_on.wait()
+
+    before, other = owned_queue(1, 1), owned_queue(2, 2)
+    async with dispatching(handler) as bench:
+        bench.dispatcher.submit(before, received(before, 0))
+        await until(lambda: entered)
+        before.process_queue.dropped = True
+        bench.dispatcher.submit(other, received(other, 0))
+        assert not await bench.dispatcher.quiet(before, 0)
+        go_on.set()
+        assert await bench.dispatcher.quiet(before, 10)
