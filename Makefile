@@ -34,8 +34,8 @@ prove: setup ## what takes long: the store's memory over 10 GiB, and the demo te
 		echo "run $$run of 10" && $(BIN)/python -m dejamq_lab.demo --out build/prove-$$run || exit 1; \
 	done
 
-interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (needs a JDK and Maven; two minutes)
-	$(BIN)/python tests/interop/run.py
+interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (needs a JDK and Maven; three minutes)
+	$(BIN)/python tests/interop/interop.py
 
 test: check ## everything that is checked: `make check`, then all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
