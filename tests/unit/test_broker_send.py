@@ -1,6 +1,7 @@
 """What a broker takes and what it refuses, in RocketMQ's order of checks; a refused run stores nothing."""
 
 import dataclasses
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,39 @@ def test_an_empty_property_value_is_not_kept_as_in_rocketmq(parts: Parts) -> Non
     assert parts.outcome(run).result.code == Code.SUCCESS
     (stored,) = parts.records("orders")
     assert stored.properties == {"UNIQ_KEY": "k"}
+
+
+def with_properties(size: int) -> bytes:
+    """A record for queue 0 of ``orders`` whose properties take this many bytes."""
+    record = Outgoing.to("orders").encode(0, 1, b"x", b"")
+    properties = b"KEYS\x01".ljust(size - 1, b"k") + b"\x02"
+    raw = bytearray(record[:-2] + struct.pack(">H", size) + properties)
+    raw[:4] = struct.pack(">i", len(raw))
+    return bytes(raw)
+
+
+@pytest.mark.parametrize(("size", "code", "bad"), [(32_767, Code.SUCCESS, -1), (32_768, Code.MESSAGE_ILLEGAL, 1)])
+def test_properties_of_32_kib_are_too_long_and_one_byte_less_is_taken(
+    parts: Parts, size: int, code: Code, bad: int
+) -> None:
+    records = [with_properties(100), with_properties(size)]
+    run = SendRun(queues=[("orders", 0)], sizes=np.array([len(each) for each in records], "<u4"), records=records)
+    result = parts.outcome(run).result
+    assert (result.code, result.bad_record) == (code, bad)
+    assert len(parts.everywhere("orders")) == (2 if code == Code.SUCCESS else 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("t" * 127, Code.SUCCESS),
+        ("%RETRY%".ljust(255, "g"), Code.SUCCESS),
+        ("%RETRY%".ljust(256, "g"), Code.INVALID_PARAMETER),
+    ],
+)
+def test_a_topic_may_have_127_characters_and_one_for_retries_255(parts: Parts, topic: str, code: Code) -> None:
+    assert parts.send(topic, b"x").code == code
+    assert [record.topic for record in parts.everywhere(topic)] == [topic] * (code == Code.SUCCESS)
 
 
 @pytest.mark.parametrize(("ordered", "code"), [(True, Code.NO_PERMISSION), (False, Code.SUCCESS)])
