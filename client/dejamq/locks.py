@@ -43,6 +43,7 @@ class QueueLocks:
         self._due = asyncio.Event()
         self.leaving: dict[int, OwnedQueue] = {}
         """Given up and still locked, because a handler runs; by number."""
+        self._taken: set[MessageQueue] = set()
         self.on_lost: Callable[[], None] = lambda: None
         """A broker refused to renew a lock; the queue is dropped already."""
 
@@ -76,7 +77,9 @@ class QueueLocks:
         busy = {one.queue for one in self.leaving.values()}
         began_s = time.monotonic()
         answers = await self._ask([queue for queue in queues if queue not in busy])
-        return {queue: began_s for queue, granted in answers.items() if granted}
+        taken = {queue: began_s for queue, granted in answers.items() if granted}
+        self._taken |= taken.keys()
+        return taken
 
     async def renew(self, owned: Sequence[OwnedQueue]) -> None:
         """Ask again for owned queues. What is refused is lost; what could not be asked stays as it is.
@@ -89,9 +92,10 @@ class QueueLocks:
         for one in owned:
             granted = answers.get(one.queue)
             if granted and one.locked_at_s is None:
-                self.unlock([one.queue])  # given back while the renewal was under way, which took it again
+                if one.queue not in self._taken:  # given back while the renewal was under way, which took it again
+                    self.unlock([one.queue])
             elif granted:
-                one.locked_at_s = began_s
+                one.locked_at_s = max(began_s, one.locked_at_s or began_s)
             elif granted is not None and not one.dropped:
                 self._lose(one)
 
@@ -137,6 +141,7 @@ class QueueLocks:
     def _lose(self, owned: OwnedQueue) -> None:
         queue = owned.queue
         log.warning("lock_lost queue=%s:%s:%d: another member holds it", queue.topic, queue.broker_name, queue.queue_id)
+        self._taken.discard(queue)
         owned.lock_lost = owned.process_queue.dropped = True
         self.on_lost()
 
@@ -160,6 +165,7 @@ class QueueLocks:
         """One oneway to one broker, journalled before it leaves; a failure is only logged."""
         context, seq = self._context, self._context.next_seq()
         for each in returned:
+            self._taken.discard(each.queue)
             self._journal(each, seq)
         keys, timeout_ms = [_key(each.queue) for each in returned], context.config.lock_timeout_ms
         try:

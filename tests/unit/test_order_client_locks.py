@@ -166,3 +166,24 @@ async def test_a_lock_that_a_late_renewal_took_again_is_given_back_again() -> No
     go_on.set()
     await renewing
     assert bench.link.unlocked == keys(0, 0), "or nobody else could have it for a minute"
+
+
+async def test_a_late_renewal_of_a_former_ownership_does_not_unlock_the_new_one() -> None:
+    bench, go_on = Bench(), asyncio.Event()
+    (one,) = await bench.open(QUEUES[0])
+    answer, calls = bench.link.lock_batch, list[int]()
+
+    async def once_late(group: str, wanted: list[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]:
+        calls.append(1)
+        if len(calls) == 1:
+            await go_on.wait()
+        return await answer(group, wanted, timeout_ms=timeout_ms)
+
+    bench.link.lock_batch = once_late  # type: ignore[method-assign, assignment]
+    renewing = asyncio.create_task(bench.locks.renew([one]))
+    await asyncio.sleep(0)
+    await bench.locks.give_up([one])
+    assert len(await bench.locks.lock(QUEUES[:1])) == 1, "regained while its renewal is under way"
+    go_on.set()
+    await renewing
+    assert bench.link.unlocked == keys(0), "only by giving it up"
