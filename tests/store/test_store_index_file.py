@@ -1,6 +1,7 @@
 """One index file: its bytes are RocketMQ's, and its chains lead from the newest entry to the oldest."""
 
 import errno
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from dejamq_broker.store import StoreConfig
 from dejamq_broker.store.index_file import HEADER_SIZE, Bounds, Header, IndexFile, Shape
-from dejamq_broker.store.index_keys import Keys
+from dejamq_broker.store.index_keys import Keys, key_hash
 from hypothesis import given
 from hypothesis import strategies as st
 from index_making import PlainIndexFile, keys
@@ -220,3 +221,33 @@ def test_a_file_that_expires_before_it_is_read_answers_nothing(file: IndexFile) 
     chain = file.head(1)
     file.path.unlink()
     assert list(chain.matches(1, ALWAYS)) == []
+
+
+REAL = (
+    "d1fce08bd37d4dedd320a06e8a4e7c2a2a27560bd6ad6c21e57346c88877ed62",
+    "b4083fbed811be796fd7bb175c2238b50ada368c63f7fdec286be3593dc6e0c5",
+    "00c5ca3b3de03d326482f2fd002fc8d242787e0f0020c115d084778f6d8525dc",
+    "e864b425de630ac11d477e3734e9f6da1e1cbbd75e83c933e7d79c0aa2247455",
+)
+"""SHA-256 of the files that RocketMQ 5.3.3's own ``IndexFile`` wrote, given the keys of the test below."""
+
+
+def test_rolled_files_are_the_bytes_that_a_rocketmq_wrote(tmp_path: Path) -> None:
+    """With what golden stores do not show: hours between two files, a clock put back, seconds beyond 32 bits."""
+    shape, years, hours = Shape(slots=7, entries=40), 80 * 365 * 86_400_000, 7_200_000
+    rows = [
+        (
+            key_hash("T", f"k{number * number * 7919 % 50}"),
+            100 + number // 2 * 100,
+            START_MS + number * 1500 - 700 * (number % 9 == 0) + years * (number >= 100) + hours * (number >= 39),
+        )
+        for number in range(120)
+    ]
+    digests, previous = [], None
+    while rows:
+        file = IndexFile.create(tmp_path / str(len(digests)), shape, previous)
+        rows = rows[file.put(_keys(rows)) :]
+        file.write_out()
+        previous = file.header
+        digests.append(hashlib.sha256(file.path.read_bytes()).hexdigest())
+    assert tuple(digests) == REAL
