@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from disk_model import Disk
 from power_loss import lineage
+from store_making import bodies_of, fill_queue, log_files, open_small, overwrite, settle
+from store_making import run_of as of_store
 
 POINTS = 50
 
@@ -56,3 +58,23 @@ def test_the_model_loses_names_that_nobody_synced(disk: Disk, tmp_path: Path) ->
         wrecks = left(disk, tmp_path)
     assert {(wreck / "file").exists() for wreck in wrecks} == {False, True}
     assert {(wreck / "file").read_bytes() for wreck in wrecks if (wreck / "file").exists()} == {b"kept"}
+
+
+def test_a_log_whose_earlier_files_expired_goes_on_where_it_began_when_the_rest_is_lost(tmp_path: Path) -> None:
+    store = open_small(tmp_path / "live")
+    fill_queue(store, 400)
+    store.durable(store.log_max).result(timeout=10)
+    settle(store)
+    store.close()
+    crashed = tmp_path / "live"
+    log_files(crashed)[0].unlink()
+    overwrite(log_files(crashed)[0], 0, bytes(65_536))
+    (crashed / "abort").touch()
+    for _ in range(2):
+        again = open_small(crashed)
+        assert (again.log_min, again.log_max, again.min_offset("T", 0)) == (65_536, 65_536, again.max_offset("T", 0))
+        again.close()
+    again = open_small(crashed)
+    assert again.append_run(of_store([("T", 0, b"x")])).log_offsets.tolist() == [65_536]
+    settle(again)
+    assert bodies_of(again) == [b"x"]

@@ -33,9 +33,11 @@ def cut(files: FileQueue, log_end: int, reason: str, paths: StorePaths) -> tuple
     over = [(file, max(0, log_end - file.start), file.used()) for file in files.files if file.end > log_end]
     over = [(file, at, used) for file, at, used in over if used > at]
     cuts = tuple(_keep(file, at, used, paths, reason or "bytes after the end of the log") for file, at, used in over)
-    files.remove_from(log_end)
+    # the name of the first file says where the log begins when earlier ones have expired, so it stays, even empty
+    gone_from = log_end + 1 if log_end == files.start > 0 else log_end
+    files.remove_from(gone_from)
     for file, at, used in over:
-        if file.start < log_end:
+        if file.start < gone_from:
             file.clear(at, used)
     return cuts
 
