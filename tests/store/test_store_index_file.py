@@ -243,7 +243,8 @@ def test_rolled_files_are_the_bytes_that_a_rocketmq_wrote(tmp_path: Path) -> Non
         )
         for number in range(120)
     ]
-    digests, previous = [], None
+    digests: list[str] = []
+    previous = None
     while rows:
         file = IndexFile.create(tmp_path / str(len(digests)), shape, previous)
         rows = rows[file.put(_keys(rows)) :]
