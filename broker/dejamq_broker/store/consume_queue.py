@@ -75,7 +75,8 @@ class ConsumeQueue:
             end += len(entries)
         self._settle(end)
         self.synced = min(end, synced or 0)
-        self._files.mark_unsynced(self.synced, names=synced is None)
+        if synced is None:
+            self._files.mark_unsynced()
         return ""
 
     def truncate(self, log_end: int) -> None:
@@ -201,7 +202,7 @@ class ConsumeQueue:
     def count_before(self, log_offset: int, *, since: int) -> int:
         """The queue offset at which entries of records from ``log_offset`` on begin. It is not before ``since``."""
         at, end = max(since, self.min_offset), self.max_offset
-        last = self.entries(end - 1, 1) if at < end else ()
+        last = self.entries(end - 1, 1) if at < end else np.empty(0, ENTRY)
         if len(last) and last[0]["log_offset"] < log_offset and last[0]["size"] != FILLER_SIZE:
             return end
         while at < self.max_offset:

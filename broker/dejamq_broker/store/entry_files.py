@@ -36,6 +36,7 @@ class EntryFiles:
     def __init__(self, folder: Path, file_size: int) -> None:
         self.folder, self.per_file = folder, file_size // QUEUE_ENTRY_SIZE
         self._size = self.per_file * QUEUE_ENTRY_SIZE
+        self._prefix = f"{folder}/"
         self._unsynced: set[int] = set()
         self._unsynced_names = False
 
@@ -116,11 +117,10 @@ class EntryFiles:
 
     # Recovery, before any other thread runs.
 
-    def mark_unsynced(self, queue_offset: int, *, names: bool) -> None:
-        """Who wrote the files from this queue offset on may not have synced them; with ``names`` no name either."""
-        starts, _ = self.check()
-        self._unsynced.update(start for start in starts if start + self.per_file > queue_offset)
-        self._unsynced_names = self._unsynced_names or names
+    def mark_unsynced(self) -> None:
+        """Who wrote the files may not have synced them, nor their names."""
+        self._unsynced.update(self.check()[0])
+        self._unsynced_names = True
 
     def clear_from(self, queue_offset: int) -> None:
         """Leave nothing at or after this queue offset. Raises OSError.
@@ -131,7 +131,7 @@ class EntryFiles:
         for start in sorted(lengths):
             first = start // QUEUE_ENTRY_SIZE
             if first >= queue_offset and start > min(lengths):
-                self._path(first).unlink()
+                os.unlink(self._path(first))
                 self._unsynced_names = True
             elif first + self.per_file > queue_offset:
                 kept = max(0, queue_offset - first)
@@ -171,8 +171,8 @@ class EntryFiles:
             pass
         return found
 
-    def _path(self, first: int) -> Path:
-        return self.folder / file_name(first * QUEUE_ENTRY_SIZE)
+    def _path(self, first: int) -> str:
+        return f"{self._prefix}{file_name(first * QUEUE_ENTRY_SIZE)}"
 
 
 def _has_data(descriptor: int, at: int) -> bool:
