@@ -159,7 +159,11 @@ class Rebalancer:
             await self._open_locked(self._parts.locks, new)
 
     async def _open_locked(self, locks: QueueLocks, new: Sequence[MessageQueue]) -> None:
-        """Those whose locks are granted, the others in a later round. The lock comes before the offset is read."""
+        """Those whose locks are granted, the others in a later round. The lock comes before the offset is read.
+
+        RocketMQ reads it once more at the first pull, 500 ms later, for the commit of the former owner that is on its
+        way. Here that commit was acknowledged before the former owner unlocked.
+        """
         granted = await locks.lock(new)
         try:
             await asyncio.gather(*(self._open(queue, locked_at_s) for queue, locked_at_s in granted.items()))
