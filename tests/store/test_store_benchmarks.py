@@ -1,0 +1,28 @@
+"""Each benchmark of the store runs, on next to nothing, and tells its figures. What they are is not looked at."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TINY = {
+    "store_append.py": ["--messages", "128"],
+    "store_read.py": ["--log-mib", "1", "--reads", "10"],
+    "store_sync.py": ["--millis", "20"],
+    "store_recovery.py": ["--log-mib", "1", "--file-mib", "1"],
+}
+
+
+@pytest.mark.parametrize("program", TINY)
+def test_a_benchmark_tells_its_figures_and_leaves_nothing_behind(tmp_path: Path, program: str) -> None:
+    command = [sys.executable, str(BENCHMARKS / program), *TINY[program], "--rounds", "2", "--directory", str(tmp_path)]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=50, check=False)
+    assert done.stderr == ""
+    figures = json.loads(done.stdout)
+    assert len(figures) > 3
+    assert all(0 < figure["low"] <= figure["median"] <= figure["high"] for figure in figures)
+    assert {"this machine: memory copy", "this machine: fdatasync of a page"} <= {figure["what"] for figure in figures}
+    assert list(tmp_path.iterdir()) == []
