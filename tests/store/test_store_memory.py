@@ -49,7 +49,7 @@ def test_of_many_files_few_stay_mapped_and_all_can_be_read(tmp_path: Path) -> No
     assert len(open_starts(files)) == 4
     assert descriptors() <= before + 2 * 4
     files.close()
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_those_read_last_and_the_one_that_is_written_stay_mapped(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_reader_finishes_on_a_mapping_that_was_closed_under_it(tmp_path: Path)
     file.delete()
     assert reader.mapping[:4] == b"here"
     del reader
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_sync_under_way_keeps_its_descriptor_though_the_file_is_deleted(
@@ -132,7 +132,7 @@ def test_a_file_deleted_while_it_is_being_opened_does_not_stay_open(
     monkeypatch.setattr(os, "open", slow)
     assert file.read(0, 4) == bytes(4)
     assert not file.is_open
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_readers_of_files_that_are_closed_all_the_time_get_every_byte(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_readers_of_files_that_are_closed_all_the_time_get_every_byte(tmp_path: 
         reader.join(30)
     assert wrong == []
     files.close()
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 # Descriptors.
@@ -193,7 +193,7 @@ def test_a_log_of_many_files_is_read_with_few_descriptors(tmp_path: Path) -> Non
     assert bodies_of(store) == sent
     assert descriptors() <= before + 50
     store.close()
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 # Memory.
