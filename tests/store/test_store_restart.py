@@ -82,6 +82,32 @@ def test_not_even_when_the_queues_are_lost(whole: Path, tmp_path: Path) -> None:
     again.close()
 
 
+def test_nor_in_a_store_without_a_mark(whole: Path, tmp_path: Path) -> None:
+    directory = copied(whole, tmp_path, clean=True)
+    expire_first_file(directory)
+    lose_mark(directory)
+    shutil.rmtree(directory / "consumequeue" / "T" / "1")
+    store = open_small(directory)
+    assert store.recovery.queues_rebuilt
+    assert (store.min_offset("U", 3), store.max_offset("U", 3)) == (20, 20)
+    assert store.max_offset("T", 1) == 440
+    store.close()
+
+
+def test_damage_stays_damage_after_a_crash_while_queues_were_made_again(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copied(whole, tmp_path, clean=True)
+    lose_mark(directory)
+    shutil.rmtree(directory / "consumequeue" / "T" / "1")
+    overwrite(log_files(directory)[1], 100, b"damage")
+    store = open_after_crash_in(monkeypatch, directory, ConsumeQueue, "correct_min", after=0)
+    assert not store.recovery.cuts
+    assert [damage.log_offset for damage in store.recovery.damages] == [FILE]
+    assert served(store) == expected({341})
+    store.close()
+
+
 def test_a_log_that_begins_again_begins_with_queues_that_do(whole: Path, tmp_path: Path) -> None:
     directory = copied(whole, tmp_path, clean=True)
     shutil.rmtree(directory / "commitlog")

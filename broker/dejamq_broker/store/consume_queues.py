@@ -1,6 +1,6 @@
 """All consume queues of a store, and the dispatcher that feeds them. Source: RocketMQ ``ConsumeQueueStore``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -125,9 +125,9 @@ class ConsumeQueues:
         for queue in self.values():
             queue.discard()
 
-    def reach(self, progress: Progress) -> None:
+    def reach(self, counts: Iterable[tuple[QueueKey, int]]) -> None:
         """Queue offsets that were given out are not given out again, though the log has no record of them any more."""
-        for key, count in progress.by_queue():
+        for key, count in counts:
             queue = self._queues.get(key) or self._make(key)
             queue.reach(count)
 

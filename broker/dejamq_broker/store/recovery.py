@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from dejamq_broker.store.batch import QueueKey
 from dejamq_broker.store.checkpoint import Checkpoint, Progress, atomic_write
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
@@ -57,6 +58,7 @@ class Recovery:
         self._log, self._queues, self._paths, self._config = log, queues, paths, config
         self._extent = Extent(0, 0, log.files.file_size)
         self._mark: Progress | None = None
+        self._expired: dict[QueueKey, int] = {}
 
     def run(self, clock_ms: Callable[[], int]) -> RecoveryReport:
         """Load, walk, dispatch what the queues lack, cut: log and queues can be used then.
@@ -136,17 +138,28 @@ class Recovery:
         return walk
 
     def _forget_queues(self) -> None:
-        """From here on the mark on disk vouches for nothing, so a crash in the middle begins again."""
-        mark = self._mark
-        if mark is not None or self._queues.values():
-            Progress(0, mark.queues if mark else {}, mark.durable_log if mark else 0).save(self._paths.progress)
+        """From here on the mark on disk vouches for no entry, so a crash in the middle begins again.
+
+        It keeps what the log cannot tell: how far queues had come of which no message is left.
+        """
+        for key, queue in self._queues.items():
+            if queue.max_offset and queue.max_log_offset <= self._extent.start:
+                self._expired[key] = queue.max_offset
+        counts = {topic: dict(of_topic) for topic, of_topic in self._mark.queues.items()} if self._mark else {}
+        for (topic, queue_id), count in self._expired.items():
+            counts.setdefault(topic, {})[queue_id] = count
+        durable = self._mark.durable_log if self._mark else self._extent.end
+        if counts or self._queues.values():
+            Progress(0, counts, durable).save(self._paths.progress)
         self._queues.discard()
 
     def _settle(self, start: StartPoint, walk: Walk) -> tuple[Cut, ...]:
         """Bring log and queues to the end that was found. The mark goes first: it may never say more than is there."""
         files, end, mark = self._log.files, walk.found.end, self._mark
-        if start.rule == WHOLE_LOG and mark is not None and mark.log_offset <= end:
-            self._queues.reach(mark)
+        if start.rule == WHOLE_LOG:
+            self._queues.reach(self._expired.items())
+            if mark is not None and mark.log_offset <= end:
+                self._queues.reach(mark.by_queue())
         cuts: tuple[Cut, ...] = ()
         if not walk.as_left:
             self._lower_mark(start, end)
