@@ -81,6 +81,7 @@ def test_an_empty_log_ends_where_it_begins() -> None:
         (95, b"!", "CRC"),
         (84, b"\x7f\xff\xff\xff", "body length"),
         (188, b"\xff", "topic length"),
+        (189, b"\xff", "not UTF-8"),
         (190, b"\x7f\xff", "properties length"),
     ],
 )

@@ -29,6 +29,7 @@ CHUNK_SIZE = 4 << 20
 _ZERO_CHUNK = bytes(CHUNK_SIZE)
 """The rest of a file is zeros: comparing is many times faster than searching."""
 """Bytes looked at together: enough to make the price of calling numpy small."""
+WIDEST_TOPIC = 255
 MAX_RECORDS = 4096
 STEADY = 8
 """After so many records of one size, more of them are expected and looked for all at once."""
@@ -228,10 +229,25 @@ def _run_of(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Run | int:
         run = parse(data, sizes)
         if check_crc:
             check_crcs(run)
+            _check_topics(run)
         demand(run.headers["log_offset"] == at + run.positions, "it says it belongs elsewhere")
     except BadRun as bad:
         return bad.index
     return run
+
+
+def _check_topics(run: Run) -> None:
+    """Demand that topics are text, which no checksum vouches for. Nearly all are ASCII, and looked at together."""
+    sizes = run.topic_size.clip(max=WIDEST_TOPIC)
+    within = np.arange(int(sizes.max())) < sizes[:, None]
+    places = np.where(within, run.topic_at[:, None] + np.arange(within.shape[1]), 0)
+    other = ((run.data[places] >= 0x80) & within).any(axis=1) | (run.topic_size > WIDEST_TOPIC)
+    for index in other.nonzero()[0].tolist():
+        start = int(run.topic_at[index])
+        try:
+            run.data[start : start + int(run.topic_size[index])].tobytes().decode()
+        except UnicodeDecodeError as error:
+            raise BadRun(index, f"the topic is not UTF-8: {error.reason}") from None
 
 
 def _single(data: bytes, at: int) -> Found | End:

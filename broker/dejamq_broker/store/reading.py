@@ -6,7 +6,7 @@ from enum import Enum
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from dejamq_proto.record import HEADER, HEADER_SIZE, I32, SYS_BORN_HOST_V6, decode
+from dejamq_proto.record import HEADER, HEADER_SIZE, I32, SYS_BORN_HOST_V6, BadRecord, decode
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.commit_log import CommitLog
@@ -81,14 +81,17 @@ class Reader:
         return self._log.max_offset - log_offset <= self._memory_window
 
     def store_timestamp_ms(self, log_offset: int, size: int) -> int:
-        """Store time of a record; 0 when its file is gone, for it is older than all that is left."""
+        """Store time of a record; 0 when it is damaged, or its file gone: it is older then than all that is left."""
         head = self._log.read(log_offset, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return 0
         header = np.frombuffer(head, HEADER)[0]
-        if header["sys_flag"] & SYS_BORN_HOST_V6:
+        if not header["sys_flag"] & SYS_BORN_HOST_V6:
+            return int(header["store_timestamp_ms"])
+        try:
             return decode(self._log.read(log_offset, size), check_crc=False).store_timestamp_ms
-        return int(header["store_timestamp_ms"])
+        except BadRecord:
+            return 0
 
     def record_at(self, log_offset: int) -> bytes | None:
         """The record that begins here, None when none does."""
