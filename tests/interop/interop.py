@@ -104,6 +104,8 @@ def without_oldest_files(store: Path) -> Path:
 def one_store(jars: Path, store: Path, work: Path) -> Iterator[str]:
     """What RocketMQ says differently about this store, then dejamq about what RocketMQ made of it."""
     said = said_of(Path(shutil.copytree(store, work / "ours")))
+    for asked_for, offsets in said.queries.items():
+        yield from differs(f"dejamq's query of {asked_for}", said.found[asked_for], offsets[-MOST_RESULTS:])
     theirs = Path(shutil.copytree(store, work / "theirs"))
     print(f"{work.name}: {sum(map(len, said.records.values()))} records, {len(said.bounds)} queues", flush=True)
     with RocketMQ(jars, theirs, work / "rocketmq", SMALL, "Orders") as rocketmq:
@@ -174,7 +176,7 @@ def differs(what: str, answer: Any, expected: Any, *, grows: bool = False) -> It
     if grows and isinstance(answer, list) and len(answer) == 2 and answer[1] >= expected[1]:
         answer = [answer[0], expected[1]]
     if answer != expected:
-        yield f"{what} is {str(answer)[:300]} at RocketMQ, {str(expected)[:300]} at dejamq"
+        yield f"{what} is {str(answer)[:300]}, it must be {str(expected)[:300]}"
 
 
 def compare_records(where: str, answer: Any, expected: list[dict[str, Any]]) -> Iterator[str]:
@@ -231,6 +233,9 @@ def compare_after(before: Path, theirs: Path, said: Said, how: str) -> Iterator[
     again = said_of(Path(shutil.copytree(theirs, theirs.with_name(f"after-{how}"))))
     for key, records in said.records.items():
         yield from differs(f"{key} after RocketMQ was {how}", again.records[key][: len(records)], records)
+    for asked_for, offsets in again.queries.items():
+        what = f"dejamq's query of {asked_for} after RocketMQ was {how}"
+        yield from differs(what, again.found[asked_for], offsets[-MOST_RESULTS:])
     sent = [len(again.records[("FromRocketMQ", queue)]) for queue in (0, 1)]
     yield from differs(f"messages sent to RocketMQ until it was {how}", sent, [100 + 100 * (how == "killed"), 100])
 

@@ -57,6 +57,6 @@ def test_a_queue_that_rocketmq_appends_to_may_be_longer_but_not_shorter() -> Non
 
 
 def test_keys_of_one_hash_count_together() -> None:
-    said = Said({}, {}, [], {("T", "Aa"): [1, 2], ("T", "BB"): [3], ("T", "C"): [4]}, 0)
+    said = Said({}, {}, [], {("T", "Aa"): [1, 2], ("T", "BB"): [3], ("T", "C"): [4]}, {}, 0)
     assert collisions(said, ("T", "Aa")) == 3
     assert collisions(said, ("T", "C")) == 1

@@ -11,6 +11,7 @@ from typing import Any
 from dejamq import ConsumeFrom, ConsumeStatus, Message, MessageQueue, Producer, ReceivedMessage
 from dejamq_broker.store import MessageStore, StoreConfig
 from dejamq_broker.store.described import describe
+from dejamq_broker.store.query import Wanted
 from dejamq_lab import Cluster
 from dejamq_proto.compression import Compression, compress
 from dejamq_proto.record import (
@@ -144,6 +145,8 @@ class Said:
     """Topic, queue id, time (ms), queue offset."""
     queries: dict[tuple[str, str], list[int]]
     """Topic and key -> log offsets, from the records themselves and not from an index."""
+    found: dict[tuple[str, str], list[int]]
+    """The same, as dejamq's index answers."""
     log_end: int
 
 
@@ -157,7 +160,9 @@ def said_of(store: Path) -> Said:
         searches = [
             (*key, time_ms, opened.search_offset(*key, time_ms)) for key in keys for time_ms in _times(records[key])
         ]
-        return Said(bounds, records, searches, _queries(records), opened.log_max)
+        queries = _queries(records)
+        found = {key: _found(opened, *key) for key in queries}
+        return Said(bounds, records, searches, queries, found, opened.log_max)
     finally:
         opened.close()
 
@@ -173,6 +178,11 @@ def _records(store: MessageStore, topic: str, queue_id: int) -> list[dict[str, A
             place += size
         at = result.next_offset
     return found
+
+
+def _found(store: MessageStore, topic: str, key: str) -> list[int]:
+    records = [decode(raw) for raw in store.query(Wanted(topic, key, max_messages=64)).records]
+    return sorted(record.log_offset for record in records)
 
 
 def _times(records: list[dict[str, Any]]) -> list[int]:
