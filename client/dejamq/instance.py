@@ -53,6 +53,7 @@ class Instance:
         self.presence.on_ids_changed = self._ids_changed
         self._links: dict[str, BrokerLink] = {}
         self._retiring: set[str] = set()
+        self._given_up: set[BrokerLink] = set()
         self._closing: asyncio.Task[None] | None = None
         self._beating: set[str] = set()
         self._producer_groups: list[str] = []
@@ -129,6 +130,19 @@ class Instance:
             self._links[address] = link
         return link
 
+    def reconnect(self, address: str, reason: str) -> None:
+        """Give the connection to this address up: what waits on it fails, and the next call dials anew.
+
+        For one whose other end may be gone without a word: such a connection would swallow every later call too,
+        until the keepalive finds out after 40 s.
+        """
+        link = self._links.pop(address, None)
+        if link is not None:
+            link.break_sends(reason)
+            self._given_up.add(link)
+            self.spawn(self._end(link), f"reconnect-{address}")
+            self.presence.wake()
+
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A background task that ends with this instance; when it fails, every next call of the client raises that.
 
@@ -172,7 +186,7 @@ class Instance:
             await asyncio.wait(tuple(self._tasks))
         await self.routes.close()
         await self._leave()
-        await asyncio.gather(*(link.close() for link in self._links.values()))
+        await asyncio.gather(*(link.close() for link in (*self._links.values(), *self._given_up)))
         await self.namesrv.close()
         self.journal.write(State(state="closed", client_id=self.client_id, group=self._group()))
         self.journal.close()
@@ -245,6 +259,10 @@ class Instance:
             await self._links[address].close()  # cut off by the end of the client, this is done again there
             del self._links[address]
         self._retiring.discard(address)
+
+    async def _end(self, link: BrokerLink) -> None:
+        await link.close()  # cut off by the end of the client, this is done again there
+        self._given_up.discard(link)
 
     def _ids_changed(self, group: str) -> None:
         for listener in self._ids_listeners.get(group, ()):

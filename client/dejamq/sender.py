@@ -240,5 +240,5 @@ class Sender:
         flight.future.cancel()
         self._send_again(self._outcomes.lost(flight, error, "timeout"))
         if self._config.close_connection_on_timeout:
-            self._instance.link(flight.address).break_sends("closed after a time-out")
+            self._instance.reconnect(flight.address, "closed after a time-out")
         self._pump_soon(flight.lane)
