@@ -21,7 +21,7 @@ from dejamq_proto.record import (
     BadRecord,
     decode,
 )
-from dejamq_proto.run import PLACE, PLACE_AT, BadRun, Run, check_crcs, demand, has_wide_hosts, parse
+from dejamq_proto.run import PLACE, PLACE_AT, BadRun, Run, check_crcs, demand, every, has_wide_hosts, parse
 
 from dejamq_broker.store.batch import Ints
 
@@ -238,16 +238,25 @@ def _run_of(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Run | int:
 
 def _check_topics(run: Run) -> None:
     """Demand that topics are text, which no checksum vouches for. Nearly all are ASCII, and looked at together."""
-    sizes = run.topic_size.clip(max=WIDEST_TOPIC)
-    within = np.arange(int(sizes.max())) < sizes[:, None]
-    places = np.where(within, run.topic_at[:, None] + np.arange(within.shape[1]), 0)
-    other = ((run.data[places] >= 0x80) & within).any(axis=1) | (run.topic_size > WIDEST_TOPIC)
-    for index in other.nonzero()[0].tolist():
+    for index in _not_ascii(run).nonzero()[0].tolist():
         start = int(run.topic_at[index])
         try:
             run.data[start : start + int(run.topic_size[index])].tobytes().decode()
         except UnicodeDecodeError as error:
             raise BadRun(index, f"the topic is not UTF-8: {error.reason}") from None
+
+
+def _not_ascii(run: Run) -> npt.NDArray[np.bool_]:
+    """Which topics have other bytes, or are so long that it would cost much to look."""
+    at, sizes = run.topic_at, run.topic_size
+    first, size, step = int(at[0]), int(sizes[0]), int(run.sizes[0])
+    if every(sizes == size) and every(at == first + step * np.arange(len(at))):
+        topics = np.ndarray((len(at), size), np.uint8, run.data, first, (step, 1))
+        return np.asarray((topics >= 0x80).any(axis=1))
+    within = np.arange(min(int(sizes.max()), WIDEST_TOPIC)) < sizes[:, None]
+    places = np.where(within, at[:, None] + np.arange(within.shape[1]), 0)
+    found: npt.NDArray[np.bool_] = ((run.data[places] >= 0x80) & within).any(axis=1) | (sizes > WIDEST_TOPIC)
+    return found
 
 
 def _single(data: bytes, at: int) -> Found | End:
