@@ -14,7 +14,7 @@ from fuzzing import spoiled, survives
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Open stores with random damage: each must open, or say why not.")
-    parser.add_argument("--stores", type=int, default=5000)
+    parser.add_argument("--stores", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000_000, help="of the first store")
     options = parser.parse_args()
     logging.disable()

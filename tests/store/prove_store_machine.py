@@ -11,8 +11,8 @@ from store_machine import StoreMachine
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Let anything happen to a store, and compare it with a list.")
-    parser.add_argument("--examples", type=int, default=1000)
-    parser.add_argument("--steps", type=int, default=50, help="of each example at most")
+    parser.add_argument("--examples", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=40, help="of each example at most")
     parser.add_argument("--no-shrink", action="store_true", help="show the first failure as it is")
     options = parser.parse_args()
     logging.disable()
