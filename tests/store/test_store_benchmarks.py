@@ -13,6 +13,7 @@ TINY = {
     "store_read.py": ["--log-mib", "1", "--reads", "10"],
     "store_sync.py": ["--millis", "20"],
     "store_recovery.py": ["--log-mib", "1", "--file-mib", "1"],
+    "store_reput.py": ["--messages", "500"],
 }
 
 
