@@ -5,6 +5,7 @@ The cases of RocketMQ's ``DefaultMessageStoreCleanFilesTest`` are among them.
 
 import os
 import random
+import shutil
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, ReadStatus, StoreConfig
+from dejamq_broker.store.dump import main as dump_main
+from dejamq_broker.store.query import Wanted
 from dejamq_broker.store.retention import expired, is_hour, local_hour
+from dejamq_broker.store.verify import main as verify_main
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.record import decode
+from dejamq_proto.record import Record, decode, encode_properties
 from store_making import bodies, bodies_of, crashed_copy, fill_queue, log_files, open_small, run_of, settle, until
 
 HOUR_MS = 3_600_000
@@ -327,6 +331,48 @@ def test_a_follower_that_fails_is_called_again(tmp_path: Path) -> None:
     clean(store)
     clean(store)
     assert calls == [FILE_SIZE, FILE_SIZE]
+
+
+def test_index_files_that_end_before_the_log_begins_go_with_it(tmp_path: Path) -> None:
+    store = open_small(tmp_path, small(max_hash_slot_num=100, max_index_num=200))
+    for number in range(600):
+        properties = encode_properties({"KEYS": f"key-{number}"})
+        store.put(Record("T", 0, b"x" * 200, properties))
+    settle(store)
+    assert store._late.catch_up()
+    store._retention.safe_end = lambda: store.log_max
+    before = len(list((tmp_path / "index").iterdir()))
+    at_use(store, 88)
+    assert clean(store) == 2
+    first = store.min_offset("T", 0)
+    assert 0 < len(list((tmp_path / "index").iterdir())) < before
+    found = {number: len(store.query(Wanted("T", f"key-{number}")).records) for number in (0, first - 1, first, 599)}
+    assert found == {0: 0, first - 1: 0, first: 1, 599: 1}
+
+
+@pytest.mark.parametrize("lost", [["consumequeue"], ["consumequeue", "dispatched.json"], ["dispatched.json"]])
+def test_queues_that_are_made_again_after_an_expiry_keep_their_offsets(tmp_path: Path, lost: list[str]) -> None:
+    store = filled(tmp_path, 4)
+    at_use(store, 88)
+    clean(store)
+    fill_queue(store, 100, first=3 * PER_FILE + 1)
+    settle(store)
+    store.close()
+    for name in lost:
+        path = tmp_path / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    again = open_small(tmp_path, small())
+    assert (again.min_offset("T", 0), again.max_offset("T", 0)) == (3 * PER_FILE, 3 * PER_FILE + 101)
+    assert bodies_of(again) == bodies(101, first=3 * PER_FILE)
+
+
+def test_a_store_that_lost_its_beginning_is_whole_to_whoever_verifies_it(tmp_path: Path) -> None:
+    store = filled(tmp_path, 4)
+    at_use(store, 88)
+    clean(store)
+    store.close()
+    assert dump_main([str(tmp_path)]) == 0
+    assert verify_main([str(tmp_path)]) == 0
 
 
 # What readers meet.
