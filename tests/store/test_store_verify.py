@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +142,29 @@ def test_the_last_record_twice_in_the_index_is_what_a_rocketmq_does_after_a_kill
     file.write_out()
     report = verified(made.directory)
     assert (report.verdict, kinds(report)) == ("whole", {"index-twice"})
+
+
+def test_messages_of_a_topic_that_was_deleted_are_not_missed(made: Made) -> None:
+    write(made.directory / "config" / "topics.json", b'{"topicConfigTable":{"T":{}}}')
+    shutil.rmtree(made.directory / "consumequeue" / "SCHEDULE_TOPIC_XXXX")
+    (finding,) = verified(made.directory).findings
+    assert (finding.kind, finding.severity, finding.where) == ("deleted", "note", "topic SCHEDULE_TOPIC_XXXX")
+
+
+def test_a_topic_that_was_deleted_and_made_again_has_the_entries_of_the_younger_messages(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    fill(store, 100)
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue" / "T")
+    (tmp_path / "dispatched.json").write_text(
+        json.dumps({"log_offset": store.log_max, "queues": {}, "flushed": store.log_max})
+    )
+    again = open_small(tmp_path)
+    assert again.max_offset("T", 0) == 0
+    fill(again, 60)
+    again.close()
+    report = verified(tmp_path)
+    assert (report.verdict, kinds(report)) == ("whole", {"made-again"})
 
 
 def test_records_that_expired_are_not_missed(made: Made) -> None:

@@ -82,7 +82,7 @@ def make_whole(directory: Path) -> Made:
     fill(store, COUNT)
     store.close()
     (directory / "config").mkdir()
-    (directory / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
+    (directory / "config" / "topics.json").write_text('{"topicConfigTable":{"T":{},"SCHEDULE_TOPIC_XXXX":{}}}')
     (directory / "config" / "delayOffset.json").write_text('{"offsetTable":{1:13,2:6\n}}')
     *records, last = dump(StorePaths(directory))
     return Made(directory, records, last["summary"]["log_end"])

@@ -19,7 +19,7 @@ from dejamq_broker.store.findings import Finding, Severity
 from dejamq_broker.store.index_file import Shape
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.unsupported import refuse_unsupported
-from dejamq_broker.store.verify_files import check_checkpoint, check_config, check_marks, check_owner
+from dejamq_broker.store.verify_files import check_checkpoint, check_config, check_marks, check_owner, topics_of
 from dejamq_broker.store.verify_index import IndexCheck
 from dejamq_broker.store.verify_log import LogCheck, Progress
 
@@ -79,7 +79,11 @@ def verify(paths: StorePaths, progress: Progress) -> Report:
     queues = list(queue_files(paths))
     size = max((queue.files.size for queue in queues if queue.files.lengths), default=6_000_000)
 
-    def new_queue(topic: str, queue_id: int) -> QueueFiles:
+    topics = topics_of(paths.topics)
+
+    def new_queue(topic: str, queue_id: int) -> QueueFiles | None:
+        if topics is not None and topic not in topics:
+            return None
         return QueueFiles(topic, queue_id, DataFiles(paths.consume_queue(topic, queue_id), size))
 
     config = StoreConfig()

@@ -95,3 +95,11 @@ def _unreadable(path: Path) -> str:
     except ValueError as error:
         return f"it is no JSON: {error}"
     return ""
+
+
+def topics_of(path: Path) -> set[str] | None:
+    """The names in ``topics.json``; None when there is no such file or it cannot be read."""
+    try:
+        return set(loads_loose(path.read_text())["topicConfigTable"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

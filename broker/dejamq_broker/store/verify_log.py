@@ -6,7 +6,7 @@ import numpy as np
 from dejamq_proto.record import BLANK_SIZE, MAGIC_BLANK, PAIR, decode
 
 from dejamq_broker.store.at_rest import DataFiles, QueueFiles
-from dejamq_broker.store.batch import Ints, QueueTable
+from dejamq_broker.store.batch import Ints, QueueKey, QueueTable
 from dejamq_broker.store.consume_queue import ENTRY
 from dejamq_broker.store.entries import batch_of
 from dejamq_broker.store.findings import Finding, Severity, Tally
@@ -27,10 +27,10 @@ class LogCheck:
     """Walks the log once and tells each queue, and whoever is in ``others``, what it must hold."""
 
     def __init__(
-        self, files: DataFiles, queue_files: list[QueueFiles], make_queue: Callable[[str, int], QueueFiles],
+        self, files: DataFiles, queue_files: list[QueueFiles], make_queue: Callable[[str, int], QueueFiles | None],
         delay_levels_ms: tuple[int, ...], progress: Progress,
     ) -> None:  # fmt: skip
-        """``make_queue`` makes the files of a queue that has no folder."""
+        """``make_queue`` makes the files of a queue without a folder; None for one that was deleted with its topic."""
         self.tally = Tally()
         self.others: list[Callable[[Found], None]] = []
         self.records = 0
@@ -39,7 +39,9 @@ class LogCheck:
         self._files, self._make_queue = files, make_queue
         self._delay_levels_ms, self._progress = delay_levels_ms, progress
         self._table = QueueTable()
-        self._queues = {(each.topic, each.queue_id): QueueCheck(each, self.tally) for each in queue_files}
+        self._queues: dict[QueueKey, QueueCheck | None] = {
+            (each.topic, each.queue_id): QueueCheck(each, self.tally) for each in queue_files
+        }
         self._lost: list[tuple[int, int]] = []
         self._killed = False
 
@@ -56,7 +58,8 @@ class LogCheck:
                 self._progress(at - self.start, extents[-1].end - self.start)
         bounds = LogBounds(self.start, self.end, self._lost, killed)
         for queue in self._queues.values():
-            queue.finish(bounds)
+            if queue is not None:
+                queue.finish(bounds)
 
     def queues(self) -> int:
         return len(self._queues)
@@ -137,7 +140,9 @@ class LogCheck:
         entries = np.empty(len(found.sizes), ENTRY)
         entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
         for number, members in batch.groups:
-            self._queue(number).feed(Expected(batch.queue_offsets[members], entries[members], times[members]))
+            queue = self._queue(number)
+            if queue is not None:
+                queue.feed(Expected(batch.queue_offsets[members], entries[members], times[members]))
         for other in self.others:
             other(found)
 
@@ -152,12 +157,15 @@ class LogCheck:
                       count=int(back.sum())))  # fmt: skip
         self.last_store_timestamp_ms = int(times.max(initial=self.last_store_timestamp_ms))
 
-    def _queue(self, number: int) -> QueueCheck:
+    def _queue(self, number: int) -> QueueCheck | None:
         key = self._table.keys[number]
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = QueueCheck(self._make_queue(*key), self.tally)
-        return queue
+        if key not in self._queues:
+            files = self._make_queue(*key)
+            self._queues[key] = QueueCheck(files, self.tally) if files else None
+            if files is None:
+                what = "the log has messages of it, but it is no topic any more: it was deleted"
+                self._add(Finding("deleted", f"topic {key[0]}", what, severity=Severity.NOTE))
+        return self._queues[key]
 
     def _add(self, finding: Finding) -> None:
         self.tally.add(finding, "" if finding.kind == "store-time" else f"{finding.where} {finding.what}")
