@@ -7,6 +7,7 @@ import msgspec
 
 from dejamq_broker.store.directories import make_directory, sync_directory
 from dejamq_broker.store.file_queue import FileQueue
+from dejamq_broker.store.log_scan import End
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.paths import StorePaths
 
@@ -24,15 +25,20 @@ class Cut(msgspec.Struct, frozen=True):
     reason: str
 
 
-def cut(files: FileQueue, log_end: int, reason: str, paths: StorePaths) -> tuple[Cut, ...]:
-    """Take off everything from ``log_end`` on, keeping copies of what is not zero. Raises OSError.
+def cut(files: FileQueue, end: End, used_end: int | None, paths: StorePaths) -> tuple[Cut, ...]:
+    """Take off everything behind the end, keeping copies of what is not zero. Raises OSError.
+
+    ``used_end`` is the log offset behind the last byte that is not zero; None: it is to be looked for.
 
     Copies first, then whole files from the last one back, then the rest of one file: wherever a crash stops it, the
     next start finds the same end.
     """
-    over = [(file, max(0, log_end - file.start), file.used()) for file in files.files if file.end > log_end]
-    over = [(file, at, used) for file, at, used in over if used > at]
-    cuts = tuple(_keep(file, at, used, paths, reason or "bytes after the end of the log") for file, at, used in over)
+    log_end, reason = end.log_offset, end.reason or "bytes after the end of the log"
+    behind = [file for file in files.files if file.end > log_end]
+    ends = [file.used() if used_end is None else min(used_end - file.start, file.size) for file in behind]
+    starts = [max(0, log_end - file.start) for file in behind]
+    over = [(file, at, used) for file, at, used in zip(behind, starts, ends, strict=True) if used > at]
+    cuts = tuple(_keep(file, at, used, paths, reason) for file, at, used in over)
     # the name of the first file says where the log begins when earlier ones have expired, so it stays, even empty
     gone_from = log_end + 1 if log_end == files.start > 0 else log_end
     files.remove_from(gone_from)

@@ -16,7 +16,7 @@ from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction, Incomplete
 from dejamq_broker.store.coverage import first_uncovered
 from dejamq_broker.store.log_cut import Cut, cut
-from dejamq_broker.store.log_scan import Damage, Extent
+from dejamq_broker.store.log_scan import Damage, End, Extent
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.recovery_walk import Trust, Walk, ends_at
 from dejamq_broker.store.start_point import (
@@ -163,7 +163,7 @@ class Recovery:
         cuts: tuple[Cut, ...] = ()
         if not walk.as_left:
             self._lower_mark(start, end)
-            cuts = cut(files, end, walk.found.reason, self._paths)
+            cuts = cut(files, End(end, walk.found.reason), walk.used, self._paths)
         if end == 0:
             # a log that begins again, begins with queues that do (RocketMQ destroys them too)
             self._queues.discard()

@@ -12,11 +12,12 @@ from dejamq_proto.record import decode
 from dejamq_broker.store.batch import Batch
 from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction
 from dejamq_broker.store.entries import batch_of
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found, Read, step, walk
+from dejamq_broker.store.log_scan import CHUNK_SIZE, Damage, End, Extent, Found, Read, step, walk
 from dejamq_broker.store.start_point import WHOLE_LOG, StartPoint
 from dejamq_broker.store.torn import walk_believed
 
 WRITE_OUT_EVERY = 64 << 20
+ZEROS = bytes(CHUNK_SIZE)
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -52,6 +53,29 @@ def scan(read: Read, extent: Extent, start: int, trust: Trust, take: Callable[[F
     raise AssertionError("a walk ends with an End")
 
 
+class Noting:
+    """Reads a log and notes how far it is not zero, so that nobody has to read what lies behind its end once more."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._at, self._data = 0, b""
+        self.reached = 0
+        """Everything was read up to here, from where the reading began."""
+
+    def read(self, log_offset: int, size: int) -> bytes:
+        data = self._read(log_offset, size)
+        end = log_offset + len(data)
+        self.reached = max(self.reached, end)
+        if end > self._at + len(self._data) and not ZEROS.startswith(data):
+            self._at, self._data = log_offset, data
+        return data
+
+    @property
+    def used(self) -> int:
+        """The log offset behind the last byte that is not zero."""
+        return self._at + len(self._data.rstrip(b"\0"))
+
+
 class Walk:
     """What one walk over the log found, and gave to the queues."""
 
@@ -59,6 +83,8 @@ class Walk:
     """Set by ``run``."""
     as_left = False
     """The log ends where a clean stop left it."""
+    used: int | None = None
+    """The log offset behind the last byte that is not zero, if that was seen."""
 
     def __init__(self, queues: ConsumeQueues, start: StartPoint, delay_levels_ms: tuple[int, ...]) -> None:
         self._queues, self._start, self._delay_levels_ms = queues, start, delay_levels_ms
@@ -68,7 +94,9 @@ class Walk:
 
     def run(self, read: Read, extent: Extent, trust: Trust) -> None:
         """Raises Incomplete when the queues lack more than they should."""
-        self.found = scan(read, extent, self._start.walk_from, trust, self._take)
+        noting = Noting(read)
+        self.found = scan(noting.read, extent, self._start.walk_from, trust, self._take)
+        self.used = noting.used if noting.reached == extent.end else None
         self._compare()
 
     def _take(self, found: Found) -> None:
