@@ -18,10 +18,11 @@ from dejamq_proto.record import (
     decode_properties,
     java_hash,
 )
-from dejamq_proto.run import Bytes, Run
+from dejamq_proto.run import Bytes, Run, every
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.log_scan import Found
+from dejamq_broker.store.texts import topics_of, windows
 
 Words = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
@@ -105,11 +106,13 @@ def _table_of_powers(count: int) -> tuple[Words, Words]:
 
 def _of_run(found: Found, run: Run) -> Keys:
     flat, ends = _joined(run.data, run.properties_at, run.properties_size)
-    topics, topic_ends = _joined(run.data, run.topic_at, run.topic_size)
     indexed = (run.headers["sys_flag"] & SYS_TRANSACTION_MASK) != SYS_TRANSACTION_ROLLBACK
-    plain = indexed & ~_wide(flat, ends) & ~_wide(topics, topic_ends)
+    plain = indexed & ~_wide(flat, ends)
     spans = _spans(flat, ends, ends - run.properties_size, plain)
-    prefixes = java_hashes(run.data, run.topic_at, run.topic_size) * np.uint32(31) + np.uint32(ord("#"))
+    topics, which = topics_of(run)
+    prefixes = np.array([java_hash(topic.decode("utf-8", "replace") + "#") for topic in topics]).astype(np.uint32)[
+        which
+    ]
     powers, _ = _powers(int(spans.size.max(initial=0)))
     hashes = _folded(prefixes[spans.records] * powers[spans.size] + java_hashes(flat, spans.at, spans.size))
     records = spans.records
@@ -124,6 +127,9 @@ def _of_run(found: Found, run: Run) -> Keys:
 def _joined(data: Bytes, at: Ints, size: Ints) -> tuple[Bytes, Ints]:
     """The texts one after the other, and where each ends."""
     ends = np.cumsum(size)
+    width = int(size[0])
+    if every(size == width) and width:
+        return windows(data, at, width).ravel(), ends
     return data[np.repeat(at - ends + size, size) + np.arange(int(ends[-1]))], ends
 
 
@@ -166,8 +172,9 @@ def _spans(flat: Bytes, ends: Ints, starts: Ints, plain: Mask) -> _Spans:
 def _named(flat: Bytes, begins: Ints, opens: Ints, closes: Ints, name: Bytes) -> Ints:
     """The numbers of the properties that have this name and a value."""
     fitting = np.flatnonzero((opens - begins == len(name)) & (closes - opens > 1))
-    same: Mask = (flat[begins[fitting][:, None] + np.arange(len(name))] == name).all(axis=1)
-    named: Ints = fitting[same]
+    if not len(fitting):
+        return fitting
+    named: Ints = fitting[(windows(flat, begins[fitting], len(name)) == name).all(axis=1)]
     return named
 
 
