@@ -29,17 +29,16 @@ def append(options: argparse.Namespace, count: int, queues: int, *, warm: bool) 
     turns = max(1, options.messages // count)
     size = -(-(len(run.run.data) * (turns + 1) + 4096) >> 20) << 20
     config = StoreConfig(mapped_file_size_commit_log=size, message_index_enable=bool(options.index))
-    with folder(options.directory) as path:
+    with folder(options.directory) as path, opened(path, config) as store:
         if warm:
-            warm_first_file(path, size)
-        with opened(path, config) as store:
-            store.append_run(run)
+            warm_first_file(store)
+        store.append_run(run)
 
-            def append_all() -> None:
-                for _ in range(turns):
-                    store.append_run(run)
+        def append_all() -> None:
+            for _ in range(turns):
+                store.append_run(run)
 
-            return turns * count, timed(append_all)
+        return turns * count, timed(append_all)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from dejamq_broker.store import AppendRun, MessageStore, StoreConfig
-from dejamq_broker.store.paths import StorePaths, file_name
 from dejamq_proto.record import Outgoing, encode_properties, tags_code
 from dejamq_proto.run import parse
 
@@ -158,11 +157,9 @@ def fill(store: MessageStore, run: AppendRun, log_bytes: int) -> int:
     return count
 
 
-def warm_first_file(directory: Path, size: int) -> None:
-    """A first log file of zeros whose pages are all in memory, as the store prepares its later ones."""
-    log = StorePaths(directory).commit_log
-    log.mkdir(parents=True)
-    with (log / file_name(0)).open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, size)
-        for _ in range(size >> 20):
-            file.write(bytes(1 << 20))
+def warm_first_file(store: MessageStore) -> None:
+    """Touch all pages of the first log file before it is used, which the flush thread would do little by little."""
+    next_file = store._flusher._next_file
+    next_file.prepare(store.log_max)
+    while next_file.warm_step():
+        pass
