@@ -45,16 +45,16 @@ class Destinations:
             self._park(topic, call)
             return None
         if call.queue is None:
-            if call.select is not None:
-                call.queue = _selected(call, rotation.queues)
-            else:
-                call.queue = rotation.next() if self._faults is None else self._healthy(rotation, "", self._faults)
+            call.queue = self._queue_of(call, rotation)
         return call.queue
 
-    def next_queue(self, topic: str) -> MessageQueue | None:
-        """Where a batch goes; None while the route is not known."""
-        rotation = self._rotations.get(topic)
-        return None if rotation is None else self._next(rotation, "")
+    def queue_for(self, call: Call) -> MessageQueue | None:
+        """Where the batch goes that begins with this call; None while the route is not known.
+
+        Raises DejamqError for a selector that fails.
+        """
+        rotation = self._rotations.get(call.message.topic)
+        return call.queue if call.queue is not None or rotation is None else self._queue_of(call, rotation)
 
     def choose_again(self, calls: Sequence[Call]) -> list[Call]:
         """Other queues, if possible of other brokers, for calls that failed; calls of a batch stay together."""
@@ -78,6 +78,11 @@ class Destinations:
             for topic, calls in self._parked.items():
                 self._parked[topic] = [call for call in calls if id(call) not in gone]
         return taken
+
+    def _queue_of(self, call: Call, rotation: Rotation) -> MessageQueue:
+        if call.select is not None:
+            return _selected(call, rotation.queues)
+        return rotation.next() if self._faults is None else self._healthy(rotation, "", self._faults)
 
     def _next(self, rotation: Rotation, avoid: str) -> MessageQueue:
         if self._faults is None:

@@ -122,10 +122,11 @@ class Producer:
             return await self.submit(message, queue=queue, timeout_ms=timeout_ms)
         except BacklogFull:
             pass
-        call = self._call(message, queue, timeout_ms)
+        call = self._make_call(message, self._ready().new_future(), timeout_ms)
+        if queue is not None:
+            self._intake.direct(call, queue)
         await self._take_on((call,))
-        assert call.future is not None
-        return await call.future
+        return await _future(call)
 
     def submit(
         self, message: Message, *, queue: Destination = None, timeout_ms: float | None = None
@@ -170,17 +171,19 @@ class Producer:
         if queue is not None:
             for call in calls:
                 self._intake.direct(call, queue)
-        if calls[0].queue is None and calls[0].select is None:
-            await self.publish_queues(batch[0].topic)  # the turn it then takes is for all of the batch
-        one_queue = calls[0].queue or (None if calls[0].select else sender.next_queue(calls[0].message.topic))
-        parts = split(calls, self.config.max_message_size)
-        for part in parts:
-            self._last_batch += 1
-            for call in part:
-                call.batch, call.queue = self._last_batch, one_queue
-                call.select = calls[0].select
-            await self._take_on(part)
-        return all_stored(await asyncio.gather(*(_future(call) for call in calls), return_exceptions=True))
+        await self.publish_queues(batch[0].topic)
+        one_queue = sender.queue_for(calls[0])
+        try:
+            for part in split(calls, self.config.max_message_size):
+                self._last_batch += 1
+                for call in part:
+                    call.batch, call.queue = self._last_batch, one_queue
+                await self._take_on(part)
+            return all_stored(await asyncio.gather(*(_future(call) for call in calls), return_exceptions=True))
+        except asyncio.CancelledError:
+            for call in calls:
+                _future(call).cancel()  # those that have not left never do
+            raise
 
     async def request(self, message: Message, timeout_ms: float, *, queue: Destination = None) -> ReceivedMessage:
         """Send the message and wait for a consumer's reply (``reply_to``), both within ``timeout_ms``.
@@ -220,26 +223,25 @@ class Producer:
         """Have it called before and after every try, from now on. Raises ConfigError for what is no hook."""
         self._hooks.add(hook)
 
-    def _call(self, message: Message, queue: Destination, timeout_ms: float | None) -> Call:
-        call = self._make_call(message, self._ready().new_future(), timeout_ms)
-        if queue is not None:
-            self._intake.direct(call, queue)
-        return call
-
     async def _take_on(self, calls: Sequence[Call]) -> None:
-        """Submit them, all or none, as soon as there is room. Raises SendTimeout when there is none in time."""
+        """Submit them, all or none, as soon as there is room; where there is none in time, their futures tell."""
         while True:
-            sender = self._ready()
             try:
+                sender = self._ready()
                 sender.submit_all(calls)
                 return
             except BacklogFull as full:
-                reason = str(full)
+                error = SendTimeout(f"not sent in time: {full}", definite=True)
+            except DejamqError as closed:
+                for call in calls:
+                    _future(call).set_exception(closed)
+                return
             try:
                 async with asyncio.timeout(calls[0].deadline - monotonic()):
                     await sender.backlog.room()
             except TimeoutError:
-                raise SendTimeout(f"not sent in time: {reason}", definite=True) from None
+                sender.refuse(calls, error)
+                return
 
     def _ready(self) -> Sender:
         if self._instance is None or self._sender is None:

@@ -63,9 +63,13 @@ class Sender:
         for call in calls:
             self._route(call)
 
-    def next_queue(self, topic: str) -> MessageQueue | None:
-        """Where a batch of the topic goes; None while the route is not known."""
-        return self._destinations.next_queue(topic)
+    def refuse(self, calls: Sequence[Call], error: DejamqError) -> None:
+        """End calls that were never taken on."""
+        self._outcomes.tell(calls, error)
+
+    def queue_for(self, call: Call) -> MessageQueue | None:
+        """Where the batch goes that begins with this call; None while the route is not known."""
+        return self._destinations.queue_for(call)
 
     def abandon(self, error: Callable[[bool], DejamqError]) -> None:
         """End all that is unfinished with this error (told whether it is definite): the producer closes or failed."""

@@ -25,6 +25,7 @@ from dejamq import (
     SendTimeout,
     select_by_hash,
     select_machine_room,
+    select_random,
 )
 from dejamq_proto.compression import decompress
 from dejamq_proto.wire import SendRun, SendRunResult
@@ -270,7 +271,36 @@ async def test_a_selector_that_fails_fails_its_message_alone(select: Any, says: 
         assert (producer._sender.backlog.calls, producer._sender.backlog.bytes) == (0, 0)
 
 
+async def test_a_selector_chooses_once_for_all_of_a_batch() -> None:
+    async with scripted("a", "b", max_message_size=2_000) as (producer, brokers):
+        for seed in range(5):
+            batch = [Message("t", b"x" * 500)] * 12
+            results = await producer.send_batch(batch, queue=select_random(seed))
+            assert len({result.queue for result in results}) == 1
+        assert {len(run.sizes) for broker in brokers for run in broker.runs} == {3}
+
+
 # --- batches in parts
+
+
+async def test_when_there_is_no_room_for_a_later_part_the_error_tells_what_is_stored() -> None:
+    settings = {"max_message_size": 2_000, "max_pending_bytes": 2_500, "max_runs_in_flight": 1}
+    async with scripted("a", **settings) as (producer, (broker,)):
+        await producer.publish_queues("t")
+        gate = asyncio.Event()
+        broker.script.append(answer_after(gate))
+        sending = asyncio.create_task(producer.send_batch([Message("t", b"x" * 500)] * 9, timeout_ms=400))
+        await until(lambda: broker.runs)
+        blocking = [asyncio.create_task(producer.send(Message("t", b"y" * 900), timeout_ms=20_000)) for _ in range(4)]
+        broker.script.append(never_answer)
+        gate.set()
+        with pytest.raises(BatchIncomplete) as caught:
+            await sending
+        outcomes = caught.value.outcomes
+        assert isinstance(outcomes[0], SendResult)
+        assert isinstance(outcomes[-1], SendTimeout)
+        await producer.close(timeout_ms=0)
+        await asyncio.gather(*blocking, return_exceptions=True)
 
 
 async def test_when_one_part_of_a_batch_fails_the_error_tells_what_is_stored() -> None:
@@ -482,8 +512,8 @@ async def test_send_waits_for_room_where_submit_refuses() -> None:
         assert len(broker.bodies) == 28
 
 
-async def test_a_send_that_finds_no_room_in_time_is_surely_not_sent() -> None:
-    async with scripted("a", max_pending_bytes=5_000) as (producer, (broker,)):
+async def test_a_send_that_finds_no_room_in_time_is_surely_not_sent_and_journalled(tmp_path: Path) -> None:
+    async with scripted("a", max_pending_bytes=5_000, journal_dir=str(tmp_path)) as (producer, (broker,)):
         broker.script.append(never_answer)
         stuck = producer.submit(Message("t", b"x" * 4_000), timeout_ms=20_000)
         with pytest.raises(SendTimeout, match="max_pending_bytes") as caught:
@@ -492,6 +522,8 @@ async def test_a_send_that_finds_no_room_in_time_is_surely_not_sent() -> None:
         stuck.cancel()
         await producer.close(timeout_ms=0)
         assert len(broker.bodies) <= 1
+    (end,) = ends_in(tmp_path)
+    assert (end["definite"], end["code"]) == (True, Code.ACCESS_BROKER_TIMEOUT)
 
 
 async def test_closing_ends_a_send_that_waits_for_room() -> None:
