@@ -6,6 +6,8 @@ The cases of RocketMQ's ``DefaultMessageStoreCleanFilesTest`` are among them.
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -492,3 +494,29 @@ def test_readers_of_expiring_files_never_get_wrong_bytes(tmp_path: Path) -> None
         ReadStatus.FOUND, ReadStatus.OFFSET_TOO_SMALL, ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_OVERFLOW_ONE,
         ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE,
     }  # fmt: skip
+
+
+@pytest.mark.process
+def test_a_process_that_lists_a_store_is_not_disturbed_by_files_that_expire(tmp_path: Path) -> None:
+    store = open_small(tmp_path, small())
+    store._retention.safe_end = lambda: store.log_max
+    at_use(store, 88)
+    stop = threading.Event()
+
+    def live() -> None:
+        sent = 0
+        while not stop.wait(0.001):
+            fill_queue(store, PER_FILE, first=sent)
+            sent += PER_FILE
+            clean(store)
+
+    living = threading.Thread(target=live)
+    living.start()
+    command = [sys.executable, "-m", "dejamq_broker.store.dump", str(tmp_path)]
+    try:
+        listings = [subprocess.run(command, capture_output=True, text=True, check=False, timeout=30) for _ in range(3)]
+    finally:
+        stop.set()
+        living.join(10)
+    assert [(listing.returncode, listing.stderr) for listing in listings] == [(0, "")] * 3
+    assert store.log_min > 0
