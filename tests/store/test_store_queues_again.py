@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from dejamq_broker.store.consume_queue import ENTRY, FILLER_SIZE, MAX_GAP, ConsumeQueue
 from dejamq_broker.store.coverage import first_uncovered
+from dejamq_broker.store.entry_files import Entries, EntryFiles
 from dejamq_broker.store.log_scan import Extent
 from dejamq_broker.store.queue_again import append_again, out_of_place
 from dejamq_proto.record import (
@@ -56,6 +57,26 @@ def test_a_queue_that_begins_late_begins_at_its_first_record(queue: ConsumeQueue
     assert queue.entries(120, 5)["log_offset"].tolist() == [0, 100]
     filled = np.fromfile(queue.folder / f"{2000:020d}", ENTRY)
     assert filled["size"][:20].tolist() == [FILLER_SIZE] * 20
+
+
+def test_a_queue_that_begins_very_late_costs_no_more(queue: ConsumeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    read = EntryFiles.read
+
+    def counted(files: EntryFiles, queue_offset: int, count: int) -> Entries:
+        reads.append(queue_offset)
+        return read(files, queue_offset, count)
+
+    monkeypatch.setattr(EntryFiles, "read", counted)
+    again(queue, [5_000_000_049, 5_000_000_050])
+    assert len(reads) < 5
+    assert len(queue._tail[1]) < 50 + 64
+    assert (queue.min_offset, queue.max_offset) == (5_000_000_049, 5_000_000_051)
+    queue.write_out()
+    loaded = ConsumeQueue(queue.folder, 20 * 50)
+    assert loaded.load(None) == ""
+    loaded.correct_min(0)
+    assert (loaded.min_offset, loaded.max_offset) == (5_000_000_049, 5_000_000_051)
 
 
 @pytest.mark.parametrize("repeated", [[0, 1, 1, 2], [0, 1, 2, 2, 1, 3], [0, 0, 1, 1, 2, 2]])

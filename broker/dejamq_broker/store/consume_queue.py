@@ -243,17 +243,22 @@ class ConsumeQueue:
         if gap <= 0:
             return
         if self.max_offset == 0 == self.written:
-            # the queue begins late: its first file does too, and only that file is filled
-            begin = queue_offset - queue_offset % self._files.per_file
-            self._settle(begin)
-            self.min_offset = queue_offset
-            gap = queue_offset - begin
+            self._begin_late(queue_offset)
+            return
         if gap > MAX_GAP:
             raise StoreDamaged(
                 f"{self.folder}: the log has a record for entry {queue_offset}, but the queue ends at "
                 f"{self.max_offset}: look at the log with python -m dejamq_broker.store.dump"
             )
         self._push(np.full(gap, FILLER))
+
+    def _begin_late(self, queue_offset: int) -> None:
+        """The first file begins late too, and only that file is filled, at once: a thousand queues may begin late."""
+        begin = queue_offset - queue_offset % self._files.per_file
+        if begin < queue_offset:
+            self._files.write(begin, np.full(queue_offset - begin, FILLER))
+        self.min_offset = queue_offset
+        self._settle(queue_offset)
 
     def _push(self, entries: Entries) -> None:
         start, tail = self._tail
