@@ -50,7 +50,7 @@ STORE_ROWS = (
     ("entries", "index_keys", "torn"),
     ("paths", "config", "log_scan", "directories"),
     ("texts",),
-    ("batch", "errors", "findings", "described"),
+    ("batch", "errors", "findings", "described", "outcome"),
 )
 
 

@@ -1,8 +1,11 @@
 """Verify: what is whole is called whole, and what a kill left is told from damage."""
 
+import io
 import json
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -202,6 +205,28 @@ def test_programs_get_the_same_as_one_line_of_json(made: Made, capsys: pytest.Ca
     assert (row["verdict"], row["records"], row["log_end"]) == ("damaged", len(made.records), made.end)
     (finding,) = row["findings"]
     assert (finding["kind"], finding["severity"], finding["where"]) == ("entry", "damage", "queue T/0@60")
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_word(made: Made) -> None:
+    made.entry(60, 12, I64.pack(77))
+    command = f"{sys.executable} -m dejamq_broker.store.verify {made.directory} | true; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=50, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
+
+
+def test_at_a_terminal_progress_is_told_and_wiped(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("dejamq_broker.store.verify.TOLD_EVERY_S", 0)
+    assert main([str(made.directory)]) == 0
+    *told, last, end = terminal.getvalue().split("\r\x1b[K")
+    assert last == "verify: 0.00 of 0.00 GiB"
+    assert (told[0], end) == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_directory_that_is_no_store_gives_one_line_and_status_2(

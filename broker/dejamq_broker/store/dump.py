@@ -4,7 +4,6 @@ Reads only, locks nothing, may look at a store that is in use, and holds one pie
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -21,10 +20,10 @@ from dejamq_broker.store.described import describe
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.index_file import IndexFile, Shape
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, find_record, step, walk
+from dejamq_broker.store.outcome import BAD_USE, CANNOT_TELL, DAMAGED, INTERRUPTED, WHOLE, close_stdout
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.verify_index_file import shape_of
 
-WHOLE, DAMAGED, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
 WHATS = ("log", "queues", "index", "checkpoint", "config")
 NO_END = 1 << 62
 ENTRIES_AT_ONCE = 4096
@@ -69,13 +68,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return WHOLE if whole else DAMAGED
-
-
-def close_stdout() -> None:
-    """After a broken pipe: what is still buffered goes nowhere, and the interpreter's last flush is quiet."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 def _parser() -> argparse.ArgumentParser:

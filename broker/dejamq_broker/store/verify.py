@@ -8,7 +8,6 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -17,14 +16,15 @@ from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.findings import Finding, Severity
 from dejamq_broker.store.index_file import Shape
+from dejamq_broker.store.outcome import BAD_USE, CANNOT_TELL, DAMAGED, INTERRUPTED, WHOLE, close_stdout
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.unsupported import refuse_unsupported
 from dejamq_broker.store.verify_files import check_checkpoint, check_config, check_marks, check_owner, topics_of
 from dejamq_broker.store.verify_index import IndexCheck
 from dejamq_broker.store.verify_log import LogCheck, Progress
 
-WHOLE, DAMAGED, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
 TOLD_EVERY_S = 0.5
+WIPE = "\r\x1b[K"
 
 
 class Report(msgspec.Struct):
@@ -54,7 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 whole, 1 damaged, 2 bad use, 3 cannot tell."""
     options = _parser().parse_args(arguments)
     try:
-        report = verify(StorePaths(options.directory), _teller() if sys.stderr.isatty() else _silent)
+        report = (
+            _watched(StorePaths(options.directory)) if sys.stderr.isatty() else verify(StorePaths(options.directory))
+        )
     except NoStore as error:
         print(f"dejamq store verify: {error}", file=sys.stderr)
         return BAD_USE
@@ -63,12 +65,20 @@ def main(arguments: list[str] | None = None) -> int:
         return CANNOT_TELL
     except KeyboardInterrupt:
         return INTERRUPTED
-    for line in [msgspec.json.encode(_row(report)).decode()] if options.output == "json" else _lines(report):
-        print(line)
+    try:
+        for line in [msgspec.json.encode(report).decode()] if options.output == "json" else _lines(report):
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_stdout()
     return report.status
 
 
-def verify(paths: StorePaths, progress: Progress) -> Report:
+def _silent(done: int, in_all: int) -> None:
+    """Nobody watches."""
+
+
+def verify(paths: StorePaths, progress: Progress = _silent) -> Report:
     """Look at everything. Raises NoStore for a directory that is none, StoreError for files of a kind that is not
     supported, OSError for what cannot be read.
     """
@@ -115,11 +125,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _row(report: Report) -> dict[str, Any]:
-    row: dict[str, Any] = msgspec.to_builtins(report)
-    return row
-
-
 def _lines(report: Report) -> Iterator[str]:
     for finding in report.findings:
         yield finding.text
@@ -129,11 +134,7 @@ def _lines(report: Report) -> Iterator[str]:
     )
 
 
-def _silent(done: int, in_all: int) -> None:
-    """Nobody watches."""
-
-
-def _teller() -> Progress:
+def _watched(paths: StorePaths) -> Report:
     """Tells a terminal how far the log is read, twice a second, on one line that is wiped at the end."""
     last = time.monotonic()
 
@@ -141,11 +142,12 @@ def _teller() -> Progress:
         nonlocal last
         if time.monotonic() - last >= TOLD_EVERY_S:
             last = time.monotonic()
-            print(
-                f"\rverify: {done / 2**30:.2f} of {in_all / 2**30:.2f} GiB\x1b[K\r", end="", file=sys.stderr, flush=True
-            )
+            print(f"{WIPE}verify: {done / 2**30:.2f} of {in_all / 2**30:.2f} GiB", end="", file=sys.stderr, flush=True)
 
-    return tell
+    try:
+        return verify(paths, tell)
+    finally:
+        print(WIPE, end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
