@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from power_loss import Failure, lineage
+from power_loss_threads import threaded_life
 
 
 def main() -> int:
@@ -17,13 +18,16 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=1000, help="crash points at least")
     parser.add_argument("--lineages", type=int, default=1 << 30, help="lineages at most")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000_000, help="of the first lineage")
+    parser.add_argument("--no-threads", action="store_true", help="only what the seed brings back exactly")
     options = parser.parse_args()
     logging.disable()
     began, seen, seed = time.monotonic(), Counter[str](), options.seed
     while seen.total() < options.points and seed < options.seed + options.lineages:
         folder = Path(tempfile.mkdtemp(prefix="power-loss-"))
         try:
-            seen += lineage(seed, folder)
+            seen += lineage(seed, folder / "lineage")
+            if not options.no_threads:
+                seen += threaded_life(seed, folder / "threads")
         except Failure as failure:
             print(f"\nFAILED after {seen.total()} power losses: {failure}", file=sys.stderr)
             return 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from disk_model import Disk
 from power_loss import lineage
+from power_loss_threads import threaded_life
 from store_making import bodies_of, fill_queue, log_files, open_small, overwrite, settle
 from store_making import run_of as of_store
 
@@ -22,6 +23,13 @@ def test_a_store_comes_back_from_power_losses_at_random_steps(tmp_path: Path) ->
         seen += lineage(seed, tmp_path / str(seed))
         seed += 1
     print(f"{seen.total()} power losses, seeds {first} to {seed - 1}")
+
+
+def test_a_store_comes_back_from_power_losses_while_its_threads_run(tmp_path: Path) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(3):
+        seen += threaded_life(seed, tmp_path / str(seed))
+    assert seen.total() > 10
 
 
 @pytest.fixture
