@@ -1,11 +1,13 @@
 """Messages by key, by unique key and by id: the right ones, all of them, and no others."""
 
 import dataclasses
+import errno
 import threading
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, Wanted
+from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreFull, Wanted
+from dejamq_broker.store.index_file import IndexFile
 from dejamq_broker.store.index_keys import key_hash
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_proto.codes import Code, DejamqError
@@ -18,7 +20,7 @@ from dejamq_proto.record import (
     offset_message_id,
 )
 from index_making import fill_keyed, keyed_run, offsets_of
-from store_making import SMALL, log_files, open_small
+from store_making import SMALL, bodies_of, log_files, open_small
 
 T0 = 1_700_000_000_000
 
@@ -190,6 +192,25 @@ def test_with_sync_flush_nothing_is_found_before_it_is_on_disk(tmp_path: Path, m
     go_on.set()
     promise.result(timeout=10)
     assert offsets_of(store, "all") == [first, second]
+
+
+def test_a_full_disk_ends_a_query_with_what_to_do_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_small(tmp_path)
+
+    def no_room(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(IndexFile, "put", no_room)
+    offsets = fill_keyed(store, 30)
+    with pytest.raises(StoreFull, match="No space left on device; make room"):
+        store.query(Wanted("T", "k1"))
+    offsets += fill_keyed(store, 30, first=30)
+    assert len(bodies_of(store)) == 60
+    monkeypatch.undo()
+    assert offsets_of(store, "k1") == [offsets[1]]
+    assert offsets_of(store, "k59") == [offsets[59]]
 
 
 def test_without_an_index_nothing_is_found_and_switching_it_on_finds_all(tmp_path: Path) -> None:

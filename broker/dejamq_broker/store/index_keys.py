@@ -55,6 +55,15 @@ class _Spans(msgspec.Struct, frozen=True, gc=False):
     size: Ints
 
 
+class _Properties(msgspec.Struct, frozen=True, gc=False):
+    """Where in the joined properties each one begins, has its 0x01 and its 0x02, and the number of its record."""
+
+    owners: Ints
+    begins: Ints
+    opens: Ints
+    closes: Ints
+
+
 def key_hash(topic: str, key: str) -> int:
     """What the index keeps of a key. Source: RocketMQ ``IndexFile.indexKeyHashMethod``."""
     value = abs(java_hash(f"{topic}#{key}"))
@@ -142,6 +151,24 @@ def _wide(flat: Bytes, ends: Ints) -> Mask:
 
 def _spans(flat: Bytes, ends: Ints, starts: Ints, plain: Mask) -> _Spans:
     """The keys of the plain records. A record that turns out not to be plain is taken out of ``plain``."""
+    found = _properties(flat, ends, starts, plain)
+    owners = found.owners
+    unique, keys = _named(flat, found, _UNIQUE_NAME), _named(flat, found, _KEYS_NAME)
+    for chosen in (unique, keys):
+        twice = owners[chosen[1:]]
+        plain[twice[twice == owners[chosen[:-1]]]] = False
+    unique, keys = unique[plain[owners[unique]]], keys[plain[owners[keys]]]
+    words_at, words_end = _split(flat, found.opens[keys] + 1, found.closes[keys])
+    records = np.concatenate((owners[unique], np.searchsorted(ends, words_at, side="right")))
+    at = np.concatenate((found.opens[unique] + 1, words_at))
+    size = np.concatenate((found.closes[unique], words_end)) - at
+    # unique keys stand first here, so a stable order by record keeps them before the record's words
+    order = np.argsort(records, kind="stable")
+    return _Spans(records[order], at[order], size[order])
+
+
+def _properties(flat: Bytes, ends: Ints, starts: Ints, plain: Mask) -> _Properties:
+    """All properties of the plain records: those in which 0x01 and 0x02 take turns, with 0x02 at the end."""
     marks = np.flatnonzero((flat == 1) | (flat == 2))
     owners = np.searchsorted(ends, marks, side="right")
     firsts = np.searchsorted(marks, starts)
@@ -154,27 +181,15 @@ def _spans(flat: Bytes, ends: Ints, starts: Ints, plain: Mask) -> _Spans:
     begins = starts[owners]
     inner = np.flatnonzero(owners[1:] == owners[:-1]) + 1
     begins[inner] = closes[inner - 1] + 1
-    unique = _named(flat, begins, opens, closes, _UNIQUE_NAME)
-    keys = _named(flat, begins, opens, closes, _KEYS_NAME)
-    for chosen in (unique, keys):
-        twice = owners[chosen[1:]]
-        plain[twice[twice == owners[chosen[:-1]]]] = False
-    unique, keys = unique[plain[owners[unique]]], keys[plain[owners[keys]]]
-    words_at, words_end = _split(flat, opens[keys] + 1, closes[keys])
-    records = np.concatenate((owners[unique], np.searchsorted(ends, words_at, side="right")))
-    at = np.concatenate((opens[unique] + 1, words_at))
-    size = np.concatenate((closes[unique], words_end)) - at
-    # unique keys stand first here, so a stable order by record keeps them before the record's words
-    order = np.argsort(records, kind="stable")
-    return _Spans(records[order], at[order], size[order])
+    return _Properties(owners, begins, opens, closes)
 
 
-def _named(flat: Bytes, begins: Ints, opens: Ints, closes: Ints, name: Bytes) -> Ints:
+def _named(flat: Bytes, found: _Properties, name: Bytes) -> Ints:
     """The numbers of the properties that have this name and a value."""
-    fitting = np.flatnonzero((opens - begins == len(name)) & (closes - opens > 1))
+    fitting = np.flatnonzero((found.opens - found.begins == len(name)) & (found.closes - found.opens > 1))
     if not len(fitting):
         return fitting
-    named: Ints = fitting[(windows(flat, begins[fitting], len(name)) == name).all(axis=1)]
+    named: Ints = fitting[(windows(flat, found.begins[fitting], len(name)) == name).all(axis=1)]
     return named
 
 

@@ -12,6 +12,7 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from dejamq_proto.record import decode, parse_offset_message_id
 
+from dejamq_broker.store.errors import StoreFull
 from dejamq_broker.store.index import Index
 from dejamq_broker.store.index_file import Bounds
 from dejamq_broker.store.index_keys import words_of
@@ -70,9 +71,10 @@ class Query:
         """The newest records that fit, ``max_messages`` at most, the oldest of them first.
 
         Everything confirmed is looked at: the index is brought up to date first. RocketMQ goes back in time in up to
-        three rounds when nothing of a round can be read; here one pass goes on to the next candidate.
+        three rounds when nothing of a round can be read; here one pass goes on to the next candidate. Raises StoreFull
+        when the index cannot be brought up to date.
         """
-        self._catch_up()
+        self._bring_up()
         most = min(wanted.max_messages, UNIQUE_MOST if wanted.unique else self._most)
         found: dict[int, bytes] = {}
         size = foreign = 0
@@ -88,6 +90,14 @@ class Query:
                 break
             found[log_offset] = raw
         return QueryResult([found[log_offset] for log_offset in sorted(found)], *self._index.newest)
+
+    def _bring_up(self) -> None:
+        try:
+            self._catch_up()
+        except OSError as error:
+            raise StoreFull(
+                f"the index cannot come to the end of the log: {error.strerror}; make room on its disk, then ask again"
+            ) from error
 
     def by_id(self, message_id: str) -> bytes | None:
         """The record that an offset message id (32 or 56 hex digits) names, None when none begins there.
