@@ -32,6 +32,27 @@ def test_a_store_comes_back_from_power_losses_while_its_threads_run(tmp_path: Pa
     assert seen.total() > 10
 
 
+def test_what_was_read_before_it_was_flushed_may_be_lost_and_its_queue_offset_is_given_out_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "disk").mkdir()
+    world = Disk(tmp_path / "disk")
+    with world.watching():
+        store = open_small(world.root / "store")
+        flushed = fill_queue(store, 5)
+        store.durable(store.log_max).result(timeout=10)
+        appended = store.append_run(of_store([("T", 0, b"read, then lost")]))
+        settle(store)
+        assert (bodies_of(store)[5:], appended.queue_offsets.tolist()) == ([b"read, then lost"], [5])
+        wrecks = left(world, tmp_path)
+        store.close()
+    survivors = [open_small(wreck / "store") for wreck in wrecks]
+    assert {tuple(bodies_of(each)) for each in survivors} == {tuple(flushed), (*flushed, b"read, then lost")}
+    for each in survivors:
+        queue_offset = 5 + (len(bodies_of(each)) > 5)
+        assert each.append_run(of_store([("T", 0, b"new")])).queue_offsets.tolist() == [queue_offset]
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
     (tmp_path / "disk").mkdir()
