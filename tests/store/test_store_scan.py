@@ -194,7 +194,7 @@ def test_a_queue_of_prepared_records_only_does_not_come_into_being() -> None:
     table = QueueTable()
     found = next(log.walk())
     assert isinstance(found, Found)
-    assert batch_of(found, table.number_of, LEVELS).groups == []
+    assert list(batch_of(found, table.number_of, LEVELS).groups) == []
     assert table.keys == []
 
 

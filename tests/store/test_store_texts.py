@@ -2,6 +2,7 @@
 
 import msgspec
 import numpy as np
+import pytest
 from dejamq_broker.store.batch import NOT_QUEUED, QueueTable, grouped
 from dejamq_broker.store.entries import batch_of
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, walk
@@ -65,7 +66,12 @@ def test_groups_of_thousands_of_queues_are_in_log_order() -> None:
     queue_numbers = np.arange(70_000) % 40_000
     groups = grouped(queue_numbers)
     assert [number for number, _ in groups] == list(range(40_000))
-    assert np.concatenate([np.arange(70_000)[members] for _, members in groups[:2]]).tolist() == [0, 40_000, 1, 40_001]
+    assert np.concatenate([np.arange(70_000)[members] for _, members in list(groups)[:2]]).tolist() == [
+        0,
+        40_000,
+        1,
+        40_001,
+    ]
 
 
 class Bytes:
@@ -138,3 +144,10 @@ def test_a_run_over_many_topics_and_queues_finds_them_all() -> None:
         offsets = batch.queue_offsets[members].tolist()
         assert offsets == [each for each in range(1000) if (f"T{each % 50}", each % 7) == (topic, queue_id)]
     assert len(batch.groups) == 350
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "::1"])
+def test_a_record_of_a_queue_that_cannot_be_gets_no_entry(host: str) -> None:
+    found = Bytes([Record("T", 0, b"x", born_host=(host, 5))]).walk()[0]
+    assert isinstance(found, Found)
+    assert batch_of(found, lambda key: NOT_QUEUED, ()).queue_numbers == []

@@ -112,7 +112,7 @@ class Appender:
         numbers = [self._number(key) for key in run.keys]
         without = unqueued(run.run)
         if len(numbers) == 1 and without is None:
-            return [(numbers[0], slice(0, len(run.key_index)))]
+            return Groups(None, [(numbers[0], 0, len(run.key_index))])
         queue_numbers = np.array(numbers, np.int64)[run.key_index]
         if without is not None:
             queue_numbers[without] = NOT_QUEUED
@@ -125,7 +125,7 @@ class Appender:
         """
         record = msgspec.structs.replace(record, body_crc=body_crc(record.body))
         queued = record.transaction_type not in UNQUEUED_TYPES
-        groups: Groups = [(self._number((record.topic, record.queue_id)), slice(0, 1))] if queued else []
+        groups = Groups(None, [(self._number((record.topic, record.queue_id)), 0, 1)] if queued else [])
 
         def tags_codes(store_timestamp_ms: int) -> Ints:
             stamped = msgspec.structs.replace(record, store_timestamp_ms=store_timestamp_ms)

@@ -1,5 +1,7 @@
 """Records on their way into queues: one array a field, one element a record; a record alone has plain numbers."""
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +14,41 @@ NOT_QUEUED = -1
 
 Members = slice | Ints
 """Which records of a run, in the order of the log: what indexes each of its arrays."""
-Groups = list[tuple[int, Members]]
-"""The records of each queue by its number. Records that no group has get no queue entry."""
+
+
+class Groups(msgspec.Struct, frozen=True, gc=False):
+    """The records of each queue; those that no group has get no queue entry.
+
+    ``order`` puts the records of a run group by group (None: they are so), in log order within each. A span is a
+    queue's number and where its records begin and end in that order.
+    """
+
+    order: Ints | None
+    spans: list[tuple[int, int, int]]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __iter__(self) -> Iterator[tuple[int, Members]]:
+        """The number of each queue, and its records."""
+        for number, first, after in self.spans:
+            yield number, slice(first, after) if self.order is None else self.order[first:after]
 
 
 def grouped(queue_numbers: Ints) -> Groups:
     """The records of each queue; where the number is NOT_QUEUED, the record is in no group."""
-    first = int(queue_numbers[0])
+    count = len(queue_numbers)
+    first = queue_numbers.item(0)
     if every(queue_numbers == first):
-        return [(first, slice(0, len(queue_numbers)))] if first >= 0 else []
+        return Groups(None, [(first, 0, count)] if first >= 0 else [])
     # numpy sorts short integers by radix, several times as fast
-    short = len(queue_numbers) > 256 and int(queue_numbers.max()) < 1 << 15
+    short = count > 256 and int(queue_numbers.max()) < 1 << 15
     order = (queue_numbers.astype(np.int16) if short else queue_numbers).argsort(kind="stable")
     ordered = queue_numbers[order]
     starts = [0, *[edge + 1 for edge in (ordered[1:] != ordered[:-1]).nonzero()[0].tolist()]]
-    groups: Groups = [
-        (ordered.item(start), order[start:end]) for start, end in zip(starts, [*starts[1:], len(order)], strict=True)
-    ]
-    return groups if groups[0][0] >= 0 else groups[1:]
+    numbers = [ordered.item(start) for start in starts]
+    spans = list(zip(numbers, starts, [*starts[1:], count], strict=True))
+    return Groups(order, spans if numbers[0] >= 0 else spans[1:])
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +65,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     @property
     def queue_numbers(self) -> list[int]:
         """The queues that get entries."""
-        return [number for number, _ in self.groups]
+        return [number for number, _, _ in self.groups.spans]
 
 
 class Single(msgspec.Struct, frozen=True, gc=False):
@@ -93,22 +112,20 @@ class QueueTable:
 
     def peek(self, groups: Groups, count: int) -> Ints:
         """The queue offsets that ``count`` records get when they are stored; those in no group get 0."""
-        if len(groups) == 1 and isinstance(groups[0][1], slice):
-            start = self.next[groups[0][0]]
+        if len(groups) == 1 and groups.order is None:
+            start = self.next[groups.spans[0][0]]
             return np.arange(start, start + count)
-        offsets = np.zeros(count, np.int64)
-        for number, members in groups:
+        ordered = np.zeros(count, np.int64)
+        for number, first, after in groups.spans:
             start = self.next[number]
-            offsets[members] = np.arange(start, start + _length(members))
+            ordered[first:after] = np.arange(start, start + after - first)
+        if groups.order is None:
+            return ordered
+        offsets = np.empty(count, np.int64)
+        offsets[groups.order] = ordered
         return offsets
 
     def advance(self, groups: Groups) -> None:
         """The records are in the log: their queue offsets are taken."""
-        for number, members in groups:
-            self.next[number] += _length(members)
-
-
-def _length(members: Members) -> int:
-    if isinstance(members, slice):
-        return int(members.stop) - int(members.start)
-    return len(members)
+        for number, first, after in groups.spans:
+            self.next[number] += after - first

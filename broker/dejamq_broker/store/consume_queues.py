@@ -180,6 +180,8 @@ class ConsumeQueues:
 def _by_queue(batch: Batch) -> Iterator[OfQueue]:
     entries = np.empty(len(batch.sizes), ENTRY)
     entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
-    ends = batch.log_offsets + batch.sizes
-    for number, members in batch.groups:
-        yield number, batch.queue_offsets[members], entries.view(PLAIN_ENTRY)[members].view(ENTRY), ends[members]
+    queue_offsets, ends, order = batch.queue_offsets, batch.log_offsets + batch.sizes, batch.groups.order
+    if order is not None:
+        entries, queue_offsets, ends = entries.view(PLAIN_ENTRY)[order].view(ENTRY), queue_offsets[order], ends[order]
+    for number, first, after in batch.groups.spans:
+        yield number, queue_offsets[first:after], entries[first:after], ends[first:after]

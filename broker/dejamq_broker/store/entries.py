@@ -15,7 +15,7 @@ from dejamq_proto.record import (
 )
 from dejamq_proto.run import Run
 
-from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey, grouped
+from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, grouped
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.texts import tags_codes, topics_of
 
@@ -52,13 +52,13 @@ def batch_of(found: Found, number_of: NumberOf, delay_levels_ms: tuple[int, ...]
         return _of_run(found, found.run, number_of, delay_levels_ms)
     record = decode(found.data, check_crc=False)
     queued = record.transaction_type not in UNQUEUED_TYPES
-    groups: Groups = [(number_of((record.topic, record.queue_id)), slice(0, 1))] if queued else []
+    number = number_of((record.topic, record.queue_id)) if queued else NOT_QUEUED
     return Batch(
         log_offsets=np.array([found.log_offset], np.int64),
         sizes=np.array(found.sizes, np.int64),
         tags_codes=np.array([queue_tags_code(record, delay_levels_ms)], np.int64),
         queue_offsets=np.array([record.queue_offset], np.int64),
-        groups=groups,
+        groups=grouped(np.array([number])),
         end_log_offset=found.end,
         store_timestamp_ms=record.store_timestamp_ms,
     )
