@@ -83,10 +83,9 @@ class Recovery:
         damages = (*found.damages, *walk.strange)
         for damage in damages:
             logger.error("log_damaged from=%d to=%d reason=%s", damage.log_offset, damage.end, damage.reason)
-        logger.info(
-            "recovered directory=%s clean=%s rule=%s from=%d to=%d", self._paths.root, clean, start.rule.replace(" ", "_"),
-            start.walk_from, found.end,
-        )  # fmt: skip
+        if not clean:
+            where = self._paths.root, start.rule.replace(" ", "_"), start.walk_from, found.end
+            logger.info("recovered directory=%s rule=%s from=%d to=%d", *where)
         return RecoveryReport(
             clean, start.walk_from, found.end, found.last_store_timestamp_ms, damages, cuts, start.rule,
             queues_rebuilt=start.rule == WHOLE_LOG and found.end > self._extent.start, entries_truncated=lost,
