@@ -71,6 +71,17 @@ def test_a_file_that_was_made_and_never_written_is_read_as_empty(file: IndexFile
     assert look_up(loaded, 1) == [1000]
 
 
+def test_a_new_file_says_at_once_how_far_the_one_before_it_came(tmp_path: Path, file: IndexFile) -> None:
+    """After a kill a RocketMQ would otherwise take up all keys again that it reads from the log."""
+    file.put(keys([1, 2]))
+    after = IndexFile.create(tmp_path / "20231114221320001", SMALL, file.header)
+    on_disk = IndexFile.load(after.path, SMALL)
+    assert on_disk is not None
+    time_ms, log_offset = file.header.end_timestamp_ms, file.header.end_log_offset
+    assert (time_ms, log_offset) > (0, 0)
+    assert on_disk.header == Header(time_ms, time_ms, log_offset, log_offset)
+
+
 def test_what_was_not_written_out_is_not_on_disk_for_a_reader(file: IndexFile) -> None:
     file.put(keys([1, 8]))
     file.write_out()

@@ -93,20 +93,23 @@ class IndexFile:
     @classmethod
     def create(cls, path: Path, shape: Shape, previous: Header | None) -> "IndexFile":
         """A new, empty file. Its first times and offsets are the last ones of the file before it, as in RocketMQ:
-        the seconds of its first entry count from there. Raises OSError.
+        the seconds of its first entry count from there. They are written at once, because a RocketMQ that starts
+        after a kill takes the last file's offset for how far the whole index has come. Raises OSError.
         """
+        before = previous or Header()
+        time_ms, log_offset = before.end_timestamp_ms, before.end_log_offset
+        header = Header(time_ms, time_ms, log_offset, log_offset)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             os.ftruncate(descriptor, shape.file_size)
+            os.pwrite(descriptor, HEADER.pack(*msgspec.structs.astuple(header)), 0)
             sync_directory(path.parent)
         except OSError:
             path.unlink()
             raise
         finally:
             os.close(descriptor)
-        before = previous or Header()
-        time_ms, log_offset = before.end_timestamp_ms, before.end_log_offset
-        file = cls(path, shape, Header(time_ms, time_ms, log_offset, log_offset))
+        file = cls(path, shape, header)
         file._slots = np.zeros(shape.slots, np.int32)
         file.settled = False
         return file
