@@ -16,6 +16,7 @@ from dejamq_proto.journal import Journal
 from dejamq_proto.loose_json import loads_loose
 
 from dejamq_broker.data_version import DataVersion
+from dejamq_broker.store.directories import make_directory, sync_directory
 
 Row = TypeVar("Row")
 
@@ -88,7 +89,7 @@ def stage(path: Path, text: str) -> None:
     Raises OSError, with the current generation untouched: a disk that is full is found here and not while
     replacing.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     with open(_staged(path), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -104,11 +105,7 @@ def publish(path: Path) -> None:
     if path.exists():
         _link_over(path, backup_of(path))
     os.replace(_staged(path), path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def write(path: Path, content: Any) -> None:

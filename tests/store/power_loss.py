@@ -61,12 +61,12 @@ class Failure(AssertionError):
     """A wreck that did not come back as it must. The text says how to see it again."""
 
 
-def random_config(rng: random.Random) -> StoreConfig:
-    """Small files, so that lives are full of rolls; all that a flush may do at once or later."""
+def config_of(seed: int, rng: random.Random) -> StoreConfig:
+    """Small files, so that lives are full of rolls; all that a flush may do at once or later. SYNC_FLUSH when odd."""
     return StoreConfig(
         mapped_file_size_commit_log=rng.choice((8192, 16_384)),
         mapped_file_size_consume_queue=rng.choice((200, 1000, 20_000)),
-        flush_disk_type=rng.choice((ASYNC_FLUSH, SYNC_FLUSH)),
+        flush_disk_type=SYNC_FLUSH if seed % 2 else ASYNC_FLUSH,
         flush_commit_log_timed=rng.random() < 0.5,
         flush_consume_queue_least_pages=rng.choice((1, 2)),
         disk_check_enable=False,
@@ -77,14 +77,14 @@ def random_config(rng: random.Random) -> StoreConfig:
     )
 
 
-def lineage(seed: int, folder: Path) -> "Counter[str]":
+def lineage(seed: int, folder: Path, *, lives: int = LIVES) -> "Counter[str]":
     """Live through one lineage. Answers how many wrecks were taken at each kind of step; all came back."""
     rng = random.Random(seed)
-    config, clock_ms, messages = random_config(rng), ticking(), endless(rng)
+    config, clock_ms, messages = config_of(seed, rng), ticking(), endless(rng)
     seen: Counter[str] = Counter()
     wreck = Wreck(folder / "0", "nothing yet", [], 0, 0)
     wreck.directory.mkdir(parents=True)
-    for number in range(LIVES):
+    for number in range(lives):
         life = Life(wreck, folder / f"wrecks-{number}", World(config, clock_ms, messages, rng))
         with standing_still():
             life.live()

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from dejamq_broker.store import MessageStore
 from disk_model import Disk
-from power_loss import Failure, Sent, World, Wreck, check, endless, random_config, run_of, standing_still, unsynced
+from power_loss import Failure, Sent, World, Wreck, check, config_of, endless, run_of, standing_still, unsynced
 from store_making import ticking
 
 RUNS = 60
@@ -23,10 +23,11 @@ MOST_WRECKS = 12
 class ThreadedLife:
     """A store that appends from one thread, flushes and dispatches from its own, and is promised durability."""
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         self.wrecks: list[Wreck] = []
+        rng = random.Random(seed)
         config = dataclasses.replace(
-            random_config(rng), flush_interval_commit_log_ms=1, flush_interval_consume_queue_ms=2,
+            config_of(seed, rng), flush_interval_commit_log_ms=1, flush_interval_consume_queue_ms=2,
             flush_commit_log_least_pages=1, flush_consume_queue_thorough_interval_ms=5,
         )  # fmt: skip
         self.world = World(config, ticking(), endless(rng), rng)
@@ -66,7 +67,7 @@ class ThreadedLife:
 
 def threaded_life(seed: int, folder: Path) -> "Counter[str]":
     """Live once, with threads. Answers how many wrecks were taken at each kind of step; all came back."""
-    life = ThreadedLife(folder, random.Random(seed))
+    life = ThreadedLife(folder, seed)
     life.live()
     for wreck in life.wrecks:
         try:
