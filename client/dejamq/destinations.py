@@ -45,7 +45,8 @@ class Destinations:
             self._park(topic, call)
             return None
         if call.queue is None:
-            call.queue = self._queue_of(call, rotation)
+            easy = call.select is None and self._faults is None
+            call.queue = rotation.next() if easy else self._queue_of(call, rotation)
         return call.queue
 
     def queue_for(self, call: Call) -> MessageQueue | None:

@@ -47,8 +47,9 @@ class Intake:
         self._last_call_id += 1
         kind = REWRITE if message.delay_level else PLAIN if message.wait_store else NO_WAIT
         select = None if message.sharding_key is None else by_sharding_key
+        budget_s = self._timeout_s if timeout_ms is None else self.budget_s(timeout_ms)
         call = Call(
-            message, common, properties, kind, self._last_call_id, monotonic() + self.budget_s(timeout_ms),
+            message, common, properties, kind, self._last_call_id, monotonic() + budget_s,
             size + len(properties) + 100, future, pinned=select is not None or future is None, select=select,
         )  # fmt: skip
         if size >= self._pack_from:
