@@ -16,8 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+
+# No example fails for being slow: on a busy machine a time says nothing about the code.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 
 OLDEST_JAVA = 17  # Spark 4's
 
