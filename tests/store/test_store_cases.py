@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dejamq_broker.store import MessageStore
-from dejamq_broker.store.checkpoint import Checkpoint
 from dejamq_broker.store.errors import StoreClosed
 from dejamq_proto.record import MAGIC_BLANK, PAIR, Record, decode, encode_properties
 from store_making import SMALL, bodies_of, crashed_copy, fill_queue, log_files, open_small, records_of, run_of, settle
@@ -70,18 +69,6 @@ def test_abort_stays_when_a_store_is_closed_before_its_queues_reached_the_end(tm
     again = open_small(tmp_path)
     assert not again.clean_start
     assert bodies_of(again)[3] == b"not dispatched"
-
-
-def test_the_checkpoint_keeps_five_values(tmp_path: Path) -> None:
-    kept = Checkpoint(5_000, 7_000, 6_000, 1 << 40, (1 << 40) + 1)
-    kept.save(tmp_path / "checkpoint")
-    assert Checkpoint.load(tmp_path / "checkpoint") == kept
-    assert (tmp_path / "checkpoint").stat().st_size == 4096
-
-
-def test_recovery_trusts_nothing_of_the_checkpoints_last_three_seconds() -> None:
-    for times, safe_ms in {(5_000, 9_000): 2_000, (9_000, 5_000): 2_000, (1_000, 9_000): 0}.items():
-        assert Checkpoint(*times).safe_ms(now_ms=10_000, index_too=False) == safe_ms
 
 
 @pytest.mark.parametrize(
