@@ -14,12 +14,13 @@ from dejamq_proto.wire import SendRun, SendRunResult
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.delay import scheduled
 from dejamq_broker.offsets import Asker
+from dejamq_broker.placing import placed
 from dejamq_broker.record_writer import Origin, RecordWriter
 from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.site import IntHost
 from dejamq_broker.store import Appended
-from dejamq_broker.topics import TopicTable, check_queue
+from dejamq_broker.topics import TopicConfig, TopicTable, check_queue
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +88,14 @@ class Sender:
         """
         if self._closed:
             raise DejamqError("the broker is shutting down; send to another one", code=Code.SERVICE_NOT_AVAILABLE)
+        if any(queue_id < 0 for _, queue_id in run.queues):
+            chosen, queue_ids = placed(run, lambda topic: self._topic(topic, run.default_queue_nums))
+            result, end = self._store_run(chosen, born_host)
+            result.queue_ids = queue_ids
+            return result, end
         one_by_one = run.rewrite
         for topic, queue_id in run.queues:
-            _check_sendable(topic)
-            config = self._topics.for_sending(topic, run.default_queue_nums)
-            if config.order and not self._writable:
-                raise PermissionDenied(f"this broker may not be written, and messages of {topic!r} have an order")
-            check_queue(config, queue_id)
+            check_queue(self._topic(topic, run.default_queue_nums), queue_id)
             one_by_one |= topic.startswith(names.RETRY_PREFIX)
         parsed = parse(run.records[0], run.sizes)
         check_records(parsed, run, self._max_body)
@@ -102,6 +104,14 @@ class Sender:
         if one_by_one:
             return self._store_each(run, parsed, born_host)
         return self._store_together(run, parsed, born_host)
+
+    def _topic(self, topic: str, default_queue_nums: int) -> TopicConfig:
+        """The topic, made if need be. Raises InvalidName, PermissionDenied, TOPIC_NOT_EXIST."""
+        _check_sendable(topic)
+        config = self._topics.for_sending(topic, default_queue_nums)
+        if config.order and not self._writable:
+            raise PermissionDenied(f"this broker may not be written, and messages of {topic!r} have an order")
+        return config
 
     def _store_together(self, run: SendRun, parsed: Run, born_host: IntHost) -> tuple[SendRunResult, int]:
         appended = self._writer.put_run(run, parsed, born_host)

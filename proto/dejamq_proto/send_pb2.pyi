@@ -103,6 +103,7 @@ class SendRunResult(_message.Message):
     QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
     SPAN_STARTS_FIELD_NUMBER: _builtins.int
     SPAN_LOG_OFFSETS_FIELD_NUMBER: _builtins.int
+    QUEUE_IDS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     code: _builtins.int
     """0, or 10, 11, 12 for stored but not as durable as asked, else refused"""
@@ -123,6 +124,10 @@ class SendRunResult(_message.Message):
     def span_log_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """the log offset there; records of a span lie one after the other"""
 
+    @_builtins.property
+    def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of each record, where the broker chose (a run to queue -1); else empty"""
+
     def __init__(
         self,
         *,
@@ -135,10 +140,11 @@ class SendRunResult(_message.Message):
         queue_offsets: _abc.Iterable[_builtins.int] | None = ...,
         span_starts: _abc.Iterable[_builtins.int] | None = ...,
         span_log_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        queue_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_record", b"bad_record", "code", b"code", "queue_offsets", b"queue_offsets", "remark", b"remark", "seq", b"seq", "span_log_offsets", b"span_log_offsets", "span_starts", b"span_starts", "store_host", b"store_host", "store_timestamp_ms", b"store_timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_record", b"bad_record", "code", b"code", "queue_ids", b"queue_ids", "queue_offsets", b"queue_offsets", "remark", b"remark", "seq", b"seq", "span_log_offsets", b"span_log_offsets", "span_starts", b"span_starts", "store_host", b"store_host", "store_timestamp_ms", b"store_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

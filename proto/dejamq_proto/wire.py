@@ -111,6 +111,7 @@ class SendRunResult(msgspec.Struct, kw_only=True):
     queue_offsets: npt.NDArray[np.uint64] = np.empty(0, "<u8")
     span_starts: Words = NO_WORDS
     span_log_offsets: npt.NDArray[np.uint64] = np.empty(0, "<u8")
+    queue_ids: Words = NO_WORDS
 
     def encode(self) -> bytes:
         bad = (self.bad_record << 1) ^ (self.bad_record >> 63)
@@ -118,7 +119,7 @@ class SendRunResult(msgspec.Struct, kw_only=True):
             _number(1, self.seq), _number(2, self.code), _chunk(3, self.remark.encode()), _number(4, bad),
             _number(5, self.store_timestamp_ms), _chunk(6, self.store_host.encode()),
             _packed(7, self.queue_offsets, "<u8"), _packed(8, self.span_starts, "<u4"),
-            _packed(9, self.span_log_offsets, "<u8"),
+            _packed(9, self.span_log_offsets, "<u8"), _packed(10, self.queue_ids, "<u4"),
         ))  # fmt: skip
 
     @classmethod
@@ -141,6 +142,8 @@ class SendRunResult(msgspec.Struct, kw_only=True):
             self.span_starts = _words(value, "<u4")
         elif number == 9:
             self.span_log_offsets = _words(value, "<u8")
+        elif number == 10:
+            self.queue_ids = _words(value, "<u4")
         elif number == 3:
             self.remark = _text(value)
         elif number == 6:

@@ -302,3 +302,35 @@ def test_a_broker_that_may_not_be_written_refuses_topics_with_an_order_only(
     with parts_in(tmp_path, broker_permission=4) as parts:
         parts.topics.update(TopicConfig("orders", 1, 1, order=ordered))
         assert parts.send("orders", b"x").code == code
+
+
+def test_a_run_that_leaves_the_queue_to_the_broker_is_told_which_one_it_was(parts: Parts) -> None:
+    parts.topics.update(TopicConfig("orders", 4, 4))
+    seen: set[int] = set()
+    for number in range(60):
+        result = parts.send("orders", b"%d" % number, b"second", queue_id=-1)
+        assert result.code == Code.SUCCESS
+        first, second = result.queue_ids.tolist()
+        assert first == second
+        found = {record.body: record.queue_id for record in parts.records("orders", first)}
+        assert found[b"%d" % number] == first
+        seen.add(first)
+    assert seen == {0, 1, 2, 3}
+
+
+def test_a_run_to_chosen_queues_is_told_no_queue_ids(parts: Parts) -> None:
+    assert parts.send("orders", b"x").queue_ids.tolist() == []
+
+
+@pytest.mark.parametrize(("topic", "code"), [("bad topic!", 29), ("SCHEDULE_TOPIC_XXXX", 16)])
+def test_a_topic_that_may_not_be_sent_to_is_refused_without_a_queue_too(parts: Parts, topic: str, code: int) -> None:
+    assert parts.send(topic, b"x", queue_id=-1).code == code
+
+
+def test_a_damaged_run_without_a_queue_is_refused(parts: Parts) -> None:
+    run = a_run("orders", [b"body"], queue_id=-1)
+    raw = bytearray(run.records[0])
+    raw[90] ^= 1  # in the body
+    run.records = [bytes(raw)]
+    assert parts.outcome(run).result.code == Code.MESSAGE_ILLEGAL
+    assert parts.everywhere("orders") == []

@@ -33,12 +33,13 @@ def test_a_send_result_is_what_the_generated_class_writes_and_reads(bad_record: 
     result = wire.SendRunResult(
         seq=3, code=13, remark="zu groß", bad_record=bad_record, store_timestamp_ms=5, store_host="1.2.3.4:5",
         queue_offsets=np.array([1, 2], "<u8"), span_starts=np.array([0], "<u4"), span_log_offsets=np.array([77], "<u8"),
+        queue_ids=np.array([3, 0], "<u4"),
     )  # fmt: skip
     frame = result.encode()
     assert send_pb2.SendRunResult.FromString(frame).SerializeToString() == frame
     back = wire.SendRunResult.decode(frame)
     assert (back.seq, back.code, back.remark, back.bad_record) == (3, 13, "zu groß", bad_record)
-    assert back.queue_offsets.tolist() == [1, 2]
+    assert (back.queue_offsets.tolist(), back.queue_ids.tolist()) == ([1, 2], [3, 0])
 
 
 def test_a_pull_answer_is_what_the_generated_class_writes_and_reads() -> None:
