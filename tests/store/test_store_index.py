@@ -460,3 +460,33 @@ def test_a_hash_that_is_nowhere_is_answered_by_nothing(tmp_path: Path) -> None:
     assert key_hash("T", "other") != key_hash("T", "k")
     assert list(index.matches("T", "other", ALWAYS)) == []
     assert list(index.matches("T", "k", ALWAYS)) == [0]
+
+
+def test_bytes_gone_wrong_in_the_index_never_answer_a_wrong_message_nor_hide_a_new_one(tmp_path: Path) -> None:
+    offsets = made(tmp_path / "whole", 130)
+    seed = random.SystemRandom().randrange(1 << 32)
+    print("seed", seed)
+    choose = random.Random(seed)
+    for turn in range(12):
+        directory = Path(shutil.copytree(tmp_path / "whole", tmp_path / str(turn)))
+        if choose.random() < 0.5:
+            (directory / "abort").write_text("1")
+        for _ in range(choose.randrange(1, 6)):
+            garble(choose.choice([*(directory / "index").iterdir(), directory / "indexed.json"]), choose)
+        store = open_small(directory)
+        more = fill_keyed(store, 20, first=130)
+        for number in choose.sample(range(130), 20):
+            assert offsets_of(store, f"k{number}") in ([], [offsets[number]])
+        for number, log_offset in enumerate(more, 130):
+            assert offsets_of(store, f"k{number}") == [log_offset]
+        store.close()
+
+
+def garble(path: Path, choose: random.Random) -> None:
+    """A few bytes of the file, often of its beginning, or its end."""
+    size = path.stat().st_size
+    if size:
+        at = choose.randrange(min(40, size) if choose.random() < 0.5 else size)
+        overwrite(path, at, choose.randbytes(min(choose.randrange(1, 30), size - at)))
+    if choose.random() < 0.2:
+        os.truncate(path, choose.randrange(size + 1))
