@@ -118,8 +118,9 @@ class ConsumerConfig(ClientConfig, OrderedConfig):
         5_000, unit="ms", scale="interval", help="before a message whose send-back failed is tried again locally"
     )
     consume_timeout_ms: int = setting(
-        900_000, rocketmq="consumeTimeout", unit="ms", help="a handler that took longer is reported as timeout"
-    )
+        900_000, rocketmq="consumeTimeout", unit="ms", scale="interval",
+        help="a message whose handler takes longer is sent back; looked at once in such a time (RocketMQ: minutes)",
+    )  # fmt: skip
 
     def validate(self) -> None:
         """As the base, and RocketMQ's ranges."""

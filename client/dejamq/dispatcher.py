@@ -21,8 +21,8 @@ from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.handlers import CANCELLED, ConsumeStatus, Outcome, judge_answer, judge_error
+from dejamq.overdue import GiveBack, Handling, Overdue
 from dejamq.received import ReceivedMessage
-from dejamq.send_back import SendBack
 from dejamq.subscriptions import Subscription, Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
@@ -50,13 +50,15 @@ class Dispatcher:
     """Owned by the event loop; ``work`` is the task of each of the ``max_concurrency`` workers."""
 
     def __init__(
-        self, context: Context, subscriptions: Subscriptions, deliveries: Deliveries, send_back: SendBack,
+        self, context: Context, subscriptions: Subscriptions, deliveries: Deliveries, send_back: GiveBack,
         *, max_concurrency: int,
     ) -> None:  # fmt: skip
         self._context, self._subscriptions = context, subscriptions
         self._deliveries, self._send_back = deliveries, send_back
         self._timeout_s = context.config.consume_timeout_ms / 1000
         self._retry_s = context.config.consume_retry_delay_ms / 1000
+        self.overdue = Overdue(context.config.consume_timeout_ms, send_back)
+        self.overdue.on_kept = self._retry_here
         self._executor = ThreadPoolExecutor(max_concurrency, thread_name_prefix="dejamq-handler")
         self._ready: deque[Work] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -97,6 +99,7 @@ class Dispatcher:
 
     async def work(self) -> None:
         """One worker, until cancelled or drained."""
+        handling = self.overdue.worker()
         while not self._stopping:
             if not self._ready:
                 waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -108,8 +111,9 @@ class Dispatcher:
                 self._wake(2)
             self._busy += 1
             try:
-                await (self._run_batches(work) if work.batch_size else self._run_each(work))
+                await (self._run_batches(work, handling) if work.batch_size else self._run_each(work, handling))
             finally:
+                handling.owned, handling.messages = None, ()
                 self._busy -= 1
                 self._tell_if_quiet()
             if self._ready and self._ready[0] is work:
@@ -139,7 +143,7 @@ class Dispatcher:
         """After the workers ended. Threads whose plain handlers still run are left to end by themselves."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _run_each(self, work: Work) -> None:
+    async def _run_each(self, work: Work, handling: Handling) -> None:
         """The hot path: a success that needs nothing but being counted is settled here, everything else in
         ``_settle``.
 
@@ -148,6 +152,7 @@ class Dispatcher:
         """
         owned, handler, deliveries = work.owned, work.handler, self._deliveries
         held, clock = owned.process_queue, time.monotonic
+        handling.owned = owned
         for message in work.messages:
             if held.dropped or self._stopping:
                 return
@@ -156,13 +161,13 @@ class Dispatcher:
             else:
                 deliveries.enter(owned, message)
             held.in_flight += 1
-            began = clock()
+            handling.messages, handling.began_s = (message,), (began := clock())
             try:
                 answer = await handler(message)
             except Exception as error:
                 outcome = self._failed(error, message)
             except asyncio.CancelledError:
-                if self._cancelled(owned, [message]):
+                if self._cancelled(owned, [message], handling):
                     raise
                 continue
             else:
@@ -174,28 +179,31 @@ class Dispatcher:
                 held.finish(message.queue_offset)
                 deliveries.succeed(owned, message)
             else:
+                handling.messages = ()
                 await self._settle(owned, [message], _timed(outcome, ended - began, self._timeout_s))
             if ended - self._yielded_s > SLICE_S:
                 await asyncio.sleep(0)
                 self._yielded_s = clock()
 
-    async def _run_batches(self, work: Work) -> None:
+    async def _run_batches(self, work: Work, handling: Handling) -> None:
         """As ``_run_each`` for handlers of lists; one answer settles all of them."""
         owned, held, clock = work.owned, work.owned.process_queue, time.monotonic
+        handling.owned = owned
         while messages := list(islice(work.messages, work.batch_size)):
             if held.dropped or self._stopping:
                 return
             (self._deliveries.enter_again if work.again else self._deliveries.enter_batch)(owned, messages)
             held.in_flight += len(messages)
-            began = clock()
+            handling.messages, handling.began_s = messages, (began := clock())
             try:
                 outcome = self._judged(await work.handler(messages), len(messages))
             except Exception as error:
                 outcome = self._failed(error, messages[0])
             except asyncio.CancelledError:
-                if self._cancelled(owned, messages):
+                if self._cancelled(owned, messages, handling):
                     raise
                 continue
+            handling.messages = ()
             held.in_flight -= len(messages)
             await self._settle(owned, messages, _timed(outcome, clock() - began, self._timeout_s))
             await asyncio.sleep(0)
@@ -211,14 +219,21 @@ class Dispatcher:
         self._deliveries.end(owned, messages, outcome)
         failed = [message for message in messages[outcome.acknowledged :] if message.queue_offset in held]
         for message in failed:
+            if self.overdue.leaving(owned, message.queue_offset):
+                continue
             if await self._send_back.send(owned, message, outcome.delay_level):
                 held.finish(message.queue_offset)
             else:
-                message.local_retries += 1
-                self._retry_later(owned, message)
+                self._retry_here(owned, message)
 
-    def _cancelled(self, owned: OwnedQueue, messages: list[ReceivedMessage]) -> bool:
+    def _retry_here(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
+        """No broker took the message back: the try is counted here only."""
+        message.local_retries += 1
+        self._retry_later(owned, message)
+
+    def _cancelled(self, owned: OwnedQueue, messages: list[ReceivedMessage], handling: Handling) -> bool:
         """Neither acknowledged nor a try. True when this worker is cancelled, not only something in the handler."""
+        handling.messages = ()
         owned.process_queue.in_flight -= len(messages)
         self._deliveries.end(owned, messages, CANCELLED)
         task = asyncio.current_task()

@@ -1,7 +1,9 @@
-"""Giving a message up by an ordinary send to the group's retry topic, as consumers in order do.
+"""Ordinary sends to the group's retry topic: how consumers in order give up, and what others do after a failed
+send-back.
 
-The broker makes a dead letter of it, because a queue lock of the group is alive or because its tries are used up.
-Source: RocketMQ ``ConsumeMessageOrderlyService.sendMessageBack``, which sends by the client's inner producer.
+The broker makes a dead letter of it when a queue lock of the group is alive or its tries are used up. Source: RocketMQ
+``ConsumeMessageOrderlyService.sendMessageBack``, ``DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage``; both
+send by the client's inner producer.
 """
 
 import asyncio
@@ -10,6 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
 import numpy as np
 from dejamq_proto import names
 from dejamq_proto.codes import DejamqError, error_for
@@ -31,6 +34,14 @@ UNLIMITED = (1 << 31) - 1
 STORED = frozenset(int(status) for status in SendStatus)
 
 
+class Try(msgspec.Struct, frozen=True):
+    """What the copy says of itself: tries so far, delay level, and how many tries it has (None: the group's number)."""
+
+    times: int
+    delay_level: int
+    most: int | None
+
+
 class RetrySend:
     """Owned by the event loop. ``queues`` gives the retry topic's queues; it raises DejamqError without any."""
 
@@ -41,49 +52,69 @@ class RetrySend:
         self._topic = names.retry_topic(context.group)
 
     async def send(self, owned: OwnedQueue, message: ReceivedMessage, max_reconsume_times: int) -> bool:
-        """Whether it was stored. False: it was not, or (indefinite) nobody knows.
+        """Give a message of a queue in order up. Whether it was stored; False: it was not, or nobody knows.
 
         Never raises but when cancelled. The broker that has the message is tried first: there the group's lock lives.
         A time-out is not tried again.
         """
+        times = message.reconsume_times
+        return await self._send(owned, message, Try(times, 3 + times, max_reconsume_times), elsewhere=False)
+
+    async def send_retry(
+        self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, max_reconsume_times: int | None
+    ) -> bool:
+        """As ``send``, for the next try of a message whose send-back failed: other brokers are tried first.
+
+        ``delay_level`` 0 takes 3 + the tries so far, below 0 asks for a dead letter. When the send-back was stored
+        after all, this makes a second retry of one failure (cause B11), as in RocketMQ.
+        """
+        times = message.reconsume_times
+        if delay_level < 0:
+            max_reconsume_times = times
+        again = Try(times + 1, max(delay_level, 0) or 3 + times, max_reconsume_times)
+        return await self._send(owned, message, again, elsewhere=True)
+
+    async def _send(self, owned: OwnedQueue, message: ReceivedMessage, again: Try, *, elsewhere: bool) -> bool:
         seq, outcome, reason = 0, "failed", ""
         try:
             async with asyncio.timeout(BUDGET_MS / 1000):
-                for queue in await self._destinations(owned.queue.broker_name):
+                for queue in await self._destinations(owned.queue.broker_name, elsewhere):
                     seq = self._context.next_seq()
-                    outcome, reason = await self._send_to(queue, message, max_reconsume_times, seq)
+                    outcome, reason = await self._send_to(queue, message, again, seq)
                     if outcome != "failed":
                         break
+        except asyncio.CancelledError:
+            self._journal(owned, message, "indefinite", seq, "cancelled")
+            raise
         except TimeoutError:
             outcome, reason = "indefinite", f"no answer within {BUDGET_MS} ms"
         except DejamqError as error:
             reason = str(error)
         if outcome != "ok":
-            log.warning("dead_letter_failed message_id=%s reason=%s", message.message_id, reason)
+            log.warning("retry_not_stored message_id=%s reason=%s", message.message_id, reason)
         self._journal(owned, message, outcome, seq, reason)
         return outcome == "ok"
 
-    async def _destinations(self, broker_name: str) -> list[MessageQueue]:
-        """One queue a broker, that of this broker first, then others in any order."""
+    async def _destinations(self, broker_name: str, elsewhere: bool) -> list[MessageQueue]:
+        """One queue a broker, that of this broker first (``elsewhere``: last), others in any order."""
         queues = list(await self._queues())
         random.shuffle(queues)
         one_each = {queue.broker_name: queue for queue in queues}
-        return sorted(one_each.values(), key=lambda queue: queue.broker_name != broker_name)[:TRIES]
+        return sorted(one_each.values(), key=lambda queue: (queue.broker_name == broker_name) is elsewhere)[:TRIES]
 
-    async def _send_to(self, queue: MessageQueue, message: ReceivedMessage, most: int, seq: int) -> tuple[str, str]:
+    async def _send_to(self, queue: MessageQueue, message: ReceivedMessage, again: Try, seq: int) -> tuple[str, str]:
         """The journal's outcome and why."""
         try:
-            result = await self._context.link(queue.broker_name).send_run(self._run(queue, message, most, seq))
+            result = await self._context.link(queue.broker_name).send_run(self._run(queue, message, again, seq))
             if result.code not in STORED:
                 raise error_for(result.code, result.remark)
         except DejamqError as error:
             return "failed" if error.definite else "indefinite", str(error)
         return "ok", ""
 
-    def _run(self, queue: MessageQueue, message: ReceivedMessage, most: int, seq: int) -> SendRun:
-        times = message.reconsume_times
-        common = Outgoing.to(self._topic, flag=message.flag, reconsume_times=times)
-        properties = encode_properties(retry_properties(message, most))
+    def _run(self, queue: MessageQueue, message: ReceivedMessage, again: Try, seq: int) -> SendRun:
+        common = Outgoing.to(self._topic, flag=message.flag, reconsume_times=again.times)
+        properties = encode_properties(retry_properties(message, again))
         record = common.encode(queue.queue_id, int(time.time() * 1000), message.body, properties)
         return SendRun(
             client_id=self._context.client_id, boot_id=self._context.boot_id, seq=seq, group=INNER_PRODUCER,
@@ -103,15 +134,16 @@ class RetrySend:
         ))  # fmt: skip
 
 
-def retry_properties(message: ReceivedMessage, max_reconsume_times: int) -> dict[str, str]:
+def retry_properties(message: ReceivedMessage, again: Try) -> dict[str, str]:
     """All of the message's own, UNIQ_KEY first, and what its next try or dead letter is known by. Pure."""
-    kept = {name: text for name, text in message.properties.items() if name not in ("TRAN_MSG", names.PROPERTY_DELAY)}
-    origin = kept.get(names.PROPERTY_ORIGIN_MESSAGE_ID) or message.message_id
+    outdated = ("TRAN_MSG", names.PROPERTY_DELAY, names.PROPERTY_MAX_RECONSUME_TIMES)
+    kept = {name: text for name, text in message.properties.items() if name not in outdated}
+    limit = {} if again.most is None else {names.PROPERTY_MAX_RECONSUME_TIMES: str(again.most)}
     return {
         **kept,
         names.PROPERTY_RETRY_TOPIC: message.topic,
-        names.PROPERTY_ORIGIN_MESSAGE_ID: origin,
-        names.PROPERTY_RECONSUME_TIME: str(message.reconsume_times),
-        names.PROPERTY_MAX_RECONSUME_TIMES: str(max_reconsume_times),
-        names.PROPERTY_DELAY: str(3 + message.reconsume_times),
+        names.PROPERTY_ORIGIN_MESSAGE_ID: kept.get(names.PROPERTY_ORIGIN_MESSAGE_ID) or message.message_id,
+        names.PROPERTY_RECONSUME_TIME: str(again.times),
+        names.PROPERTY_DELAY: str(again.delay_level),
+        **limit,
     }

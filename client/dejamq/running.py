@@ -93,6 +93,8 @@ class Running:
         self._rebalancing = spawn(self.rebalancer.run(), "rebalance")
         if self.locks is not None:
             spawn(self.locks.run(), "locks")
+        if isinstance(self.dispatcher, Dispatcher):
+            spawn(self.dispatcher.overdue.run(lambda: self.rebalancer.assignment), "overdue")
         spawn(self._persist(), "persist")
 
     def learn(self, topic: str) -> None:
@@ -137,18 +139,21 @@ class Running:
 
     def _concurrent(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
         options = self._options
-        send_back = SendBack(context, self.deliveries, options.max_reconsume_times)
+        send_back = SendBack(context, self.deliveries, options.max_reconsume_times, self._retries(context))
         workers = options.max_concurrency
         return Dispatcher(context, self._subscriptions, self.deliveries, send_back, max_concurrency=workers), None
 
     def _ordered(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
-        options, retry_topic = self._options, names.retry_topic(self._options.group)
+        options, retries = self._options, self._retries(context)
         most = UNLIMITED if options.max_reconsume_times is None else options.max_reconsume_times
-        retries = RetrySend(context, self.deliveries, lambda: self.instance.routes.publish_queues(retry_topic))
         rules = OrderedRules(options.max_concurrency, options.auto_commit, most)
         dispatcher = OrderedDispatcher(context, self._subscriptions, self.deliveries, retries, rules)
         dispatcher.locks = QueueLocks(context, lambda: self.rebalancer.assignment, dispatcher.quiet)
         return dispatcher, dispatcher.locks
+
+    def _retries(self, context: Context) -> RetrySend:
+        retry_topic = names.retry_topic(self._options.group)
+        return RetrySend(context, self.deliveries, lambda: self.instance.routes.publish_queues(retry_topic))
 
     def _connected(self) -> None:
         """A broker may have forgotten the members and their locks: renew before others ask for what is ours."""

@@ -12,25 +12,42 @@ from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.handlers import TO_DEAD_LETTERS
 from dejamq.received import ReceivedMessage
+from dejamq.retry_send import RetrySend
 
 log = logging.getLogger("dejamq.consumer")
 
+EXPIRED = "expired"
+"""The journal's reason of a message that was given back while its handler ran."""
+
 
 class SendBack:
-    """The broker keeps the message's id, counts the try and chooses the delay where the handler did not."""
+    """The broker keeps the message's id, counts the try and chooses the delay where the handler did not.
 
-    def __init__(self, context: Context, deliveries: Deliveries, max_reconsume_times: int | None) -> None:
-        self._context, self._deliveries = context, deliveries
+    What cannot be given back is sent to the group's retry topic by this client itself: after any failure, as in
+    RocketMQ, so that a send-back whose answer was lost leaves two retries (cause B11).
+    """
+
+    def __init__(
+        self, context: Context, deliveries: Deliveries, max_reconsume_times: int | None, fallback: RetrySend
+    ) -> None:
+        self._context, self._deliveries, self._fallback = context, deliveries, fallback
         self._max_reconsume_times = max_reconsume_times
 
-    async def send(self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int) -> bool:
-        """True when the broker stored the retry. False: it did not, or (indefinite) nobody knows.
+    async def send(
+        self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, *, expired: bool = False
+    ) -> bool:
+        """True when a broker stored the retry. False: none did, or (indefinite) nobody knows.
 
         Never raises but when cancelled. Every request is in the journal with its outcome, because a retry that
         exists twice can be explained only by requests that were repeated.
         """
         if self._max_reconsume_times == 0:
             delay_level = TO_DEAD_LETTERS  # on the wire 0 tries would mean the group's own limit
+        if await self._by_broker(owned, message, delay_level, EXPIRED if expired else ""):
+            return True
+        return await self._fallback.send_retry(owned, message, delay_level, self._max_reconsume_times)
+
+    async def _by_broker(self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, reason: str) -> bool:
         queue, seq = owned.queue, self._context.next_seq()
         request = SendBackRequest(
             caller=self._context.caller(seq), group=self._context.group, topic=queue.topic,
@@ -47,7 +64,7 @@ class SendBack:
             outcome, reason = "failed" if error.definite else "indefinite", str(error)
             log.warning("send_back_failed message_id=%s reason=%s", message.message_id, error)
         else:
-            outcome, reason = "ok", ""
+            outcome = "ok"
         self._journal(owned, message, outcome, seq, reason)
         return outcome == "ok"
 

@@ -357,7 +357,10 @@ class Persist(Event, tag="PERSIST"):
 
 
 class Sendback(Event, tag="SENDBACK"):
-    """A failed message asks for its retry. ``path``: rpc, fallback, local; ``outcome``: ok, failed, indefinite."""
+    """A failed message asks for its retry. ``path``: rpc, fallback, local; ``outcome``: ok, failed, indefinite.
+
+    ``reason`` says why not; ``expired`` for a message that was given back while its handler still ran.
+    """
 
     delivery_ids: list[int]
     group: str

@@ -1,7 +1,8 @@
 """A broker that exists only in memory, for tests of the consumer's parts."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,14 @@ import numpy as np
 from dejamq.assignment import OwnedQueue
 from dejamq.config import ConsumerConfig, client_config
 from dejamq.context import Context
+from dejamq.deliveries import Deliveries
+from dejamq.dispatcher import Dispatcher
 from dejamq.message import MessageQueue
 from dejamq.process_queue import ProcessQueue
 from dejamq.received import ReceivedMessage, receive
+from dejamq.retry_send import RetrySend
+from dejamq.send_back import SendBack
+from dejamq.subscriptions import Subscriptions
 from dejamq_proto import record
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.journal import open_journal
@@ -152,3 +158,38 @@ def received(owned: OwnedQueue, *offsets: int, **properties: Any) -> list[Receiv
     messages = receive(answer(raw, offsets[-1] + 1), owned.queue, "b00")[1]
     owned.process_queue.put(offsets, [len(message.body) for message in messages])
     return messages
+
+
+async def _retry_queues() -> Sequence[MessageQueue]:
+    return [MessageQueue("%RETRY%g", "broker-a", 0)]
+
+
+@asynccontextmanager
+async def dispatching(
+    handler: Callable[..., Any], *, link: FakeLink | None = None, directory: Path | None = None, batch_size: int = 0,
+    level: str = "forensic", workers: int = 4, tries: int | None = None, **settings: Any,
+) -> AsyncIterator[Dispatcher]:  # fmt: skip
+    made = context(link or FakeLink(), directory, level, **settings)
+    subscriptions = Subscriptions("g", lambda: 0)
+    subscriptions.add("orders", handler, tags="*", batch_size=batch_size)
+    deliveries = Deliveries(made)
+    retries = RetrySend(made, deliveries, _retry_queues)
+    send_back = SendBack(made, deliveries, tries, retries)
+    dispatcher = Dispatcher(made, subscriptions, deliveries, send_back, max_concurrency=workers)
+    tasks = [asyncio.create_task(dispatcher.work()) for _ in range(workers)]
+    try:
+        yield dispatcher
+    finally:
+        await dispatcher.drain(1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        dispatcher.close()
+        deliveries.close()
+        made.journal.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -1,51 +1,15 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines, owned_queue, received
-from dejamq.deliveries import Deliveries
-from dejamq.dispatcher import Dispatcher
+from consumer_fakes import FakeLink, dispatching, lines, owned_queue, received, until
 from dejamq.handlers import BatchResult, ConsumeStatus, DeadLetter, RetryLater
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
-from dejamq.send_back import SendBack
-from dejamq.subscriptions import Subscriptions
 from dejamq_proto.codes import BrokerUnavailable
 
 RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
-
-
-@asynccontextmanager
-async def dispatching(
-    handler: Callable[..., Any], *, link: FakeLink | None = None, directory: Path | None = None, batch_size: int = 0,
-    level: str = "forensic", workers: int = 4, tries: int | None = None, **settings: Any,
-) -> AsyncIterator[Dispatcher]:  # fmt: skip
-    made = context(link or FakeLink(), directory, level, **settings)
-    subscriptions = Subscriptions("g", lambda: 0)
-    subscriptions.add("orders", handler, tags="*", batch_size=batch_size)
-    deliveries = Deliveries(made)
-    send_back = SendBack(made, deliveries, tries)
-    dispatcher = Dispatcher(made, subscriptions, deliveries, send_back, max_concurrency=workers)
-    tasks = [asyncio.create_task(dispatcher.work()) for _ in range(workers)]
-    try:
-        yield dispatcher
-    finally:
-        await dispatcher.drain(1)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        dispatcher.close()
-        deliveries.close()
-        made.journal.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("answer", [None, ConsumeStatus.SUCCESS])
@@ -108,7 +72,7 @@ async def test_a_failed_send_back_keeps_the_message_and_tries_it_here_again() ->
         raise ValueError
 
     owned, link = owned_queue(), FakeLink()
-    link.refuse["send_back"] = BrokerUnavailable("gone")
+    link.refuse = {"send_back": BrokerUnavailable("gone"), "send_run": BrokerUnavailable("gone too")}
     async with dispatching(handler, link=link) as dispatcher:
         dispatcher.submit(owned, received(owned, 5))
         await until(lambda: len(times) == 1)

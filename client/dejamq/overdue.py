@@ -1,0 +1,106 @@
+"""Messages whose handler takes too long: given back for another try while the handler still runs (cause B13).
+
+Source: RocketMQ ``ProcessQueue.cleanExpiredMsg``, ``ConsumeMessageConcurrentlyService.cleanExpireMsg``.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from dejamq.assignment import OwnedQueue
+from dejamq.received import ReceivedMessage
+
+log = logging.getLogger("dejamq.consumer")
+
+DELAY_LEVEL = 3
+ROUNDS = 16  # messages of one queue at a time
+SHORTEST_INTERVAL_S = 0.01
+
+
+class Handling(msgspec.Struct, eq=False):
+    """What the handler of one worker has now; written by the worker at each message, so it is only two fields.
+
+    A message that ended well may still stand here: its process queue does not hold it any more.
+    """
+
+    owned: OwnedQueue | None = None
+    messages: Sequence[ReceivedMessage] = ()
+    began_s: float = 0.0
+
+
+class GiveBack(Protocol):
+    """``SendBack``, or what stands for it where nothing is sent back."""
+
+    async def send(
+        self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, *, expired: bool = False
+    ) -> bool: ...
+
+
+class Overdue:
+    """Looks at the first unfinished message of every queue, once in each ``consume_timeout_ms``.
+
+    A slow handler is found when that time is over for it, at the latest when it is over twice. Only the first message:
+    it is what holds the low-water mark of all others. Owned by the event loop.
+    """
+
+    def __init__(self, timeout_ms: float, send_back: GiveBack) -> None:
+        self._timeout_s, self._send_back = timeout_ms / 1000, send_back
+        self._workers: list[Handling] = []
+        self._leaving: set[tuple[int, int]] = set()
+        self.on_kept: Callable[[OwnedQueue, ReceivedMessage], None] = lambda owned, message: None
+        """A message could not be given back, and its handler ended meanwhile."""
+
+    def worker(self) -> Handling:
+        """Where one more worker notes what it does."""
+        self._workers.append(Handling())
+        return self._workers[-1]
+
+    def leaving(self, owned: OwnedQueue, queue_offset: int) -> bool:
+        """Whether the message is being given back here at this moment; nobody else may do it as well."""
+        return (owned.number, queue_offset) in self._leaving
+
+    async def run(self, owned: Callable[[], Iterable[OwnedQueue]]) -> None:
+        """Sweep at the interval, until cancelled."""
+        while True:
+            await asyncio.sleep(max(self._timeout_s, SHORTEST_INTERVAL_S))
+            await self.sweep(owned(), time.monotonic())
+
+    async def sweep(self, owned_queues: Iterable[OwnedQueue], now_s: float) -> None:
+        """Give back what its handler has had for longer than the time-out at ``now_s`` (monotonic)."""
+        await asyncio.gather(*(self._clean(owned, now_s) for owned in tuple(owned_queues)))
+
+    async def _clean(self, owned: OwnedQueue, now_s: float) -> None:
+        held = owned.process_queue
+        for _ in range(min(len(held), ROUNDS)):
+            message = None if held.dropped else self._running(owned, held.low_water, now_s - self._timeout_s)
+            if message is None or not await self._give_back(owned, message):
+                return
+
+    async def _give_back(self, owned: OwnedQueue, message: ReceivedMessage) -> bool:
+        key = owned.number, message.queue_offset
+        log.warning("handler_overdue message_id=%s: sent back after %.0f s", message.message_id, self._timeout_s)
+        self._leaving.add(key)
+        try:
+            stored = await self._send_back.send(owned, message, DELAY_LEVEL, expired=True)
+        finally:
+            self._leaving.discard(key)
+        if owned.dropped:
+            return False
+        if stored:
+            owned.process_queue.finish(message.queue_offset)
+        elif message.queue_offset in owned.process_queue and not self._running(owned, message.queue_offset):
+            self.on_kept(owned, message)
+        return stored
+
+    def _running(self, owned: OwnedQueue, queue_offset: int, before_s: float = float("inf")) -> ReceivedMessage | None:
+        """The message of this place that a handler has had since before that time."""
+        for one in self._workers:
+            if one.owned is owned and one.began_s < before_s:
+                for message in one.messages:
+                    if message.queue_offset == queue_offset:
+                        return message
+        return None
