@@ -32,10 +32,13 @@ def batch_topic(directory: Path) -> None:
     )
 
 
-def ext_address(tags_code: int) -> Callable[[Path], None]:
+def ext_address(tags_code: int, count: int = 440) -> Callable[[Path], None]:
+    """The last entries of T/0 get this tags code."""
+
     def harm(directory: Path) -> None:
         (directory / "dispatched.json").unlink()
-        entry(-1, struct.pack(">q", tags_code), 12)(directory)
+        for number in range(count):
+            entry(-1 - number, struct.pack(">q", tags_code), 12)(directory)
 
     return harm
 
@@ -63,6 +66,15 @@ def test_what_is_not_supported_is_refused_and_left_alone(
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
 
 
+def test_a_single_address_is_garbage_and_the_queue_is_made_again(whole: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(whole, tmp_path / "store"))
+    ext_address(EXT_ADDRESS, 1)(directory)
+    store = open_small(directory)
+    assert store.recovery.queues_rebuilt
+    assert store.tags_code_at("T", 0, 439) == 0
+    store.close()
+
+
 @pytest.mark.parametrize("tags_code", [EXT_ADDRESS + 1, 0, 1_700_000_000_000])
 def test_hash_codes_and_delivery_times_are_no_addresses(tags_code: int, whole: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(whole, tmp_path / "store"))
@@ -74,7 +86,9 @@ def test_hash_codes_and_delivery_times_are_no_addresses(tags_code: int, whole: P
 
 def test_the_advice_helps_a_store_of_a_rocketmq(tmp_path: Path) -> None:
     directory = Path(shutil.copytree(GOLDEN / "clean" / "store", tmp_path / "store"))
-    overwrite(directory / "consumequeue" / "Order" / "0" / f"{0:020d}", 12, struct.pack(">q", EXT_ADDRESS - 5))
+    for number in range(20):
+        at = 20 * number + 12
+        overwrite(directory / "consumequeue" / "Order" / "0" / f"{0:020d}", at, struct.pack(">q", EXT_ADDRESS - number))
     with pytest.raises(StoreError, match="consumequeue/Order/0"):
         open_small(directory)
     shutil.move(directory / "consumequeue" / "Order", tmp_path / "away")

@@ -19,6 +19,7 @@ from dejamq_broker.store.entry_files import (
     PLAIN_ENTRY,
     Entries,
     EntryFiles,
+    count_good,
 )
 from dejamq_broker.store.errors import StoreDamaged
 
@@ -66,13 +67,13 @@ class ConsumeQueue:
         end = min(last, starts[max(0, len(starts) - RECOVERED_FILES)])
         if not thorough:
             end = max(end, last - CHUNK)
+        log_end = 0
         while end < last:
             entries = self._files.read(end, last - end)
-            good = (entries["size"] > 0) & (entries["log_offset"] >= 0)
-            if not len(entries) or not good.all():
-                end += int(np.argmin(good)) if len(entries) else 0
+            count, log_end = count_good(entries, log_end)
+            end += count
+            if count < len(entries) or not count:
                 break
-            end += len(entries)
         self._settle(end)
         self.synced = min(end, synced or 0)
         if synced is None:

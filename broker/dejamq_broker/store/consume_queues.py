@@ -12,7 +12,7 @@ from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.log_scan import Damage, Extent
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.queue_again import append_again
-from dejamq_broker.store.unsupported import refuse_ext_addresses
+from dejamq_broker.store.unsupported import has_ext_addresses
 
 COMPARED = 64
 """Records whose entries are compared with the log: enough to tell queues of another life."""
@@ -45,31 +45,40 @@ class ConsumeQueues:
 
         After a clean stop that left a mark little is looked at, else more.
         """
-        ours = clean and progress is not None
         folder = self._paths.consume_queues
         topics = sorted(folder.iterdir()) if folder.is_dir() else []
         for topic in topics:
             for path in sorted(topic.iterdir()) if topic.is_dir() else []:
                 if path.is_dir() and path.name.isdigit():
-                    key = topic.name, int(path.name)
-                    synced = progress.queues.get(topic.name, {}).get(key[1], 0) if progress else None
-                    queue = self._make(key)
-                    wrong = queue.load(synced, thorough=not ours)
-                    if not wrong and log.start == 0 < queue.min_offset:
-                        # nothing has expired yet
-                        wrong = f"the entries before {queue.min_offset} are missing"
-                    began = progress.firsts.get(key[0], {}).get(key[1], queue.min_offset) if progress else 0
-                    if not wrong and progress and began < queue.min_offset and not queue.begins_before(log.start):
-                        wrong = f"the entries from {began} to {queue.min_offset} are missing"
-                    if wrong:
-                        self.lacking = f"{path}: {wrong}"
-                    if not ours:
-                        last = queue.entries(max(queue.min_offset, queue.max_offset - CHUNK), CHUNK)
-                        refuse_ext_addresses(path, last["tags_code"][last["log_offset"] < log.end])
+                    wrong = self._load_queue((topic.name, int(path.name)), progress, log, clean=clean)
+                    self.lacking = f"{path}: {wrong}" if wrong else self.lacking
         for key, count in progress.by_queue() if progress else []:
             known = self._queues.get(key)
             if known is None or known.max_offset < count:
                 self.lacking = f"{self._paths.consume_queue(*key)} has not the {count} entries that it had"
+
+    def _load_queue(self, key: QueueKey, progress: Progress | None, log: Extent, *, clean: bool) -> str:
+        """Answers why its files cannot be believed; "" when they can."""
+        topic, queue_id = key
+        queue = self._make(key)
+        synced = progress.queues.get(topic, {}).get(queue_id, 0) if progress else None
+        wrong = queue.load(synced, thorough=not (clean and progress))
+        if wrong:
+            return wrong
+        if log.start == 0 < queue.min_offset:
+            # nothing has expired yet
+            return f"the entries before {queue.min_offset} are missing"
+        if progress:
+            began = progress.firsts.get(topic, {}).get(queue_id, queue.min_offset)
+            if began < queue.min_offset and not queue.begins_before(log.start):
+                return f"the entries from {began} to {queue.min_offset} are missing"
+            if queue.max_log_offset > progress.log_offset:
+                return f"entry {queue.max_offset - 1} is of no record that it can be of"
+        if not (clean and progress):
+            last = queue.entries(max(queue.min_offset, queue.max_offset - CHUNK), CHUNK)
+            if has_ext_addresses(queue.folder, last["tags_code"]):
+                return "an entry points into an extended queue that is not there"
+        return ""
 
     def feed(self, batch: Batch, *, whole: bool) -> list[Damage]:
         """Give the queues entries of records that were read back from the log, in its order.

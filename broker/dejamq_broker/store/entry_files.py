@@ -175,6 +175,20 @@ class EntryFiles:
         return f"{self._prefix}{file_name(first * QUEUE_ENTRY_SIZE)}"
 
 
+def count_good(entries: Entries, log_end: int) -> tuple[int, int]:
+    """How many of these can be entries, up to the first that cannot, and where the record of the last one ends.
+
+    An entry has a size, and its record does not begin before the one before it ends; ``log_end`` is where the record
+    before the first ends.
+    """
+    log_offsets, sizes = entries["log_offset"].astype(np.int64), entries["size"].astype(np.int64)
+    filler = sizes == FILLER_SIZE
+    ends = np.maximum.accumulate(np.concatenate(([log_end], np.where(filler, 0, log_offsets + sizes))))
+    good = (sizes > 0) & (filler | (log_offsets >= ends[:-1]))
+    count = len(good) if good.all() else int(np.argmin(good))
+    return count, int(ends[count])
+
+
 def _has_data(descriptor: int, at: int) -> bool:
     """Whether anything but a hole follows."""
     try:

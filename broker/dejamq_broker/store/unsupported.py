@@ -6,6 +6,7 @@ Source: RocketMQ ``ConsumeQueueExt``, ``BatchConsumeQueue``, ``QueueTypeUtils``.
 
 from pathlib import Path
 
+import numpy as np
 from dejamq_proto.loose_json import loads_loose
 
 from dejamq_broker.store.batch import Ints
@@ -40,13 +41,18 @@ def refuse_unsupported(paths: StorePaths) -> None:
         )
 
 
-def refuse_ext_addresses(folder: Path, tags_codes: Ints) -> None:
-    """Raises StoreError when one of the tags codes of a queue is an address in an extended queue."""
-    if (tags_codes <= LARGEST_EXT_ADDRESS).any():
+def has_ext_addresses(folder: Path, tags_codes: Ints) -> bool:
+    """Whether one of a queue's tags codes is an address in an extended queue. Raises StoreError when most of them are.
+
+    A single one is no address but garbage.
+    """
+    count = int(np.count_nonzero(tags_codes <= LARGEST_EXT_ADDRESS))
+    if 2 * count > len(tags_codes):
         raise StoreError(
             f"{folder}: its entries point into an extended consume queue, which is not supported; move this folder "
             "away: the queue is made again from the log"
         )
+    return count > 0
 
 
 def _first_file(folder: Path) -> Path | None:
