@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from dejamq_proto.record import HEADER, HEADER_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, OVERHEAD, PAIR, decode
-from dejamq_proto.run import parse
+from dejamq_proto.run import Bytes, parse
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, Read, walk
@@ -76,17 +77,29 @@ def _zeroed(found: Found, extent: Extent, cut_from: int) -> int | None:
     base = found.log_offset % extent.file_size
     edges = -(-(topic_at + base) // SECTOR) * SECTOR - base
     starts = found.log_offset + ends - np.array(found.sizes)
-    for index in np.flatnonzero((edges < ends) & (starts >= cut_from)).tolist():
+    crossing = np.flatnonzero((edges < ends) & (starts >= cut_from))
+    places = edges[crossing], topic_at[crossing], properties_at[crossing], ends[crossing]
+    for index in crossing[_suspect(np.frombuffer(found.data, np.uint8), *places)].tolist():
         tail = Tail(found.data, int(topic_at[index]), int(properties_at[index]), int(ends[index]))
         if tail.is_torn(int(edges[index])):
             return int(starts[index])
     return None
 
 
+def _suspect(data: Bytes, edges: Ints, topic_at: Ints, properties_at: Ints, ends: Ints) -> npt.NDArray[np.bool_]:
+    """Which tails need a closer look: most have text on both sides of their only edge. As ``Tail``, all together."""
+    lengths_at = properties_at - 2
+    after = np.where((lengths_at <= edges) & (edges < properties_at), properties_at, edges)
+    before = np.where((lengths_at < edges) & (edges <= properties_at), lengths_at, edges) - 1
+    zeros_after = (after < ends) & (data[np.minimum(after, ends - 1)] == 0)
+    zeros_before = (before >= topic_at) & (data[np.maximum(before, 0)] == 0)
+    return np.asarray(zeros_after | zeros_before | (ends - edges >= SECTOR))
+
+
 class Tail(msgspec.Struct, frozen=True):
     """Where topic and properties of one record are. Between them lies the properties' length, where zeros are usual."""
 
-    data: bytes
+    data: bytes | memoryview
     topic_at: int
     properties_at: int
     end: int
@@ -100,7 +113,7 @@ class Tail(msgspec.Struct, frozen=True):
     def is_text(self) -> bool:
         """Whether the properties are text, as every client makes them."""
         try:
-            text = self.data[self.properties_at : self.end].decode()
+            text = bytes(self.data[self.properties_at : self.end]).decode()
         except UnicodeDecodeError:
             return False
         return not any(character < " " and character not in _USUAL_CONTROLS for character in text)
@@ -126,7 +139,7 @@ def _garbled(found: Found, read: Read, extent: Extent, cut_from: int) -> int | N
     inside = found.end % extent.file_size % SECTOR
     if inside == 0 or tail.end - inside < tail.properties_at - 1:
         return None
-    can_tell = inside >= TEXT_ENOUGH or _could_follow(read(found.end, SECTOR - inside), found.end, extent)
+    can_tell = inside >= TEXT_ENOUGH or _could_follow(bytes(read(found.end, SECTOR - inside)), found.end, extent)
     return None if can_tell and tail.is_text() else begins
 
 
