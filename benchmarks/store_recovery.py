@@ -64,7 +64,7 @@ def walks(path: Path, config: StoreConfig, rounds: int) -> list[Figure]:
         table = QueueTable()
         queues = ConsumeQueues(StorePaths(path / "nowhere"), config.mapped_file_size_consume_queue, table)
         count = size = 0
-        for piece in walk(files.read, extent, extent.start, check_crc=check_crc):
+        for piece in walk(files.view, extent, extent.start, check_crc=check_crc):
             if isinstance(piece, Found):
                 count, size = count + len(piece.sizes), size + len(piece.data)
                 if feed:

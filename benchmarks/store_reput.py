@@ -70,7 +70,7 @@ def into_index(path: Path) -> Take:
 
 def walk_all(log: CommitLog, take: Take) -> None:
     extent = Extent(log.min_offset, log.max_offset, log.files.file_size)
-    for piece in walk(log.read, extent, extent.start, check_crc=False):
+    for piece in walk(log.view, extent, extent.start, check_crc=False):
         if isinstance(piece, Found):
             take(piece)
 

@@ -183,16 +183,16 @@ def test_a_file_that_expires_while_it_is_read_is_passed_over(
 ) -> None:
     scene = Scene(store)
     scene.limit = store.log_max
-    log, real = store._log, store._log.read
+    log, real = store._log, store._log.view
 
-    def expires_first(log_offset: int, size: int) -> bytes:
+    def expires_first(log_offset: int, size: int) -> memoryview:
         if log.files.start == 0:
             expired, *rest = log.files.files
             log.files.files = tuple(rest)
             expired.close()
         return real(log_offset, size)
 
-    monkeypatch.setattr(log, "read", expires_first)
+    monkeypatch.setattr(log, "view", expires_first)
     scene.reader.catch_up()
     assert scene.collector.places == [offset for offset in offsets if offset >= log.min_offset > 0]
 

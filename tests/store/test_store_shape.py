@@ -33,7 +33,7 @@ def records_in_log(directory: Path) -> Iterator[bytes]:
             if isinstance(piece, Found):
                 at = 0
                 for size in piece.sizes:
-                    yield piece.data[at : at + size]
+                    yield bytes(piece.data[at : at + size])
                     at += size
 
 

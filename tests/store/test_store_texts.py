@@ -1,16 +1,21 @@
 """What is told of many records at once is what is told of each alone: texts, tags, sizes, the pieces of a walk."""
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
 from dejamq_broker.store.batch import NOT_QUEUED, QueueTable, grouped
 from dejamq_broker.store.entries import batch_of
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, walk
+from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.paths import file_name
 from dejamq_broker.store.texts import COMPARED, WIDEST, distinct, tags_codes
 from dejamq_proto.record import Record, decode_properties, encode, tags_code
 from dejamq_proto.run import Run, parse
 from hypothesis import given
 from hypothesis import strategies as st
+from store_making import SMALL, open_small, run_of
 
 FILE_SIZE = 1 << 20
 
@@ -151,3 +156,27 @@ def test_a_record_of_a_queue_that_cannot_be_gets_no_entry(host: str) -> None:
     found = Bytes([Record("T", 0, b"x", born_host=(host, 5))]).walk()[0]
     assert isinstance(found, Found)
     assert batch_of(found, lambda key: NOT_QUEUED, ()).queue_numbers == []
+
+
+def test_a_view_outlives_its_file_and_can_not_be_written(tmp_path: Path) -> None:
+    file = MappedFile.create(tmp_path / file_name(0), 0, 8192)
+    file.write(4090, b"both pages")
+    seen = file.view(4090, 10)
+    file.close()
+    file.delete()
+    assert (bytes(seen), seen.readonly) == (b"both pages", True)
+    assert not (tmp_path / file_name(0)).exists()
+    assert bytes(file.view(4090, 10)) == b""
+
+
+def test_a_log_shows_views_of_what_is_published_and_no_more(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    end = store.append_run(run_of([("T", 0, b"x" * 100)] * 3)).end_log_offset
+    log = store._log
+    assert bytes(log.view(0, 10_000)) == log.read(0, 10_000)
+    assert (len(log.view(0, 10_000)), len(log.view(end, 8)), len(log.view(end + 100_000, 8))) == (end, 0, 0)
+    views = list(walk(log.view, Extent(0, end, SMALL.mapped_file_size_commit_log), 0))
+    copies = list(walk(log.read, Extent(0, end, SMALL.mapped_file_size_commit_log), 0))
+    assert [piece.sizes for piece in views if isinstance(piece, Found)] == [[192] * 3]
+    assert views[-1] == copies[-1] == End(end, "")
+    store.close()

@@ -130,6 +130,14 @@ class FileQueue:
         self._uses = file.last_use = self._uses + 1
         return file.read(offset - file.start, size)
 
+    def view(self, offset: int, size: int) -> memoryview:
+        """As ``read``, without a copy: see ``MappedFile.view``."""
+        file = self.at(offset)
+        if file is None:
+            return memoryview(b"")
+        self._uses = file.last_use = self._uses + 1
+        return file.view(offset - file.start, size)
+
     def close(self) -> None:
         for file in self.files:
             file.close()

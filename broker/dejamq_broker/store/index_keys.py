@@ -214,7 +214,7 @@ def _folded(hashes: Words) -> Ints:
     return values
 
 
-def _with_odd(data: bytes, run: Run, odd: Ints, plain: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+def _with_odd(data: bytes | memoryview, run: Run, odd: Ints, plain: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
     """Record numbers and hashes, with those of the records that are looked at one by one, in log order."""
     found = {number: _hashes_of(decode(data, int(run.positions[number]), check_crc=False)) for number in odd.tolist()}
     numbers = np.repeat(odd, [len(found[number]) for number in odd.tolist()])

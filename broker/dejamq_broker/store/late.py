@@ -78,8 +78,8 @@ class LateReader:
             if at >= limit or self._ended or not self._enabled:
                 return False
 
-            def read(log_offset: int, size: int) -> bytes:
-                return log.read(log_offset, min(size, limit - log_offset))
+            def read(log_offset: int, size: int) -> memoryview:
+                return log.view(log_offset, min(size, limit - log_offset))
 
             extent = Extent(log.min_offset, limit, log.files.file_size)
             for piece in walk(read, extent, at, check_crc=False):

@@ -38,15 +38,15 @@ _MAGIC_AT = 4
 _MAGICS = {PAIR.pack(0, magic)[_MAGIC_AT:] for magic in (MAGIC_V1, MAGIC_V2)}
 _MAGIC_COMMON = next(iter(_MAGICS))[:3]
 
-Read = Callable[[int, int], bytes]
-"""Copy ``size`` bytes at a log offset; shorter at the end of a file."""
+Read = Callable[[int, int], bytes | memoryview]
+"""``size`` bytes at a log offset, a copy or a view; shorter at the end of a file."""
 
 
 class Found(msgspec.Struct, frozen=True):
     """Good records, one after the other. ``run`` is None for a single record with an IPv6 host."""
 
     log_offset: int
-    data: bytes
+    data: bytes | memoryview
     sizes: list[int]
     run: Run | None
 
@@ -111,7 +111,7 @@ def find_record(read: Read, extent: Extent, log_offset: int) -> int | None:
     at = log_offset + 1
     while at < extent.end:
         file_end = min(extent.file_end(at), extent.end)
-        data = read(at, min(CHUNK_SIZE, file_end - at))
+        data = bytes(read(at, min(CHUNK_SIZE, file_end - at)))
         if not data:  # the file expired while it was being read
             at = file_end
         found = -1 if _ZERO_CHUNK.startswith(data) else data.find(_MAGIC_COMMON)
@@ -162,7 +162,7 @@ def _chunk(read: Read, extent: Extent, at: int, chunk_size: int, check_crc: bool
             return
 
 
-def _sizes(data: bytes) -> Ints:
+def _sizes(data: bytes | memoryview) -> Ints:
     """Sizes of what looks like whole records at the start of the data."""
     parts: list[Ints] = []
     sizes: list[int] = []
@@ -182,7 +182,7 @@ def _sizes(data: bytes) -> Ints:
     return np.concatenate([*parts, np.array(sizes, np.int64)])
 
 
-def _count_of(data: bytes, at: int, size: int, most: int) -> int:
+def _count_of(data: bytes | memoryview, at: int, size: int, most: int) -> int:
     """How many records of this size follow one another from here on."""
     count = min((len(data) - at) // size, most)
     if count < 1:
@@ -192,7 +192,7 @@ def _count_of(data: bytes, at: int, size: int, most: int) -> int:
     return count if same.all() else int(np.argmin(same))
 
 
-def _pieces(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Iterator[Found | End]:
+def _pieces(data: bytes | memoryview, sizes: Ints, at: int, check_crc: bool) -> Iterator[Found | End]:
     """Runs of what looks like records, and between them those that no run can hold, one by one."""
     ends = np.cumsum(sizes)
     starts = ends - sizes
@@ -207,7 +207,7 @@ def _pieces(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Iterator[Foun
             yield from _good_ones(data[start : int(ends[after - 1])], sizes[first:after], at + start, check_crc)
 
 
-def _good_ones(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Iterator[Found | End]:
+def _good_ones(data: bytes | memoryview, sizes: Ints, at: int, check_crc: bool) -> Iterator[Found | End]:
     """The records up to the first bad one, and what is wrong with that."""
     run = _run_of(data, sizes, at, check_crc)
     if isinstance(run, Run):
@@ -223,7 +223,7 @@ def _good_ones(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Iterator[F
         yield from _good_ones(data[after:], sizes[run + 1 :], at + after, check_crc)
 
 
-def _run_of(data: bytes, sizes: Ints, at: int, check_crc: bool) -> Run | int:
+def _run_of(data: bytes | memoryview, sizes: Ints, at: int, check_crc: bool) -> Run | int:
     """The run that these records are, or the number of the first bad one."""
     try:
         run = parse(data, sizes)
@@ -259,7 +259,7 @@ def _not_ascii(run: Run) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _single(data: bytes, at: int) -> Found | End:
+def _single(data: bytes | memoryview, at: int) -> Found | End:
     """One record alone: the only way for those with IPv6 hosts, and the way to say what is wrong with a bad one."""
     try:
         record = decode(data)

@@ -1,4 +1,4 @@
-"""One data file in memory: the only owner of a mapping. Readers get copies, so no view keeps a mapping from closing."""
+"""One data file in memory: the only owner of a mapping. Readers get copies, and the log's walkers views for a while."""
 
 import mmap
 import os
@@ -80,6 +80,16 @@ class MappedFile:
             return self._opened().mapping[at : at + size]
         except FileNotFoundError:
             return b""
+
+    def view(self, at: int, size: int) -> memoryview:
+        """As ``read``, without a copy, of bytes that are not written any more.
+
+        Whoever has it keeps the mapping alive, deleted or not; no file is ever shortened under it.
+        """
+        try:
+            return memoryview(self._opened().mapping)[at : at + size].toreadonly()
+        except FileNotFoundError:
+            return memoryview(b"")
 
     def peek(self, at: int, size: int) -> bytes:
         """As ``read``, without a mapping, for bytes that nobody vouches for. Raises OSError.

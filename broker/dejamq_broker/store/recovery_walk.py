@@ -63,7 +63,7 @@ class Noting:
         """Everything was read up to here, from where the reading began."""
 
     def read(self, log_offset: int, size: int) -> bytes:
-        data = self._read(log_offset, size)
+        data = bytes(self._read(log_offset, size))
         end = log_offset + len(data)
         self.reached = max(self.reached, end)
         if end > self._at + len(self._data) and not ZEROS.startswith(data):
