@@ -10,6 +10,7 @@ from itertools import count, repeat
 from time import monotonic
 from typing import Any
 
+import msgspec
 from dejamq_proto.codes import Code, DejamqError, error_for
 from dejamq_proto.wire import SendRunResult
 
@@ -17,7 +18,7 @@ from dejamq.backlog import Backlog
 from dejamq.batching import Call, Flight
 from dejamq.fault_strategy import FaultTable
 from dejamq.message import MessageQueue, SendResult, SendStatus, StoredRun
-from dejamq.namespace import unwrap_queue
+from dejamq.namespace import unwrap, unwrap_queue
 from dejamq.producer_config import ProducerConfig
 from dejamq.send_hooks import SendContext, SendHooks
 from dejamq.send_journal import SendJournal
@@ -41,13 +42,7 @@ class Outcomes:
     def leaving(self, flight: Flight) -> None:
         """A run is about to leave."""
         if self._hooks:
-            flight.contexts = [
-                SendContext(
-                    self._group, call.message, self._seen(call.queue), flight.address, call.tries, call.future is None
-                )
-                for call in flight.calls
-                if call.queue is not None
-            ]
+            flight.contexts = [self._context(flight, call) for call in flight.calls]
             self._hooks.before(flight.contexts)
         self._journal.leaving(flight)
 
@@ -185,6 +180,16 @@ class Outcomes:
         for index, context in enumerate(flight.contexts):
             context.result, context.error = (results[index] if results else None), error
         self._hooks.after(flight.contexts)
+
+    def _context(self, flight: Flight, call: Call) -> SendContext:
+        """What a hook is told of one try, in the program's own names."""
+        namespace, message = self._config.namespace, call.message
+        if namespace:
+            message = msgspec.structs.replace(message, topic=unwrap(namespace, message.topic))
+        return SendContext(
+            unwrap(namespace, self._group), message, self._seen(call.queue), flight.address, call.tries,
+            call.future is None,
+        )  # fmt: skip
 
     def _seen(self, queue: MessageQueue | None) -> MessageQueue:
         """The queue as the program knows it."""

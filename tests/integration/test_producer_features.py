@@ -425,6 +425,17 @@ async def test_brokers_know_the_namespace_and_the_program_does_not() -> None:
         namesrv = ScriptedNamesrv({"eu%t": [broker]})  # type: ignore[abstract]  # answers only what is asked here
         await namesrv.start()
         async with Producer("g", namesrv=namesrv.address, namespace="eu") as producer:
+            names: set[tuple[str, str, str]] = set()
+
+            class Names:
+                def before_send(self, context: SendContext) -> None:
+                    names.add((context.group, context.message.topic, context.queue.topic))
+
+                def after_send(self, context: SendContext) -> None:
+                    assert context.result is not None
+                    names.add((context.group, context.message.topic, context.result.queue.topic))
+
+            producer.add_hook(Names())
             queues = await producer.publish_queues("t")
             assert queues == [at("a", 0), at("a", 1)]
             results = [
@@ -435,6 +446,7 @@ async def test_brokers_know_the_namespace_and_the_program_does_not() -> None:
             ]
             await until(lambda: broker.heartbeats)
         assert {result.queue.topic for result in results} == {"t"}
+        assert names == {("g", "t", "t")}
         assert [results[n].queue for n in (1, 2, 3)] == [queues[1], queues[0], queues[0]]
         assert {record.topic for record in broker.records} == {"eu%t"}
         assert {run.group for run in broker.runs} == {"eu%g"}
