@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dejamq_broker.store import MessageStore
 from dejamq_broker.store.errors import StoreClosed
-from dejamq_proto.record import MAGIC_BLANK, PAIR, Record, decode, encode_properties
+from dejamq_proto.record import Record, decode, encode_properties
 from store_making import SMALL, bodies_of, crashed_copy, fill_queue, log_files, open_small, records_of, run_of, settle
 
 
@@ -24,15 +24,6 @@ def test_async_flush_shows_messages_that_a_crash_then_loses_and_gives_their_offs
     assert bodies_of(again)[3] == b"another one"
 
 
-def test_a_time_search_in_a_queue_that_is_not_there_answers_0(tmp_path: Path) -> None:
-    store = open_small(tmp_path)
-    fill_queue(store, 3)
-    for time_ms in (-1, 0, 1 << 50):
-        for upper in (False, True):
-            assert store.search_offset("T", 7, time_ms, upper=upper) == 0
-            assert store.search_offset("nobody", 0, time_ms, upper=upper) == 0
-
-
 def test_a_half_message_is_a_plain_record_of_a_system_topic_that_remembers_where_it_belongs(tmp_path: Path) -> None:
     """Only the sys flag's types *prepared* and *rollback* have no entry; RocketMQ stores halves without a type."""
     store = open_small(tmp_path)
@@ -42,33 +33,6 @@ def test_a_half_message_is_a_plain_record_of_a_system_topic_that_remembers_where
     (record,) = records_of(store, "RMQ_SYS_TRANS_HALF_TOPIC")
     assert record.properties == {"TRAN_MSG": "true", "REAL_TOPIC": "T", "REAL_QID": "3", "PGROUP": "G"}
     assert store.max_offset("T", 3) == 0
-
-
-def test_a_record_may_take_the_file_up_to_eight_bytes_before_its_end_and_no_byte_more(tmp_path: Path) -> None:
-    largest = SMALL.mapped_file_size_commit_log - 8
-    overhead = 91 + len("T")
-    store = open_small(tmp_path)
-    store.put(Record("T", 0, b"x" * (largest - overhead)))
-    store.put(Record("T", 0, b"next"))
-    settle(store)
-    assert [len(record.body) for record in records_of(store)] == [largest - overhead, 4]
-    assert PAIR.unpack(log_files(tmp_path)[0].read_bytes()[-8:]) == (8, MAGIC_BLANK)
-
-
-def broken(batch: object) -> None:
-    raise OSError(5, "Input/output error")
-
-
-def test_abort_stays_when_a_store_is_closed_before_its_queues_reached_the_end(tmp_path: Path) -> None:
-    store = open_small(tmp_path)
-    fill_queue(store, 3)
-    store._reput._dispatchers = [broken]
-    store.append_run(run_of([("T", 0, b"not dispatched")]))
-    store.close()
-    assert (tmp_path / "abort").exists()
-    again = open_small(tmp_path)
-    assert not again.clean_start
-    assert bodies_of(again)[3] == b"not dispatched"
 
 
 @pytest.mark.parametrize(

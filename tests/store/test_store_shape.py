@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from dejamq_broker.store.checkpoint import CHECKPOINT_SIZE, Checkpoint
 from dejamq_broker.store.log_scan import Found, walk
 from dejamq_broker.store.paths import StorePaths
 from dejamq_proto.record import Record, decode, encode, encode_properties
-from store_making import GOLDEN, SMALL, log_files, open_small, settle, ticking
+from store_making import GOLDEN, SMALL, log_files, open_small, settle
 
 OURS = {"dispatched.json", "indexed.json"}
 
@@ -112,25 +111,6 @@ def test_the_checkpoint_has_rocketmqs_size_and_fields(tmp_path: Path) -> None:
     checkpoint = Checkpoint.load(tmp_path / "checkpoint")
     assert checkpoint.log_timestamp_ms == checkpoint.queue_timestamp_ms == 7_000
     assert not any(raw[40:])
-
-
-def test_time_search_is_exact_at_ties_between_and_beyond(kind: str, tmp_path: Path) -> None:
-    """At each store time of each queue, one before and one after; some records share a millisecond."""
-    directory = Path(shutil.copytree(GOLDEN / kind / "store", tmp_path / "store"))
-    store = open_small(directory, clock_ms=ticking())
-    ties = 0
-    for queue in manifest_of(kind)["queues"]:
-        key = queue["topic"], queue["queue_id"]
-        times = [record["store_timestamp"] for record in queue["records"]]
-        assert times == sorted(times)
-        ties += len(times) - len(set(times))
-        for time_ms in {at + step for at in times for step in (-1, 0, 1)}:
-            first, last = bisect_left(times, time_ms), bisect_right(times, time_ms) - 1
-            assert store.search_offset(*key, time_ms) == queue["min_offset"] + first, (key, time_ms)
-            expected = queue["min_offset"] + max(last, 0)
-            assert store.search_offset(*key, time_ms, upper=True) == expected, (key, time_ms)
-    assert ties > 20
-    store.close()
 
 
 def test_every_message_is_found_by_its_offset_id(kind: str, tmp_path: Path) -> None:
