@@ -53,11 +53,15 @@ class Servers:
             self.broker = None
 
     def consumer(self, group: str = "g", **settings: Any) -> PushConsumer:
-        chosen = QUICK | {"journal_dir": str(self.directory / "journal"), "journal_level": "forensic"} | settings
+        own = {
+            "journal_dir": str(self.directory / "journal"),
+            "local_offset_store_dir": str(self.directory / "offsets"),
+        }
+        chosen = QUICK | own | {"journal_level": "forensic"} | settings
         return PushConsumer(group, namesrv=self.namesrv.address, **chosen)
 
-    def producer(self) -> Producer:
-        return Producer("p", namesrv=self.namesrv.address, poll_name_server_interval_ms=300)
+    def producer(self, **settings: Any) -> Producer:
+        return Producer("p", namesrv=self.namesrv.address, poll_name_server_interval_ms=300, **settings)
 
     async def send(self, *bodies: str, topic: str = "orders", **message: Any) -> None:
         async with self.producer() as producer:
