@@ -16,6 +16,9 @@ from dejamq_proto.codes import (
     SendTimeout,
 )
 
+from dejamq.allocation import ByConfig, Strategy
+from dejamq.allocation_hash import ConsistentHash
+from dejamq.allocation_rooms import ByMachineRoom, ByMachineRoomNearby
 from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.consumer import PushConsumer
 from dejamq.handlers import BatchHandler, BatchResult, ConsumeStatus, DeadLetter, Handler, RetryLater
@@ -35,9 +38,13 @@ __all__ = [
     "BatchIncomplete",
     "BatchResult",
     "BrokerUnavailable",
+    "ByConfig",
+    "ByMachineRoom",
+    "ByMachineRoomNearby",
     "ClientClosed",
     "Code",
     "ConfigError",
+    "ConsistentHash",
     "ConsumeFrom",
     "ConsumeStatus",
     "DeadLetter",
@@ -63,6 +70,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SendTimeout",
+    "Strategy",
     "SuspendQueue",
     "reply_to",
     "run",
