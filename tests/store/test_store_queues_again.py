@@ -216,3 +216,9 @@ def test_an_entry_that_points_into_a_record_is_found(log: Log) -> None:
 
 def test_entries_of_two_queues_for_one_record_are_no_fault(log: Log) -> None:
     assert log.uncovered(queues=[log.queue, log.queue]) is None
+
+
+def test_a_gap_of_more_records_than_fit_between_in_the_log_is_none(queue: ConsumeQueue) -> None:
+    assert again(queue, [0, 1, 5_000_000]) == ["200: it says entry 5000000, and its neighbours do not agree"]
+    assert again(queue, [2, 4000], first=300) == []
+    assert queue.max_offset == 4001

@@ -5,7 +5,9 @@ import shutil
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
+import numpy as np
 import pytest
+from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue, Entries
 from store_making import GOLDEN, SMALL, START_MS, open_small, run_of, settle
 
 
@@ -85,3 +87,25 @@ def test_a_queue_that_is_empty_or_unknown_has_its_end_at_any_time(tmp_path: Path
     assert store.search_offset("T", 7, START_MS) == 0
     assert store.search_offset("T", 7, START_MS, upper=True) == 0
     store.close()
+
+
+def test_a_gap_of_hundreds_of_thousands_is_not_searched_entry_by_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_small(tmp_path / "store")
+    places = store.append_run(run_of([("T", 0, b"first"), ("T", 0, b"last")])).log_offsets
+    queue = ConsumeQueue(tmp_path / "queue", 20 * 1000)
+    sizes = np.array([len(store.record_at(place) or b"") for place in places.tolist()])
+    entries = np.zeros(2, ENTRY)
+    entries["log_offset"], entries["size"] = places, sizes
+    queue.append(np.array([0, 300_000]), entries, places + sizes)
+    reads: list[int] = []
+    read = ConsumeQueue.entries
+
+    def counted(queue: ConsumeQueue, queue_offset: int, count: int) -> Entries:
+        reads.append(queue_offset)
+        return read(queue, queue_offset, count)
+
+    monkeypatch.setattr(ConsumeQueue, "entries", counted)
+    assert store._reader.search(queue, START_MS + 10_000, upper=False) == 300_001
+    assert len(reads) < 200

@@ -5,10 +5,14 @@ A record's header has no checksum, topics are deleted and made again, and damage
 
 import numpy as np
 import numpy.typing as npt
+from dejamq_proto.record import OVERHEAD
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.consume_queue import MAX_GAP, ConsumeQueue, Entries
 from dejamq_broker.store.log_scan import Damage
+
+SPARE = 4096
+"""Queue offsets that a gap may have beyond those of records that fit into the log between its ends."""
 
 
 def append_again(queue: ConsumeQueue, queue_offsets: Ints, entries: Entries, ends: Ints) -> list[Damage]:
@@ -18,6 +22,11 @@ def append_again(queue: ConsumeQueue, queue_offsets: Ints, entries: Entries, end
     is of the earlier life. An offset that goes back otherwise is passed over, as RocketMQ does.
     """
     strange = out_of_place(queue_offsets, queue.max_offset)
+    # so many records cannot have been between, not even with some that were never stored
+    known, begin = queue.max_log_offset > 0, int(queue_offsets[0])
+    gaps = queue_offsets - (queue.max_offset if known else begin)
+    room = entries["log_offset"] - (queue.max_log_offset if known else int(entries["log_offset"][0]))
+    strange |= gaps > room // OVERHEAD + SPARE
     damages = [
         Damage(int(entry["log_offset"]), int(end), f"it says entry {queue_offset}, and its neighbours do not agree")
         for entry, end, queue_offset in zip(entries[strange], ends[strange], queue_offsets[strange], strict=True)

@@ -17,6 +17,8 @@ from dejamq_broker.store.log_scan import Damage
 
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
+GAP_STEP = 65_536
+
 
 class ReadStatus(Enum):
     """Source: RocketMQ ``GetMessageStatus``."""
@@ -125,13 +127,17 @@ class Reader:
 
     def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
         """Store time of an entry; of the next real one where a filler stands; 0 of one whose file is gone."""
+        count = 1
         while queue_offset < queue.max_offset:
-            entries = queue.entries(queue_offset, 1)
+            entries = queue.entries(queue_offset, count)
             if not len(entries):
                 return 0
-            if entries["size"][0] != FILLER_SIZE:
-                return self.store_timestamp_ms(int(entries["log_offset"][0]), int(entries["size"][0]))
-            queue_offset += 1
+            real = np.flatnonzero(entries["size"] != FILLER_SIZE)
+            if len(real):
+                entry = entries[real[0]]
+                return self.store_timestamp_ms(int(entry["log_offset"]), int(entry["size"]))
+            # a gap may be of millions
+            queue_offset, count = queue_offset + len(entries), GAP_STEP
         return 1 << 62
 
     def _window(self, limits: Limits) -> int:
