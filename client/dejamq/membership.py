@@ -1,0 +1,121 @@
+"""What push and lite pull consumers have in common once started: routes, membership, rounds of allocation, progress."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from dejamq_proto import names
+from dejamq_proto.client_pb2 import ConsumerData
+from dejamq_proto.codes import ClientClosed, RouteNotFound
+from dejamq_proto.events import State
+
+from dejamq.config import ConsumerConfig
+from dejamq.instance import Instance
+from dejamq.offset_store import OffsetStore
+from dejamq.rebalancer import Queues, Rebalancer
+from dejamq.subscriptions import Subscriptions
+
+log = logging.getLogger("dejamq.consumer")
+
+
+class Membership:
+    """One started consumer's place in its group; who makes it makes ``offsets`` and ``rebalancer`` as well.
+
+    Made in the loop that will own it. A start that fails is ended by whoever called it: no queue was opened by then.
+    """
+
+    offsets: OffsetStore
+    rebalancer: Rebalancer
+
+    def __init__(self, group: str, config: ConsumerConfig, subscriptions: Subscriptions) -> None:
+        self._group, self._config, self._subscriptions = group, config, subscriptions
+        self.instance = Instance(config, role="consumer")
+        self.failed = asyncio.Event()
+        self.instance.on_fatal = lambda error: self.failed.set()
+        self._closing = False
+        self._rebalancing: asyncio.Task[None] | None = None
+
+    def learn(self, topic: str) -> None:
+        """A topic was subscribed while running."""
+        self.rebalancer.settled.clear()
+        self.instance.spawn(self._learn_late(topic), f"learn-{topic}")
+
+    def forget(self, topic: str) -> None:
+        """A topic was unsubscribed while running."""
+        self.instance.routes.unwatch(topic)
+        self.instance.presence.wake()
+        self.rebalancer.wake()
+
+    async def _join(self) -> None:
+        """Routes, then the heartbeat that makes this client a member. Raises ClientClosed when closed meanwhile."""
+        instance = self.instance
+        instance.register_consumer(self._consumer_data)
+        instance.on_ids_changed(self._group, self.rebalancer.wake)
+        instance.presence.on_connected = lambda address: self._connected()
+        await instance.start()
+        for topic in self._subscriptions.topics:
+            await self._learn(topic)
+        await instance.heartbeat()
+        if self._closing:
+            raise ClientClosed("the consumer was closed while it started")
+
+    def _begin_rounds(self) -> None:
+        self._rebalancing = self.instance.spawn(self.rebalancer.run(), "rebalance")
+        self.instance.spawn(self._persist(), "persist")
+
+    def _consumer_data(self) -> ConsumerData:
+        """What heartbeats say of this member."""
+        raise NotImplementedError
+
+    def _connected(self) -> None:
+        """A broker was reached, maybe again: it may have forgotten the members."""
+        self.rebalancer.wake()
+
+    async def _stop_pulling(self) -> None:
+        """A round under way may hold a commit: it gets the time of a call to end."""
+        self.rebalancer.stop()
+        if self._rebalancing is not None:
+            timeout_s = self._config.consumer_progress_timeout_ms / 1000
+            await asyncio.wait((self._rebalancing,), timeout=timeout_s)
+            await cancel([self._rebalancing])
+        await cancel([owned.fetching for owned in self.rebalancer.assignment if owned.fetching is not None])
+
+    async def _persist(self) -> None:
+        """Every interval, changed or not: a broker that lost its table hears the offsets again."""
+        interval_s = self._config.persist_consumer_offset_interval_ms / 1000
+        while True:
+            await asyncio.sleep(interval_s)
+            self.offsets.commit_oneway(self.rebalancer.assignment)
+
+    async def _learn(self, topic: str) -> None:
+        """A topic that does not exist yet is watched and found by a later refresh."""
+        self.instance.routes.watch(topic)
+        try:
+            await self.instance.routes.get(topic)
+        except RouteNotFound:
+            if not names.is_internal(topic):
+                log.warning("topic_missing topic=%s: nothing to consume until somebody creates it", topic)
+
+    async def _learn_late(self, topic: str) -> None:
+        await self._learn(topic)
+        await self.instance.heartbeat()
+        self.rebalancer.wake()
+
+    async def _queues(self, topic: str) -> Queues:
+        """What a round of allocation shares out. Raises RouteNotFound while no broker offers a readable queue."""
+        route = await self.instance.routes.get(topic)
+        queues = route.subscribe_queues()
+        if not queues:
+            raise RouteNotFound(f"no broker offers readable queues of topic {topic!r}")
+        return Queues(queues, self.instance.namesrv.address, route.digest)
+
+    def _journal(self, state: str) -> None:
+        self.instance.journal.write(State(state=state, client_id=self.instance.client_id, group=self._group))
+
+
+async def cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel and wait until all have ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
