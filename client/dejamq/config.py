@@ -117,6 +117,9 @@ class ConsumerConfig(ClientConfig, OrderedConfig):
     consume_retry_delay_ms: int = setting(
         5_000, unit="ms", scale="interval", help="before a message whose send-back failed is tried again locally"
     )
+    local_offset_store_dir: str | None = setting(
+        None, rocketmq="localOffsetStoreDir", help="where BROADCASTING keeps offsets; default ~/.rocketmq_offsets"
+    )
     consume_timeout_ms: int = setting(
         900_000, rocketmq="consumeTimeout", unit="ms", scale="interval",
         help="a message whose handler takes longer is sent back; looked at once in such a time (RocketMQ: minutes)",

@@ -6,7 +6,7 @@ from dejamq_proto.names import RETRY_PREFIX
 
 from dejamq.context import Context
 from dejamq.message import MessageQueue
-from dejamq.offset_store import RemoteOffsetStore
+from dejamq.offset_store import OffsetStore
 
 
 class ConsumeFrom(Enum):
@@ -31,18 +31,22 @@ class MessageModel(Enum):
 class StartRule:
     """Finds the first offset of a newly owned queue. Source: RocketMQ ``RebalancePushImpl.computePullFromWhere``."""
 
-    def __init__(self, context: Context, offsets: RemoteOffsetStore, rule: ConsumeFrom, timestamp_ms: int) -> None:
+    def __init__(self, context: Context, offsets: OffsetStore, rule: ConsumeFrom, timestamp_ms: int) -> None:
         self._context, self._offsets, self.rule, self._timestamp_ms = context, offsets, rule, timestamp_ms
 
     async def start_of(self, queue: MessageQueue) -> tuple[int, str]:
         """The offset and its source for the journal. Raises DejamqError: then the queue must not be opened now.
 
         The broker answers 0 for a group it does not know on a queue whose beginning is still in memory, so that a new
-        group on a young queue starts at its beginning whatever the rule says.
+        group on a young queue starts at its beginning whatever the rule says. A broadcasting member asks no broker.
         """
-        stored = await self._offsets.load(queue)
+        stored, kept = await self._offsets.load(queue), self._offsets.source
         if stored is not None:
-            return stored, "broker"
+            return stored, kept
+        offset, rule = await self._by_rule(queue)
+        return offset, rule if kept == "broker" else f"{kept}_{rule}"
+
+    async def _by_rule(self, queue: MessageQueue) -> tuple[int, str]:
         link, retry = self._context.link(queue.broker_name), queue.topic.startswith(RETRY_PREFIX)
         if self.rule is ConsumeFrom.FIRST_OFFSET or (self.rule is ConsumeFrom.LAST_OFFSET and retry):
             return 0, "first"

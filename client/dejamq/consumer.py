@@ -1,6 +1,7 @@
 """PushConsumer, what programs see of it: subscriptions, start, stop."""
 
 import asyncio
+import dataclasses
 import logging
 import signal
 import time
@@ -12,6 +13,7 @@ from dejamq_proto import names
 from dejamq_proto.codes import ClientClosed, ConfigError
 
 from dejamq.allocation import Strategy, strategy_named
+from dejamq.broadcasting import stable_client_id
 from dejamq.config import ConsumerConfig, client_config
 from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.handlers import BatchHandler, Handler
@@ -28,6 +30,9 @@ HALF_AN_HOUR_MS = 1_800_000
 class PushConsumer:
     """Delivers the messages of subscribed topics to handlers, at least once; the group's members share the queues.
 
+    With ``MessageModel.BROADCASTING`` each member gets everything, remembers in a file how far it is
+    (``local_offset_store_dir``), and a message that fails is logged and dropped.
+
     ``async with`` starts and closes it; closing drains: no further message is handed out, running handlers end, offsets
     are committed, the group is left. Belongs to one event loop. Further settings: ``ConsumerConfig``.
     """
@@ -41,8 +46,6 @@ class PushConsumer:
     ) -> None:  # fmt: skip
         """Raises ConfigError or InvalidName at once for what could not work later."""
         names.check_group(group)
-        if model is not MessageModel.CLUSTERING:
-            raise ConfigError("this version has the CLUSTERING model only")
         if not (auto_commit or ordered):
             raise ConfigError("auto_commit=False needs ordered=True: concurrent handlers acknowledge each by itself")
         if not 1 <= max_concurrency <= 1000:
@@ -50,12 +53,14 @@ class PushConsumer:
         if max_reconsume_times is not None and max_reconsume_times < 0:
             raise ConfigError(f"max_reconsume_times is 0 or more, or None for the group's, not {max_reconsume_times}")
         self.group, self.config = group, client_config(ConsumerConfig, namesrv, settings)
+        if model is MessageModel.BROADCASTING:
+            self.config = dataclasses.replace(self.config, client_id=stable_client_id(self.config))
         timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
         self._options = Options(
             group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, strategy_named(allocation),
             max_concurrency, max_reconsume_times, ordered, auto_commit,
         )  # fmt: skip
-        self._subscriptions = Subscriptions(group, _now_ms)
+        self._subscriptions = Subscriptions(group, _now_ms, retries=not self._options.broadcasting)
         self._running: Running | None = None
         self._closing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -149,7 +154,7 @@ class PushConsumer:
             await running.start()
         except BaseException as error:
             self._running = None
-            await running.instance.close()
+            await running.abandon()
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
                 raise ClientClosed("the consumer was closed while it started") from None

@@ -19,7 +19,7 @@ from dejamq_proto.wire import PullAnswer
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
-from dejamq.offset_store import RemoteOffsetStore
+from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import Limits
 from dejamq.received import ReceivedMessage, receive
 
@@ -32,7 +32,7 @@ Submit = Callable[[OwnedQueue, list[ReceivedMessage]], None]
 class Fetcher:
     """What the fetch loops of one consumer share. ``run`` is the task of one owned queue."""
 
-    def __init__(self, context: Context, deliveries: Deliveries, offsets: RemoteOffsetStore, submit: Submit) -> None:
+    def __init__(self, context: Context, deliveries: Deliveries, offsets: OffsetStore, submit: Submit) -> None:
         self._context, self._deliveries, self._offsets, self._submit = context, deliveries, offsets, submit
         config = context.config
         size_bytes = config.pull_threshold_size_for_queue << 20

@@ -86,6 +86,10 @@ class LocalOffsets:
             raise OffsetsUnreadable(f"{troubles[0]}; repair it, or delete it and its .bak to begin anew")
         return {}
 
+    def merge(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Save these, and keep what the file says of other queues. Raises OSError, OffsetsUnreadable."""
+        self.save(self.load() | dict(offsets))
+
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Replace the file as a whole: a crash leaves the old table or the new one. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ exception here).
 
 import logging
 from collections.abc import Iterable
+from typing import Protocol
 
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import Persist
@@ -19,8 +20,25 @@ from dejamq.message import MessageQueue
 log = logging.getLogger("dejamq.consumer")
 
 
+class OffsetStore(Protocol):
+    """How far a group is in each queue: kept by the brokers, or in a file of a broadcasting member."""
+
+    source: str
+    """``broker`` or ``local``, for the journal."""
+
+    async def load(self, queue: MessageQueue) -> int | None: ...
+
+    def piggyback(self, owned: OwnedQueue, seq: int) -> int | None: ...
+
+    def commit_oneway(self, owned_queues: Iterable[OwnedQueue]) -> None: ...
+
+    async def commit(self, owned: OwnedQueue, reason: str, *, offset: int | None = None) -> None: ...
+
+
 class RemoteOffsetStore:
     """Owned by the event loop. Every commit is in the journal before it leaves."""
+
+    source = "broker"
 
     def __init__(self, context: Context, deliveries: Deliveries) -> None:
         self._context, self._deliveries = context, deliveries

@@ -8,9 +8,9 @@ lines up again later where it has to wait: suspended, without its lock, or after
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,11 +20,10 @@ from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import SLICE_S, no_handler
 from dejamq.handlers import Outcome
 from dejamq.lane import Lane
-from dejamq.locks import QueueLocks
 from dejamq.message import MessageQueue
 from dejamq.ordered_handlers import CANCELLED, DONE, Action, Verdict, judge_answer, judge_failure, suspension_ms
 from dejamq.received import ReceivedMessage
-from dejamq.retry_send import UNLIMITED, RetrySend
+from dejamq.retry_send import UNLIMITED
 from dejamq.subscriptions import Subscription, Subscriptions
 from dejamq.turns import Line, Turn
 
@@ -42,6 +41,20 @@ class OrderedRules(msgspec.Struct, frozen=True):
     max_reconsume_times: int = UNLIMITED
 
 
+class Locks(Protocol):
+    """``QueueLocks``, or what stands for them in a broadcasting group."""
+
+    def held(self, owned: OwnedQueue) -> bool: ...
+
+    async def renew(self, owned: Sequence[OwnedQueue]) -> None: ...
+
+
+class GiveUp(Protocol):
+    """``RetrySend``, or what stands for it in a broadcasting group."""
+
+    async def send(self, owned: OwnedQueue, message: ReceivedMessage, most: int, /) -> bool: ...
+
+
 class OrderedDispatcher:
     """Owned by the event loop; ``work`` is the task of each of the ``max_concurrency`` workers.
 
@@ -49,10 +62,10 @@ class OrderedDispatcher:
     delivered again to the next owner, from the first of it on.
     """
 
-    locks: QueueLocks
+    locks: Locks
 
     def __init__(
-        self, context: Context, subscriptions: Subscriptions, deliveries: Deliveries, retries: RetrySend,
+        self, context: Context, subscriptions: Subscriptions, deliveries: Deliveries, retries: GiveUp,
         rules: OrderedRules,
     ) -> None:  # fmt: skip
         self._context, self._subscriptions, self._rules = context, subscriptions, rules

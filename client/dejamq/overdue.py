@@ -36,7 +36,7 @@ class GiveBack(Protocol):
     """``SendBack``, or what stands for it where nothing is sent back."""
 
     async def send(
-        self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, *, expired: bool = False
+        self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, /, *, expired: bool = False
     ) -> bool: ...
 
 

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from dejamq_proto.codes import DejamqError
+from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.events import Assign
 from dejamq_proto.names import is_internal
 
-from dejamq.allocation import Strategy
+from dejamq.allocation import Strategy, allocate
 from dejamq.assignment import Assignment, OwnedQueue
 from dejamq.consume_from import StartRule
 from dejamq.context import Context
@@ -24,7 +24,7 @@ from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
 from dejamq.locks import QueueLocks
 from dejamq.message import MessageQueue
-from dejamq.offset_store import RemoteOffsetStore
+from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import ProcessQueue
 from dejamq.subscriptions import Subscriptions
 
@@ -45,7 +45,7 @@ class Parts:
 
     subscriptions: Subscriptions
     deliveries: Deliveries
-    offsets: RemoteOffsetStore
+    offsets: OffsetStore
     start: StartRule
     fetcher: Fetcher
     route: Callable[[str], Awaitable[Queues]]
@@ -53,6 +53,8 @@ class Parts:
     spawn: Callable[..., asyncio.Task[None]]
     locks: QueueLocks | None = None
     """For consumption in order: a queue is opened only with its lock, and unlocked when it is let go."""
+    broadcasting: bool = False
+    """Each member has all queues: nobody is asked who else there is."""
 
 
 class Rebalancer:
@@ -65,6 +67,8 @@ class Rebalancer:
         self.settled = asyncio.Event()
         """Set once a round found this client in the group and all queues as the allocation wants them."""
         self._due = asyncio.Event()
+        self._allocated: set[str] = set()
+        self._troubles: dict[str, str] = {}
         self._rounds = self._opened = 0
         self.suspended = False
         self._stopped = asyncio.Event()
@@ -133,17 +137,45 @@ class Rebalancer:
         """One topic. When the queues or the members cannot be learnt, everything stays as it is."""
         try:
             route = await self._parts.route(topic)
-            broker_name = random.choice(sorted({queue.broker_name for queue in route.queues}))
-            members = sorted(await self._context.link(broker_name).consumer_list(self._context.group))
+            broker_name, members = await self._members(route)
         except DejamqError as error:
             log.debug("rebalance_kept topic=%s reason=%s", topic, error)
             return False
         if not members:
             return False
-        wanted = self._strategy(sorted(route.queues), members, self._context.client_id)
+        wanted = self._allocate(topic, sorted(route.queues), members)
+        if wanted is None:
+            return False
         self._journal(topic, route, broker_name, members, wanted)
         await self._apply(topic, wanted)
         return self._context.client_id in members and self.assignment.of_topic(topic) == frozenset(wanted)
+
+    async def _members(self, route: Queues) -> tuple[str, list[str]]:
+        """The broker that was asked, and the client ids of the group that it knows, sorted."""
+        if self._parts.broadcasting:
+            return "", [self._context.client_id]
+        broker_name = random.choice(sorted({queue.broker_name for queue in route.queues}))
+        return broker_name, sorted(await self._context.link(broker_name).consumer_list(self._context.group))
+
+    def _allocate(
+        self, topic: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> list[MessageQueue] | None:
+        """None while the strategy fails: everything stays as it is, as in RocketMQ, until it can answer again.
+
+        Raises ConfigError when it never could for this topic: that is a fault of the program.
+        """
+        try:
+            wanted = allocate(self._strategy_name, self._strategy, queues, members, self._context.client_id)
+        except ConfigError as error:
+            if topic not in self._allocated:
+                raise
+            if self._troubles.get(topic) != str(error):
+                log.error("allocation_failed group=%s topic=%s: %s", self._context.group, topic, error)
+            self._troubles[topic] = str(error)
+            return None
+        self._allocated.add(topic)
+        self._troubles.pop(topic, None)
+        return wanted
 
     async def _apply(self, topic: str, wanted: Sequence[MessageQueue]) -> None:
         """First everything lost is dropped and committed, then what is new is opened."""

@@ -3,27 +3,28 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import msgspec
 from dejamq_proto import names
 from dejamq_proto.client_pb2 import ConsumerData
-from dejamq_proto.codes import ClientClosed, RouteNotFound
-from dejamq_proto.events import State
 
 from dejamq.allocation import Strategy
+from dejamq.broadcasting import Dropped, LocalOffsetStore, Unlocked, everything
 from dejamq.config import ConsumerConfig
 from dejamq.consume_from import ConsumeFrom, MessageModel, StartRule
 from dejamq.context import Context, context_of
 from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import Dispatcher
 from dejamq.fetcher import Fetcher
-from dejamq.instance import Instance
+from dejamq.local_offsets import LocalOffsets
 from dejamq.locks import QueueLocks
+from dejamq.membership import Membership, cancel
 from dejamq.offset_store import RemoteOffsetStore
-from dejamq.ordered import OrderedDispatcher, OrderedRules
-from dejamq.rebalancer import Parts, Queues, Rebalancer
+from dejamq.ordered import GiveUp, OrderedDispatcher, OrderedRules
+from dejamq.overdue import GiveBack
+from dejamq.rebalancer import Parts, Rebalancer
 from dejamq.retry_send import UNLIMITED, RetrySend
 from dejamq.send_back import SendBack
 from dejamq.subscriptions import Subscriptions
@@ -45,68 +46,60 @@ class Options(msgspec.Struct, frozen=True):
     ordered: bool = False
     auto_commit: bool = True
 
+    @property
+    def broadcasting(self) -> bool:
+        """Each member gets everything."""
+        return self.model is MessageModel.BROADCASTING
 
-class Running:
+
+class Running(Membership):
     """Made in the loop that will own it; ``close`` ends everything that ``start`` began.
 
-    A start that fails is ended by whoever called it, with ``instance.close``: nothing else has begun by then.
+    A start that fails is ended by whoever called it, with ``abandon``: no queue was opened by then.
     """
 
     def __init__(self, options: Options, subscriptions: Subscriptions) -> None:
-        self._options, self._config, self._subscriptions = options, options.config, subscriptions
-        self.instance = Instance(options.config, role="consumer")
-        self.failed = asyncio.Event()
-        self.instance.on_fatal = lambda error: self.failed.set()
+        if options.broadcasting:
+            options = msgspec.structs.replace(options, allocation=("broadcasting", everything))
+        super().__init__(options.group, options.config, subscriptions)
+        self._options = options
         context = context_of(self.instance, options.config, options.group)
         self.deliveries = Deliveries(context)
         self.dispatcher, self.locks = self._ordered(context) if options.ordered else self._concurrent(context)
-        self.offsets = RemoteOffsetStore(context, self.deliveries)
+        self._local = self._local_offsets(context) if options.broadcasting else None
+        self.offsets = self._local or RemoteOffsetStore(context, self.deliveries)
         self.fetcher = Fetcher(context, self.deliveries, self.offsets, self.dispatcher.submit)
         start = StartRule(context, self.offsets, options.consume_from, options.timestamp_ms)
         parts = Parts(
             subscriptions, self.deliveries, self.offsets, start, self.fetcher, self._queues, self.instance.spawn,
-            self.locks,
+            self.locks, options.broadcasting,
         )  # fmt: skip
         self.rebalancer = Rebalancer(context, parts, *options.allocation)
         if self.locks is not None:
             self.locks.on_lost = self.rebalancer.wake
-            self.fetcher.in_order(self.locks.held)
+        if isinstance(self.dispatcher, OrderedDispatcher):
+            self.fetcher.in_order(self.dispatcher.locks.held)
         self.fetcher.cached_bytes = lambda: self.rebalancer.assignment.cached_bytes
         self.fetcher.on_illegal = self.rebalancer.wake
-        self._closing = False
-        self._rebalancing: asyncio.Task[None] | None = None
         self._workers: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Routes, then the heartbeat that makes this client a member, then the first round."""
-        instance, spawn = self.instance, self.instance.spawn
-        instance.register_consumer(self._consumer_data)
-        instance.on_ids_changed(self._options.group, self.rebalancer.wake)
-        instance.presence.on_connected = lambda address: self._connected()
-        await instance.start()
-        for topic in self._subscriptions.topics:
-            await self._learn(topic)
-        await instance.heartbeat()
-        if self._closing:
-            raise ClientClosed("the consumer was closed while it started")
+        spawn = self.instance.spawn
+        if self._local is not None:
+            await self._local.open()
+        await self._join()
         self._workers = [spawn(self.dispatcher.work(), f"worker-{n}") for n in range(self._options.max_concurrency)]
-        self._rebalancing = spawn(self.rebalancer.run(), "rebalance")
+        self._begin_rounds()
         if self.locks is not None:
             spawn(self.locks.run(), "locks")
         if isinstance(self.dispatcher, Dispatcher):
             spawn(self.dispatcher.overdue.run(lambda: self.rebalancer.assignment), "overdue")
-        spawn(self._persist(), "persist")
 
-    def learn(self, topic: str) -> None:
-        """A topic was subscribed while running."""
-        self.rebalancer.settled.clear()
-        self.instance.spawn(self._learn_late(topic), f"learn-{topic}")
-
-    def forget(self, topic: str) -> None:
-        """A topic was unsubscribed while running."""
-        self.instance.routes.unwatch(topic)
-        self.instance.presence.wake()
-        self.rebalancer.wake()
+    async def abandon(self) -> None:
+        """After a start that failed."""
+        await self.instance.close()
+        self._close_threads()
 
     def suspend(self) -> None:
         """Pull no more and keep the queues; no rounds meanwhile."""
@@ -130,7 +123,7 @@ class Running:
         self._closing = True
         self._journal("closing")
         async with AsyncExitStack() as stack:
-            stack.callback(self.dispatcher.close)
+            stack.callback(self._close_threads)
             stack.push_async_callback(self.instance.close)
             stack.push_async_callback(self.rebalancer.release_all, "shutdown")
             stack.callback(self.deliveries.close)
@@ -138,18 +131,33 @@ class Running:
             stack.push_async_callback(self._stop_pulling)
 
     def _concurrent(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
-        options = self._options
-        send_back = SendBack(context, self.deliveries, options.max_reconsume_times, self._retries(context))
-        workers = options.max_concurrency
+        options, workers = self._options, self._options.max_concurrency
+        send_back: GiveBack = Dropped(context, self.deliveries)
+        if not options.broadcasting:
+            send_back = SendBack(context, self.deliveries, options.max_reconsume_times, self._retries(context))
         return Dispatcher(context, self._subscriptions, self.deliveries, send_back, max_concurrency=workers), None
 
     def _ordered(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
-        options, retries = self._options, self._retries(context)
+        options = self._options
+        retries: GiveUp = Dropped(context, self.deliveries) if options.broadcasting else self._retries(context)
         most = UNLIMITED if options.max_reconsume_times is None else options.max_reconsume_times
         rules = OrderedRules(options.max_concurrency, options.auto_commit, most)
         dispatcher = OrderedDispatcher(context, self._subscriptions, self.deliveries, retries, rules)
-        dispatcher.locks = QueueLocks(context, lambda: self.rebalancer.assignment, dispatcher.quiet)
-        return dispatcher, dispatcher.locks
+        if options.broadcasting:
+            dispatcher.locks = Unlocked()
+            return dispatcher, None
+        dispatcher.locks = locks = QueueLocks(context, lambda: self.rebalancer.assignment, dispatcher.quiet)
+        return dispatcher, locks
+
+    def _local_offsets(self, context: Context) -> LocalOffsetStore:
+        directory = self._config.local_offset_store_dir
+        file = LocalOffsets(context.client_id, context.group, Path(directory) if directory else None)
+        return LocalOffsetStore(context, self.deliveries, file)
+
+    def _close_threads(self) -> None:
+        self.dispatcher.close()
+        if self._local is not None:
+            self._local.close()
 
     def _retries(self, context: Context) -> RetrySend:
         retry_topic = names.retry_topic(self._options.group)
@@ -161,50 +169,12 @@ class Running:
             self.locks.wake()
         self.rebalancer.wake()
 
-    async def _stop_pulling(self) -> None:
-        """A round under way may hold a commit: it gets the time of a call to end."""
-        self.rebalancer.stop()
-        if self._rebalancing is not None:
-            timeout_s = self._config.consumer_progress_timeout_ms / 1000
-            await asyncio.wait((self._rebalancing,), timeout=timeout_s)
-            await _cancel([self._rebalancing])
-        await _cancel([owned.fetching for owned in self.rebalancer.assignment if owned.fetching is not None])
-
     async def _stop_workers(self, timeout_s: float) -> None:
         began_s = time.monotonic()
         if not await self.dispatcher.drain(timeout_s):
             waited_s = time.monotonic() - began_s
             log.warning("handlers_cancelled group=%s after %.1f s", self._options.group, waited_s)
-        await _cancel(self._workers)
-
-    async def _persist(self) -> None:
-        """Every interval, changed or not: a broker that lost its table hears the offsets again."""
-        interval_s = self._config.persist_consumer_offset_interval_ms / 1000
-        while True:
-            await asyncio.sleep(interval_s)
-            self.offsets.commit_oneway(self.rebalancer.assignment)
-
-    async def _learn(self, topic: str) -> None:
-        """A topic that does not exist yet is watched and found by a later refresh."""
-        self.instance.routes.watch(topic)
-        try:
-            await self.instance.routes.get(topic)
-        except RouteNotFound:
-            if not names.is_internal(topic):
-                log.warning("topic_missing topic=%s: nothing to consume until somebody creates it", topic)
-
-    async def _learn_late(self, topic: str) -> None:
-        await self._learn(topic)
-        await self.instance.heartbeat()
-        self.rebalancer.wake()
-
-    async def _queues(self, topic: str) -> Queues:
-        """What a round of allocation shares out. Raises RouteNotFound while no broker offers a readable queue."""
-        route = await self.instance.routes.get(topic)
-        queues = route.subscribe_queues()
-        if not queues:
-            raise RouteNotFound(f"no broker offers readable queues of topic {topic!r}")
-        return Queues(queues, self.instance.namesrv.address, route.digest)
+        await cancel(self._workers)
 
     def _consumer_data(self) -> ConsumerData:
         return ConsumerData(
@@ -212,14 +182,3 @@ class Running:
             consume_from=self._options.consume_from.value, subscriptions=self._subscriptions.wire(),
             ordered=self._options.ordered, allocation=self._options.allocation[0],
         )  # fmt: skip
-
-    def _journal(self, state: str) -> None:
-        client_id, group = self.instance.client_id, self._options.group
-        self.instance.journal.write(State(state=state, client_id=client_id, group=group))
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)

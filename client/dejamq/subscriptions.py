@@ -38,8 +38,10 @@ class Subscription(msgspec.Struct, frozen=True):
 class Subscriptions:
     """The topics by name; may change while the consumer runs."""
 
-    def __init__(self, group: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, group: str, now_ms: Callable[[], int], *, retries: bool = True) -> None:
+        """``retries``: whether the group's retry topic is subscribed as well, as all but broadcasting members do."""
         self._group, self._now_ms = group, now_ms
+        self._retry_topics = (names.retry_topic(group),) if retries else ()
         self._by_topic: dict[str, Subscription] = {}
 
     def __iter__(self) -> Iterator[Subscription]:
@@ -51,8 +53,8 @@ class Subscriptions:
 
     @property
     def topics(self) -> list[str]:
-        """Sorted, with the group's retry topic, which everybody is subscribed to."""
-        return sorted((*self._by_topic, names.retry_topic(self._group)))
+        """Sorted, with the group's retry topic."""
+        return sorted((*self._by_topic, *self._retry_topics))
 
     def add(self, topic: str, handler: object, *, tags: str | None, batch_size: int = 0) -> Subscription:
         """Raises ConfigError or InvalidName for what could only fail later."""
@@ -84,8 +86,8 @@ class Subscriptions:
             WireSubscription(topic=one.topic, expression=one.expression, expression_type="TAG", version=one.version)
             for one in self
         ]
-        retry = WireSubscription(topic=names.retry_topic(self._group), expression="*", expression_type="TAG")
-        return [*mine, retry]
+        retries = [WireSubscription(topic=one, expression="*", expression_type="TAG") for one in self._retry_topics]
+        return mine + retries
 
 
 async def _in_thread(handler: Callable[[Any], Any], executor: Executor, argument: Any) -> Any:

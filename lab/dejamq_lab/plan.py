@@ -78,6 +78,8 @@ class Plan:
         """
         config = self._config(cls)
         every = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}  # type: ignore[arg-type]
+        if "local_offset_store_dir" in every and every["local_offset_store_dir"] is None:
+            every["local_offset_store_dir"] = str(self.directory / "offsets")  # not in the home of whoever runs tests
         return {name: value for name, value in every.items() if name != "namesrv" and value is not None} | dict(given)
 
     def _config(self, cls: type[Config], **own: Any) -> Config:

@@ -207,6 +207,44 @@ class Unlock(Event, tag="UNLOCK"):
     request_seq: int = 0
 
 
+class Claim(Event, tag="CLAIM"):
+    """A member with graceful hand-over asked a broker for a queue, or to keep it.
+
+    ``generation`` numbers the claims of a queue upwards, across starts of the broker; ``owner`` held it before,
+    ``age_ms`` after it had asked last.
+    """
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str
+    granted: bool
+    generation: int = 0
+    owner: str = ""
+    age_ms: int = 0
+    request_seq: int = 0
+
+
+class Release(Event, tag="RELEASE"):
+    """An owner gave a queue back at a broker, drained, with the offset for the next owner (-1: none was told).
+
+    ``granted`` is false where the claim was another member's by then: nothing was committed.
+    """
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str
+    granted: bool
+    generation: int = 0
+    value: int = -1
+    request_seq: int = 0
+
+
 class Pull(Event, tag="PULL"):
     """Records went to a consumer, or its offset was corrected (``code`` 21)."""
 
@@ -258,7 +296,10 @@ class Assign(Event, tag="ASSIGN"):
 
 
 class PqOpen(Event, tag="PQ_OPEN"):
-    """A process queue begins. ``pq_id`` is unique in the process. ``source``: broker, first, last, timestamp, …"""
+    """A process queue begins. ``pq_id`` is unique in the process.
+
+    ``source``: broker, first, last, timestamp; of a broadcasting member local, local_first, local_last, …
+    """
 
     pq_id: int
     group: str
@@ -268,10 +309,12 @@ class PqOpen(Event, tag="PQ_OPEN"):
     client_id: str
     start_offset: int
     source: str
+    generation: int = 0
+    """Of the claim it was opened with; 0 without graceful hand-over."""
 
 
 class PqDrop(Event, tag="PQ_DROP"):
-    """It ends. ``reason``: reassigned, shutdown, illegal, unsubscribed, pull_idle, lock_lost.
+    """It ends. ``reason``: reassigned, shutdown, illegal, unsubscribed, pull_idle, lock_lost, claim_lost.
 
     ``in_flight`` handlers still run.
     """
@@ -343,7 +386,10 @@ class Result(Event, tag="RESULT"):
 
 
 class Persist(Event, tag="PERSIST"):
-    """An offset leaves for a broker. ``reason``: timer, piggyback, drop, shutdown, illegal."""
+    """An offset leaves for a broker, or for a broadcasting member's file (without ``request_seq``).
+
+    ``reason``: timer, piggyback, drop, shutdown, illegal.
+    """
 
     pq_id: int
     group: str
@@ -359,7 +405,8 @@ class Persist(Event, tag="PERSIST"):
 class Sendback(Event, tag="SENDBACK"):
     """A failed message asks for its retry. ``path``: rpc, fallback, local; ``outcome``: ok, failed, indefinite.
 
-    ``reason`` says why not; ``expired`` for a message that was given back while its handler still ran.
+    ``reason`` says why not; ``expired`` for a message that was given back while its handler still ran. In a
+    broadcasting group nothing is asked: path none, outcome dropped.
     """
 
     delivery_ids: list[int]

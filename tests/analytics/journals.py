@@ -75,8 +75,9 @@ class Process:
 
     def open_queue(self, start_offset: int, **changes: Any) -> int:
         self._queues += 1
+        source = changes.pop("source", "broker")
         self.write(PqOpen(pq_id=self._queues, **self._place(changes), client_id=self.name, start_offset=start_offset,
-                          source="broker"))  # fmt: skip
+                          source=source))  # fmt: skip
         return self._queues
 
     def drop_queue(self, pq_id: int, mem_off: int, reason: str = "shutdown", in_flight: int = 0) -> None:

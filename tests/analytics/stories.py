@@ -308,6 +308,14 @@ def two_owners(made: History) -> None:
 
 
 @story
+def members_of_a_broadcasting_group(made: History) -> None:
+    for name in ("c1", "c2"):
+        member = made.consumer(name)
+        member.handle(member.open_queue(6, source="local"), 6, 7)
+        member.close()
+
+
+@story
 def local_retry(made: History) -> None:
     consumer = made.consumer("c1")
     queue = consumer.open_queue(6)

@@ -40,6 +40,7 @@ UNDETERMINED = {
     "came-back-and-committed-more": "stage f, the same consumer opened the queue again",
     "refused-to-another": "stage d, sending the offset failed",
     "two-owners": "stage 2",
+    "members-of-a-broadcasting-group": "stage 2, members of a broadcasting group",
     "local-again-after-success": "stage 1",
     "l1-unrequested": "no SENDBACK of a failed delivery of message l1-unrequested-key-6",
     "p1-without-the-producer": "no journal of the producer with boot id p1withouttheproducershop",

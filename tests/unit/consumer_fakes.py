@@ -14,6 +14,7 @@ from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import Dispatcher
 from dejamq.message import MessageQueue
+from dejamq.overdue import GiveBack
 from dejamq.process_queue import ProcessQueue
 from dejamq.received import ReceivedMessage, receive
 from dejamq.retry_send import RetrySend
@@ -167,15 +168,16 @@ async def _retry_queues() -> Sequence[MessageQueue]:
 @asynccontextmanager
 async def dispatching(
     handler: Callable[..., Any], *, link: FakeLink | None = None, directory: Path | None = None, batch_size: int = 0,
-    level: str = "forensic", workers: int = 4, tries: int | None = None, **settings: Any,
+    level: str = "forensic", workers: int = 4, tries: int | None = None,
+    send_back: Callable[[Context, Deliveries], GiveBack] | None = None, **settings: Any,
 ) -> AsyncIterator[Dispatcher]:  # fmt: skip
     made = context(link or FakeLink(), directory, level, **settings)
     subscriptions = Subscriptions("g", lambda: 0)
     subscriptions.add("orders", handler, tags="*", batch_size=batch_size)
     deliveries = Deliveries(made)
     retries = RetrySend(made, deliveries, _retry_queues)
-    send_back = SendBack(made, deliveries, tries, retries)
-    dispatcher = Dispatcher(made, subscriptions, deliveries, send_back, max_concurrency=workers)
+    give_back = send_back(made, deliveries) if send_back else SendBack(made, deliveries, tries, retries)
+    dispatcher = Dispatcher(made, subscriptions, deliveries, give_back, max_concurrency=workers)
     tasks = [asyncio.create_task(dispatcher.work()) for _ in range(workers)]
     try:
         yield dispatcher

@@ -4,7 +4,7 @@ from typing import Any
 
 import dejamq
 import pytest
-from dejamq import BatchResult, ConfigError, ConsumeStatus, InvalidName, MessageModel, PushConsumer, ReceivedMessage
+from dejamq import BatchResult, ConfigError, ConsumeStatus, InvalidName, PushConsumer, ReceivedMessage
 from dejamq.handlers import RetryLater, judge_answer, tags_of_expression
 from dejamq.runner import Stoppable
 
@@ -40,7 +40,7 @@ def test_an_unknown_setting_is_refused_with_near_ones() -> None:
     "settings",
     [
         {"max_concurrency": 0}, {"allocation": "fairly"}, {"pull_batch_size": 0}, {"namesrv": "nowhere"},
-        {"pull_threshold_for_queue": 70_000}, {"model": MessageModel.BROADCASTING}, {"auto_commit": False},
+        {"pull_threshold_for_queue": 70_000}, {"auto_commit": False},
         {"ordered": True, "lock_interval_ms": 30_000}, {"ordered": True, "lock_retry_ms": 0},
     ],
 )  # fmt: skip

@@ -66,9 +66,11 @@ def _owners() -> list[Stage]:
     unknown = text("no PQ_OPEN of the process queue that delivered second, in %s", "second.process")
     below = text("%s delivered below the offset it opened the queue at", "second.process")
     ended_us = sf.coalesce("first_queue.dropped.wall_us", "first_owner.last_wall_us")
+    own = _later("stage 2, members of a broadcasting group each keep their own offsets (L8, O20)")
     two = _later("stage 2, the queue had two owners at once (R1-R6, or O8 at a hand-over)")
     return [
         Stage("2", opened.isNull(), missing=unknown),
+        Stage("2", opened["source"].startswith("local"), missing=own),
         Stage("2", opened["start_offset"] > sf.col(X), missing=below),
         Stage("2", ended_us > opened["wall_us"], missing=two, trigger=sf.lit("two owners")),
     ]
