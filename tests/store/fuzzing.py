@@ -9,8 +9,8 @@ from dejamq_broker.store.dump import dump
 from dejamq_broker.store.paths import StorePaths
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from power_loss import standing_still, unsynced
 from store_making import GOLDEN, SMALL, bodies, run_of, ticking
+from wreck import standing_still, unsynced
 
 SPECIAL = [
     (magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0, -1, 1 << 31, 91, 1 << 20)

@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 from dejamq_broker.store import MessageStore
 from disk_model import Disk
-from power_loss import Failure, Sent, World, Wreck, check, config_of, endless, run_of, standing_still, unsynced
+from power_loss import Failure, config_of
 from store_making import ticking
+from wreck import Sent, World, Wreck, check, endless, run_of, standing_still, unsynced
 
 RUNS = 60
 MOST_WRECKS = 12

@@ -15,8 +15,9 @@ from dejamq_proto.record import OVERHEAD, Record, encode_properties
 from disk_model import Disk
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from power_loss import LONG_AGO_MS, QUEUES, Sent, World, Wreck, opened, run_of, served_of, standing_still
+from power_loss import LONG_AGO_MS
 from store_making import overwrite, ticking
+from wreck import QUEUES, Sent, World, Wreck, opened, run_of, served_of, standing_still
 
 BODIES = st.sampled_from((0, 1, 100, 700, 3000))
 MESSAGES = st.lists(st.tuples(st.sampled_from(QUEUES), BODIES), min_size=1, max_size=12)
