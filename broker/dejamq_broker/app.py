@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
-from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server
+from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.events import Boot, State
 from dejamq_proto.journal import Journal, Level, new_boot_id, open_journal
@@ -16,6 +16,8 @@ from dejamq_proto.serving import Server
 from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.delay import DelayProgress, DelayService
+from dejamq_broker.handover import ClaimTable
+from dejamq_broker.handover_service import Handovers
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.lock_service import Locks
 from dejamq_broker.long_poll import LongPoll
@@ -28,6 +30,7 @@ from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.rpc_admin import AdminService
 from dejamq_broker.rpc_client import ClientService
+from dejamq_broker.rpc_handover import HandoverService
 from dejamq_broker.rpc_namesrv import NameServerLink
 from dejamq_broker.rpc_pull import PullService
 from dejamq_broker.rpc_send import SendService
@@ -46,6 +49,11 @@ Close = Callable[[], Awaitable[None]]
 def wall_clock_ms() -> int:
     """Milliseconds since 1970: the clock of stores and expiry, replaced in tests."""
     return time.time_ns() // 1_000_000
+
+
+def monotonic_clock_ms() -> int:
+    """Milliseconds from some moment on, whatever becomes of the time of day."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class Broker:
@@ -170,6 +178,7 @@ class Broker:
         self._writer = RecordWriter(self._store, self._journal, self.site)
         life_ms = config.rebalance_lock_max_live_time_ms
         self._locks = Locks(config.broker_name, life_ms, self._journal, self._clock_ms)
+        self._handovers = self._make_handovers()
         self._retries = Retries(
             self._store, self._writer, self._topics, self._groups, len(levels),
             ordered=lambda group: not self._locks.all_expired(group),
@@ -184,6 +193,18 @@ class Broker:
         )
         self._delay.clamp()
 
+    def _make_handovers(self) -> Handovers:
+        """Generations count on from the time of day, so that those of a later start are higher.
+
+        A broker without offsets has had no consumers that could come back.
+        """
+        config = self.config
+        opens_ms = monotonic_clock_ms() + config.claim_settle_ms if len(self._offsets) else 0
+        table = ClaimTable(config.claim_life_ms, last_generation=self._clock_ms(), opens_ms=opens_ms)
+        made = Handovers(config.broker_name, table, self._offsets, self._journal, monotonic_clock_ms)
+        self._offsets.fenced = made.fenced
+        return made
+
     async def _serve(self) -> str:
         """Bind, then learn our own address: with port 0 it is known only now, and nobody else knows it earlier.
 
@@ -194,12 +215,15 @@ class Broker:
         sends = SendService(self._sender, self._retries, self._streams, config.sync_flush_timeout_ms)
         longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
         pulls = PullService(self._puller, self._long_poll, self._streams, longest_hold_ms)
-        self._server = Server(("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Admin"))
+        self._server = Server(
+            ("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin")
+        )
         self._server.grpc.add_generic_rpc_handlers((sends.handlers(), pulls.handlers()))
         clients = ClientService(
             self._clients, self._streams, self._store, self._topics, self._groups, self._offsets, self._locks
         )
         add_ClientServicer_to_server(clients, self._server.grpc)
+        add_HandoverServicer_to_server(HandoverService(self._handovers), self._server.grpc)
         inspector = Inspector(self._store, self._offsets, self._clients, self.site, self._clock_ms)
         add_AdminServicer_to_server(AdminService(self._topics, inspector), self._server.grpc)
         await settle(self.site, config, config.listen)

@@ -82,6 +82,14 @@ class BrokerConfig:
         60_000, rocketmq="lockMaxLiveTime", unit="ms", scale="interval",
         help="an ordered consumer's lock on a queue that is not renewed for so long may be taken by another member",
     )  # fmt: skip
+    claim_life_ms: int = setting(
+        60_000, unit="ms", scale="interval",
+        help="graceful hand-over: a queue whose owner does not renew its claim for so long may go to another member",
+    )  # fmt: skip
+    claim_settle_ms: int = setting(
+        3_000, unit="ms", scale="interval",
+        help="after a restart owners renew their claims first; no queue goes to anybody else for so long",
+    )  # fmt: skip
     notify_consumer_ids_changed_enable: bool = setting(
         True, rocketmq="notifyConsumerIdsChangedEnable", help="tell members at once who came or went"
     )

@@ -66,6 +66,8 @@ class OffsetTable:
         self._table: dict[str, dict[int, int]] = {}
         self._version = DataVersion(timestamp=clock_ms())
         self._commits = self._flushed = 0
+        self.fenced: Callable[[Position, Asker], str] = lambda at, asker: ""
+        """Why a commit is to be ignored: its sender has handed the queue over. '' when it is not."""
 
     def load(self) -> str:
         """Read the file or its backup; tells which (``main``, ``bak``, ``none``). Raises UnreadableFile."""
@@ -97,13 +99,16 @@ class OffsetTable:
                     yield topic, queue_id, queue_offset
 
     def commit(self, at: Position, queue_offset: int, *, by: str, asker: Asker = NOBODY) -> None:
-        """Overwrite. A lower value than before is accepted, with a warning.
+        """Overwrite. A lower value than before is accepted, with a warning; what is ``fenced`` is ignored, with one.
 
         Raises INVALID_PARAMETER for a negative offset, changing nothing. That the queue holds such an offset is
         not checked: RocketMQ's ConsumerOffsetManager.commitOffset does not either.
         """
         if queue_offset < 0:
             raise DejamqError(f"{queue_offset} is no offset to commit", code=Code.INVALID_PARAMETER)
+        if why := "" if by == "release" else self.fenced(at, asker):
+            log.warning("offset_ignored %s new=%d client=%s: %s", at, queue_offset, asker.client_id, why)
+            return
         old = self.get(at)
         if old is not None and queue_offset < old:
             log.warning("offset_lowered %s old=%d new=%d client=%s", at, old, queue_offset, asker.client_id)

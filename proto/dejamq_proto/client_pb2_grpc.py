@@ -485,3 +485,126 @@ class Client:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class HandoverStub:
+    """Graceful hand-over of queues within a group: an owner holds a claim on each of its queues, and the next one gets its
+    own only after the first was released or has expired.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Claim = channel.unary_unary(
+                '/dejamq.v1.Handover/Claim',
+                request_serializer=dejamq__proto_dot_client__pb2.ClaimRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_client__pb2.ClaimResponse.FromString,
+                _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/dejamq.v1.Handover/Release',
+                request_serializer=dejamq__proto_dot_client__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_client__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
+
+
+class HandoverServicer:
+    """Graceful hand-over of queues within a group: an owner holds a claim on each of its queues, and the next one gets its
+    own only after the first was released or has expired.
+    """
+
+    def Claim(self, request, context):
+        """Asked for again with its generation, a claim is renewed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Release(self, request, context):
+        """Commits the offset and frees the queue in one step; acknowledged.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_HandoverServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Claim': grpc.unary_unary_rpc_method_handler(
+                    servicer.Claim,
+                    request_deserializer=dejamq__proto_dot_client__pb2.ClaimRequest.FromString,
+                    response_serializer=dejamq__proto_dot_client__pb2.ClaimResponse.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=dejamq__proto_dot_client__pb2.ReleaseRequest.FromString,
+                    response_serializer=dejamq__proto_dot_client__pb2.ReleaseResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'dejamq.v1.Handover', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('dejamq.v1.Handover', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Handover:
+    """Graceful hand-over of queues within a group: an owner holds a claim on each of its queues, and the next one gets its
+    own only after the first was released or has expired.
+    """
+
+    @staticmethod
+    def Claim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Handover/Claim',
+            dejamq__proto_dot_client__pb2.ClaimRequest.SerializeToString,
+            dejamq__proto_dot_client__pb2.ClaimResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Handover/Release',
+            dejamq__proto_dot_client__pb2.ReleaseRequest.SerializeToString,
+            dejamq__proto_dot_client__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -137,3 +137,52 @@ class ClientServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_client_pb2.UnlockBatchResponse, _abc.Awaitable[_client_pb2.UnlockBatchResponse]]: ...
 
 def add_ClientServicer_to_server(servicer: ClientServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class HandoverStub:
+    """Graceful hand-over of queues within a group: an owner holds a claim on each of its queues, and the next one gets its
+    own only after the first was released or has expired.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> HandoverAsyncStub: ...
+    Claim: _grpc.UnaryUnaryMultiCallable[_client_pb2.ClaimRequest, _client_pb2.ClaimResponse]
+    """Asked for again with its generation, a claim is renewed."""
+    Release: _grpc.UnaryUnaryMultiCallable[_client_pb2.ReleaseRequest, _client_pb2.ReleaseResponse]
+    """Commits the offset and frees the queue in one step; acknowledged."""
+
+@_typing.type_check_only
+class HandoverAsyncStub(HandoverStub):
+    """Graceful hand-over of queues within a group: an owner holds a claim on each of its queues, and the next one gets its
+    own only after the first was released or has expired.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Claim: _aio.UnaryUnaryMultiCallable[_client_pb2.ClaimRequest, _client_pb2.ClaimResponse]  # type: ignore[assignment]
+    """Asked for again with its generation, a claim is renewed."""
+    Release: _aio.UnaryUnaryMultiCallable[_client_pb2.ReleaseRequest, _client_pb2.ReleaseResponse]  # type: ignore[assignment]
+    """Commits the offset and frees the queue in one step; acknowledged."""
+
+class HandoverServicer(metaclass=_abc_1.ABCMeta):
+    """Graceful hand-over of queues within a group: an owner holds a claim on each of its queues, and the next one gets its
+    own only after the first was released or has expired.
+    """
+
+    @_abc_1.abstractmethod
+    def Claim(
+        self,
+        request: _client_pb2.ClaimRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_pb2.ClaimResponse, _abc.Awaitable[_client_pb2.ClaimResponse]]:
+        """Asked for again with its generation, a claim is renewed."""
+
+    @_abc_1.abstractmethod
+    def Release(
+        self,
+        request: _client_pb2.ReleaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_pb2.ReleaseResponse, _abc.Awaitable[_client_pb2.ReleaseResponse]]:
+        """Commits the offset and frees the queue in one step; acknowledged."""
+
+def add_HandoverServicer_to_server(servicer: HandoverServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

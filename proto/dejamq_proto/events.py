@@ -388,7 +388,7 @@ class Result(Event, tag="RESULT"):
 class Persist(Event, tag="PERSIST"):
     """An offset leaves for a broker, or for a broadcasting member's file (without ``request_seq``).
 
-    ``reason``: timer, piggyback, drop, shutdown, illegal.
+    ``reason``: timer, piggyback, drop, shutdown, illegal, release.
     """
 
     pq_id: int
