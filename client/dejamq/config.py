@@ -8,6 +8,7 @@ from dejamq_proto.calling import MAX_FRAME_BYTES
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.settings import load, setting
 
+from dejamq.flow import FlowConfig
 from dejamq.ordered_config import OrderedConfig
 
 LARGEST_BODY = MAX_FRAME_BYTES - (1 << 20)
@@ -70,12 +71,8 @@ class ClientConfig:
 
 
 @dataclass(frozen=True)
-class ConsumerConfig(ClientConfig, OrderedConfig):
-    """Source: RocketMQ ``DefaultMQPushConsumer`` and its internal constants.
-
-    The thresholds are RocketMQ's flow control: checked before a pull, exceeded by more than their value, so
-    that a queue may hold up to one pull above them.
-    """
+class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig):
+    """Source: RocketMQ ``DefaultMQPushConsumer`` and its internal constants."""
 
     pull_batch_size: int = setting(
         1024, rocketmq="pullBatchSize", help="messages asked for by one pull; RocketMQ's default is 32"
@@ -83,24 +80,11 @@ class ConsumerConfig(ClientConfig, OrderedConfig):
     pull_batch_size_in_bytes: int = setting(
         1 << 20, rocketmq="pullBatchSizeInBytes", unit="bytes", help="of one pull; RocketMQ's default is 256 KiB"
     )
-    pull_threshold_for_queue: int = setting(
-        1000, rocketmq="pullThresholdForQueue", help="unfinished messages of a queue above which it is not pulled"
-    )
-    pull_threshold_size_for_queue: int = setting(
-        100, rocketmq="pullThresholdSizeForQueue", unit="MiB", help="the same for their bodies"
-    )
-    consume_concurrently_max_span: int = setting(
-        2000, rocketmq="consumeConcurrentlyMaxSpan", help="distance of unfinished messages above which it is not pulled"
-    )
-    max_cached_bytes: int = setting(64 << 20, unit="bytes", help="bodies of unfinished messages of all queues together")
     broker_suspend_max_time_ms: int = setting(
         15_000, unit="ms", scale="interval", help="how long a broker may hold a pull that finds nothing"
     )
     consumer_timeout_when_suspend_ms: int = setting(
         30_000, unit="ms", scale="interval", help="how long a pull waits for its answer"
-    )
-    flow_control_interval_ms: int = setting(
-        50, unit="ms", scale="interval", help="until a queue above its limits is looked at again"
     )
     pull_time_delay_when_exception_ms: int = setting(
         1_000, rocketmq="pullTimeDelayMillsWhenException", unit="ms", scale="interval", help="after a failed pull"
@@ -129,13 +113,11 @@ class ConsumerConfig(ClientConfig, OrderedConfig):
         """As the base, and RocketMQ's ranges."""
         super().validate()
         self.validate_ordered()
-        ranges = {
-            "pull_batch_size": 1024, "pull_threshold_for_queue": 65_535, "pull_threshold_size_for_queue": 1024,
-            "consume_concurrently_max_span": 65_535,
-        }  # fmt: skip
-        for name, most in ranges.items():
-            if not 1 <= getattr(self, name) <= most:
-                raise ConfigError(f"{name} must be 1 to {most}")
+        self.validate_flow()
+        if not 1 <= self.pull_batch_size <= 1024:
+            raise ConfigError(f"pull_batch_size must be 1 to 1024, not {self.pull_batch_size}")
+        if self.pull_batch_size_in_bytes < 1:
+            raise ConfigError(f"pull_batch_size_in_bytes must be more than 0, not {self.pull_batch_size_in_bytes}")
         for name in ("rebalance_wait_interval_ms", "rebalance_min_interval_ms", "consumer_timeout_when_suspend_ms"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be more than 0")

@@ -5,11 +5,9 @@ Source: RocketMQ ``PullMessageService``, ``DefaultMQPushConsumerImpl.pullMessage
 
 import asyncio
 import logging
-import sys
 import time
 from collections.abc import Callable
 
-import msgspec
 from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.record import BadRecord
@@ -19,6 +17,7 @@ from dejamq_proto.wire import PullAnswer
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
+from dejamq.flow import Thresholds
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import Limits
 from dejamq.received import ReceivedMessage, receive
@@ -34,21 +33,24 @@ class Fetcher:
 
     def __init__(self, context: Context, deliveries: Deliveries, offsets: OffsetStore, submit: Submit) -> None:
         self._context, self._deliveries, self._offsets, self._submit = context, deliveries, offsets, submit
-        config = context.config
-        size_bytes = config.pull_threshold_size_for_queue << 20
-        self._limits = Limits(config.pull_threshold_for_queue, size_bytes, config.consume_concurrently_max_span)
+        self._thresholds = Thresholds(context.config)
+        self._interval_s = context.config.pull_interval_ms / 1000
         self._resumed = asyncio.Event()
         self._resumed.set()
         self.cached_bytes: Callable[[], int] = lambda: 0
         """Bodies held in all queues of the client."""
+        self.queue_count: Callable[[], int] = lambda: 1
+        """How many queues are assigned to it."""
         self._locked: Callable[[OwnedQueue], bool] = lambda owned: True
+        self.on_moved: Callable[[OwnedQueue, int], None] = self._give_up
+        """The broker corrected a queue's offset to this one."""
         self.on_illegal: Callable[[], None] = lambda: None
         """An owned queue gave itself up, because the broker corrected its offset."""
 
     def in_order(self, locked: Callable[[OwnedQueue], bool]) -> None:
         """Pull only queues that are ``locked``; how far unfinished messages are apart does not matter then."""
         self._locked = locked
-        self._limits = msgspec.structs.replace(self._limits, span=sys.maxsize)
+        self._thresholds = Thresholds(self._context.config, in_order=True)
 
     def suspend(self) -> None:
         """Pull no more until ``resume``; a request under way still brings its messages."""
@@ -71,7 +73,7 @@ class Fetcher:
             if not await self._may_pull(owned):
                 continue
             try:
-                self._take(owned, await self._pull(owned))
+                found = self._take(owned, await self._pull(owned))
             except (DejamqError, BadRun, BadRecord) as error:
                 queue = owned.queue
                 level = logging.DEBUG if failing else logging.WARNING  # once for each outage
@@ -80,6 +82,8 @@ class Fetcher:
                 await asyncio.sleep(self._pause_s(error))
             else:
                 failing = False
+                if found and self._interval_s:
+                    await asyncio.sleep(self._interval_s)
 
     async def _may_pull(self, owned: OwnedQueue) -> bool:
         """False after a wait: then everything must be looked at again."""
@@ -90,17 +94,20 @@ class Fetcher:
         if not self._locked(owned):
             await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
             return False
-        excess = owned.process_queue.excess(self._limits)
+        excess = owned.process_queue.excess(self._limits())
         if not excess and self.cached_bytes() <= self._context.config.max_cached_bytes:
             return True
         log.debug("flow_control queue=%s:%d %s", owned.queue.broker_name, owned.queue.queue_id, excess)
         await self._room(owned)
         return False
 
+    def _limits(self) -> Limits:
+        return self._thresholds.limits(self.queue_count())
+
     async def _room(self, owned: OwnedQueue) -> None:
         """Until a finished message makes room here, at most the interval: other queues' bytes count as well."""
         room, held = asyncio.Event(), owned.process_queue
-        limits = self._limits
+        limits = self._limits()
 
         def look() -> None:
             if not held.excess(limits):
@@ -134,23 +141,24 @@ class Fetcher:
         except TimeoutError:
             raise SendTimeout(f"{queue.broker_name} did not answer a pull in time") from None
 
-    def _take(self, owned: OwnedQueue, answer: PullAnswer) -> None:
-        """RocketMQ: PullCallback in DefaultMQPushConsumerImpl.pullMessage.
+    def _take(self, owned: OwnedQueue, answer: PullAnswer) -> bool:
+        """Whether there were messages. RocketMQ: PullCallback in DefaultMQPushConsumerImpl.pullMessage.
 
         Nothing found still moves the offset: what was filtered out need not be looked at again, and with
         nothing unfinished it may be committed.
         """
         if owned.dropped:
-            return
+            return False
         if answer.code == Code.PULL_OFFSET_MOVED:
-            self._give_up(owned, answer.next_offset)
-            return
+            self.on_moved(owned, answer.next_offset)
+            return False
         if answer.code == Code.SUCCESS:
             self._found(owned, answer)
         elif answer.code not in (Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY):
             raise error_for(answer.code, answer.remark)
         owned.next_offset = answer.next_offset
         owned.process_queue.advance(answer.next_offset)
+        return answer.code == Code.SUCCESS
 
     def _give_up(self, owned: OwnedQueue, corrected_offset: int) -> None:
         """Our offset is outside the queue: what is held is dropped, and the next round begins where the broker says."""

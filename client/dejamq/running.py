@@ -80,6 +80,7 @@ class Running(Membership):
         if isinstance(self.dispatcher, OrderedDispatcher):
             self.fetcher.in_order(self.dispatcher.locks.held)
         self.fetcher.cached_bytes = lambda: self.rebalancer.assignment.cached_bytes
+        self.fetcher.queue_count = lambda: len(self.rebalancer.assignment.owned)
         self.fetcher.on_illegal = self.rebalancer.wake
         self._workers: list[asyncio.Task[None]] = []
 
