@@ -8,16 +8,16 @@ READY := $(VENV)/.dejamq-ready
 PACKAGES := proto/dejamq_proto namesrv/dejamq_namesrv broker/dejamq_broker client/dejamq \
 	analytics/dejamq_analytics lab/dejamq_lab cli/dejamq_cli
 TESTS := tests/unit tests/store tests/integration tests/lab tests/docker tests/analytics tests/interop
-RUFF_PATHS := proto namesrv broker client analytics lab cli tests $(wildcard examples benchmarks)
+RUFF_PATHS := proto namesrv broker client analytics lab cli tests tools $(wildcard examples benchmarks)
 STUBS := proto/dejamq_proto/*_pb2*
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo prove interop test check format-check lint types layers stubs-fresh proto format bench image clean
+.PHONY: help setup demo prove interop test check format-check lint types layers stubs-fresh settings-fresh proto settings format bench image clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## create .venv with everything in it (also a Java for Spark where there is none)
 
@@ -44,7 +44,7 @@ interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (ne
 test: check ## everything that is checked: `make check`, then all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-check: format-check lint types layers stubs-fresh ## format, lint, types, layers and stubs, without the other tests
+check: format-check lint types layers stubs-fresh settings-fresh ## format, lint, types, layers, stubs, settings page
 
 format-check: setup
 	$(BIN)/ruff format --check $(RUFF_PATHS)
@@ -54,7 +54,7 @@ lint: setup ## ruff
 
 # The folders of tests one by one: names are unique within each, and mypy wants them unique in a run.
 types: setup ## mypy, strict
-	$(BIN)/mypy $(PACKAGES) tests/*.py
+	$(BIN)/mypy $(PACKAGES) tests/*.py tools/*.py
 	@status=0; for folder in $(TESTS) benchmarks; do $(BIN)/mypy "$$folder" || status=1; done; exit $$status
 
 layers: setup ## imports point one way
@@ -70,6 +70,12 @@ stubs-fresh: setup ## the committed gRPC stubs are those of the .proto files
 proto: setup ## generate the gRPC stubs from the .proto files
 	rm -f $(STUBS)
 	tools/generate_stubs.sh $(BIN) proto
+
+settings-fresh: setup ## docs/settings.md is made of today's config classes
+	$(BIN)/python tools/settings_page.py --check
+
+settings: setup ## write docs/settings.md from the config classes
+	$(BIN)/python tools/settings_page.py
 
 format: setup ## format the code and repair what ruff can repair
 	$(BIN)/ruff check --fix-only --quiet $(RUFF_PATHS)
