@@ -176,6 +176,7 @@ class Broker:
         config, levels = self.config, self._store_config.delay_levels_ms
         self._streams = Streams()
         self._writer = RecordWriter(self._store, self._journal, self.site)
+        self._offsets.log_on_disk = self._progress.log_on_disk = self._writer.on_disk
         life_ms = config.rebalance_lock_max_live_time_ms
         self._locks = Locks(config.broker_name, life_ms, self._journal, self._clock_ms)
         self._handovers = self._make_handovers()

@@ -7,7 +7,7 @@ so a crash repeats the deliveries since: RocketMQ's behaviour, and a known cause
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,8 @@ class DelayProgress:
         self._offsets: dict[int, int] = {}
         self._version = DataVersion()
         self._changed = False
+        self.log_on_disk: Callable[[], Awaitable[None]] = json_file.nothing
+        """Awaited before each write: a delivery that a power loss takes back is to be made again."""
 
     def load(self) -> None:
         """Read the file. Raises UnreadableFile."""
@@ -104,7 +106,9 @@ class DelayProgress:
             return
         self._changed = False
         try:
-            await json_file.save(self._snapshot(), self._journal)
+            snapshot = self._snapshot()
+            await self.log_on_disk()
+            await json_file.save(snapshot, self._journal)
         except BaseException:
             self._changed = True
             raise

@@ -126,6 +126,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     event: Event
 
 
+async def nothing() -> None:
+    """Where there is nothing to wait for before a file is written."""
+
+
 async def save(snapshot: Snapshot, journal: Journal) -> None:
     """Replace the file; the slow disk work is done beside the loop, the journal's line stands before the effect.
 

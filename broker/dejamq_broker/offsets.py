@@ -7,7 +7,7 @@ moves an offset back, and that is one of the ways a message is delivered twice.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -68,6 +68,10 @@ class OffsetTable:
         self._commits = self._flushed = 0
         self.fenced: Callable[[Position, Asker], str] = lambda at, asker: ""
         """Why a commit is to be ignored: its sender has handed the queue over. '' when it is not."""
+        self.log_on_disk: Callable[[], Awaitable[None]] = json_file.nothing
+        """Awaited before each write: an offset may not survive a power loss that its messages, or the next tries of
+        failed ones, do not. New messages would get the lost ones' queue offsets, and be passed over.
+        """
 
     def load(self) -> str:
         """Read the file or its backup; tells which (``main``, ``bak``, ``none``). Raises UnreadableFile."""
@@ -154,7 +158,9 @@ class OffsetTable:
             return
         flushed, self._flushed = self._flushed, self._commits
         try:
-            await json_file.save(self._snapshot(), self._journal)
+            snapshot = self._snapshot()
+            await self.log_on_disk()
+            await json_file.save(snapshot, self._journal)
         except BaseException:
             self._flushed = flushed
             raise

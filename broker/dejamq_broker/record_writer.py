@@ -1,5 +1,6 @@
 """How records enter the log: whole runs of producers, and single ones of the broker's services. Each is journalled."""
 
+import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,10 @@ class RecordWriter:
     def all_durable(self) -> "Future[None]":
         """Done when everything stored so far is on disk."""
         return self._store.durable(self._store.log_max)
+
+    async def on_disk(self) -> None:
+        """Wait until everything stored so far is on disk. Raises StoreError when the disk fails."""
+        await asyncio.wrap_future(self.all_durable())
 
     def put_run(self, run: SendRun, parsed: Run, born_host: IntHost) -> Appended:
         """Store a checked run as one piece. Raises what the store raises; then nothing was stored.

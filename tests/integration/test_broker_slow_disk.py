@@ -1,5 +1,6 @@
 """SYNC_FLUSH on a disk that takes its time: who waits is told, and what was stored stays."""
 
+import asyncio
 import os
 import threading
 from collections.abc import Iterator
@@ -22,8 +23,10 @@ class SlowDisk:
         self._free = threading.Event()
         self._free.set()
         self._real = os.fdatasync
+        self.waiting = False
 
     def fdatasync(self, descriptor: int) -> None:
+        self.waiting = not self._free.is_set()
         self._free.wait(30)
         self._real(descriptor)
 
@@ -93,3 +96,21 @@ async def test_a_message_given_back_is_answered_when_its_next_try_is_on_disk(tmp
         await wire.send_back("g", log_offset)
         assert broker._store is not None
         assert broker._store.flushed == broker._store.log_max
+
+
+@pytest.mark.parametrize("table", ["consumerOffset.json", "delayOffset.json"])
+async def test_offsets_are_not_on_disk_before_their_messages(tmp_path: Path, disk: SlowDisk, table: str) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        path = tmp_path / "config" / table
+        await wire.heartbeat_stream("g")
+        with disk.held():
+            await wire.send(a_run("orders", [b"x"]))
+            await wire.commit("g", "orders", 1)
+            broker._progress.set(3, 1)
+            flush = broker._offsets.flush if table == "consumerOffset.json" else broker._progress.flush
+            flushing = asyncio.create_task(flush())
+            await until(lambda: disk.waiting)
+            assert not path.exists()
+            assert not flushing.done()
+        await flushing
+        assert path.exists()
