@@ -9,6 +9,7 @@ from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.next_file import NextFile
 from store_making import (
     bodies_of,
     crashed_copy,
@@ -153,6 +154,19 @@ def test_a_hole_that_a_power_loss_left_in_the_log_ends_it_though_good_records_fo
     (cut,) = again.recovery.cuts
     assert cut.log_offset == again.log_max == marked_end + 10 * RECORD_SIZE
     assert Path(cut.kept).stat().st_size > 30 * RECORD_SIZE
+
+
+def test_a_disk_that_fails_while_the_next_file_is_made_ready_is_told_to_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(next_file: NextFile) -> bool:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(NextFile, "warm_step", broken)
+    store = open_small(tmp_path, LAZY)
+    until(lambda: store._flusher.failure is not None)
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.durable(1).result(timeout=10)
 
 
 def test_a_queue_that_cannot_be_synced_ends_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

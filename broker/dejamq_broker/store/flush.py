@@ -115,11 +115,14 @@ class Flusher:
     def _run(self) -> None:
         self._prepare_next()
         while not self._stopping and not self.failure:
-            self._wait()
-            self._guarded(lambda: self.turn(time.monotonic()))
+            self._guarded(self._round)
+
+    def _round(self) -> None:
+        self._wait()
+        self.turn(time.monotonic())
 
     def _wait(self) -> None:
-        warming = not self.failure and self._next_file.warm_step()
+        warming = self._next_file.warm_step()
         with self._wake:
             if not self._urgent and not self._nudged and not self._stopping:
                 self._wake.wait(WARM_INTERVAL_S if warming else self._pause_s())
