@@ -101,6 +101,9 @@ class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig):
     consume_retry_delay_ms: int = setting(
         5_000, unit="ms", scale="interval", help="before a message whose send-back failed is tried again locally"
     )
+    acknowledge_commits: bool = setting(
+        False, help="wait for the broker's word on each commit and log what failed; RocketMQ sends them oneway"
+    )
     local_offset_store_dir: str | None = setting(
         None, rocketmq="localOffsetStoreDir", help="where BROADCASTING keeps offsets; default ~/.rocketmq_offsets"
     )

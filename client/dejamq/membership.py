@@ -85,7 +85,11 @@ class Membership:
         interval_s = self._config.persist_consumer_offset_interval_ms / 1000
         while True:
             await asyncio.sleep(interval_s)
-            self.offsets.commit_oneway(self.rebalancer.assignment)
+            if self._config.acknowledge_commits:
+                live = [owned for owned in self.rebalancer.assignment if not owned.dropped]
+                await asyncio.gather(*(self.offsets.commit(owned, "timer") for owned in live))
+            else:
+                self.offsets.commit_oneway(self.rebalancer.assignment)
 
     async def _learn(self, topic: str) -> None:
         """A topic that does not exist yet is watched and found by a later refresh."""
