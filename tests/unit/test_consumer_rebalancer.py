@@ -17,7 +17,7 @@ from dejamq.message import MessageQueue
 from dejamq.offset_store import RemoteOffsetStore
 from dejamq.rebalancer import Parts, Queues, Rebalancer
 from dejamq.subscriptions import Subscriptions
-from dejamq_proto.codes import BrokerUnavailable, Code, RouteNotFound
+from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, RouteNotFound
 from dejamq_proto.wire import PullAnswer
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
@@ -257,6 +257,35 @@ async def test_a_suspended_consumer_does_not_rebalance() -> None:
         assert here.queue_ids == [0, 1, 2, 3]
         here.rebalancer.stop()
         await running
+
+
+async def test_a_strategy_that_never_worked_is_a_fault_of_the_program() -> None:
+    async with bench() as here:
+        here.rebalancer._strategy = lambda queues, members, me: [] if queues == [RETRY] else [RETRY]
+        with pytest.raises(ConfigError, match="none of the topic's queues"):
+            await here.rebalancer.round()
+
+
+async def test_a_strategy_that_stops_working_leaves_everything_as_it_is_and_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As with a member whose machine room nobody knows: it must not take the others down."""
+    async with bench() as here:
+        await here.rebalancer.round()
+
+        def spoiled(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> list[MessageQueue]:
+            raise LookupError("no room for you")
+
+        here.rebalancer._strategy = spoiled
+        here.link.members = ["me", "you"]
+        for _ in range(3):
+            assert not await here.rebalancer.round()
+        assert here.queue_ids == [0, 1, 2, 3]
+        here.rebalancer._strategy = averagely
+        assert await here.rebalancer.round()
+        assert here.queue_ids == [0, 1]
+    told = [record for record in caplog.records if "no room for you" in record.getMessage()]
+    assert [record.levelname for record in told] == ["ERROR", "ERROR"], "one for each topic"
 
 
 async def test_a_round_says_what_it_saw(tmp_path: Path) -> None:
