@@ -22,6 +22,7 @@ from dejamq.consume_from import StartRule
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
+from dejamq.handover import Handover
 from dejamq.locks import QueueLocks
 from dejamq.message import MessageQueue
 from dejamq.offset_store import OffsetStore
@@ -53,8 +54,12 @@ class Parts:
     spawn: Callable[..., asyncio.Task[None]]
     locks: QueueLocks | None = None
     """For consumption in order: a queue is opened only with its lock, and unlocked when it is let go."""
+    handover: Handover | None = None
+    """For graceful hand-over: a queue is opened only with its claim, and given back when its handlers have ended."""
     broadcasting: bool = False
     """Each member has all queues: nobody is asked who else there is."""
+    holding: Callable[[MessageQueue, int], ProcessQueue] = lambda queue, start_offset: ProcessQueue(start_offset)
+    """What holds an owned queue's messages, from this offset on."""
 
 
 class Rebalancer:
@@ -72,6 +77,8 @@ class Rebalancer:
         self._rounds = self._opened = 0
         self.suspended = False
         self._stopped = asyncio.Event()
+        if parts.handover is not None:
+            parts.handover.owned, parts.handover.drop = lambda: self.assignment, self._release
 
     def wake(self) -> None:
         """Something changed: do not wait for the interval to end."""
@@ -112,24 +119,30 @@ class Rebalancer:
         go first. Topics are gone through one after the other; what fails for one leaves the others alone.
         """
         self._rounds += 1
-        locks = self._parts.locks
+        locks, handover = self._parts.locks, self._parts.handover
         if locks is not None:
             await locks.give_up_leaving()
+        await self._release([one for one in self.assignment if one.claim_lost], "claim_lost")
         await self._release([one for one in self.assignment if one.lock_lost], "lock_lost")
-        await self._release([one for one in self.assignment if one.dropped], "illegal")
+        await self._let_go([one for one in self.assignment if one.dropped], "illegal")
         topics = self._parts.subscriptions.topics
-        await self._release([one for one in self.assignment if one.queue.topic not in topics], "unsubscribed")
+        await self._let_go([one for one in self.assignment if one.queue.topic not in topics], "unsubscribed")
+        await self._release([one for one in self.assignment if self._outdated(one)], "resubscribed")
         outcomes = [await self._round_of(topic) for topic in topics]
         mine = [balanced for topic, balanced in zip(topics, outcomes, strict=True) if not is_internal(topic)]
         if all(mine):
             self.settled.set()
         else:
             self.settled.clear()
-        return all(outcomes) and not (locks and locks.leaving)
+        return all(outcomes) and not (locks and locks.leaving) and not (handover and handover.leaving)
 
     async def release_all(self, reason: str) -> None:
         """At the end: every queue is committed as far as it goes, and let go."""
+        if self._parts.handover is not None:
+            self._parts.handover.claims.end()
         await self._release(list(self.assignment), reason)
+        if self._parts.handover is not None:
+            await self._parts.handover.end()
         if self._parts.locks is not None:
             await self._parts.locks.give_up_leaving(wait=True)
 
@@ -180,11 +193,21 @@ class Rebalancer:
     async def _apply(self, topic: str, wanted: Sequence[MessageQueue]) -> None:
         """First everything lost is dropped and committed, then what is new is opened."""
         lost = [one for one in self.assignment if one.queue.topic == topic and one.queue not in wanted]
-        await self._release(lost, "reassigned")
+        await self._let_go(lost, "reassigned")
         idle_since = time.monotonic() - self._context.config.pull_max_idle_time_ms / 1000
         idle = [one for one in self.assignment if one.queue.topic == topic and one.last_pull_s < idle_since]
-        await self._release(idle, "pull_idle")
-        new = [queue for queue in wanted if queue not in self.assignment]
+        await self._let_go(idle, "pull_idle")
+        new, handover = [queue for queue in wanted if queue not in self.assignment], self._parts.handover
+        if handover is None:
+            await self._open_all(new)
+            return
+        claimed = await handover.claims.claim(new)
+        try:
+            await self._open_all(claimed)
+        finally:
+            handover.claims.let_go([queue for queue in claimed if queue not in self.assignment])
+
+    async def _open_all(self, new: Sequence[MessageQueue]) -> None:
         if self._parts.locks is None:
             await asyncio.gather(*map(self._open, new))
         else:
@@ -212,9 +235,15 @@ class Rebalancer:
             name = f"{queue.topic}:{queue.broker_name}:{queue.queue_id}"
             log.warning("queue_not_opened queue=%s: its offset cannot be read: %s", name, error)
             return
+        self._begin(queue, start_offset, source, locked_at_s)
+
+    def _begin(self, queue: MessageQueue, start_offset: int, source: str, locked_at_s: float | None = None) -> None:
         self._opened += 1
-        owned = OwnedQueue(self._opened, queue, ProcessQueue(start_offset), start_offset, last_pull_s=time.monotonic())
+        held = self._parts.holding(queue, start_offset)
+        owned = OwnedQueue(self._opened, queue, held, start_offset, last_pull_s=time.monotonic())
         owned.locked_at_s = locked_at_s
+        if self._parts.handover is not None:
+            owned.generation = self._parts.handover.generation_of(queue)
         subscription = self._parts.subscriptions.get(queue.topic)
         if subscription is not None:
             owned.expression, owned.tags = subscription.expression, subscription.tags
@@ -225,12 +254,37 @@ class Rebalancer:
         self.assignment = self.assignment.plus(owned)
         owned.fetching = self._parts.spawn(self._parts.fetcher.run(owned), f"fetch-{owned.number}")
 
+    def reopen(self, owned: OwnedQueue, start_offset: int, reason: str) -> None:
+        """End this ownership and begin another one at this offset, at once and without a commit.
+
+        What is held or on its way belongs to the ended one and reaches nobody. For lite pull's seek.
+        """
+        owned.process_queue.dropped = True
+        self._parts.deliveries.dropped(owned, reason)
+        if owned.fetching is not None:
+            owned.fetching.cancel()
+        self.assignment = self.assignment.without((owned,))
+        self._begin(owned.queue, start_offset, reason)
+
+    def _outdated(self, owned: OwnedQueue) -> bool:
+        """Its topic was unsubscribed and subscribed again since: pulls under way still ask for the former tags."""
+        subscription = self._parts.subscriptions.get(owned.queue.topic)
+        return subscription is not None and subscription.version != owned.subscription_version
+
+    async def _let_go(self, leaving: Sequence[OwnedQueue], reason: str) -> None:
+        """Release queues at once, as RocketMQ, or with graceful hand-over when their handlers have ended."""
+        if self._parts.handover is None:
+            await self._release(leaving, reason)
+        else:
+            self._parts.handover.begin(leaving, reason)
+
     async def _release(self, leaving: Sequence[OwnedQueue], reason: str) -> None:
         """Drop queues: from here on results of their handlers count for nothing, and their offset is committed.
 
         Offsets of unsubscribed topics are not committed, as in RocketMQ (cause O14), nor are those of lost locks:
         they are another member's by now. The commit comes before the unlock, so that the next owner reads it.
         """
+        leaving = [one for one in leaving if self.assignment.owned.get(one.queue) is one]
         if not leaving:
             return
         self.assignment = self.assignment.without(leaving)
@@ -239,8 +293,10 @@ class Rebalancer:
             self._parts.deliveries.dropped(owned, reason)
             if owned.fetching is not None:
                 owned.fetching.cancel()
-        why = "drop" if reason in ("reassigned", "pull_idle") else reason
-        if reason not in ("unsubscribed", "lock_lost"):
+        why = "drop" if reason in ("reassigned", "pull_idle", "resubscribed") else reason
+        if self._parts.handover is not None:
+            await self._parts.handover.give_back(leaving, reason)
+        elif reason not in ("unsubscribed", "lock_lost"):
             commits = (self._parts.offsets.commit(owned, why, offset=owned.corrected_offset) for owned in leaving)
             await asyncio.gather(*commits)
         fetching = [owned.fetching for owned in leaving if owned.fetching is not None]

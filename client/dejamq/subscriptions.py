@@ -43,6 +43,7 @@ class Subscriptions:
         self._group, self._now_ms = group, now_ms
         self._retry_topics = (names.retry_topic(group),) if retries else ()
         self._by_topic: dict[str, Subscription] = {}
+        self._version = 0
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._by_topic.values())
@@ -68,7 +69,8 @@ class Subscriptions:
         check_handler(handler, batch=bool(batch_size))
         wanted = tags_of_expression(tags)
         expression = " || ".join(sorted(wanted)) or "*"
-        subscription = Subscription(topic, handler, wanted, expression, batch_size, self._now_ms())  # type: ignore[arg-type]  # checked to be callable
+        self._version = max(self._version + 1, self._now_ms())
+        subscription = Subscription(topic, handler, wanted, expression, batch_size, self._version)  # type: ignore[arg-type]  # checked to be callable
         self._by_topic[topic] = subscription
         return subscription
 

@@ -314,7 +314,7 @@ class PqOpen(Event, tag="PQ_OPEN"):
 
 
 class PqDrop(Event, tag="PQ_DROP"):
-    """It ends. ``reason``: reassigned, shutdown, illegal, unsubscribed, pull_idle, lock_lost, claim_lost.
+    """It ends. ``reason``: reassigned, shutdown, illegal, unsubscribed, resubscribed, pull_idle, lock_lost, claim_lost.
 
     ``in_flight`` handlers still run.
     """
