@@ -241,6 +241,22 @@ def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path, monkeypatc
     assert clean(store) == 3
 
 
+def test_a_file_that_stays_is_not_passed_over_for_the_next_one(tmp_path: Path) -> None:
+    """Or the log would have a gap, and the store could not be opened any more."""
+    store = filled(tmp_path, 4)
+    at_use(store, 99)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", raising(PermissionError(1, "Operation not permitted")))
+        for _ in range(2):
+            with pytest.raises(PermissionError):
+                clean(store)
+    assert store.log_min == 0
+    assert [path.name for path in log_files(tmp_path)][:2] == [f"{0:020d}", f"{FILE_SIZE:020d}"]
+    assert store.read("T", 0, 0).sizes
+    assert clean(store) == 3
+    assert store.log_min == 3 * FILE_SIZE
+
+
 def raising(error: OSError) -> Callable[..., object]:
     def fail(*_: object, **__: object) -> object:
         raise error

@@ -114,8 +114,9 @@ class CommitLog:
         file = self._current
         assert file is not None, "has_room comes before write_here"
         file.write(self.max_offset - file.start, data)
-        self.last_store_timestamp_ms = store_timestamp_ms
         self.max_offset += len(data)
+        # after the offset, as in ``write``
+        self.last_store_timestamp_ms = store_timestamp_ms
 
     def read(self, log_offset: int, size: int) -> bytes:
         """A copy of published bytes; shorter where a file or the log ends."""

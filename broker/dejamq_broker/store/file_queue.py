@@ -111,13 +111,20 @@ class FileQueue:
         """Delete the first file, durably: a later one must not be gone while an earlier one is there.
 
         ``start`` moves before the bytes go, so a reader who misses bytes finds out why. Never the last file.
+        Raises OSError; a file that cannot be deleted is the first one still.
         """
         with self._lock:
             if len(self.files) < 2:
                 return
             first, *rest = self.files
             self.files = tuple(rest)
-        self._delete(first)
+        try:
+            self._delete(first)
+        except OSError:
+            # or the next look would delete the second one, and the gap would keep the store from being opened
+            with self._lock:
+                self.files = (first, *self.files)
+            raise
         sync_directory(self.folder)
 
     def read(self, offset: int, size: int) -> bytes:

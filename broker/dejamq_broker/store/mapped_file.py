@@ -175,9 +175,13 @@ class MappedFile:
         self._open = None
 
     def delete(self) -> None:
-        """Remove the file. Its blocks are free when the last reader has let go of it."""
+        """Remove the file. Its blocks are free when the last reader has let go of it. Raises OSError: it stays then."""
         self._deleted = True
-        self.path.unlink(missing_ok=True)
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError:
+            self._deleted = False
+            raise
         self._open = None
 
     def _opened(self) -> _Opened:
