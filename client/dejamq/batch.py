@@ -22,6 +22,11 @@ class Batch:
     for, so a message that is only counted costs no decoding at all.
     """
 
+    group = ""
+    """Who pulled it; empty for a read without a group."""
+    namespace = ""
+    """In front of topics as brokers know them; ``queue`` is as the program knows it."""
+
     def __init__(self, records: run.Run, queue: MessageQueue, boot_id: str) -> None:
         self.records, self.queue, self.boot_id = records, queue, boot_id
         self._columns: dict[str, list[int]] = {}

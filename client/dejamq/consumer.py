@@ -18,6 +18,7 @@ from dejamq.config import ConsumerConfig, client_config
 from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.handlers import BatchHandler, Handler
 from dejamq.message import MessageQueue
+from dejamq.namespace import strategy_outside, unwrap, unwrap_queue, wrap
 from dejamq.running import Options, Running
 from dejamq.signals import STOP_SIGNALS, StopSignals
 from dejamq.subscriptions import Subscriptions
@@ -53,14 +54,21 @@ class PushConsumer:
         if max_reconsume_times is not None and max_reconsume_times < 0:
             raise ConfigError(f"max_reconsume_times is 0 or more, or None for the group's, not {max_reconsume_times}")
         self.group, self.config = group, client_config(ConsumerConfig, namesrv, settings)
+        inner_group = wrap(self.config.namespace, group)
+        names.check_group(inner_group)
         if model is MessageModel.BROADCASTING:
             self.config = dataclasses.replace(self.config, client_id=stable_client_id(self.config))
+        name, strategy = strategy_named(allocation)
+        if callable(allocation):
+            strategy = strategy_outside(self.config.namespace, strategy)
         timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
         self._options = Options(
-            group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, strategy_named(allocation),
+            inner_group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, (name, strategy),
             max_concurrency, max_reconsume_times, ordered, auto_commit,
         )  # fmt: skip
-        self._subscriptions = Subscriptions(group, _now_ms, retries=not self._options.broadcasting)
+        self._subscriptions = Subscriptions(
+            inner_group, _now_ms, retries=not self._options.broadcasting, namespace=self.config.namespace
+        )
         self._running: Running | None = None
         self._closing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -89,7 +97,7 @@ class PushConsumer:
         self._check()
         self._subscriptions.remove(topic)
         if self._running is not None:
-            self._running.forget(topic)
+            self._running.forget(self._inside(topic))
 
     def suspend(self) -> None:
         """Pull no more and keep the queues; what was pulled already is still delivered."""
@@ -106,7 +114,10 @@ class PushConsumer:
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
         """The queues this consumer owns now, sorted."""
-        return () if self._running is None else self._running.rebalancer.assignment.queues()
+        if self._running is None:
+            return ()
+        queues, namespace = self._running.rebalancer.assignment.queues(), self.config.namespace
+        return tuple(unwrap_queue(namespace, queue) for queue in queues) if namespace else queues
 
     async def wait_assigned(self, timeout_ms: float = 30_000) -> tuple[MessageQueue, ...]:
         """Until a round of allocation gave this consumer its queues (none when the group has more members).
@@ -120,7 +131,7 @@ class PushConsumer:
             async with asyncio.timeout(timeout_ms / 1000):
                 await _first(self._running.rebalancer.settled, self._running.failed)
         except TimeoutError:
-            topics = ", ".join(one.topic for one in self._subscriptions)
+            topics = ", ".join(unwrap(self.config.namespace, one.topic) for one in self._subscriptions)
             text = f"group {self.group!r} got no queues of {topics} within {timeout_ms:.0f} ms; does the topic exist"
             text += ", and does no other member hold the locks?" if self._options.ordered else "?"
             raise TimeoutError(text) from None
@@ -227,7 +238,11 @@ class PushConsumer:
             raise ConfigError("SQL92 filters are not available in this version; filter by tags")
         self._subscriptions.add(topic, handler, tags=tags, batch_size=size)
         if self._running is not None:
-            self._running.learn(topic)
+            self._running.learn(self._inside(topic))
+
+    def _inside(self, topic: str) -> str:
+        """The topic as brokers know it."""
+        return wrap(self.config.namespace, topic)
 
     async def _close(self, timeout_s: float) -> None:
         if self._running is not None:

@@ -18,6 +18,7 @@ from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.flow import Thresholds
+from dejamq.namespace import unwrap, unwrap_queue
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import Limits
 from dejamq.received import ReceivedMessage, receive
@@ -169,7 +170,9 @@ class Fetcher:
 
     def _found(self, owned: OwnedQueue, answer: PullAnswer) -> None:
         """The broker filtered by the tags' hash; equal hashes of other tags are sorted out here."""
-        batch, messages = receive(answer, owned.queue, self._context.boot_id)
+        namespace = self._context.config.namespace
+        batch, messages = receive(answer, unwrap_queue(namespace, owned.queue), self._context.boot_id)
+        batch.namespace, batch.group = namespace, unwrap(namespace, self._context.group)
         sizes = batch.body_sizes
         if owned.tags:
             wanted = [index for index, message in enumerate(messages) if message.tags in owned.tags]

@@ -5,9 +5,12 @@ belongs to the cluster itself (system topics, reply topics) has no namespace. So
 first version: the names themselves carry the namespace).
 """
 
+from collections.abc import Sequence
+
 import msgspec
 from dejamq_proto.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, NOT_FOR_SENDING, REPLY_SUFFIX, RETRY_PREFIX
 
+from dejamq.allocation import Strategy
 from dejamq.message import MessageQueue
 
 SEPARATOR = "%"
@@ -47,6 +50,18 @@ def wrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
 def unwrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
     """The same queue, its topic as programs know it."""
     return msgspec.structs.replace(queue, topic=unwrap(namespace, queue.topic)) if namespace else queue
+
+
+def strategy_outside(namespace: str, strategy: Strategy) -> Strategy:
+    """A program's own allocation, which knows nothing of the namespace."""
+    if not namespace:
+        return strategy
+
+    def inside(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> list[MessageQueue]:
+        share = strategy([unwrap_queue(namespace, queue) for queue in queues], members, me)
+        return [wrap_queue(namespace, queue) for queue in share]
+
+    return inside
 
 
 def is_system(name: str) -> bool:

@@ -15,6 +15,7 @@ from dejamq_proto.wire import PullAnswer, Words
 
 from dejamq.batch import Batch, WideBatch, host_text
 from dejamq.message import MessageQueue
+from dejamq.namespace import unwrap
 
 
 class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
@@ -38,7 +39,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         """The topic it was first sent to."""
         topic = self._batch.queue.topic
         if topic.startswith(names.RETRY_PREFIX):
-            return self.properties.get(names.PROPERTY_RETRY_TOPIC, topic)
+            return unwrap(self._batch.namespace, self.properties.get(names.PROPERTY_RETRY_TOPIC, topic))
         return topic
 
     @property
@@ -77,6 +78,11 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     def delivery_id(self) -> str:
         """Names this delivery in the journal: ``<boot id of the client>-<number>``."""
         return f"{self._batch.boot_id}-{self.delivery_number}"
+
+    @property
+    def group(self) -> str:
+        """The consumer group that it was delivered to; empty where it was read without one."""
+        return self._batch.group
 
     @property
     def queue(self) -> MessageQueue:
@@ -140,7 +146,9 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     def detach(self) -> "ReceivedMessage":
         """Let go of the run it came with (up to a megabyte) and keep only this record. Returns the message."""
-        self._batch, self._index = self._batch.alone(self._index), 0
+        batch = self._batch.alone(self._index)
+        batch.group, batch.namespace = self._batch.group, self._batch.namespace
+        self._batch, self._index = batch, 0
         return self
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.message import MessageQueue, SendStatus
+from dejamq.namespace import wrap
 from dejamq.received import ReceivedMessage
 
 log = logging.getLogger("dejamq.consumer")
@@ -114,7 +115,8 @@ class RetrySend:
 
     def _run(self, queue: MessageQueue, message: ReceivedMessage, again: Try, seq: int) -> SendRun:
         common = Outgoing.to(self._topic, flag=message.flag, reconsume_times=again.times)
-        properties = encode_properties(retry_properties(message, again))
+        topic = wrap(self._context.config.namespace, message.topic)
+        properties = encode_properties(retry_properties(message, topic, again))
         record = common.encode(queue.queue_id, int(time.time() * 1000), message.body, properties)
         return SendRun(
             client_id=self._context.client_id, boot_id=self._context.boot_id, seq=seq, group=INNER_PRODUCER,
@@ -134,14 +136,17 @@ class RetrySend:
         ))  # fmt: skip
 
 
-def retry_properties(message: ReceivedMessage, again: Try) -> dict[str, str]:
-    """All of the message's own, UNIQ_KEY first, and what its next try or dead letter is known by. Pure."""
+def retry_properties(message: ReceivedMessage, topic: str, again: Try) -> dict[str, str]:
+    """All of the message's own, UNIQ_KEY first, and what its next try or dead letter is known by. Pure.
+
+    ``topic`` is the message's as brokers know it.
+    """
     outdated = ("TRAN_MSG", names.PROPERTY_DELAY, names.PROPERTY_MAX_RECONSUME_TIMES)
     kept = {name: text for name, text in message.properties.items() if name not in outdated}
     limit = {} if again.most is None else {names.PROPERTY_MAX_RECONSUME_TIMES: str(again.most)}
     return {
         **kept,
-        names.PROPERTY_RETRY_TOPIC: message.topic,
+        names.PROPERTY_RETRY_TOPIC: topic,
         names.PROPERTY_ORIGIN_MESSAGE_ID: kept.get(names.PROPERTY_ORIGIN_MESSAGE_ID) or message.message_id,
         names.PROPERTY_RECONSUME_TIME: str(again.times),
         names.PROPERTY_DELAY: str(again.delay_level),

@@ -13,6 +13,7 @@ from dejamq_proto.client_pb2 import Subscription as WireSubscription
 from dejamq_proto.codes import ConfigError, InvalidName
 
 from dejamq.handlers import MAX_BATCH_SIZE, check_handler, is_async, tags_of_expression
+from dejamq.namespace import wrap
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -36,11 +37,14 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Subscriptions:
-    """The topics by name; may change while the consumer runs."""
+    """The topics by name; may change while the consumer runs.
 
-    def __init__(self, group: str, now_ms: Callable[[], int], *, retries: bool = True) -> None:
+    Names are taken with or without the namespace, and given with it, as brokers know them.
+    """
+
+    def __init__(self, group: str, now_ms: Callable[[], int], *, retries: bool = True, namespace: str = "") -> None:
         """``retries``: whether the group's retry topic is subscribed as well, as all but broadcasting members do."""
-        self._group, self._now_ms = group, now_ms
+        self._group, self._now_ms, self._namespace = group, now_ms, namespace
         self._retry_topics = (names.retry_topic(group),) if retries else ()
         self._by_topic: dict[str, Subscription] = {}
         self._version = 0
@@ -50,7 +54,7 @@ class Subscriptions:
 
     def get(self, topic: str) -> Subscription | None:
         """The topic's subscription, None without one."""
-        return self._by_topic.get(topic)
+        return self._by_topic.get(wrap(self._namespace, topic))
 
     @property
     def topics(self) -> list[str]:
@@ -59,6 +63,7 @@ class Subscriptions:
 
     def add(self, topic: str, handler: object, *, tags: str | None, batch_size: int = 0) -> Subscription:
         """Raises ConfigError or InvalidName for what could only fail later."""
+        topic = wrap(self._namespace, topic)
         names.check_topic(topic)
         if names.is_internal(topic) and topic == names.retry_topic(self._group):
             raise ConfigError(f"{topic} is subscribed by itself; messages of it come to the handler of their topic")
@@ -76,7 +81,7 @@ class Subscriptions:
 
     def remove(self, topic: str) -> None:
         """Raises InvalidName for a topic that is not subscribed."""
-        if self._by_topic.pop(topic, None) is None:
+        if self._by_topic.pop(wrap(self._namespace, topic), None) is None:
             raise InvalidName(f"topic {topic!r} is not subscribed")
 
     def wire(self) -> list[WireSubscription]:
