@@ -32,6 +32,10 @@ class OwnedQueue:
     """When its lock was last asked for with success, monotonic; None without one. For consumption in order."""
     lock_lost: bool = False
     """A broker refused to renew the lock: the queue is somebody else's, and so is its progress."""
+    generation: int = 0
+    """Of the claim on it; 0 without graceful hand-over."""
+    claim_lost: bool = False
+    """A broker gave the queue to another member; its progress is that one's."""
     fetching: asyncio.Task[None] | None = None
     entered: list[ReceivedMessage] = field(default_factory=list)
     succeeded: list[ReceivedMessage] = field(default_factory=list)

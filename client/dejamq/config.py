@@ -9,6 +9,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.settings import load, setting
 
 from dejamq.flow import FlowConfig
+from dejamq.handover_config import HandoverConfig
 from dejamq.ordered_config import OrderedConfig
 
 LARGEST_BODY = MAX_FRAME_BYTES - (1 << 20)
@@ -71,7 +72,7 @@ class ClientConfig:
 
 
 @dataclass(frozen=True)
-class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig):
+class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig, HandoverConfig):
     """Source: RocketMQ ``DefaultMQPushConsumer`` and its internal constants."""
 
     pull_batch_size: int = setting(
@@ -117,6 +118,7 @@ class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig):
         super().validate()
         self.validate_ordered()
         self.validate_flow()
+        self.validate_handover()
         if not 1 <= self.pull_batch_size <= 1024:
             raise ConfigError(f"pull_batch_size must be 1 to 1024, not {self.pull_batch_size}")
         if self.pull_batch_size_in_bytes < 1:

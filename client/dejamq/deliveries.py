@@ -28,7 +28,9 @@ class Deliveries:
     from the STATE line and takes an absent result for unknown, not for unfinished.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, kind: str = "first") -> None:
+        """``kind`` is the journal's word for an ordinary delivery."""
+        self._kind = kind
         self._journal, self._group, self._client_id = context.journal, context.group, context.client_id
         self._business_key = context.config.journal_business_key
         self._on, self._forensic = self._journal.on, self._journal.forensic
@@ -45,7 +47,7 @@ class Deliveries:
         message.delivery_number = self._count
         if self._on:
             if self._forensic:
-                self._write_deliver(owned, (message,))
+                self._write_deliver(owned, (message,), kind=self._kind)
             else:
                 owned.entered.append(message)
                 if owned.number not in self._gathering:
@@ -95,8 +97,9 @@ class Deliveries:
         """An ownership began; ``source`` says where its first offset came from."""
         if self._on:
             event = PqOpen(
-                **self._place(owned), client_id=self._client_id, start_offset=owned.next_offset, source=source
-            )
+                **self._place(owned), client_id=self._client_id, start_offset=owned.next_offset, source=source,
+                generation=owned.generation,
+            )  # fmt: skip
             self._journal.write(event)
 
     def dropped(self, owned: OwnedQueue, reason: str) -> None:
@@ -113,7 +116,7 @@ class Deliveries:
             return
         if owned.entered:
             entered, owned.entered = owned.entered, []
-            self._write_deliver(owned, entered)
+            self._write_deliver(owned, entered, kind=self._kind)
         if owned.succeeded:
             succeeded, owned.succeeded = owned.succeeded, []
             self._write_result(owned, succeeded, "success")

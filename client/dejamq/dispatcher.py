@@ -154,7 +154,7 @@ class Dispatcher:
         held, clock = owned.process_queue, time.monotonic
         handling.owned = owned
         for message in work.messages:
-            if held.dropped or self._stopping:
+            if held.dropped or held.draining or self._stopping:
                 return
             if work.again:
                 deliveries.enter_again(owned, (message,))
@@ -190,7 +190,7 @@ class Dispatcher:
         owned, held, clock = work.owned, work.owned.process_queue, time.monotonic
         handling.owned = owned
         while messages := list(islice(work.messages, work.batch_size)):
-            if held.dropped or self._stopping:
+            if held.dropped or held.draining or self._stopping:
                 return
             (self._deliveries.enter_again if work.again else self._deliveries.enter_batch)(owned, messages)
             held.in_flight += len(messages)
@@ -218,13 +218,17 @@ class Dispatcher:
             held.finish(message.queue_offset)
         self._deliveries.end(owned, messages, outcome)
         failed = [message for message in messages[outcome.acknowledged :] if message.queue_offset in held]
-        for message in failed:
-            if self.overdue.leaving(owned, message.queue_offset):
-                continue
-            if await self._send_back.send(owned, message, outcome.delay_level):
-                held.finish(message.queue_offset)
-            else:
-                self._retry_here(owned, message)
+        held.settling += len(failed)
+        try:
+            for message in failed:
+                if self.overdue.leaving(owned, message.queue_offset):
+                    continue
+                if await self._send_back.send(owned, message, outcome.delay_level):
+                    held.finish(message.queue_offset)
+                else:
+                    self._retry_here(owned, message)
+        finally:
+            held.settling -= len(failed)
 
     def _retry_here(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         """No broker took the message back: the try is counted here only."""

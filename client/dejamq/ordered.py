@@ -152,7 +152,8 @@ class OrderedDispatcher:
         if self._running.setdefault(queue, turn) is not turn:
             return QUEUE_BUSY_S
         try:
-            while turn.lane and not owned.dropped and not self._stopping:
+            held = owned.process_queue
+            while turn.lane and not (owned.dropped or held.draining or self._stopping):
                 if not self.locks.held(owned):
                     return await self._lock_again(owned)
                 if time.monotonic() - began_s > self._stretch_s:
@@ -232,7 +233,7 @@ class OrderedDispatcher:
             self._deliveries.succeed(owned, messages[0])
             return None
         self._end(owned, messages, verdict, late)
-        if action is Action.SUSPEND and await self._given_up(owned, messages, verdict):
+        if action is Action.SUSPEND and await self._settled(owned, messages, verdict):
             if self._rules.auto_commit and not owned.dropped:
                 lane.commit()
             return None
@@ -241,6 +242,15 @@ class OrderedDispatcher:
         elif action is not Action.ROLLBACK:
             return None
         return self._suspension_s(verdict.suspend_ms)
+
+    async def _settled(self, owned: OwnedQueue, messages: list[ReceivedMessage], verdict: Verdict) -> bool:
+        """As ``_given_up``, seen by whoever wants to hand the queue over."""
+        held = owned.process_queue
+        held.settling += len(messages)
+        try:
+            return await self._given_up(owned, messages, verdict)
+        finally:
+            held.settling -= len(messages)
 
     async def _given_up(self, owned: OwnedQueue, messages: list[ReceivedMessage], verdict: Verdict) -> bool:
         """Whether all of them are dead letters now; if not, all are delivered again, those too that are (cause L4).

@@ -81,18 +81,20 @@ class Overdue:
                 return
 
     async def _give_back(self, owned: OwnedQueue, message: ReceivedMessage) -> bool:
-        key = owned.number, message.queue_offset
+        key, held = (owned.number, message.queue_offset), owned.process_queue
         log.warning("handler_overdue message_id=%s: sent back after %.0f s", message.message_id, self._timeout_s)
         self._leaving.add(key)
+        held.settling += 1
         try:
             stored = await self._send_back.send(owned, message, DELAY_LEVEL, expired=True)
+            if stored and not held.dropped:
+                held.finish(message.queue_offset)
         finally:
             self._leaving.discard(key)
-        if owned.dropped:
+            held.settling -= 1
+        if held.dropped:
             return False
-        if stored:
-            owned.process_queue.finish(message.queue_offset)
-        elif message.queue_offset in owned.process_queue and not self._running(owned, message.queue_offset):
+        if not stored and message.queue_offset in held and not self._running(owned, message.queue_offset):
             self.on_kept(owned, message)
         return stored
 

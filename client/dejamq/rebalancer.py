@@ -54,12 +54,12 @@ class Parts:
     spawn: Callable[..., asyncio.Task[None]]
     locks: QueueLocks | None = None
     """For consumption in order: a queue is opened only with its lock, and unlocked when it is let go."""
-    handover: Handover | None = None
-    """For graceful hand-over: a queue is opened only with its claim, and given back when its handlers have ended."""
     broadcasting: bool = False
     """Each member has all queues: nobody is asked who else there is."""
     holding: Callable[[MessageQueue, int], ProcessQueue] = lambda queue, start_offset: ProcessQueue(start_offset)
     """What holds an owned queue's messages, from this offset on."""
+    handover: Handover | None = None
+    """For graceful hand-over: a queue is opened only with its claim, and given back when its handlers have ended."""
 
 
 class Rebalancer:

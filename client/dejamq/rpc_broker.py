@@ -8,17 +8,21 @@ from typing import Any, Protocol
 from dejamq_proto.calling import call, dial
 from dejamq_proto.client_pb2 import (
     BrokerCommand,
+    ClaimRequest,
     ConsumerListRequest,
     Heartbeat,
     LockBatchRequest,
     QueryOffsetRequest,
+    QueueClaim,
+    QueueRelease,
     QueueRequest,
+    ReleaseRequest,
     SearchOffsetRequest,
     UnlockBatchRequest,
     UnregisterRequest,
     UpdateOffsetRequest,
 )
-from dejamq_proto.client_pb2_grpc import ClientStub
+from dejamq_proto.client_pb2_grpc import ClientStub, HandoverStub
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
 from dejamq_proto.pull_pb2 import PullRequest
@@ -52,6 +56,7 @@ class BrokerLink:
         self._identity, self._timeout_ms, self._progress_timeout_ms = identity, timeout_ms, progress_timeout_ms
         self._channel = dial(address)
         self._client: Any = ClientStub(self._channel)
+        self._handover: Any = HandoverStub(self._channel)
         self._send: Any = SendStub(self._channel)
         self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, _run_result)
         self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answer)
@@ -152,6 +157,32 @@ class BrokerLink:
         """
         return self._oneway(self._unlock_batch(group, keys, timeout_ms, seq))
 
+    async def claim(self, group: str, claims: Sequence[tuple[Key, int]]) -> dict[Key, int]:
+        """Claim queues for this start of the client, or renew claims by their generations (0: none yet).
+
+        Those it holds now with their generations, maybe fewer.
+        """
+        wishes = [QueueClaim(queue=_key(*key), generation=generation) for key, generation in claims]
+        request = ClaimRequest(caller=self._identity.caller(), group=group, claims=wishes)
+        granted = (await self._progress(self._handover.Claim, request)).granted
+        return {(each.queue.topic, each.queue.queue_id): each.generation for each in granted}
+
+    async def release(self, group: str, returned: Sequence[tuple[Key, int, int]], *, seq: int = 0) -> set[Key]:
+        """Give queues back by (key, generation, offset for the next owner or -1), acknowledged; those that were ours.
+
+        Offset and queue go together: of what another member has by now, nothing is committed.
+        """
+        releases = [
+            QueueRelease(queue=_key(*key), generation=generation, offset=offset) for key, generation, offset in returned
+        ]
+        request = ReleaseRequest(caller=self._identity.caller(seq), group=group, releases=releases)
+        freed = (await self._progress(self._handover.Release, request)).released
+        return {(key.topic, key.queue_id) for key in freed}
+
+    def release_oneway(self, group: str, returned: Sequence[tuple[Key, int, int]]) -> None:
+        """As ``release``, without waiting; a failure is only logged, as claims end by themselves."""
+        self._oneway(self._release(group, returned))
+
     async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
         """Leave one of these groups at once, before the channel ends.
 
@@ -184,6 +215,9 @@ class BrokerLink:
         queues = [_key(*key) for key in keys]
         request = UnlockBatchRequest(caller=self._identity.caller(seq), group=group, queues=queues)
         await call(self._client.UnlockBatch, request, address=self.address, timeout_ms=timeout_ms)
+
+    async def _release(self, group: str, returned: Sequence[tuple[Key, int, int]]) -> None:
+        await self.release(group, returned)
 
     async def _progress(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
         return await call(method, request, address=self.address, timeout_ms=self._progress_timeout_ms)

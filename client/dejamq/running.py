@@ -12,12 +12,14 @@ from dejamq_proto.client_pb2 import ConsumerData
 
 from dejamq.allocation import Strategy
 from dejamq.broadcasting import Dropped, LocalOffsetStore, Unlocked, everything
+from dejamq.claims import QueueClaims
 from dejamq.config import ConsumerConfig
 from dejamq.consume_from import ConsumeFrom, MessageModel, StartRule
 from dejamq.context import Context, context_of
 from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import Dispatcher
 from dejamq.fetcher import Fetcher
+from dejamq.handover import Handover
 from dejamq.local_offsets import LocalOffsets
 from dejamq.locks import QueueLocks
 from dejamq.membership import Membership, cancel
@@ -69,10 +71,12 @@ class Running(Membership):
         self._local = self._local_offsets(context) if options.broadcasting else None
         self.offsets = self._local or RemoteOffsetStore(context, self.deliveries)
         self.fetcher = Fetcher(context, self.deliveries, self.offsets, self.dispatcher.submit)
+        graceful = options.config.graceful_handover and not options.broadcasting
+        self.handover = self._handover(context) if graceful else None
         start = StartRule(context, self.offsets, options.consume_from, options.timestamp_ms)
         parts = Parts(
             subscriptions, self.deliveries, self.offsets, start, self.fetcher, self._queues, self.instance.spawn,
-            self.locks, options.broadcasting,
+            self.locks, options.broadcasting, handover=self.handover,
         )  # fmt: skip
         self.rebalancer = Rebalancer(context, parts, *options.allocation)
         if self.locks is not None:
@@ -94,6 +98,8 @@ class Running(Membership):
         self._begin_rounds()
         if self.locks is not None:
             spawn(self.locks.run(), "locks")
+        if self.handover is not None:
+            spawn(self.handover.claims.run(), "claims")
         if isinstance(self.dispatcher, Dispatcher):
             spawn(self.dispatcher.overdue.run(lambda: self.rebalancer.assignment), "overdue")
 
@@ -150,6 +156,10 @@ class Running(Membership):
         dispatcher.locks = locks = QueueLocks(context, lambda: self.rebalancer.assignment, dispatcher.quiet)
         return dispatcher, locks
 
+    def _handover(self, context: Context) -> Handover:
+        claims = QueueClaims(context, self.deliveries)
+        return Handover(context.config, claims, self.instance.spawn, lambda: self.rebalancer.wake())
+
     def _local_offsets(self, context: Context) -> LocalOffsetStore:
         directory = self._config.local_offset_store_dir
         file = LocalOffsets(context.client_id, context.group, Path(directory) if directory else None)
@@ -165,9 +175,11 @@ class Running(Membership):
         return RetrySend(context, self.deliveries, lambda: self.instance.routes.publish_queues(retry_topic))
 
     def _connected(self) -> None:
-        """A broker may have forgotten the members and their locks: renew before others ask for what is ours."""
+        """A broker may have forgotten the members and what they hold: renew before others ask for what is ours."""
         if self.locks is not None:
             self.locks.wake()
+        if self.handover is not None:
+            self.handover.claims.wake()
         self.rebalancer.wake()
 
     async def _stop_workers(self, timeout_s: float) -> None:

@@ -68,6 +68,9 @@ class FakeLink:
         self.lock_calls: list[list[Key]] = []
         self.locked_by_others: set[Key] = set()
         self.unlocked: list[Key] = []
+        self.claim_calls: list[dict[Key, int]] = []
+        self.claimed_by_others: set[Key] = set()
+        self.released: list[tuple[Key, int, int]] = []
         self.members = ["me"]
         self.max = 0
 
@@ -114,12 +117,30 @@ class FakeLink:
         done.set_result(None)
         return done
 
+    async def claim(self, group: str, claims: Sequence[tuple[Key, int]]) -> dict[Key, int]:
+        self.claim_calls.append(dict(claims))
+        await asyncio.sleep(0)
+        self._check("claim")
+        return {key: number or len(self.claim_calls) for key, number in claims if key not in self.claimed_by_others}
+
+    async def release(self, group: str, returned: Sequence[tuple[Key, int, int]], *, seq: int = 0) -> set[Key]:
+        await asyncio.sleep(0)
+        self._check("release")
+        self.released += returned
+        return {key for key, _, _ in returned}
+
+    def release_oneway(self, group: str, returned: Sequence[tuple[Key, int, int]]) -> None:
+        self.released += returned
+
     async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]:
         self._check("consumer_list")
         return self.members
 
     async def max_offset(self, topic: str, queue_id: int) -> int:
         return self.max
+
+    async def min_offset(self, topic: str, queue_id: int) -> int:
+        return 0
 
     async def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         return timestamp_ms

@@ -1,0 +1,105 @@
+"""Graceful hand-over: a queue leaves this client when its handlers have ended, and its offset goes with it.
+
+RocketMQ drops a queue first, so that results of running handlers count for nothing (cause O9), and the new owner may
+begin before the last commit has come (cause O8). Here it is drained, dropped, released with its offset at the broker,
+and only then given to its next owner.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from dejamq.assignment import OwnedQueue
+from dejamq.claims import QueueClaims
+from dejamq.config import ConsumerConfig
+from dejamq.message import MessageQueue
+
+log = logging.getLogger("dejamq.consumer")
+
+LOOK_S = 0.01  # between two looks at a queue that drains: looked at, so that the way of a message pays nothing for it
+Drop = Callable[[Sequence[OwnedQueue], str], Awaitable[None]]
+
+
+class Handover:
+    """The queues on their way out. Owned by the event loop; each has a task of its own, so that none waits for another.
+
+    ``owned`` and ``drop`` are the rebalancer's: what this client owns, and the end of an ownership, which gives it
+    back.
+    """
+
+    owned: Callable[[], Iterable[OwnedQueue]]
+    drop: Drop
+
+    def __init__(
+        self, config: ConsumerConfig, claims: QueueClaims, spawn: Callable[..., asyncio.Task[None]],
+        on_lost: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """``on_lost`` is called when a round has to let a lost queue go."""
+        self.claims, self._spawn, self._on_lost = claims, spawn, on_lost
+        self._wait_s = config.handover_wait_ms / 1000
+        self.leaving: dict[int, OwnedQueue] = {}
+        """By number; still owned until drained."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        claims.on_lost, claims.on_doubtful = self._lost, self._doubtful
+
+    def begin(self, leaving: Iterable[OwnedQueue], reason: str) -> None:
+        """No further message of these queues reaches a handler; each is dropped when those that run have ended."""
+        for owned in leaving:
+            if owned.number not in self.leaving:
+                self.leaving[owned.number] = owned
+                owned.process_queue.draining = True
+                if owned.fetching is not None:
+                    owned.fetching.cancel()
+                task = self._spawn(self._leave(owned, reason), f"handover-{owned.number}")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        """Wait for the queues on their way out; no handler runs any more."""
+        self.claims.end()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    def generation_of(self, queue: MessageQueue) -> int:
+        """Of the claim on it, for a queue that is opened now."""
+        claim = self.claims.held.get(queue)
+        return claim.generation if claim is not None else 0
+
+    async def give_back(self, dropped: Sequence[OwnedQueue], reason: str) -> None:
+        """The end of ownerships at their brokers. Of a queue whose lock was lost the progress is another's already."""
+        lost = [owned.queue for owned in dropped if reason == "lock_lost"]
+        self.claims.let_go(lost)
+        await self.claims.release([owned for owned in dropped if not (lost or owned.claim_lost)])
+
+    async def _leave(self, owned: OwnedQueue, reason: str) -> None:
+        try:
+            if not await self._drained(owned):
+                queue, count = owned.queue, owned.process_queue.in_flight
+                text = "handover_hurried queue=%s:%s:%d: %d messages come again, their handlers run for %.0f s"
+                log.warning(text, queue.topic, queue.broker_name, queue.queue_id, count, self._wait_s)
+            await self.drop([owned], reason)
+        finally:
+            self.leaving.pop(owned.number, None)
+
+    async def _drained(self, owned: OwnedQueue) -> bool:
+        held, over_s = owned.process_queue, time.monotonic() + self._wait_s
+        while held.busy and not held.dropped:
+            if time.monotonic() > over_s:
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
+
+    def _lost(self, queue: MessageQueue) -> None:
+        """Another member has the queue: what still runs here counts for nothing."""
+        for owned in self.owned():
+            if owned.queue == queue:
+                owned.claim_lost = owned.process_queue.dropped = True
+                self._on_lost()
+
+    def _doubtful(self, queue: MessageQueue) -> None:
+        """Nobody else has it yet: running handlers may end, and they count if the broker comes back in time."""
+        leaving = [owned for owned in self.owned() if owned.queue == queue and owned.number not in self.leaving]
+        if leaving:
+            log.warning("claim_not_renewed topic=%s broker=%s queue=%d", queue.topic, queue.broker_name, queue.queue_id)
+            self.begin(leaving, "claim_lost")
