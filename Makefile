@@ -55,7 +55,7 @@ lint: setup ## ruff
 # The folders of tests one by one: names are unique within each, and mypy wants them unique in a run.
 types: setup ## mypy, strict
 	$(BIN)/mypy $(PACKAGES) tests/*.py tools/*.py
-	@status=0; for folder in $(TESTS) benchmarks; do $(BIN)/mypy "$$folder" || status=1; done; exit $$status
+	@status=0; for folder in $(TESTS) benchmarks examples; do $(BIN)/mypy "$$folder" || status=1; done; exit $$status
 
 layers: setup ## imports point one way
 	$(BIN)/python -m pytest -q tests/test_layers.py
