@@ -26,4 +26,5 @@ def _ways(consumer: Consumer) -> dict[str, str]:
         "the handlers": consumer.handlers,
         "the start": consumer.consume_from,
         "the allocation": consumer.allocation,
+        "the hand-over": consumer.handover,
     }

@@ -23,7 +23,8 @@ class Subscription(msgspec.Struct, frozen=True):
 class Consumer(msgspec.Struct, frozen=True):
     """One consumer of a heartbeat.
 
-    ``handlers`` are ``in order`` or ``concurrent``; '' for a client that did not tell, as for the two after it.
+    ``handlers`` are ``in order`` or ``concurrent``; '' for a client that did not tell, as for the three after it.
+    ``handover`` is ``graceful`` or ``immediate``.
     """
 
     group: str
@@ -32,6 +33,7 @@ class Consumer(msgspec.Struct, frozen=True):
     handlers: str = ""
     consume_from: str = ""
     allocation: str = ""
+    handover: str = ""
 
 
 class Member(msgspec.Struct):

@@ -138,7 +138,10 @@ def _consumer(data: pb.ConsumerData) -> Consumer:
         Subscription(each.topic, each.expression, each.expression_type, each.version) for each in data.subscriptions
     )
     handlers = "" if not data.allocation else "in order" if data.ordered else "concurrent"
-    return Consumer(data.group, data.message_model, subscriptions, handlers, data.consume_from, data.allocation)
+    handover = "" if not data.allocation else "graceful" if data.graceful_handover else "immediate"
+    return Consumer(
+        data.group, data.message_model, subscriptions, handlers, data.consume_from, data.allocation, handover
+    )  # fmt: skip
 
 
 def _ids_changed(group: str) -> pb.BrokerCommand:

@@ -194,4 +194,5 @@ class Running(Membership):
             group=self._options.group, consume_type="PUSH", message_model=self._options.model.value,
             consume_from=self._options.consume_from.value, subscriptions=self._subscriptions.wire(),
             ordered=self._options.ordered, allocation=self._options.allocation[0],
+            graceful_handover=self.handover is not None,
         )  # fmt: skip

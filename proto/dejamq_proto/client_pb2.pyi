@@ -59,6 +59,7 @@ class ConsumerData(_message.Message):
     SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
     ORDERED_FIELD_NUMBER: _builtins.int
     ALLOCATION_FIELD_NUMBER: _builtins.int
+    GRACEFUL_HANDOVER_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     consume_type: _builtins.str
     """PUSH, PULL"""
@@ -70,6 +71,8 @@ class ConsumerData(_message.Message):
     """one message of a queue at a time"""
     allocation: _builtins.str
     """the strategy's name"""
+    graceful_handover: _builtins.bool
+    """queues are claimed before they are opened"""
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]: ...
     def __init__(
@@ -82,10 +85,11 @@ class ConsumerData(_message.Message):
         subscriptions: _abc.Iterable[Global___Subscription] | None = ...,
         ordered: _builtins.bool = ...,
         allocation: _builtins.str = ...,
+        graceful_handover: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "consume_from", b"consume_from", "consume_type", b"consume_type", "group", b"group", "message_model", b"message_model", "ordered", b"ordered", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "consume_from", b"consume_from", "consume_type", b"consume_type", "graceful_handover", b"graceful_handover", "group", b"group", "message_model", b"message_model", "ordered", b"ordered", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,7 +13,7 @@ from dejamq_proto.journal import Journal, Level
 
 ALIKE = {
     "model": "CLUSTERING", "subscriptions": (Subscription("orders", "a || b"),), "handlers": "concurrent",
-    "consume_from": "LAST_OFFSET", "allocation": "averagely",
+    "consume_from": "LAST_OFFSET", "allocation": "averagely", "handover": "graceful",
 }  # fmt: skip
 
 
@@ -35,6 +35,7 @@ def beat(clients: Clients, channel: int, client_id: str, **differently: object) 
         ({"model": "BROADCASTING"}, "b has the model BROADCASTING, a has CLUSTERING"),
         ({"handlers": "in order"}, "b has the handlers in order, a has concurrent"),
         ({"consume_from": "FIRST_OFFSET"}, "b has the start FIRST_OFFSET, a has LAST_OFFSET"),
+        ({"handover": "immediate"}, "b has the hand-over immediate, a has graceful"),
         ({"allocation": "circle"}, "b has the allocation circle, a has averagely"),
         (
             {"subscriptions": (Subscription("orders", "a"),)},
