@@ -1,11 +1,13 @@
 """The demo as a user runs it, with fewer orders."""
 
+import contextlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from dejamq_lab.demo.ledger import Ledger
 
 
 def demo(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,6 +30,19 @@ def test_the_demo_explains_every_double_charge(tmp_path: Path) -> None:
     assert verdict["causes"]["O1"] > 0
     assert verdict["causes"]["O7"] > 0
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(180)
+def test_with_an_inbox_what_is_delivered_twice_is_charged_once(tmp_path: Path) -> None:
+    done = demo(tmp_path / "out", "--orders", "2000", "--inbox")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No order was charged twice" in done.stdout
+    with contextlib.closing(Ledger(tmp_path / "out" / "ledger.sqlite")) as ledger:
+        assert ledger.orders_charged() == sum(ledger.charged_by().values()) == 2000
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert verdict["duplicates"] > 0
 
 
 def test_the_demo_does_not_delete_a_folder_that_is_not_its_own(tmp_path: Path) -> None:

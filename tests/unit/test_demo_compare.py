@@ -88,3 +88,12 @@ def test_an_order_is_the_same_each_time_it_is_made() -> None:
 def test_few_orders_are_slow() -> None:
     slow = [number for number in range(4000) if charge_delay_ms(f"order-{number:06d}") == SLOW_MS]
     assert len(slow) == 19
+
+
+def test_with_an_inbox_a_repeated_delivery_agrees_and_a_double_charge_does_not(ledger: Ledger) -> None:
+    charge(ledger, "a-1", "o1")
+    turned_away = compare([finding("a-1", "b-1")], ledger, inbox=True)
+    assert turned_away.agrees
+    assert turned_away.findings_without_charge == {"b-1"}
+    charge(ledger, "b-1", "o1")
+    assert not compare([finding("a-1", "b-1")], ledger, inbox=True).agrees

@@ -156,6 +156,13 @@ def test_agreement_and_disagreement_are_said_in_words(tmp_path: Path) -> None:
     assert "found, not charged twice: 1 ['y-1']" in text
 
 
+def test_the_telling_of_an_inbox_says_whether_any_order_was_charged_twice(tmp_path: Path) -> None:
+    once = Comparison(set(), {"b-1", "b-2"}, set(), set(), inbox=True)
+    assert "No order was charged twice: the inbox turned 2 deliveries away." in told(tmp_path, once, [])
+    twice = Comparison(set(), set(), {"b-1"}, set(), inbox=True)
+    assert "Charged twice although there is an inbox: 1 ['b-1']" in told(tmp_path, twice, [])
+
+
 def test_the_telling_ends_with_the_paths(tmp_path: Path) -> None:
     lines = told(tmp_path, AGREED, []).strip().splitlines()
     assert [Path(line.strip()).name for line in lines[-3:]] == ["verdict.json", "findings", "report.html"]

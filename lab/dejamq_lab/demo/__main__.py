@@ -12,9 +12,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--orders", type=int, default=20_000, help="how many orders to send (default 20000)")
     parser.add_argument("--out", type=Path, default=Path("demo-out"), help="where everything is written (made anew)")
+    parser.add_argument("--inbox", action="store_true", help="charge through an inbox: no order is charged twice")
     arguments = parser.parse_args()
     try:
-        return asyncio.run(Story(arguments.orders, arguments.out.absolute()).run())
+        return asyncio.run(Story(arguments.orders, arguments.out.absolute(), inbox=arguments.inbox).run())
     except StoryFailed as failure:
         print(f"demo: {failure}", file=sys.stderr)
         return 1

@@ -38,6 +38,11 @@ class Ledger:
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(SCHEMA)
 
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For whoever puts a charge into a transaction of their own."""
+        return self._db
+
     def charge(self, row: Charge) -> None:
         values = (*msgspec.structs.astuple(row), time.time_ns() // 1000)
         self._db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?)", values)

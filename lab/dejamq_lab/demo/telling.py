@@ -53,6 +53,9 @@ def _tell_proof(console: Console, cause: str, row: Finding) -> None:
 
 
 def _tell_comparison(console: Console, comparison: Comparison) -> None:
+    if comparison.inbox:
+        _tell_inbox(console, comparison)
+        return
     console.print(
         f"\nThe ledger has {len(comparison.double_charges)} double charges; "
         f"{len(comparison.unfinished_first)} findings had their first delivery in flight."
@@ -66,3 +69,12 @@ def _tell_comparison(console: Console, comparison: Comparison) -> None:
         ("found, not charged twice", comparison.findings_without_charge),
     ):
         console.print(f"  {text}: {len(ids)} {sorted(ids)[:5]}")
+
+
+def _tell_inbox(console: Console, comparison: Comparison) -> None:
+    if comparison.agrees:
+        turned_away = len(comparison.findings_without_charge)
+        console.print(f"\n[bold green]No order was charged twice[/]: the inbox turned {turned_away} deliveries away.")
+    else:
+        ids = sorted(comparison.double_charges)
+        console.print(f"\n[bold red]Charged twice although there is an inbox[/]: {len(ids)} {ids[:5]}")
