@@ -37,7 +37,7 @@ HEAD = "| our name | RocketMQ's | default | unit | meaning |\n|---|---|---|---|-
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One table: the fields of ``config`` without those of ``told``, which an earlier table has."""
+    """One table: the fields of ``config`` without those that an earlier table has from ``told`` with the same words."""
 
     title: str
     text: str
@@ -61,8 +61,8 @@ def page() -> str:
 
 
 def _section(section: Section) -> str:
-    told = {field.name for field in dataclasses.fields(section.told)} if section.told else set()
-    rows = [_row(field, hint) for field, hint in _fields(section.config) if field.name not in told]
+    told = [_row(*field) for field in _fields(section.told)] if section.told else []
+    rows = [row for row in (_row(*field) for field in _fields(section.config)) if row not in told]
     return "\n".join([f"## {section.title}\n", f"{section.text}\n", HEAD, *rows, ""])
 
 
