@@ -17,6 +17,7 @@ from dejamq.broadcasting import stable_client_id
 from dejamq.config import ConsumerConfig, client_config
 from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.handlers import BatchHandler, Handler
+from dejamq.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
 from dejamq.message import MessageQueue
 from dejamq.namespace import strategy_outside, unwrap, unwrap_queue, wrap
 from dejamq.running import Options, Running
@@ -69,6 +70,9 @@ class PushConsumer:
         self._subscriptions = Subscriptions(
             inner_group, _now_ms, retries=not self._options.broadcasting, namespace=self.config.namespace
         )
+        judge = Judge(self.config.consume_timeout_ms / 1000, ordered, auto_commit)
+        self._hooks = self._subscriptions.hooks = ConsumeHooks(group, judge)
+        self._filters = Filters()
         self._running: Running | None = None
         self._closing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -98,6 +102,20 @@ class PushConsumer:
         self._subscriptions.remove(topic)
         if self._running is not None:
             self._running.forget(self._inside(topic))
+
+    def add_hook(self, hook: ConsumeHook) -> None:
+        """Call ``hook`` before and after each call of a handler. Before the start only. Raises ConfigError."""
+        self._check_not_started("a hook")
+        self._hooks.add(hook)
+
+    def add_filter(self, keep: Keep) -> None:
+        """Deliver only messages of which ``keep(message)``, a plain function, says True; others count as consumed.
+
+        Asked in the event loop when messages arrive, after the filter by tags. Before the start only. Raises
+        ConfigError.
+        """
+        self._check_not_started("a filter")
+        self._filters.add(keep)
 
     def suspend(self) -> None:
         """Pull no more and keep the queues; what was pulled already is still delivered."""
@@ -161,6 +179,7 @@ class PushConsumer:
         if self._running is not None:
             return
         running = self._running = Running(self._options, self._subscriptions)
+        running.fetcher.filters = self._filters
         try:
             await running.start()
         except BaseException as error:
@@ -253,6 +272,11 @@ class PushConsumer:
             self._running.instance.check()
         if self._closing is not None:
             raise ClientClosed("this consumer is closed; make a new one")
+
+    def _check_not_started(self, what: str) -> None:
+        self._check()
+        if self._running is not None:
+            raise ConfigError(f"{what} is added before the start: messages are delivered already")
 
     def _raise_fatal(self) -> None:
         if self._running is not None and self._running.instance.fatal is not None:

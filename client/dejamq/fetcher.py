@@ -18,6 +18,7 @@ from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.flow import Thresholds
+from dejamq.hooks import Filters
 from dejamq.namespace import unwrap, unwrap_queue
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import Limits
@@ -45,6 +46,7 @@ class Fetcher:
         self._locked: Callable[[OwnedQueue], bool] = lambda owned: True
         self.on_moved: Callable[[OwnedQueue, int], None] = self._give_up
         """The broker corrected a queue's offset to this one."""
+        self.filters = Filters()
         self.on_illegal: Callable[[], None] = lambda: None
         """An owned queue gave itself up, because the broker corrected its offset."""
 
@@ -176,6 +178,9 @@ class Fetcher:
         sizes = batch.body_sizes
         if owned.tags:
             wanted = [index for index, message in enumerate(messages) if message.tags in owned.tags]
+            messages, sizes = [messages[index] for index in wanted], [sizes[index] for index in wanted]
+        if self.filters:
+            wanted = [index for index, message in enumerate(messages) if self.filters.keeps(message)]
             messages, sizes = [messages[index] for index in wanted], [sizes[index] for index in wanted]
         if messages:
             owned.process_queue.put([message.queue_offset for message in messages], sizes)

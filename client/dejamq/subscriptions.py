@@ -13,6 +13,7 @@ from dejamq_proto.client_pb2 import Subscription as WireSubscription
 from dejamq_proto.codes import ConfigError, InvalidName
 
 from dejamq.handlers import MAX_BATCH_SIZE, check_handler, is_async, tags_of_expression
+from dejamq.hooks import ConsumeHooks
 from dejamq.namespace import wrap
 
 
@@ -28,12 +29,12 @@ class Subscription(msgspec.Struct, frozen=True):
     expression: str = "*"
     batch_size: int = 0
     version: int = 0
+    hooks: ConsumeHooks | None = None
 
     def callable(self, executor: Executor) -> Callable[[Any], Awaitable[Any]]:
         """The handler as something to await: plain functions run in a thread of ``executor``."""
-        if is_async(self.handler):
-            return self.handler
-        return functools.partial(_in_thread, self.handler, executor)
+        handler = self.handler if is_async(self.handler) else functools.partial(_in_thread, self.handler, executor)
+        return self.hooks.around(handler) if self.hooks else handler
 
 
 class Subscriptions:
@@ -46,6 +47,8 @@ class Subscriptions:
         """``retries``: whether the group's retry topic is subscribed as well, as all but broadcasting members do."""
         self._group, self._now_ms, self._namespace = group, now_ms, namespace
         self._retry_topics = (names.retry_topic(group),) if retries else ()
+        self.hooks: ConsumeHooks | None = None
+        """Called around every handler."""
         self._by_topic: dict[str, Subscription] = {}
         self._version = 0
 
@@ -75,7 +78,7 @@ class Subscriptions:
         wanted = tags_of_expression(tags)
         expression = " || ".join(sorted(wanted)) or "*"
         self._version = max(self._version + 1, self._now_ms())
-        subscription = Subscription(topic, handler, wanted, expression, batch_size, self._version)  # type: ignore[arg-type]  # checked to be callable
+        subscription = Subscription(topic, handler, wanted, expression, batch_size, self._version, self.hooks)  # type: ignore[arg-type]  # checked to be callable
         self._by_topic[topic] = subscription
         return subscription
 

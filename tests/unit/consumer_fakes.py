@@ -13,6 +13,7 @@ from dejamq.config import ConsumerConfig, client_config
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import Dispatcher
+from dejamq.hooks import ConsumeHooks
 from dejamq.message import MessageQueue
 from dejamq.overdue import GiveBack
 from dejamq.process_queue import ProcessQueue
@@ -190,10 +191,12 @@ async def _retry_queues() -> Sequence[MessageQueue]:
 async def dispatching(
     handler: Callable[..., Any], *, link: FakeLink | None = None, directory: Path | None = None, batch_size: int = 0,
     level: str = "forensic", workers: int = 4, tries: int | None = None,
-    send_back: Callable[[Context, Deliveries], GiveBack] | None = None, **settings: Any,
+    send_back: Callable[[Context, Deliveries], GiveBack] | None = None, hooks: ConsumeHooks | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Dispatcher]:  # fmt: skip
     made = context(link or FakeLink(), directory, level, **settings)
     subscriptions = Subscriptions("g", lambda: 0)
+    subscriptions.hooks = hooks
     subscriptions.add("orders", handler, tags="*", batch_size=batch_size)
     deliveries = Deliveries(made)
     retries = RetrySend(made, deliveries, _retry_queues)
