@@ -41,7 +41,7 @@ class Flusher:
         self.on_flushed: Callable[[], None] = lambda: None
         self._wake = threading.Condition()
         self._waiting: list[tuple[int, Future[None]]] = []
-        self._urgent = self._nudged = self._stopping = self._unprepared = False
+        self._urgent = self._nudged = self._mark_wanted = self._stopping = self._unprepared = False
         now = time.monotonic()
         self._log_turn = self._log_flush = self._queue_turn = now
         self._thread = threading.Thread(target=self._run, name="dejamq-flush")
@@ -86,6 +86,12 @@ class Flusher:
                 self._nudged = True
                 self._wake.notify()
 
+    def mark_soon(self) -> None:
+        """Bring everything to disk and mark it now: retention may not delete what no mark covers. Any thread."""
+        with self._wake:
+            self._mark_wanted = self._urgent = True
+            self._wake.notify()
+
     def stop(self) -> None:
         """End the thread and flush the log to its end. The caller has stopped appends."""
         with self._wake:
@@ -104,11 +110,15 @@ class Flusher:
         """What is due at this time (monotonic, s). For the thread. Raises OSError when the disk fails."""
         with self._wake:
             urgent, self._urgent, self._nudged = self._urgent, False, False
+            mark_wanted, self._mark_wanted = self._mark_wanted, False
         if urgent or self._log_is_due(now):
             self._flush_log()
             self._log_flush = now
-        self._prepare_next()
-        if (now - self._queue_turn) * 1000 >= self._config.flush_interval_consume_queue_ms:
+        if not self.full:
+            self._prepare_next()
+        if mark_wanted:
+            self._with_room(lambda: self._queues.finish(self._reached(), self.flushed))
+        elif (now - self._queue_turn) * 1000 >= self._config.flush_interval_consume_queue_ms:
             self._queue_turn = now
             self._with_room(lambda: self._queues.turn(self._reached(), self.flushed, now=now, between=self._hurry))
 
@@ -188,8 +198,13 @@ class Flusher:
                 future.set_result(None)
 
     def _with_room(self, keep: Callable[[], None]) -> None:
-        """A disk without room for queues is not broken: appends are refused until a later turn finds room."""
+        """A disk without room for queues is not broken: appends are refused until a later turn finds room.
+
+        The file made ahead gives its room back first: with marks, retention can delete.
+        """
         try:
+            if self.full:
+                self._next_file.discard()
             keep()
             self.full = False
         except OSError as error:

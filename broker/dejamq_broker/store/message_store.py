@@ -1,5 +1,6 @@
 """The store as a whole: wiring, and the order of start and stop."""
 
+import errno
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -63,7 +64,8 @@ class MessageStore:
         except BaseException as error:
             lock.release()
             if isinstance(error, OSError):
-                raise StoreError(f"the store in {paths.root} cannot be opened: {error}") from error
+                hint = "; make room on its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+                raise StoreError(f"the store in {paths.root} cannot be opened: {error}{hint}") from error
             raise
 
     def __init__(
@@ -102,6 +104,7 @@ class MessageStore:
         followers = [follow_queues(self._queues), self._index.delete_before]
         self._retention = Retention(self._log, self._disk, config, clock_ms, followers)
         self._retention.safe_end = lambda: self._flusher.marked
+        self._retention.ask_for_mark = self._flusher.mark_soon
         self._flusher.start()
         self._reput.start()
         self._retention.start()
@@ -260,13 +263,15 @@ class MessageStore:
         if not self._appender.close():
             return
         self._closed = True
-        self._retention.stop()
-        self._flusher.stop()
-        self._reput.stop()
-        indexed = self._late.finish(CLOSE_INDEX_S)
-        self._flusher.finish()
-        self._log.files.close()
-        failed = self._flusher.failure or self._flusher.full or self._reput.failure
-        if self._reput.position == self._log.max_offset and indexed and not failed:
-            self._paths.abort.unlink(missing_ok=True)
-        self._lock.release()
+        try:
+            self._retention.stop()
+            self._flusher.stop()
+            self._reput.stop()
+            indexed = self._late.finish(CLOSE_INDEX_S)
+            self._flusher.finish()
+            self._log.files.close()
+            failed = self._flusher.failure or self._flusher.full or self._reput.failure
+            if self._reput.position == self._log.max_offset and indexed and not failed:
+                self._paths.abort.unlink(missing_ok=True)
+        finally:
+            self._lock.release()

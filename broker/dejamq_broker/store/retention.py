@@ -98,6 +98,8 @@ class Retention:
         self._log, self._disk, self._config, self._clock_ms = log, disk, config, clock_ms
         self._followers = followers
         self.safe_end: Callable[[], int] = lambda: 0
+        self.ask_for_mark: Callable[[], None] = lambda: None
+        """Called when files would go, were it not for ``safe_end``."""
         self.hour_of: Callable[[int], int] = local_hour
         self._manual_rounds = 0
         self._followed = -1
@@ -151,6 +153,7 @@ class Retention:
             forced=state.clean_now and config.clean_file_forcibly_enable, most=config.delete_file_batch_max,
         )  # fmt: skip
         if state.clean and not count:
+            self.ask_for_mark()
             logger.warning("disk_nearly_full log=%d%% but no file may be deleted", self._disk.use.log)
         return deletable[:count]
 
