@@ -61,7 +61,7 @@ async def test_hooks_are_told_before_and_after_how_a_handler_ended(answer: Any, 
     (message,) = received(owned_queue(), 5)
     hooked = hooks(spy, ordered=ordered, auto_commit=not ordered).around(answering(answer))
     returned = await asyncio.gather(hooked(message), return_exceptions=True)
-    assert returned == [answer]
+    assert list(returned) == [answer]
     assert spy.calls == [("before", None), ("after", status)]
     assert spy.last is not None
     assert (spy.last.group, spy.last.queue, list(spy.last.messages)) == ("g", message.queue, [message])
