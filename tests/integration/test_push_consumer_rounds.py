@@ -1,0 +1,125 @@
+"""Starting and stopping many times, several loops in one process, and clients that were closed."""
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from operator import gt
+from pathlib import Path
+
+import pytest
+from consumer_cluster import Servers, servers, until
+from dejamq import ClientClosed, Message, MessageModel, PushConsumer, ReceivedMessage
+
+ROUNDS = 200
+WARM_UP = 10  # gRPC makes its threads and descriptors once
+
+
+async def one_round(here: Servers, number: int) -> None:
+    """A producer and a consumer in order or not, broadcasting or not, that is closed at different moments.
+
+    Every fourth is closed as soon as it has started, the others when they have got what was just sent; every fifth
+    has handlers in threads.
+    """
+    got = threading.Event()
+
+    async def handler(message: ReceivedMessage) -> None:
+        plain(message)
+
+    def plain(message: ReceivedMessage) -> None:
+        if int(message.body) == number:
+            got.set()
+
+    model = MessageModel.BROADCASTING if number % 7 == 6 else MessageModel.CLUSTERING
+    consumer = here.consumer(f"g{number % 3}", ordered=number % 3 == 2, model=model, max_concurrency=3)
+    consumer.subscribe("orders", plain if number % 5 == 4 else handler)
+    async with here.producer() as producer, consumer:
+        await producer.send(Message("orders", b"%d" % number))
+        if number % 4:
+            await until(got.is_set)
+
+
+def held() -> tuple[int, int]:
+    """Threads, and open descriptors: files and sockets."""
+    gc.collect()
+    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+
+async def test_two_hundred_rounds_leave_no_task_thread_file_or_socket_behind(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here:
+        for number in range(WARM_UP):
+            await one_round(here, number)
+        tasks, before = len(asyncio.all_tasks()), held()
+        for number in range(WARM_UP, WARM_UP + ROUNDS):
+            await one_round(here, number)
+        await until(lambda: len(asyncio.all_tasks()) <= tasks and not any(map(gt, held(), before)))
+
+
+async def test_members_in_loops_of_their_own_share_a_group(tmp_path: Path) -> None:
+    """The servers have a loop, and each member another, in one process."""
+    sent = {str(number) for number in range(200)}
+    seen: list[tuple[int, str]] = []
+    shared: list[int] = []
+    done = threading.Event()
+
+    async def member(name: int, here: Servers) -> None:
+        async def handler(message: ReceivedMessage) -> None:
+            seen.append((name, message.body.decode()))
+            if {body for _, body in tuple(seen)} >= sent:
+                done.set()
+
+        consumer = here.consumer()
+        consumer.subscribe("orders", handler)
+        async with consumer:
+            await until(lambda: len(consumer.assignment) == 2)
+            shared.append(name)
+            await until(done.is_set)
+
+    def alone(name: int, here: Servers) -> None:
+        asyncio.run(member(name, here))
+
+    async with servers(tmp_path) as here:
+        await here.send("warm")
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(2) as pool:
+            members = [loop.run_in_executor(pool, alone, name, here) for name in range(2)]
+            await until(lambda: len(shared) == 2 or any(one.done() for one in members))
+            await here.send(*sent)
+            await asyncio.gather(*members)
+    bodies = [body for _, body in seen if body != "warm"]
+    assert sorted(bodies) == sorted(sent)
+    assert {name for name, _ in seen} == {0, 1}
+
+
+def subscribe(consumer: PushConsumer) -> None:
+    consumer.subscribe("invoices", print)
+
+
+def subscribe_batch(consumer: PushConsumer) -> None:
+    consumer.subscribe_batch("invoices", print, size=2)
+
+
+USES: list[Callable[[PushConsumer], object]] = [
+    subscribe, subscribe_batch, lambda consumer: consumer.unsubscribe("orders"), PushConsumer.suspend,
+    PushConsumer.resume,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ran", [False, True])
+async def test_a_closed_consumer_refuses_every_use_at_once(tmp_path: Path, ran: bool) -> None:
+    async with servers(tmp_path) as here:
+        await here.send("x")
+        consumer = here.consumer()
+        consumer.subscribe("orders", print)
+        if ran:
+            await consumer.start()
+        await consumer.close()
+        for use in USES:
+            with pytest.raises(ClientClosed, match="closed; make a new one"):
+                use(consumer)
+        for waiting in (consumer.start, consumer.wait_assigned, consumer.run_until_stopped):
+            with pytest.raises(ClientClosed, match="closed; make a new one"):
+                await waiting()
+        await consumer.close()
