@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, MessageStore, StoreConfig, StoreError, StoreFull
+from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, MessageStore, StoreConfig, StoreError, StoreFull, Wanted
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.disk import Disk, DiskLimits, DiskState, DiskUse, judge, used_percent
@@ -403,20 +403,55 @@ def stored(store: MessageStore, body: bytes) -> bool:
     return True
 
 
-def test_a_store_on_a_full_disk_is_left_alone_until_it_can_be_opened(tiny_disk: Path) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_store_on_a_full_disk_can_be_opened_and_read_and_then_makes_room(tiny_disk: Path, clean: bool) -> None:
+    """Or one that filled its disk could never be started again, and nothing of it would ever expire."""
     directory = tiny_disk / "store"
     store = open_small(directory, small())
-    sent = fill_queue(store, 500)
+    sent = fill_queue(store, 1300)
+    settle(store)
+    until(lambda: store._flusher.marked >= FILE_SIZE)  # what no mark covers may not go
+    if not clean:
+        crashed_copy(directory, tiny_disk / "crashed")
     store.close()
-    before = {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
-    other = filler(tiny_disk)
-    with pytest.raises(StoreError, match="No space left on device"):
-        open_small(directory, small())
-    assert {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()} == before
-    other.unlink()
-    again = open_small(directory, small())
-    assert again.clean_start
+    if not clean:
+        shutil.rmtree(directory)
+        directory = tiny_disk / "crashed"
+    filler(tiny_disk)
+    again = open_small(directory, small(message_index_enable=False))
+    assert again.clean_start == clean
     assert bodies_of(again) == sent
+    # a crash after such a start is one to the next, too
+    lost = open_small(crashed_copy(directory, directory.parents[1] / "lost"), small())
+    assert not lost.clean_start
+    assert bodies_of(lost) == sent
+    again.close()
+    looking = open_small(directory, LOOKING)
+    until(lambda: looking.min_offset("T", 0) > 0)
+    until(lambda: stored(looking, b"next"))
+    settle(looking)
+    assert bodies_of(looking)[-1] == b"next"
+
+
+def test_an_index_mark_that_cannot_be_replaced_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left as it is, it would vouch for records that the log is to have later."""
+    store = open_small(tmp_path, small())
+    store.put(Record("T", 0, b"x", encode_properties({"KEYS": "k"})))
+    store.close()
+    mark = tmp_path / "indexed.json"
+    mark.write_text(mark.read_text().replace(":2}", ":7}"))
+    with monkeypatch.context() as patch:
+        patch.setattr("dejamq_broker.store.index.atomic_write", raising(NO_SPACE))
+        again = open_small(tmp_path, small())
+        assert not mark.exists()
+    assert len(again.query(Wanted("T", "k")).records) == 1
+
+
+def test_what_cannot_be_opened_without_room_says_so(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dejamq_broker.store.recovery.mark_open", raising(NO_SPACE))
+        with pytest.raises(StoreError, match="No space left on device; make room on its disk"):
+            open_small(tmp_path, small())
 
 
 def test_holes_on_a_full_disk_refuse_writes_instead_of_killing_the_process(tiny_disk: Path) -> None:

@@ -1,5 +1,6 @@
 """What a start makes of what it finds: torn tails, damage, missing queues, foreign files, two owners."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -252,6 +253,36 @@ def test_a_second_owner_in_this_process_is_refused(tmp_path: Path) -> None:
     store.append_run(run_of([("T", 0, b"still works")]))
     store.close()
     open_small(tmp_path).close()
+
+
+def test_a_directory_that_cannot_be_locked_is_not_called_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("dejamq_broker.store.directory_lock.fcntl.fcntl", no_locks)
+    with pytest.raises(StoreError, match="No locks available; choose another directory") as refused:
+        open_small(tmp_path)
+    assert not isinstance(refused.value, StoreLocked)
+
+
+def test_a_stop_that_fails_gives_the_directory_back_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_small(tmp_path)
+    sent = fill_queue(store, 10)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            store.close()
+    again = open_small(tmp_path)
+    assert not again.clean_start
+    assert bodies_of(again) == sent
 
 
 @pytest.mark.process

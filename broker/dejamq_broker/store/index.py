@@ -7,6 +7,7 @@ does not fit (another program went on writing, or a crash came between), RocketM
 what the others held is read from the log again.
 """
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 
 from dejamq_broker.store.checkpoint import Checkpoint, atomic_write
 from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.directories import make_directory
+from dejamq_broker.store.directories import make_directory, sync_directory
 from dejamq_broker.store.index_file import Bounds, IndexFile, Shape
 from dejamq_broker.store.index_keys import Keys, key_hash, keys_of
 from dejamq_broker.store.log_scan import Found
@@ -108,7 +109,14 @@ class Index:
             self.position = max(origin.start, min(mark.log_offset, origin.end))
         new = IndexMark(self.position, _contents(self._files))
         if mark != new and (mark is not None or self._files):
-            self._save_mark(new)
+            try:
+                self._save_mark(new)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                # a full disk keeps no store from being opened: without a mark RocketMQ's rules decide the next time
+                self._paths.index_mark.unlink(missing_ok=True)
+                sync_directory(self._paths.root)
 
     def _last_record(self) -> tuple[int, int]:
         """The record of the last entry, and how many entries it has; a file's end may lie between them."""

@@ -55,8 +55,13 @@ class QueueFlush:
 
     @property
     def marked(self) -> int:
-        """Log offset of the mark on disk, -1 before this process made one: queues on disk are complete up to there."""
-        return self._marked[0]
+        """Log offset of the mark on disk, -1 without one: queues on disk are complete up to there.
+
+        Before this process made one it is that of the process before, as recovery left it: on a full disk none can be
+        made until retention has deleted what that one covers.
+        """
+        saved = self._saved[0]
+        return self._marked[0] if self._marked[0] >= 0 or saved is None else saved.log_offset
 
     def log_flushed(self, log_offset: int, timestamp_ms: int) -> None:
         """The log is on disk up to here, and its last record is of this time."""

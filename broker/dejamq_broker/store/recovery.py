@@ -4,17 +4,17 @@ Each byte of the log is read once: what the walk finds good is dispatched at onc
 """
 
 import logging
-import os
 from collections.abc import Callable
 
 import msgspec
 
 from dejamq_broker.store.batch import QueueKey
-from dejamq_broker.store.checkpoint import Checkpoint, Progress, atomic_write
+from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction, Incomplete
 from dejamq_broker.store.coverage import first_uncovered
+from dejamq_broker.store.directory_lock import mark_open
 from dejamq_broker.store.log_cut import Cut, cut
 from dejamq_broker.store.log_scan import Damage, End, Extent
 from dejamq_broker.store.paths import StorePaths
@@ -98,7 +98,7 @@ class Recovery:
         self._extent = Extent(files.start, files.end, files.file_size)
         self._mark = Progress.load(self._paths.progress)
         self._queues.load(self._mark, self._extent, clean=clean)
-        atomic_write(self._paths.abort, str(os.getpid()).encode())
+        mark_open(self._paths)
 
     def _start_point(self, clean: bool, clock_ms: Callable[[], int]) -> StartPoint:
         extent, read = self._extent, self._log.files.read
