@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import threading
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,18 @@ def test_who_is_needed_elsewhere_stops_after_one_piece(store: MessageStore, offs
     scene.turn()
     scene.turn(wanted=True)
     assert 0 < len(scene.collector.places) < COUNT
+
+
+def test_a_query_that_catches_up_does_not_hold_the_thread_that_feeds_the_queues(store: MessageStore) -> None:
+    scene = Scene(store)
+    scene.limit = store.log_max
+    scene.turn()
+    with scene.reader._lock:  # as in the middle of a step of the query's
+        turning = threading.Thread(target=scene.turn, daemon=True)
+        turning.start()
+        turning.join(timeout=10)
+        assert not turning.is_alive()
+    assert scene.collector.places == []
 
 
 def test_nothing_is_put_on_disk_before_the_log_is(store: MessageStore) -> None:

@@ -70,30 +70,40 @@ class LateReader:
         self._next_look = self._next_settle = 0.0
         self._ended = False
 
-    def step(self) -> bool:
-        """Hand on the next piece of the log, some megabytes; False when there is none. Raises OSError. Any thread."""
-        with self._lock:
-            limit, log = self._limit(), self._log
-            at = max(self._dispatcher.position, log.min_offset)
-            if at >= limit or self._ended or not self._enabled:
-                return False
+    def step(self, *, wait: bool = True) -> bool:
+        """Hand on the next piece of the log, some megabytes; False when there is none. Raises OSError. Any thread.
 
-            def read(log_offset: int, size: int) -> memoryview:
-                return log.view(log_offset, min(size, limit - log_offset))
+        Without ``wait`` also False when another thread is at it: it may go on for long, and locks are not fair.
+        """
+        if not self._lock.acquire(blocking=wait):
+            return False
+        try:
+            return self._step_locked()
+        finally:
+            self._lock.release()
 
-            extent = Extent(log.min_offset, limit, log.files.file_size)
-            for piece in walk(read, extent, at, check_crc=False):
-                if isinstance(piece, Found):
-                    self._dispatcher.dispatch(piece)
-                elif self._dispatcher.position < log.min_offset:
-                    self._dispatcher.skip_to(log.min_offset)  # it expired under our eyes
-                    break
-                else:
-                    # damage is passed over; at an End there is nothing good before the limit
-                    self._dispatcher.skip_to(limit if isinstance(piece, End) else piece.end)
-                if self._dispatcher.position - at >= STEP_BYTES:
-                    break
-            return True
+    def _step_locked(self) -> bool:
+        limit, log = self._limit(), self._log
+        at = max(self._dispatcher.position, log.min_offset)
+        if at >= limit or self._ended or not self._enabled:
+            return False
+
+        def read(log_offset: int, size: int) -> memoryview:
+            return log.view(log_offset, min(size, limit - log_offset))
+
+        extent = Extent(log.min_offset, limit, log.files.file_size)
+        for piece in walk(read, extent, at, check_crc=False):
+            if isinstance(piece, Found):
+                self._dispatcher.dispatch(piece)
+            elif self._dispatcher.position < log.min_offset:
+                self._dispatcher.skip_to(log.min_offset)  # it expired under our eyes
+                break
+            else:
+                # damage is passed over; at an End there is nothing good before the limit
+                self._dispatcher.skip_to(limit if isinstance(piece, End) else piece.end)
+            if self._dispatcher.position - at >= STEP_BYTES:
+                break
+        return True
 
     def catch_up(self, deadline: float | None = None) -> bool:
         """Hand on everything up to the limit; False when the deadline (monotonic, s) came first. Raises OSError."""
@@ -135,10 +145,10 @@ class LateReader:
         end, before = self._limit(), self._seen
         self._seen = end
         if end - before <= QUIET_BYTES:
-            while self.step() and not wanted() and self._limit() - end <= QUIET_BYTES:
+            while self.step(wait=False) and not wanted() and self._limit() - end <= QUIET_BYTES:
                 pass
         elif end - self._dispatcher.position > self._lag_max:
-            self.step()
+            self.step(wait=False)
             self._next_look = now + (time.monotonic() - now) / BUSY_SHARE
         caught_up = end <= self._dispatcher.position <= self._flushed()
         if caught_up and now >= self._next_settle and not self._dispatcher.settled and not wanted():
