@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, ReadStatus, StoreConfig
+from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.reading import Reader
-from dejamq_proto.record import Record, decode, tags_code
+from dejamq_proto.record import HEADER_SIZE, I32, Record, decode, tags_code
 from store_making import bodies, bodies_of, fill_queue, log_files, open_small, records_of, run_of, settle
 
 
@@ -141,6 +142,24 @@ def test_record_at_answers_only_where_a_record_begins(store: MessageStore) -> No
     assert raw is not None
     assert decode(raw).queue_offset == 1
     assert [store.record_at(log_offset) for log_offset in (-1, 1, 191, 1919, 1920, 1 << 40)] == [None] * 6
+
+
+def test_an_offset_where_no_record_begins_costs_no_more_than_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes inside a body may say that they are a record of 32 KB."""
+    store = open_small(tmp_path)
+    store.append_run(run_of([("T", 0, I32.pack(32_000) * 10_000)]))
+    settle(store)
+    read, sizes = MappedFile.read, list[int]()
+
+    def noting(file: MappedFile, at: int, size: int) -> bytes:
+        sizes.append(size)
+        return read(file, at, size)
+
+    monkeypatch.setattr(MappedFile, "read", noting)
+    assert [store.record_at(log_offset) for log_offset in range(1, 200)] == [None] * 199
+    assert max(sizes) <= HEADER_SIZE
 
 
 @pytest.fixture
