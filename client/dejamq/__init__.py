@@ -22,6 +22,9 @@ from dejamq.allocation_rooms import ByMachineRoom, ByMachineRoomNearby
 from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.consumer import PushConsumer
 from dejamq.handlers import BatchHandler, BatchResult, ConsumeStatus, DeadLetter, Handler, RetryLater
+from dejamq.hooks import ConsumeContext, ConsumeHook
+from dejamq.inbox import Inbox
+from dejamq.lite_pull import LitePullConsumer
 from dejamq.message import Message, MessageQueue, SendResult, SendStatus
 from dejamq.ordered_handlers import OrderedStatus, SuspendQueue
 from dejamq.producer import Producer
@@ -45,13 +48,17 @@ __all__ = [
     "Code",
     "ConfigError",
     "ConsistentHash",
+    "ConsumeContext",
     "ConsumeFrom",
+    "ConsumeHook",
     "ConsumeStatus",
     "DeadLetter",
     "DejamqError",
     "ForkedProcess",
     "Handler",
+    "Inbox",
     "InvalidName",
+    "LitePullConsumer",
     "Message",
     "MessageModel",
     "MessageQueue",

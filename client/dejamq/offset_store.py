@@ -88,15 +88,22 @@ class RemoteOffsetStore:
         offset, queue = owned.process_queue.commit_offset if offset is None else offset, owned.queue
         if offset is None:
             return
-        seq = self._context.next_seq()
+        try:
+            await self.send(owned, offset, reason)
+        except DejamqError as error:
+            text = "offset_not_committed queue=%s:%s:%d offset=%d: the next owner begins earlier: %s"
+            log.warning(text, queue.topic, queue.broker_name, queue.queue_id, offset, error)
+
+    async def send(self, owned: OwnedQueue, offset: int, reason: str) -> None:
+        """Commit this offset and wait for the broker's word. Raises DejamqError, after journalling it."""
+        seq, queue = self._context.next_seq(), owned.queue
         self._journal(owned, offset, reason, seq)
         try:
             link = self._context.link(queue.broker_name)
             await link.update_offset(self._context.group, queue.topic, queue.queue_id, offset, seq=seq)
         except DejamqError as error:
             self._journal(owned, offset, reason, seq, outcome="failed" if error.definite else "indefinite")
-            text = "offset_not_committed queue=%s:%s:%d offset=%d: the next owner begins earlier: %s"
-            log.warning(text, queue.topic, queue.broker_name, queue.queue_id, offset, error)
+            raise
 
     def _journal(self, owned: OwnedQueue, value: int, reason: str, seq: int, outcome: str = "sent") -> None:
         if not self._context.journal.on:

@@ -298,7 +298,8 @@ class Assign(Event, tag="ASSIGN"):
 class PqOpen(Event, tag="PQ_OPEN"):
     """A process queue begins. ``pq_id`` is unique in the process.
 
-    ``source``: broker, first, last, timestamp; of a broadcasting member local, local_first, local_last, …
+    ``source``: broker, first, last, timestamp; of lite pull also seek, illegal; of a broadcasting member local,
+    local_first, local_last, …
     """
 
     pq_id: int
@@ -314,7 +315,9 @@ class PqOpen(Event, tag="PQ_OPEN"):
 
 
 class PqDrop(Event, tag="PQ_DROP"):
-    """It ends. ``reason``: reassigned, shutdown, illegal, unsubscribed, resubscribed, pull_idle, lock_lost, claim_lost.
+    """It ends.
+
+    ``reason``: reassigned, shutdown, illegal, unsubscribed, resubscribed, pull_idle, lock_lost, claim_lost, seek.
 
     ``in_flight`` handlers still run.
     """
@@ -343,7 +346,8 @@ class Handout(Event, tag="HANDOUT"):
 
 
 class Deliver(Event, tag="DELIVER"):
-    """A handler was entered with these messages. ``kind``: first, local_retry, suspend_retry, direct."""
+    """A handler was entered with these messages. ``kind``: first, local_retry, suspend_retry, direct;
+    poll: a program polled these."""
 
     pq_id: int
     group: str
@@ -388,7 +392,7 @@ class Result(Event, tag="RESULT"):
 class Persist(Event, tag="PERSIST"):
     """An offset leaves for a broker, or for a broadcasting member's file (without ``request_seq``).
 
-    ``reason``: timer, piggyback, drop, shutdown, illegal, release.
+    ``reason``: timer, piggyback, drop, shutdown, illegal, release; lite: a program of lite pull said so.
     """
 
     pq_id: int

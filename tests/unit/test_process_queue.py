@@ -116,3 +116,16 @@ class AgainstASortedMap(RuleBasedStateMachine):
 
 
 TestAgainstASortedMap = AgainstASortedMap.TestCase
+
+
+def test_finishing_many_at_once_is_like_finishing_each() -> None:
+    one, all_at_once, rooms = ProcessQueue(0), ProcessQueue(0), []
+    all_at_once.on_room = lambda: rooms.append(len(all_at_once))
+    for held in (one, all_at_once):
+        held.put(range(6), [10] * 6)
+    for offset in (1, 0, 3):
+        one.finish(offset)
+    all_at_once.finish_all((1, 0, 3))
+    for held in (one, all_at_once):
+        assert (len(held), held.cached_bytes, held.low_water, held.commit_offset, held.span) == (3, 30, 2, 2, 3)
+    assert rooms == [3]

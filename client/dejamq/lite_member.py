@@ -1,0 +1,246 @@
+"""What a lite pull consumer is besides messages: its settings, its queues, its start and its end."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from dejamq_proto import names
+from dejamq_proto.codes import ClientClosed, ConfigError
+
+from dejamq.allocation import Strategy, strategy_named
+from dejamq.consume_from import ConsumeFrom
+from dejamq.lite_config import lite_config
+from dejamq.lite_polling import Polling
+from dejamq.lite_running import Chosen, LiteOptions, LiteRunning, QueuesListener
+from dejamq.message import MessageQueue
+from dejamq.namespace import strategy_outside, unwrap_queue, wrap, wrap_queue
+from dejamq.received import ReceivedMessage
+from dejamq.subscriptions import Subscriptions
+
+HALF_AN_HOUR_MS = 1_800_000
+
+
+class LiteMember:
+    """A member of a group whose queues come by allocation or from the program. Belongs to one event loop."""
+
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None, auto_commit: bool = True,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, consume_timestamp_ms: int | None = None,
+        allocation: str | Strategy = "averagely", **settings: Any,
+    ) -> None:  # fmt: skip
+        """Raises ConfigError or InvalidName at once for what could not work later."""
+        names.check_group(group)
+        self.group, self.auto_commit, self.config = group, auto_commit, lite_config(namesrv, settings)
+        self._namespace = self.config.namespace
+        timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
+        name, strategy = strategy_named(allocation)
+        if callable(allocation):
+            strategy = strategy_outside(self._namespace, strategy)
+        inner_group = wrap(self._namespace, group)
+        names.check_group(inner_group)
+        self._options = LiteOptions(inner_group, self.config, ConsumeFrom(consume_from), timestamp_ms, (name, strategy))
+        self._subscriptions = Subscriptions(inner_group, _now_ms, retries=False, namespace=self._namespace)
+        self._chosen = Chosen()
+        self._paused: set[MessageQueue] = set()
+        self._running: LiteRunning | None = None
+        self._polling: Polling | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    # which queues
+
+    def subscribe(self, topic: str, *, tags: str | None = "*") -> None:
+        """Share the topic's queues with the group's other members; only messages with these tags (``"a || b"``).
+
+        Before or after the start. Raises ConfigError after ``assign``, or for a topic that is subscribed already.
+        """
+        self._check()
+        if self._chosen.queues is not None:
+            raise ConfigError("this consumer has assigned queues; subscribe and assign exclude one another")
+        self._subscriptions.add(topic, _polled, tags=tags)
+        if self._running is not None:
+            self._running.learn(wrap(self._namespace, topic))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give the topic's queues up. What was not sent of its progress is forgotten, as in RocketMQ."""
+        self._check()
+        self._subscriptions.remove(topic)
+        if self._running is not None:
+            self._running.forget(wrap(self._namespace, topic))
+
+    def assign(self, queues: Iterable[MessageQueue], *, tags: str | None = "*") -> None:
+        """Consume exactly these queues, of one or many topics, instead of those assigned before.
+
+        Nobody is asked who else consumes them. Use a group of its own: to members that subscribe, this one counts as
+        a member that takes its share. Raises ConfigError after ``subscribe``.
+        """
+        self._check()
+        wanted = frozenset(self._inside(queues))
+        if self._chosen.queues is None and list(self._subscriptions):
+            raise ConfigError("this consumer has subscriptions; subscribe and assign exclude one another")
+        topics, before = {queue.topic for queue in wanted}, {one.topic for one in self._subscriptions}
+        for topic in topics - before:
+            self._subscriptions.add(topic, _polled, tags=tags)
+        for topic in before - topics:
+            self._subscriptions.remove(topic)
+        self._chosen.queues = wanted
+        if self._running is not None:
+            self._running.rebalancer.settled.clear()
+            for topic in topics - before:
+                self._running.learn(topic)
+            self._running.rebalancer.wake()
+
+    @property
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues this consumer reads now, sorted."""
+        return () if self._running is None else self._outside(self._running.rebalancer.assignment.queues())
+
+    async def wait_assigned(self, timeout_ms: float = 30_000) -> tuple[MessageQueue, ...]:
+        """Until the group's allocation gave this consumer its queues, or the assigned ones are open.
+
+        Raises TimeoutError, or the fatal failure of a background task.
+        """
+        running = self._started()
+        waits = [asyncio.ensure_future(one.wait()) for one in (running.rebalancer.settled, running.failed)]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._check()
+        if not done:
+            raise TimeoutError(f"group {self.group!r} got no queues within {timeout_ms:.0f} ms; does the topic exist?")
+        return self.assignment
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """All readable queues of a topic, for ``assign``. Raises RouteNotFound, BrokerUnavailable."""
+        return self._outside(await self._started().queues(wrap(self._namespace, topic)))
+
+    async def watch_queues(self, topic: str, listener: QueuesListener) -> None:
+        """Call ``listener(topic, queues)`` in the loop when the topic's queues have changed; one listener a topic.
+
+        Looked at with each read of the route (``poll_name_server_interval_ms``).
+        RocketMQ: registerTopicMessageQueueChangeListener.
+        """
+        self._check()
+        names.check_topic(topic)
+        inner_topic = wrap(self._namespace, topic)
+        self._chosen.listeners[inner_topic] = lambda _, queues: listener(topic, self._outside(queues))
+        if self._running is not None:
+            await self._running.watch(inner_topic)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull no more of these and hand out nothing of them until ``resume``, also when they are lost and come back.
+
+        RocketMQ still hands out what was pulled before.
+        """
+        self._check()
+        self._paused.update(self._inside(queues))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these after ``pause``; others are left as they are."""
+        self._check()
+        if self._running is None:
+            self._paused.difference_update(self._inside(queues))
+        else:
+            self._running.shelf.resume(self._inside(queues), self._running.rebalancer.assignment)
+
+    # life
+
+    @property
+    def closed(self) -> bool:
+        """Closing has begun, or is done."""
+        return self._closing is not None
+
+    @property
+    def client_id(self) -> str:
+        """Who this is in the group; empty before the start."""
+        return "" if self._running is None else self._running.instance.client_id
+
+    @property
+    def boot_id(self) -> str:
+        """Names this start in the journals; empty before it."""
+        return "" if self._running is None else self._running.instance.boot_id
+
+    async def start(self) -> None:
+        """Join the group and begin to pull; does nothing when running. Raises BrokerUnavailable without name server."""
+        self._check()
+        if self._running is not None:
+            return
+        running = self._running = LiteRunning(self._options, self._subscriptions, self._chosen)
+        running.shelf.paused = self._paused
+        self._polling = Polling(running, self.auto_commit)
+        try:
+            await running.start()
+        except BaseException as error:
+            self._running = self._polling = None
+            await running.instance.close()
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
+                raise ClientClosed("the consumer was closed while it started") from None
+            raise
+
+    async def wait_stopped(self) -> None:
+        """Until a background task fails; for ``dejamq.run``."""
+        await self._started().failed.wait()
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Send what is committed and leave, in about ``timeout_ms`` (``await_termination_ms``). May be called twice.
+
+        With ``auto_commit`` everything but what is in hand is committed first; RocketMQ only sends what its last
+        automatic commit covered (cause O18). A waiting ``poll`` raises ClientClosed, ``async for`` ends.
+        """
+        if self._closing is None:
+            wait_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
+            self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+        if error is None:
+            self._raise_fatal()
+
+    def _inside(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """As brokers know them."""
+        return [wrap_queue(self._namespace, queue) for queue in queues]
+
+    def _outside(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+        """As the program knows them."""
+        return tuple(unwrap_queue(self._namespace, queue) for queue in queues)
+
+    async def _close(self, timeout_s: float) -> None:
+        if self._running is not None:
+            if self.auto_commit:
+                self._running.shelf.commit(self._running.rebalancer.assignment)
+            await self._running.close(timeout_s)
+
+    def _started(self) -> LiteRunning:
+        self._check()
+        if self._running is None:
+            raise ConfigError("start the consumer first: async with consumer, or await consumer.start()")
+        return self._running
+
+    def _check(self) -> None:
+        if self._running is not None:
+            self._running.instance.check()
+        if self._closing is not None:
+            raise ClientClosed("this consumer is closed; make a new one")
+
+    def _raise_fatal(self) -> None:
+        if self._running is not None and self._running.instance.fatal is not None:
+            raise self._running.instance.fatal
+
+
+async def _polled(message: ReceivedMessage) -> None:
+    """Stands in a subscription where a push consumer has its handler; nobody calls it."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
