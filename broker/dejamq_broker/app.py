@@ -24,6 +24,7 @@ from dejamq_broker.long_poll import LongPoll
 from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.periodic import Periodic
 from dejamq_broker.pull import Puller
+from dejamq_broker.pull_rules import PullRules
 from dejamq_broker.record_writer import RecordWriter
 from dejamq_broker.registrar import Registrar, Registration
 from dejamq_broker.replies import Replies
@@ -186,8 +187,10 @@ class Broker:
         )  # fmt: skip
         replies = Replies(self._writer, store=config.store_reply_message_enable, clock_ms=self._clock_ms)
         self._sender = Sender(config, self._writer, self._topics, self._retries, replies)
-        self._puller = Puller(self._store, self._topics, self._groups, self._offsets, self._journal, self.site)
         self._clients = Clients(config, self._topics, self._groups, self._journal, self._clock_ms)
+        self._pull_rules = PullRules(config, self._topics, self._groups, self._clients.groups)
+        self._clients.check_filter = self._pull_rules.filters.of
+        self._puller = Puller(self._store, self._pull_rules, self._offsets, self._journal, self.site)
         replies.push = self._clients.push_reply
         self._delay = DelayService(
             self._store, self._writer, self._progress, levels, self._clock_ms, config.schedule_error_backoff_ms
@@ -215,7 +218,8 @@ class Broker:
         config = self.config
         sends = SendService(self._sender, self._retries, self._streams, config.sync_flush_timeout_ms)
         longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
-        pulls = PullService(self._puller, self._long_poll, self._streams, longest_hold_ms)
+        filters = self._pull_rules.filters
+        pulls = PullService(self._puller, filters, self._long_poll, self._streams, longest_hold_ms)
         self._server = Server(
             ("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin")
         )

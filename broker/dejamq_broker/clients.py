@@ -40,6 +40,8 @@ class Clients:
         self._journal, self._clock_ms = journal, clock_ms
         self.groups = GroupTable()
         self.producers = ProducerTable()
+        self.check_filter: Callable[[str, str], object] = lambda expression, kind: None
+        """Raises for a filter that pulls would be refused with."""
         self._tells: dict[Channel, Tell] = {}
         self._pushes: dict[Channel, Push] = {}
         self._told: dict[Channel, str] = {}
@@ -56,14 +58,15 @@ class Clients:
     ) -> str:
         """Make each group and its retry topic if need be, and renew or add the member. Raises for an unusable group.
 
-        Gives what this client does differently from another member of its group, '' when nothing.
+        Gives what this client does differently from another member of its group, and filters that its pulls will be
+        refused with (RocketMQ registers those without a word); '' when nothing.
 
         The retry topic has as many queues as the group wants (1 by default) and is made by the first heartbeat,
         so that a consumer can subscribe to it before anything failed (RocketMQ:
         ClientManageProcessor.heartBeat).
         """
         self.producers.heartbeat(channel, asker.client_id, producer_groups, self._clock_ms())
-        differing = []
+        told: list[str] = []
         for consumer in consumers:
             group = self._subscription_groups.require(consumer.group)
             if group.retry_queue_nums > 0:
@@ -72,8 +75,8 @@ class Clients:
             change = self.groups.heartbeat(channel, asker.client_id, asker.boot_id, consumer, now_ms)
             if change is not None:
                 self._apply([change])
-            differing.append(self._difference(consumer.group, channel))
-        return "; ".join(filter(None, differing))
+            told += [self._difference(consumer.group, channel), self._unusable(consumer)]
+        return "; ".join(filter(None, told))
 
     def close(self, channel: Channel) -> None:
         """The stream ended: the member leaves at once, as on RocketMQ's channel close."""
@@ -155,6 +158,14 @@ class Clients:
                 log.warning("group_differs %s", text)
         self._told[channel] = text
         return text
+
+    def _unusable(self, consumer: Consumer) -> str:
+        for one in consumer.subscriptions:
+            try:
+                self.check_filter(one.expression, one.expression_type)
+            except DejamqError as error:
+                return f"topic {one.topic!r} of group {consumer.group!r}: {error}"
+        return ""
 
     def _notifies(self, group: str) -> bool:
         """Both switches have to be on; a group that the table does not know has RocketMQ's default, on."""

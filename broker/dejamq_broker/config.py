@@ -97,6 +97,13 @@ class BrokerConfig:
     short_polling_time_ms: int = setting(
         1000, rocketmq="shortPollingTimeMills", unit="ms", scale="interval", help="hold time without long polling"
     )
+    enable_property_filter: bool = setting(
+        False, rocketmq="enablePropertyFilter", help="serve subscriptions with SQL92 filters"
+    )
+    filter_support_retry: bool = setting(
+        False, rocketmq="filterSupportRetry", help="SQL92 filters of retry topics look at the topic of the first try"
+    )
+    lite_pull_message_enable: bool = setting(True, rocketmq="litePullMessageEnable", help="serve lite pull consumers")
     shutdown_grace_ms: int = setting(5000, unit="ms", scale="timeout", help="time for what runs to end on stop")
 
     journal_dir: str | None = setting(None, help="folder of the journal, none without one")

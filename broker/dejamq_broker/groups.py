@@ -90,6 +90,16 @@ class GroupTable:
         found = self._groups.get(group)
         return dict(found.subscriptions) if found else {}
 
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        """What the group wants of one topic; None without members, or when they do not subscribe to it."""
+        found = self._groups.get(group)
+        return found.subscriptions.get(topic) if found else None
+
+    def broadcasting(self, group: str) -> bool:
+        """Whether the newest heartbeat of the group said so."""
+        found = self._groups.get(group)
+        return found is not None and found.broadcasting
+
     def names(self) -> list[str]:
         """Groups that have members."""
         return list(self._groups)

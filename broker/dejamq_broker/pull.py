@@ -2,24 +2,24 @@
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
-from dejamq_proto.codes import Code, DejamqError, PermissionDenied
+from dejamq_proto.codes import Code
 from dejamq_proto.events import Pull as PullEvent
 from dejamq_proto.journal import Journal
-from dejamq_proto.record import java_hash
 from dejamq_proto.wire import PullAnswer
 
-from dejamq_broker.offsets import Asker, OffsetTable, Position
+from dejamq_broker.offsets import OffsetTable, Position
+from dejamq_broker.pull_rules import Pull, PullRules
 from dejamq_broker.site import Site
 from dejamq_broker.store import ReadResult, ReadStatus
-from dejamq_broker.subscription_groups import SubscriptionGroupTable
-from dejamq_broker.topics import TopicTable, check_readable
+from dejamq_broker.wanted_read import Most, read_wanted
 
 if TYPE_CHECKING:
     from dejamq_broker.store import MessageStore
 
 DEFAULT_MESSAGES, DEFAULT_BYTES = 32, 256 << 10
+STRETCH_BYTES = 1 << 20
+"""Of messages that are read at a time to be looked into."""
 CODES = {
     ReadStatus.FOUND: Code.SUCCESS,
     ReadStatus.NO_MATCHED_LOGIC_QUEUE: Code.PULL_OFFSET_MOVED,
@@ -34,39 +34,6 @@ CODES = {
 EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 
-class Pull(msgspec.Struct, kw_only=True):
-    """One request. ``read_offset`` runs ahead of ``queue_offset`` while only filtered messages arrive.
-
-    Offsets are queue offsets. ``suspend_ms`` 0 means that the request is never held; ``commit_offset`` is the
-    consumer's own progress that travels with the pull (RocketMQ: flag bit commitOffset of PullSysFlag).
-    ``tags`` and ``deadline_ms`` are filled in by ``Puller.begin``.
-    """
-
-    asker: Asker
-    group: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-    max_messages: int = 0
-    max_bytes: int = 0
-    suspend_ms: int = 0
-    commit_offset: int | None = None
-    expression: str = ""
-    tags: frozenset[int] | None = None
-    read_offset: int = 0
-    deadline_ms: float = 0
-
-
-def tags_of(expression: str) -> frozenset[int] | None:
-    """The hash codes that ``a || b`` selects, None for everything. Only hashes are compared: clients check the text."""
-    if expression.strip() in ("", "*"):
-        return None
-    tags = [tag.strip() for tag in expression.split("||")]
-    if not any(tags):
-        raise DejamqError(f"tag expression {expression!r} names no tag", code=Code.SUBSCRIPTION_PARSE_FAILED)
-    return frozenset(java_hash(tag) for tag in tags if tag)
-
-
 def code_of(status: ReadStatus, queue_offset: int) -> Code:
     """RocketMQ: PullMessageProcessor. Only offset 0 is right for an empty queue."""
     if status in EMPTY and queue_offset == 0:
@@ -78,23 +45,18 @@ class Puller:
     """Decides what a pull gets; owned by the event loop, it never waits."""
 
     def __init__(
-        self, store: "MessageStore", topics: TopicTable, groups: SubscriptionGroupTable, offsets: OffsetTable,
-        journal: Journal, site: Site,
-    ) -> None:  # fmt: skip
-        self._store, self._topics, self._groups, self._offsets = store, topics, groups, offsets
+        self, store: "MessageStore", rules: PullRules, offsets: OffsetTable, journal: Journal, site: Site
+    ) -> None:
+        self._store, self._rules, self._offsets = store, rules, offsets
         self._journal, self._site = journal, site
 
     def begin(self, pull: Pull, now_ms: float, max_suspend_ms: int | None) -> None:
         """Check the request, take its commit, set its deadline. Raises the error that the consumer is to see.
 
-        Checked in RocketMQ's order (PullMessageProcessor): the group, which is made if the broker makes groups,
-        then the topic and its read permission, the queue, the expression. A refused request commits nothing.
+        A refused request commits nothing.
         """
-        group = self._groups.require(pull.group)
-        if not group.consume_enable:
-            raise PermissionDenied(f"group {pull.group!r} may not consume on this broker")
-        check_readable(self._topics.require(pull.topic), pull.queue_id)
-        pull.tags, pull.read_offset = tags_of(pull.expression), pull.queue_offset
+        self._rules.admit(pull)
+        pull.read_offset = pull.queue_offset
         if pull.commit_offset is not None:
             at = Position(pull.group, pull.topic, pull.queue_id)
             self._offsets.commit(at, pull.commit_offset, by="piggyback", asker=pull.asker)
@@ -104,22 +66,36 @@ class Puller:
     def look(self, pull: Pull, *, first: bool, last: bool) -> PullAnswer | None:
         """The answer, or None: nothing for this consumer yet. The ``last`` look always answers.
 
-        A held request that meets only filtered messages stays held; at its end it answers where to go on.
+        A held request that meets only filtered messages stays held; at its end it answers where to go on. So
+        does one whose look ended before the queue did: waiting there for the next arrival would let what is
+        there already wait too. What a heartbeat subscribed to meanwhile holds for held requests as well.
         """
-        found = self._store.read(
-            pull.topic, pull.queue_id, pull.read_offset, tags=pull.tags,
-            max_messages=pull.max_messages or DEFAULT_MESSAGES, max_bytes=pull.max_bytes or DEFAULT_BYTES,
-        )  # fmt: skip
+        if pull.registered and not first:
+            self._rules.admit(pull)
+        found = self._read(pull)
         code = code_of(found.status, pull.read_offset)
         waits = bool(pull.suspend_ms) and not last
         if code is Code.PULL_NOT_FOUND and waits:
             return None
-        if found.status is ReadStatus.NO_MATCHED_MESSAGE and waits and not first:
+        at_end = found.next_offset >= found.max_offset
+        if found.status is ReadStatus.NO_MATCHED_MESSAGE and waits and not first and at_end:
             pull.read_offset = found.next_offset
             return None
         if code is Code.PULL_NOT_FOUND and pull.read_offset != pull.queue_offset:
             code = Code.PULL_RETRY_IMMEDIATELY
         return self._answer(pull, found, code)
+
+    def _read(self, pull: Pull) -> ReadResult:
+        messages, size = pull.max_messages or DEFAULT_MESSAGES, pull.max_bytes or DEFAULT_BYTES
+        topic, queue_id = pull.topic, pull.queue_id
+        if pull.wanted is None:
+            return self._store.read(
+                topic, queue_id, pull.read_offset, tags=pull.tags, max_messages=messages, max_bytes=size
+            )
+        return read_wanted(
+            lambda at, most: self._store.read(topic, queue_id, at, max_messages=most, max_bytes=STRETCH_BYTES),
+            pull.wanted, pull.read_offset, Most(messages, size, self._rules.window),
+        )  # fmt: skip
 
     def _answer(self, pull: Pull, found: ReadResult, code: Code) -> PullAnswer:
         """Journalled only where consumers get messages or are sent elsewhere: an empty answer is no event for the

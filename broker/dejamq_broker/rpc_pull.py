@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.pull_pb2 import CheckFilterRequest, CheckFilterResponse, PullRequest
 from dejamq_proto.wire import PullAnswer
 
+from dejamq_broker.filters.chosen import Filters
 from dejamq_broker.long_poll import Hold, LongPoll
 from dejamq_broker.offsets import Asker
-from dejamq_broker.pull import Pull, Puller
+from dejamq_broker.pull import Puller
+from dejamq_broker.pull_rules import Pull
 from dejamq_broker.streams import Outbox, Streams
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -24,8 +26,10 @@ class PullService:
 
     name = "dejamq.v1.Pull"
 
-    def __init__(self, puller: Puller, long_poll: LongPoll, streams: Streams, max_suspend_ms: int | None) -> None:
-        self._puller, self._long_poll, self._streams = puller, long_poll, streams
+    def __init__(
+        self, puller: Puller, filters: Filters, long_poll: LongPoll, streams: Streams, max_suspend_ms: int | None
+    ) -> None:
+        self._puller, self._filters, self._long_poll, self._streams = puller, filters, long_poll, streams
         self._max_suspend_ms = max_suspend_ms
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
@@ -33,6 +37,9 @@ class PullService:
         return grpc.method_handlers_generic_handler(self.name, {
             "PullStream": grpc.stream_stream_rpc_method_handler(self.PullStream, PullRequest.FromString),
             "PullOne": grpc.unary_unary_rpc_method_handler(self.PullOne, PullRequest.FromString),
+            "CheckFilter": grpc.unary_unary_rpc_method_handler(
+                self.CheckFilter, CheckFilterRequest.FromString, CheckFilterResponse.SerializeToString
+            ),
         })  # fmt: skip
 
     async def PullStream(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
@@ -61,6 +68,11 @@ class PullService:
             finally:
                 self._long_poll.forget(outbox)
         raise DejamqError("the broker is shutting down", code=Code.SERVICE_NOT_AVAILABLE)
+
+    async def CheckFilter(self, request: CheckFilterRequest, _: Context) -> CheckFilterResponse:
+        """Refused with what is wrong (RocketMQ: ClientManageProcessor.checkClientConfig)."""
+        self._filters.of(request.expression, request.expression_type)
+        return CheckFilterResponse()
 
     async def _read(self, requests: AsyncIterator[PullRequest], outbox: Outbox[object]) -> None:
         """Requests until the client closes its side; what is still held then is forgotten with the stream."""
@@ -109,5 +121,6 @@ def pull_of(request: PullRequest) -> Pull:
         group=request.group, topic=request.topic, queue_id=request.queue_id, queue_offset=request.queue_offset,
         max_messages=request.max_messages, max_bytes=request.max_bytes, suspend_ms=request.suspend_ms,
         commit_offset=request.commit_offset if request.HasField("commit_offset") else None,
-        expression=request.expression,
+        expression=request.expression, expression_type=request.expression_type, registered=request.registered,
+        subscription_version=request.subscription_version, lite=request.lite,
     )  # fmt: skip

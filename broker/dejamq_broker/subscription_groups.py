@@ -11,6 +11,7 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_broker import json_file
 from dejamq_broker.data_version import DataVersion
 
+FORBIDDEN_TO_READ = 1 << 2
 BUILT_IN = ("TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS")
 
 
@@ -41,7 +42,7 @@ class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
 class SubscriptionGroupTable:
     """All groups by name; a change is on disk before the call returns.
 
-    Owned by the event loop. RocketMQ: SubscriptionGroupManager; its ``forbiddenTable`` is kept, not obeyed.
+    Owned by the event loop. RocketMQ: SubscriptionGroupManager; its ``forbiddenTable`` is obeyed, not changed.
     """
 
     def __init__(self, path: Path, clock_ms: Callable[[], int], *, auto_create: bool) -> None:
@@ -81,6 +82,12 @@ class SubscriptionGroupTable:
             text = f"group {group!r} is not known to this broker; its consumers have not sent a heartbeat yet"
             raise DejamqError(text, code=Code.SUBSCRIPTION_GROUP_NOT_EXIST)
         return found
+
+    def reading_forbidden(self, group: str, topic: str) -> bool:
+        """Whether an administrator took the topic from the group (RocketMQ: ``forbiddenTable``, its third bit)."""
+        topics = self._forbidden.get(group)
+        bits = topics.get(topic, 0) if isinstance(topics, dict) else 0
+        return isinstance(bits, int) and bool(bits & FORBIDDEN_TO_READ)
 
     def _put(self, group: SubscriptionGroup) -> None:
         """The table changes only after the file did: a group that could not be written does not exist."""

@@ -34,6 +34,9 @@ class PullRequest(_message.Message):
     COMMIT_OFFSET_FIELD_NUMBER: _builtins.int
     EXPRESSION_FIELD_NUMBER: _builtins.int
     SUBSCRIPTION_VERSION_FIELD_NUMBER: _builtins.int
+    EXPRESSION_TYPE_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
+    LITE_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     topic: _builtins.str
     queue_id: _builtins.int
@@ -45,8 +48,14 @@ class PullRequest(_message.Message):
     commit_offset: _builtins.int
     """piggyback commit"""
     expression: _builtins.str
-    """tag expression, "" or "*" for all"""
+    """what is wanted; a tag expression "" or "*" means all"""
     subscription_version: _builtins.int
+    expression_type: _builtins.str
+    """TAG (also ""), SQL92"""
+    registered: _builtins.bool
+    """The expression is the one of the group's heartbeats instead, which must be at least of subscription_version."""
+    lite: _builtins.bool
+    """a lite pull consumer asks"""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
     def __init__(
@@ -63,16 +72,66 @@ class PullRequest(_message.Message):
         commit_offset: _builtins.int | None = ...,
         expression: _builtins.str = ...,
         subscription_version: _builtins.int = ...,
+        expression_type: _builtins.str = ...,
+        registered: _builtins.bool = ...,
+        lite: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset", "caller", b"caller", "commit_offset", b"commit_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset", "caller", b"caller", "commit_offset", b"commit_offset", "expression", b"expression", "group", b"group", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "subscription_version", b"subscription_version", "suspend_ms", b"suspend_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset", "caller", b"caller", "commit_offset", b"commit_offset", "expression", b"expression", "expression_type", b"expression_type", "group", b"group", "lite", b"lite", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "registered", b"registered", "subscription_version", b"subscription_version", "suspend_ms", b"suspend_ms", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__commit_offset: _TypeAlias = _typing.Literal["commit_offset"]  # noqa: Y015
     _WhichOneofArgType__commit_offset: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__commit_offset) -> _WhichOneofReturnType__commit_offset | None: ...
 
 Global___PullRequest: _TypeAlias = PullRequest  # noqa: Y015
+
+@_typing.final
+class CheckFilterRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    EXPRESSION_TYPE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    topic: _builtins.str
+    expression: _builtins.str
+    expression_type: _builtins.str
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        expression: _builtins.str = ...,
+        expression_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expression", b"expression", "expression_type", b"expression_type", "group", b"group", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckFilterRequest: _TypeAlias = CheckFilterRequest  # noqa: Y015
+
+@_typing.final
+class CheckFilterResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckFilterResponse: _TypeAlias = CheckFilterResponse  # noqa: Y015
 
 @_typing.final
 class PullAnswer(_message.Message):

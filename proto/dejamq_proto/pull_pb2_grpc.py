@@ -44,6 +44,11 @@ class PullStub:
                 request_serializer=dejamq__proto_dot_pull__pb2.PullRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_pull__pb2.PullAnswer.FromString,
                 _registered_method=True)
+        self.CheckFilter = channel.unary_unary(
+                '/dejamq.v1.Pull/CheckFilter',
+                request_serializer=dejamq__proto_dot_pull__pb2.CheckFilterRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_pull__pb2.CheckFilterResponse.FromString,
+                _registered_method=True)
 
 
 class PullServicer:
@@ -63,6 +68,13 @@ class PullServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckFilter(self, request, context):
+        """Whether the broker can filter by this expression; refused with the code that pulls would be answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PullServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_PullServicer_to_server(servicer, server):
                     servicer.PullOne,
                     request_deserializer=dejamq__proto_dot_pull__pb2.PullRequest.FromString,
                     response_serializer=dejamq__proto_dot_pull__pb2.PullAnswer.SerializeToString,
+            ),
+            'CheckFilter': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckFilter,
+                    request_deserializer=dejamq__proto_dot_pull__pb2.CheckFilterRequest.FromString,
+                    response_serializer=dejamq__proto_dot_pull__pb2.CheckFilterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class Pull:
             '/dejamq.v1.Pull/PullOne',
             dejamq__proto_dot_pull__pb2.PullRequest.SerializeToString,
             dejamq__proto_dot_pull__pb2.PullAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckFilter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Pull/CheckFilter',
+            dejamq__proto_dot_pull__pb2.CheckFilterRequest.SerializeToString,
+            dejamq__proto_dot_pull__pb2.CheckFilterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -36,6 +36,8 @@ class PullStub:
     A request that finds nothing is held up to suspend_ms and then answered PULL_NOT_FOUND (19).
     """
     PullOne: _grpc.UnaryUnaryMultiCallable[_pull_pb2.PullRequest, _pull_pb2.PullAnswer]
+    CheckFilter: _grpc.UnaryUnaryMultiCallable[_pull_pb2.CheckFilterRequest, _pull_pb2.CheckFilterResponse]
+    """Whether the broker can filter by this expression; refused with the code that pulls would be answered."""
 
 @_typing.type_check_only
 class PullAsyncStub(PullStub):
@@ -45,6 +47,8 @@ class PullAsyncStub(PullStub):
     A request that finds nothing is held up to suspend_ms and then answered PULL_NOT_FOUND (19).
     """
     PullOne: _aio.UnaryUnaryMultiCallable[_pull_pb2.PullRequest, _pull_pb2.PullAnswer]  # type: ignore[assignment]
+    CheckFilter: _aio.UnaryUnaryMultiCallable[_pull_pb2.CheckFilterRequest, _pull_pb2.CheckFilterResponse]  # type: ignore[assignment]
+    """Whether the broker can filter by this expression; refused with the code that pulls would be answered."""
 
 class PullServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -63,5 +67,13 @@ class PullServicer(metaclass=_abc_1.ABCMeta):
         request: _pull_pb2.PullRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pull_pb2.PullAnswer, _abc.Awaitable[_pull_pb2.PullAnswer]]: ...
+
+    @_abc_1.abstractmethod
+    def CheckFilter(
+        self,
+        request: _pull_pb2.CheckFilterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_pull_pb2.CheckFilterResponse, _abc.Awaitable[_pull_pb2.CheckFilterResponse]]:
+        """Whether the broker can filter by this expression; refused with the code that pulls would be answered."""
 
 def add_PullServicer_to_server(servicer: PullServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

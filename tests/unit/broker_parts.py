@@ -9,8 +9,10 @@ from typing import Any
 
 from broker_wire import SMALL, a_run
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.groups import GroupTable
 from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.pull import Puller
+from dejamq_broker.pull_rules import PullRules
 from dejamq_broker.record_writer import RecordWriter
 from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
@@ -52,7 +54,9 @@ class Parts:
         self.retries = Retries(store, self.writer, self.topics, self.groups, LEVELS)
         self.replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=clock_ms)
         self.sender = Sender(config, self.writer, self.topics, self.retries, self.replies)
-        self.puller = Puller(store, self.topics, self.groups, self.offsets, self.journal, site)
+        self.members = GroupTable()
+        self.rules = PullRules(config, self.topics, self.groups, self.members)
+        self.puller = Puller(store, self.rules, self.offsets, self.journal, site)
 
     def send(self, topic: str, *bodies: bytes, **more: Any) -> SendRunResult:
         """Send a run as a client would: over the frame's bytes."""

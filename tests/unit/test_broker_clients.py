@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
-from dejamq_broker.groups import Consumer
+from dejamq_broker.filters.chosen import Filters
+from dejamq_broker.groups import Consumer, Subscription
 from dejamq_broker.offsets import Asker
 from dejamq_broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable
@@ -56,6 +57,20 @@ def test_two_processes_with_one_client_id_are_reported(tmp_path: Path, caplog: p
     for boot_id in ("boot1", "boot2"):
         clients.heartbeat(clients.open(lambda group: None), Asker("same", boot_id), [Consumer("g")])
     assert "client_id_clash group=g client=same" in caplog.text
+
+
+@pytest.mark.parametrize("sql", [True, False])
+def test_a_client_is_told_of_a_filter_that_its_pulls_will_be_refused_with(tmp_path: Path, sql: bool) -> None:
+    """RocketMQ registers it without a word; nothing is refused here either, as the client's other topics work."""
+    clients, _ = clients_in(tmp_path)
+    clients.check_filter = Filters(sql=sql).of
+    good, bad = Subscription("orders", "paid || open"), Subscription("payments", "amount >", "SQL92")
+    channel = clients.open(lambda group: None)
+    assert clients.heartbeat(channel, Asker("c1", "boot1"), [Consumer("g", subscriptions=(good,))]) == ""
+    told = clients.heartbeat(channel, Asker("c1", "boot1"), [Consumer("g", subscriptions=(good, bad))])
+    assert told.startswith("topic 'payments' of group 'g': ")
+    assert ("does not fit at position 8" if sql else "enable_property_filter") in told
+    assert clients.groups.subscription("g", "payments") == bad
 
 
 def test_news_can_be_switched_off(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.offsets import Asker
-from dejamq_broker.pull import Pull
+from dejamq_broker.pull_rules import Pull
 from dejamq_broker.site import Site
 from dejamq_broker.topics import TopicConfig
 from dejamq_proto.codes import Code, error_for

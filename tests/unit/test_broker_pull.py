@@ -2,22 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from broker_parts import Parts, parts_in
-from dejamq_broker.offsets import Asker, Position
-from dejamq_broker.pull import Pull, code_of, tags_of
+from broker_pulls import AT, answered, asked, bodies, pull
+from dejamq_broker.offsets import Position
+from dejamq_broker.pull import code_of
 from dejamq_broker.store import ReadStatus
 from dejamq_broker.subscription_groups import SubscriptionGroup
 from dejamq_broker.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
-from dejamq_proto.record import decode, java_hash
-from dejamq_proto.wire import PullAnswer
-
-ME = Asker("me", "boot", 1)
-AT = Position("g", "orders", 0)
 
 
 @pytest.fixture
@@ -25,31 +19,6 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
     with parts_in(tmp_path) as made:
         made.topics.update(TopicConfig("orders", 2, 2))
         yield made
-
-
-def pull(queue_offset: int = 0, **more: Any) -> Pull:
-    asked: dict[str, Any] = {"asker": ME, "group": "g", "topic": "orders", "queue_id": 0, "queue_offset": queue_offset}
-    return Pull(**(asked | more))
-
-
-def asked(parts: Parts, request: Pull, *, first: bool = True, last: bool = False) -> PullAnswer | None:
-    parts.settle()
-    parts.puller.begin(request, 0, None)
-    return parts.puller.look(request, first=first, last=last)
-
-
-def answered(parts: Parts, request: Pull) -> PullAnswer:
-    answer = asked(parts, request)
-    assert answer is not None
-    return answer
-
-
-def bodies(answer: PullAnswer) -> list[bytes]:
-    data, at, found = b"".join(answer.records), 0, []
-    for size in np.array(answer.sizes).tolist():
-        found.append(decode(data, at).body)
-        at += size
-    return found
 
 
 @pytest.mark.parametrize(
@@ -74,30 +43,6 @@ def test_each_outcome_of_a_read_has_rocketmqs_code(status: ReadStatus, offset: i
 
 def test_every_outcome_of_a_read_has_a_code() -> None:
     assert all(code_of(status, 1) for status in ReadStatus if status is not ReadStatus.FOUND)
-
-
-@pytest.mark.parametrize("expression", ["", "*", " * "])
-def test_no_expression_and_a_star_mean_everything(expression: str) -> None:
-    assert tags_of(expression) is None
-
-
-def test_tags_are_compared_by_their_java_hash() -> None:
-    assert tags_of("paid || open") == frozenset({java_hash("paid"), java_hash("open")})
-
-
-def test_two_tags_with_one_hash_are_one_to_the_broker() -> None:
-    assert tags_of("Aa || BB") == frozenset({2112})
-
-
-def test_an_empty_piece_between_bars_is_passed_over() -> None:
-    assert tags_of("paid || ") == frozenset({java_hash("paid")})
-
-
-@pytest.mark.parametrize("expression", ["||", " || || "])
-def test_bars_without_a_tag_are_refused(expression: str) -> None:
-    with pytest.raises(DejamqError) as caught:
-        tags_of(expression)
-    assert caught.value.code is Code.SUBSCRIPTION_PARSE_FAILED
 
 
 def test_messages_are_found_from_the_asked_offset_on(parts: Parts) -> None:

@@ -1,0 +1,49 @@
+"""From what a subscription says to what is compared: the one place that knows the kinds of filters."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from dejamq_proto.codes import Code, DejamqError
+
+from dejamq_broker.filters.tags import tags_of
+
+if TYPE_CHECKING:
+    from dejamq_broker.filters.sql import SqlFilter
+
+Wanted = Callable[[Mapping[str, str]], bool]
+"""Whether a message with these properties is wanted."""
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """``tags`` are hash codes to be found in queue entries, None for all; ``wanted`` judges each message itself."""
+
+    tags: frozenset[int] | None = None
+    wanted: Wanted | None = None
+
+
+class Filters:
+    """Filters by expression and kind. Source: RocketMQ ``FilterFactory``, ``ExpressionType``."""
+
+    def __init__(self, *, sql: bool) -> None:
+        """``sql``: whether this broker filters by SQL92; the parser is made now, and not while pulls wait."""
+        self._compile = _sql_compiler() if sql else None
+
+    def of(self, expression: str, kind: str) -> Filter:
+        """The filter of a subscription. Raises SUBSCRIPTION_PARSE_FAILED, and SYSTEM_ERROR where SQL92 is off."""
+        if kind in ("", "TAG"):
+            return Filter(tags_of(expression))
+        if kind != "SQL92":
+            text = f"no filter is of the type {kind!r:.40}; there are TAG and SQL92"
+            raise DejamqError(text, code=Code.SUBSCRIPTION_PARSE_FAILED)
+        if self._compile is None:
+            text = "this broker does not filter by SQL92: start it with enable_property_filter, or filter by tags"
+            raise DejamqError(text, code=Code.SYSTEM_ERROR, definite=True)
+        return Filter(wanted=self._compile(expression).matches)
+
+
+def _sql_compiler() -> Callable[[str], "SqlFilter"]:
+    from dejamq_broker.filters.sql import compile_sql
+
+    compile_sql("TRUE")
+    return compile_sql

@@ -1,0 +1,126 @@
+"""Who may pull what, and which of its messages are wanted.
+
+Source: RocketMQ ``PullMessageProcessor``, what it does before it reads.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from dejamq_proto import names
+from dejamq_proto.codes import Code, DejamqError, PermissionDenied
+
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.filters.chosen import Filter, Filters, Wanted
+from dejamq_broker.groups import GroupTable, Subscription
+from dejamq_broker.offsets import Asker
+from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
+from dejamq_broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from dejamq_broker.topics import TopicTable, check_readable
+
+
+class Pull(msgspec.Struct, kw_only=True):
+    """One request. ``read_offset`` runs ahead of ``queue_offset`` while only filtered messages arrive.
+
+    Offsets are queue offsets. ``suspend_ms`` 0 means that the request is never held; ``commit_offset`` is the
+    consumer's own progress that travels with the pull (RocketMQ: flag bit commitOffset of PullSysFlag).
+    ``registered``: the expression is not here but in the group's heartbeats, of ``subscription_version`` (ms) or
+    newer (RocketMQ: without the flag bit subscription). ``tags``, ``wanted`` and ``deadline_ms`` are filled in by
+    ``Puller.begin``.
+    """
+
+    asker: Asker
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_messages: int = 0
+    max_bytes: int = 0
+    suspend_ms: int = 0
+    commit_offset: int | None = None
+    expression: str = ""
+    expression_type: str = ""
+    registered: bool = False
+    subscription_version: int = 0
+    lite: bool = False
+    tags: frozenset[int] | None = None
+    wanted: Wanted | None = None
+    read_offset: int = 0
+    deadline_ms: float = 0
+
+
+class PullRules:
+    """Owned by the event loop; it never waits and changes nothing but the request, and a group made on first use."""
+
+    def __init__(
+        self, config: BrokerConfig, topics: TopicTable, groups: SubscriptionGroupTable, members: GroupTable
+    ) -> None:
+        """``members``: who consumes now, and what their heartbeats subscribed to."""
+        self._config, self._topics, self._groups, self._members = config, topics, groups, members
+        self.filters = Filters(sql=config.enable_property_filter)
+        self.window = config.store.max_filter_message_size // QUEUE_ENTRY_SIZE
+        """How many queue entries one look goes through for those that are wanted."""
+
+    def admit(self, pull: Pull) -> None:
+        """Fill in what is wanted. Raises the error that the consumer is to see, in RocketMQ's order.
+
+        The broker, the group, which is made if the broker makes groups, the topic and its read permission, the
+        queue, the subscription.
+        """
+        if not self._config.broker_permission & names.PERM_READ:
+            raise PermissionDenied(f"broker {self._config.broker_name} may not be read (broker_permission)")
+        if pull.lite and not self._config.lite_pull_message_enable:
+            raise PermissionDenied("this broker serves no lite pull consumers (lite_pull_message_enable)")
+        group = self._groups.require(pull.group)
+        if not group.consume_enable:
+            raise PermissionDenied(f"group {pull.group!r} may not consume on this broker")
+        check_readable(self._topics.require(pull.topic), pull.queue_id)
+        if pull.registered:
+            chosen = self._registered(pull, group)
+        else:
+            chosen = self.filters.of(pull.expression, pull.expression_type)
+        pull.tags, pull.wanted = chosen.tags, chosen.wanted
+        if pull.wanted and self._config.filter_support_retry and pull.topic.startswith(names.RETRY_PREFIX):
+            pull.wanted = self._by_first_topic(pull.topic.removeprefix(names.RETRY_PREFIX))
+
+    def _registered(self, pull: Pull, group: SubscriptionGroup) -> Filter:
+        """What the group's newest heartbeat wants of the topic."""
+        subscription = self._subscription(pull, group)
+        if subscription.version < pull.subscription_version:
+            text = f"the broker knows an older subscription of group {pull.group!r} to {pull.topic!r} than yours"
+            raise DejamqError(text, code=Code.SUBSCRIPTION_NOT_LATEST)
+        try:
+            return self.filters.of(subscription.expression, subscription.expression_type)
+        except DejamqError as error:
+            if error.code != Code.SUBSCRIPTION_PARSE_FAILED:
+                raise
+            raise DejamqError(str(error), code=Code.FILTER_DATA_NOT_EXIST) from None
+
+    def _subscription(self, pull: Pull, group: SubscriptionGroup) -> Subscription:
+        if not self._members.members(pull.group):
+            text = f"no member of group {pull.group!r} has sent this broker a heartbeat"
+            raise DejamqError(text, code=Code.SUBSCRIPTION_NOT_EXIST)
+        if self._members.broadcasting(pull.group) and not group.consume_broadcast_enable:
+            raise PermissionDenied(f"group {pull.group!r} may not consume by broadcasting")
+        if self._groups.reading_forbidden(pull.group, pull.topic):
+            raise PermissionDenied(f"group {pull.group!r} is forbidden to read topic {pull.topic!r}")
+        subscription = self._members.subscription(pull.group, pull.topic)
+        if subscription is None:
+            text = f"group {pull.group!r} does not subscribe to {pull.topic!r}: do its members subscribe differently?"
+            raise DejamqError(text, code=Code.SUBSCRIPTION_NOT_EXIST)
+        return subscription
+
+    def _by_first_topic(self, group: str) -> Wanted:
+        """Retries are judged by what the group wants of the topic that they were first sent to.
+
+        Source: RocketMQ ``ExpressionForRetryMessageFilter``.
+        """
+
+        def wanted(properties: Mapping[str, str]) -> bool:
+            topic = properties.get(names.PROPERTY_RETRY_TOPIC, "")
+            subscription = self._members.subscription(group, topic)
+            if subscription is None:
+                return True
+            first = self.filters.of(subscription.expression, subscription.expression_type).wanted
+            return first is None or first(properties)
+
+        return wanted

@@ -1,0 +1,86 @@
+"""Reads of a queue that look into each message: only those whose properties are wanted are given."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+from dejamq_proto.record import decode, decode_properties
+from dejamq_proto.run import BadRun, parse
+
+from dejamq_broker.filters.chosen import Wanted
+from dejamq_broker.store import ReadResult, ReadStatus
+
+MAX_SEEN = 8 << 20
+"""Bytes after which a look ends, whatever it found: the event loop has others to serve."""
+
+Read = Callable[[int, int], ReadResult]
+"""Reads from a queue offset on, at most so many messages."""
+
+
+class Most(msgspec.Struct, frozen=True):
+    """What one look gives at most, and through how many ``entries`` of the queue it goes for that."""
+
+    messages: int
+    bytes: int
+    entries: int
+
+
+def read_wanted(read: Read, wanted: Wanted, queue_offset: int, most: Most) -> ReadResult:
+    """As an ordinary read, of wanted messages alone; NO_MATCHED_MESSAGE says how far a look without one came.
+
+    It ends with the first stretch of the queue that has a wanted message. Source: RocketMQ
+    ``DefaultMessageStore.getMessage`` with its filter by commit log.
+    """
+    at, end, seen = queue_offset, queue_offset + max(most.entries, most.messages), 0
+    while True:
+        found = read(at, end - at)
+        if found.status is not ReadStatus.FOUND:
+            return found if at == queue_offset else _nothing(found, at)
+        chosen = _chosen(found, wanted, most)
+        if chosen is not None:
+            return chosen
+        at, seen = found.next_offset, seen + len(found.records)
+        if at >= min(end, found.max_offset) or seen >= MAX_SEEN:
+            return _nothing(found, at)
+
+
+def _chosen(found: ReadResult, wanted: Wanted, most: Most) -> ReadResult | None:
+    """The wanted ones of what was read, None when there are none. What no longer fits is looked at again later."""
+    sizes: list[int] = []
+    pieces: list[bytes] = []
+    room, next_offset = most.bytes, found.next_offset
+    for start, size, offset, properties in _records(found):
+        if not wanted(decode_properties(properties)):
+            continue
+        if pieces and size > room:
+            next_offset = offset
+            break
+        pieces.append(found.records[start : start + size])
+        sizes.append(size)
+        room -= size
+        if len(sizes) == most.messages:
+            next_offset = offset + 1
+            break
+    if not pieces:
+        return None
+    return msgspec.structs.replace(found, next_offset=next_offset, sizes=sizes, records=b"".join(pieces))
+
+
+def _records(found: ReadResult) -> Iterator[tuple[int, int, int, bytes]]:
+    """Of each record: where it begins, its size, its queue offset, its properties."""
+    try:
+        run = parse(found.records, np.array(found.sizes))
+    except BadRun:  # a record with an IPv6 host stands in no run
+        start = 0
+        for size in found.sizes:
+            record = decode(found.records, start, check_crc=False)
+            yield start, size, record.queue_offset, record.raw_properties
+            start += size
+        return
+    columns = run.positions, run.sizes, run.headers["queue_offset"], run.properties_at, run.properties_size
+    for start, size, offset, at, length in zip(*(column.tolist() for column in columns), strict=True):
+        yield start, size, offset, found.records[at : at + length]
+
+
+def _nothing(found: ReadResult, next_offset: int) -> ReadResult:
+    return ReadResult(ReadStatus.NO_MATCHED_MESSAGE, next_offset, found.min_offset, found.max_offset)
