@@ -211,6 +211,21 @@ def test_a_store_in_use_can_be_dumped(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (status, len(records)) == (0, len(bodies(500)))
 
 
+@pytest.mark.parametrize("after", [0, 1])
+def test_files_that_expire_during_a_dump_are_no_damage(tmp_path: Path, after: int) -> None:
+    filled(tmp_path, 1300)
+    files = log_files(tmp_path)
+    lines = dump(StorePaths(tmp_path))
+    known = [next(lines)["log_offset"] for _ in range(after * 341 + 1)]
+    for path in files[: after + 2]:
+        path.unlink()
+    *rest, last = lines
+    assert last["summary"]["damages"] == []
+    offsets = known + [line["log_offset"] for line in rest]
+    assert (after + 2) * 65_536 in offsets
+    assert last["summary"]["log_end"] == offsets[-1] + 192
+
+
 def test_a_long_log_is_dumped_in_constant_memory(tmp_path: Path) -> None:
     """As much memory for eight times the log, when nobody keeps the lines."""
 

@@ -7,6 +7,7 @@ File sizes are written down nowhere, so they are concluded from names and length
 import fcntl
 import math
 import os
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,10 +47,14 @@ class DataFiles:
         self.foreign: list[str] = []
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             start = file_start(path.name)
-            if start is None or not path.is_file():
+            try:
+                status = path.stat()
+            except FileNotFoundError:  # expired since
+                continue
+            if start is None or not stat.S_ISREG(status.st_mode):
                 self.foreign.append(path.name)
             else:
-                self.lengths[start] = path.stat().st_size
+                self.lengths[start] = status.st_size
         self.size = size or self._concluded()
 
     def _concluded(self) -> int:
@@ -84,6 +89,11 @@ class DataFiles:
                     f"{file_name(start)} has {length} bytes instead of {self.size}",
                 )
             expected = start + self.size
+
+    def is_gone(self, offset: int) -> bool:
+        """Whether the file that held this offset has been deleted since: where a broker runs, files expire."""
+        start = offset - offset % self.size
+        return start in self.lengths and not (self.folder / file_name(start)).exists()
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of one file. What is not there reads as zeros, as a prepared file does."""

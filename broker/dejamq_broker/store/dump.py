@@ -116,6 +116,8 @@ def _log_lines(paths: StorePaths, files: DataFiles, wanted: Wanted) -> Iterator[
                 for line in _records(piece, wanted):
                     records += 1
                     yield line
+            elif files.is_gone(piece.log_offset):
+                ends.append(piece.end if isinstance(piece, Damage) else piece.log_offset)
             elif isinstance(piece, Damage):
                 damages.append({"log_offset": piece.log_offset, "end": piece.end, "reason": piece.reason})
             else:
