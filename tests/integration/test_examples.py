@@ -19,6 +19,7 @@ from dejamq_lab import Cluster
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WEB = "fastapi_app.py"
 SAID = {
+    "order_service.py": ["the relay died", "10 orders, 1 told twice, 10 charges: right"],
     "ordered_by_key.py": [r"(account \w{8}: 20 entries in order, balance 21000 cents\n){5}", "rested 1 time"],
     "retries_and_dead_letters.py": [
         r"(?s)try 1: slow.*try 2: slow.*try 3: slow.*posted: slow", r"(?s)try 1: lost.*try 2: lost.*try 3: lost",
@@ -26,6 +27,7 @@ SAID = {
     ],
     "set_aside.py": ["located: High Street, house 7", "set aside after 3 tries: no house number in 'Mill Lane'"],
     "downstream_away.py": ["(?s)does not answer: waiting.*is back.*30 of 30 payments transferred, at most 1 try each"],
+    "batch_job.py": ["1000 sales in [0-9]+ batches", "shop-0: 124500 cents", "shop-3: 125250 cents"],
     "cache_invalidation.py": [r"before: \[1900, 1900\]\nafter: \[1500, 1500\]"],
 }  # fmt: skip
 """What each prints, as patterns."""
