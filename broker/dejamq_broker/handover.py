@@ -10,6 +10,9 @@ from collections.abc import Iterable
 import msgspec
 
 from dejamq_broker.locks import QueueAt
+from dejamq_broker.offsets import Asker
+
+FORMER_OWNERS = 16  # remembered for each queue; what the one before them sent has long come
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -29,18 +32,25 @@ class ClaimAnswer(msgspec.Struct, frozen=True):
     age_ms: int = 0
 
 
-class Member(msgspec.Struct, frozen=True):
-    """Who asks: one start of one client. Two processes with one client id are two members (unlike with locks)."""
-
-    client_id: str
-    boot_id: str
-
-
 class _Claim(msgspec.Struct):
-    member: Member
+    """``former``: the number of the request in which a start of a client last gave the queue back, by boot id."""
+
+    owner: Asker
     generation: int
     renewed_ms: int
     released: bool = False
+    former: dict[str, int] = {}
+
+    def mine(self, asker: Asker) -> bool:
+        """By start, not by client id: two processes that share an id are two owners, unlike with locks."""
+        return self.owner.boot_id == asker.boot_id
+
+    def give_back(self, asker: Asker) -> None:
+        self.released = True
+        self.former.pop(asker.boot_id, None)
+        self.former[asker.boot_id] = asker.seq
+        if len(self.former) > FORMER_OWNERS:
+            del self.former[next(iter(self.former))]
 
 
 class ClaimTable:
@@ -54,57 +64,61 @@ class ClaimTable:
         self._life_ms, self._generation, self._opens_ms = life_ms, last_generation, opens_ms
         self._claims: dict[tuple[str, QueueAt], _Claim] = {}
 
-    def claim(self, group: str, member: Member, wishes: Iterable[Wish], now_ms: int) -> list[ClaimAnswer]:
-        """Give each queue that is released, expired or new, and renew what the member has."""
-        return [self._ask((group, wish.queue), member, wish.generation, now_ms) for wish in wishes]
+    def claim(self, group: str, asker: Asker, wishes: Iterable[Wish], now_ms: int) -> list[ClaimAnswer]:
+        """Give each queue that is released, expired or new, and renew what the asker has."""
+        return [self._ask((group, wish.queue), asker, wish.generation, now_ms) for wish in wishes]
 
-    def release(self, group: str, member: Member, wish: Wish, now_ms: int) -> ClaimAnswer:
-        """Free a queue for the next owner, if it is the member's by this claim (``granted``)."""
+    def release(self, group: str, asker: Asker, wish: Wish, now_ms: int) -> ClaimAnswer:
+        """Free a queue for the next owner, if it is the asker's by this claim (``granted``)."""
         place = group, wish.queue
         claim = self._claims.get(place)
         if claim is None:
             if wish.generation:  # of a broker that was here before
-                self._claims[place] = _Claim(member, wish.generation, now_ms, released=True)
+                self._claims[place] = _Claim(asker, wish.generation, now_ms)
+                self._claims[place].give_back(asker)
             return ClaimAnswer(wish.queue, bool(wish.generation), wish.generation)
-        mine = claim.member == member and wish.generation in (0, claim.generation) and not claim.released
-        claim.released |= mine
-        return ClaimAnswer(wish.queue, mine, claim.generation, claim.member.client_id, now_ms - claim.renewed_ms)
+        mine = claim.mine(asker) and wish.generation in (0, claim.generation) and not claim.released
+        mine = mine and asker.seq >= claim.owner.seq  # one without a generation may have been overtaken by a new claim
+        if mine:
+            claim.give_back(asker)
+        return ClaimAnswer(wish.queue, mine, claim.generation, claim.owner.client_id, now_ms - claim.renewed_ms)
 
-    def fenced(self, group: str, queue: QueueAt, boot_id: str, now_ms: int) -> str:
-        """Why this start of a client may not commit the queue's offset now, '' when it may.
+    def fenced(self, group: str, queue: QueueAt, asker: Asker, now_ms: int) -> str:
+        """Why this request may not commit the queue's offset now, '' when it may.
 
-        An offset that was on its way when its sender gave the queue up would set the next owner back (cause O12).
+        An offset that was on its way when its sender gave the queue up would set the next owner back (cause O12). It
+        may come so late that the sender has the queue again, or nobody.
         """
         claim = self._claims.get((group, queue))
         if claim is None:
             return ""
-        mine = claim.member.boot_id == boot_id
-        if mine and claim.released:
-            return "it has given the queue back"
-        if not mine and not self._free(claim, now_ms):
-            return f"the queue is {claim.member.client_id}'s"
+        if asker.seq <= claim.former.get(asker.boot_id, -1):
+            return "the queue was given back after that"
+        if not claim.mine(asker) and not self._free(claim, now_ms):
+            return f"the queue is {claim.owner.client_id}'s"
         return ""
 
-    def _ask(self, place: tuple[str, QueueAt], member: Member, generation: int, now_ms: int) -> ClaimAnswer:
+    def _ask(self, place: tuple[str, QueueAt], asker: Asker, generation: int, now_ms: int) -> ClaimAnswer:
         claim, queue = self._claims.get(place), place[1]
         if claim is None:
             if not generation and now_ms < self._opens_ms:
                 return ClaimAnswer(queue, False, 0)
-            return ClaimAnswer(queue, True, self._grant(place, member, generation, now_ms))
-        before = claim.member.client_id, now_ms - claim.renewed_ms
-        mine = claim.member == member and not claim.released
+            return ClaimAnswer(queue, True, self._grant(place, asker, generation, now_ms))
+        before = claim.owner.client_id, now_ms - claim.renewed_ms
+        mine = claim.mine(asker) and not claim.released
         if generation and mine and claim.generation == generation:
             claim.renewed_ms = now_ms
             return ClaimAnswer(queue, True, generation, *before)
         if generation or not (mine or self._free(claim, now_ms)):
             return ClaimAnswer(queue, False, claim.generation, *before)
-        return ClaimAnswer(queue, True, self._grant(place, member, 0, now_ms), *before)
+        return ClaimAnswer(queue, True, self._grant(place, asker, 0, now_ms), *before)
 
-    def _grant(self, place: tuple[str, QueueAt], member: Member, generation: int, now_ms: int) -> int:
+    def _grant(self, place: tuple[str, QueueAt], asker: Asker, generation: int, now_ms: int) -> int:
         """A new claim, or one that a broker before this one gave."""
         if not generation:
             generation = self._generation = self._generation + 1
-        self._claims[place] = _Claim(member, generation, now_ms)
+        before = self._claims.get(place)
+        self._claims[place] = _Claim(asker, generation, now_ms, former=before.former if before else {})
         return generation
 
     def _free(self, claim: _Claim, now_ms: int) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from dejamq_proto.events import Claim, Release
 from dejamq_proto.journal import Journal
 
-from dejamq_broker.handover import ClaimAnswer, ClaimTable, Member, Wish
+from dejamq_broker.handover import ClaimAnswer, ClaimTable, Wish
 from dejamq_broker.locks import QueueAt
 from dejamq_broker.offsets import Asker, OffsetTable, Position
 
@@ -37,7 +37,7 @@ class Handovers:
 
     def claim(self, group: str, wishes: Sequence[Wish], asker: Asker) -> list[ClaimAnswer]:
         """Claim or renew; gives those that the client holds now, which may be fewer."""
-        answers = self._table.claim(group, _member(asker), wishes, self._clock_ms())
+        answers = self._table.claim(group, asker, wishes, self._clock_ms())
         for each in answers:
             if self._journal.on:
                 self._journal.write(Claim(
@@ -55,7 +55,7 @@ class Handovers:
         """
         freed = []
         for each in returned:
-            answer = self._table.release(group, _member(asker), each.wish, self._clock_ms())
+            answer = self._table.release(group, asker, each.wish, self._clock_ms())
             queue, value = each.wish.queue, each.queue_offset
             if answer.granted:
                 freed.append(queue)
@@ -72,7 +72,7 @@ class Handovers:
         """Why a client's commit is to be ignored now, '' when it is not; requests of the broker's own never are."""
         if not asker.boot_id:
             return ""
-        return self._table.fenced(at.group, QueueAt(at.topic, at.queue_id), asker.boot_id, self._clock_ms())
+        return self._table.fenced(at.group, QueueAt(at.topic, at.queue_id), asker, self._clock_ms())
 
     def _tell_release(self, group: str, answer: ClaimAnswer, value: int | None, asker: Asker) -> None:
         if self._journal.on:
@@ -81,7 +81,3 @@ class Handovers:
                 client_id=asker.client_id, client_boot_id=asker.boot_id, granted=answer.granted,
                 generation=answer.generation, value=-1 if value is None else value, request_seq=asker.seq,
             ))  # fmt: skip
-
-
-def _member(asker: Asker) -> Member:
-    return Member(asker.client_id, asker.boot_id)

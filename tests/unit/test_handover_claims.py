@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from dejamq_broker.handover import ClaimTable, Member, Wish
+from dejamq_broker.handover import FORMER_OWNERS, ClaimTable, Wish
 from dejamq_broker.handover_service import Handovers, Returned
 from dejamq_broker.locks import QueueAt
 from dejamq_broker.offsets import Asker, OffsetTable, Position
@@ -14,16 +14,16 @@ from dejamq_proto.journal import Journal, Level, open_journal
 
 LIFE_MS = 60_000
 FIRST, SECOND = QueueAt("orders", 0), QueueAt("orders", 1)
-A, B = Member("a", "boot-a"), Member("b", "boot-b")
+A, B = Asker("a", "boot-a", 1), Asker("b", "boot-b", 1)
 
 
-def claimed(table: ClaimTable, member: Member, *, now_ms: int = 0, generation: int = 0, queue: QueueAt = FIRST) -> int:
+def claimed(table: ClaimTable, member: Asker, *, now_ms: int = 0, generation: int = 0, queue: QueueAt = FIRST) -> int:
     """The generation that was granted, 0 for none."""
     (answer,) = table.claim("g", member, [Wish(queue, generation)], now_ms)
     return answer.generation if answer.granted else 0
 
 
-def released(table: ClaimTable, member: Member, generation: int = 0, *, now_ms: int = 0) -> bool:
+def released(table: ClaimTable, member: Asker, generation: int = 0, *, now_ms: int = 0) -> bool:
     return table.release("g", member, Wish(FIRST, generation), now_ms).granted
 
 
@@ -71,7 +71,7 @@ def test_two_starts_with_one_client_id_are_two_owners() -> None:
     """Cause R4 does no harm here."""
     table = ClaimTable(LIFE_MS)
     assert claimed(table, A)
-    assert claimed(table, Member("a", "another boot")) == 0
+    assert claimed(table, Asker("a", "another boot", 1)) == 0
 
 
 def test_an_owner_that_did_not_hear_the_answer_gets_a_new_claim_and_may_give_back_without_knowing_its_number() -> None:
@@ -82,6 +82,13 @@ def test_an_owner_that_did_not_hear_the_answer_gets_a_new_claim_and_may_give_bac
     assert released(table, A, 0)
     assert claimed(table, B)
     assert not released(table, A, 0), "it is another's now"
+
+
+def test_a_release_that_was_overtaken_by_a_new_claim_frees_nothing() -> None:
+    table = ClaimTable(LIFE_MS)
+    claimed(table, A._replace(seq=3))
+    assert not released(table, A._replace(seq=2), 0)
+    assert claimed(table, B) == 0
 
 
 def test_a_renewal_that_comes_after_the_release_takes_nothing_back() -> None:
@@ -111,18 +118,42 @@ def test_what_was_released_at_a_broker_that_forgot_the_claim_is_free() -> None:
     assert not released(ClaimTable(LIFE_MS), A, 0)
 
 
-def test_commits_of_those_who_have_no_claim_on_a_claimed_queue_are_fenced_off() -> None:
+def fenced(table: ClaimTable, asker: Asker, *, now_ms: int = 0) -> str:
+    return table.fenced("g", FIRST, asker, now_ms)
+
+
+def test_commits_of_others_to_a_claimed_queue_are_fenced_off() -> None:
     table = ClaimTable(LIFE_MS)
-    assert table.fenced("g", FIRST, "boot-b", 0) == "", "nobody hands this queue over gracefully"
-    first = claimed(table, A)
-    assert table.fenced("g", FIRST, "boot-a", 0) == ""
-    assert table.fenced("g", FIRST, "boot-b", 0) == "the queue is a's"
-    released(table, A, first)
-    assert table.fenced("g", FIRST, "boot-a", 0) == "it has given the queue back"
-    assert table.fenced("g", FIRST, "boot-b", 0) == ""
+    assert fenced(table, B) == "", "nobody hands this queue over gracefully"
+    claimed(table, A)
+    assert fenced(table, A) == ""
+    assert fenced(table, B) == "the queue is a's"
+    assert fenced(table, B, now_ms=LIFE_MS + 1) == "", "a is gone"
+
+
+def test_a_commit_that_was_sent_before_its_sender_gave_the_queue_back_is_fenced_off_for_good() -> None:
+    """However late it comes: the next owner has it, has given it back, or the sender has it again."""
+    table, late, told = ClaimTable(LIFE_MS), A._replace(seq=5), "the queue was given back after that"
+    claimed(table, A)
+    assert fenced(table, late) == ""
+    assert released(table, A._replace(seq=6))
+    assert fenced(table, late) == told
     claimed(table, B)
-    assert table.fenced("g", FIRST, "boot-a", LIFE_MS) == "the queue is b's"
-    assert table.fenced("g", FIRST, "boot-a", LIFE_MS + 1) == "", "b is gone"
+    assert fenced(table, late) == told
+    assert released(table, B)
+    assert fenced(table, late) == told
+    claimed(table, A._replace(seq=7))
+    assert fenced(table, late) == told
+    assert fenced(table, A._replace(seq=8)) == ""
+
+
+def test_only_so_many_former_owners_are_remembered() -> None:
+    table = ClaimTable(LIFE_MS)
+    owners = [Asker("c", f"boot-{number}", 1) for number in range(FORMER_OWNERS + 1)]
+    for owner in owners:
+        assert claimed(table, owner)
+        assert released(table, owner)
+    assert [bool(fenced(table, owner)) for owner in owners] == [False] + [True] * FORMER_OWNERS
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -130,8 +161,8 @@ def test_no_two_members_ever_believe_in_claims_of_one_queue(seed: int) -> None:
     """Members believe in a claim for less than its life after they asked; generations only grow."""
     print(f"seed {seed}")
     dice, table, now_ms, highest = random.Random(seed), ClaimTable(LIFE_MS), 0, 0
-    believed: dict[Member, tuple[int, int]] = {}
-    members = [Member(name, name) for name in "abc"]
+    believed: dict[Asker, tuple[int, int]] = {}
+    members = [Asker(name, name, 1) for name in "abc"]
     for _ in range(3000):
         now_ms += dice.randrange(LIFE_MS // 6)
         member = dice.choice(members)
@@ -156,18 +187,18 @@ def handovers(directory: Path, journal: Journal | None = None) -> tuple[Handover
 
 def test_a_release_commits_and_frees_in_one_step(tmp_path: Path) -> None:
     made, offsets = handovers(tmp_path)
-    at, asker = Position("g", "orders", 0), Asker("a", "boot-a", 1)
-    (claim,) = made.claim("g", [Wish(FIRST)], asker)
-    offsets.commit(at, 50, by="oneway", asker=asker)
-    assert made.release("g", [Returned(Wish(FIRST, claim.generation), 60)], asker) == [FIRST]
+    at = Position("g", "orders", 0)
+    (claim,) = made.claim("g", [Wish(FIRST)], A)
+    offsets.commit(at, 50, by="oneway", asker=A._replace(seq=2))
+    assert made.release("g", [Returned(Wish(FIRST, claim.generation), 60)], A._replace(seq=4)) == [FIRST]
     assert offsets.get(at) == 60
-    offsets.commit(at, 55, by="piggyback", asker=asker)
+    offsets.commit(at, 55, by="piggyback", asker=A._replace(seq=3))
     assert offsets.get(at) == 60, "it was on its way when the queue was given back"
 
 
 def test_a_release_by_who_lost_the_queue_commits_nothing(tmp_path: Path) -> None:
     made, offsets = handovers(tmp_path)
-    made.claim("g", [Wish(FIRST)], Asker("b", "boot-b", 1))
+    made.claim("g", [Wish(FIRST)], B)
     assert made.release("g", [Returned(Wish(FIRST, 7), 60), Returned(Wish(FIRST), 60)], Asker("a", "boot-a", 2)) == []
     assert offsets.get(Position("g", "orders", 0)) is None
 
