@@ -44,8 +44,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def environment(cluster: Cluster, tmp_path: Path) -> dict[str, str]:
+    """A topic that only one of the brokers had registered when its route was read is completed by the next read."""
     own = {"DEJAMQ_NAMESRV": cluster.namesrv, "DEJAMQ_LOCAL_OFFSET_STORE_DIR": str(tmp_path / "offsets")}
-    return os.environ | own | {"PYTHONWARNINGS": "error"}
+    return os.environ | own | {"DEJAMQ_POLL_NAME_SERVER_INTERVAL_MS": "1000", "PYTHONWARNINGS": "error"}
 
 
 def run(name: str, environment: dict[str, str], directory: Path) -> str:
