@@ -84,6 +84,7 @@ format: setup ## format the code and repair what ruff can repair
 bench: setup ## throughput and latency on this machine
 	$(BIN)/dejamq bench send
 	$(BIN)/dejamq bench consume
+	$(BIN)/dejamq bench poll
 	$(BIN)/dejamq bench latency
 
 image: setup ## the container image, without an image registry where none answers

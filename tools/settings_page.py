@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from dejamq.config import ClientConfig, ConsumerConfig
+from dejamq.lite_config import LitePullConfig
 from dejamq.producer_config import ProducerConfig
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.store import StoreConfig
@@ -49,6 +50,12 @@ SECTIONS = (
     Section("Every client", "Keyword arguments of all clients.", ClientConfig),
     Section("Producer", "And those of every client.", ProducerConfig, ClientConfig),
     Section("Consumer", "`PushConsumer`; and those of every client.", ConsumerConfig, ClientConfig),
+    Section(
+        "Lite pull consumer",
+        "`LitePullConsumer`; and those of a consumer that are not about handlers.",
+        LitePullConfig,
+        ConsumerConfig,
+    ),
     Section("Name server", "`dejamq serve namesrv`.", NamesrvConfig),
     Section("Broker", "`dejamq serve broker`; those of its store follow.", BrokerConfig),
     Section("Store of a broker", "Given to the broker like its own.", StoreConfig),

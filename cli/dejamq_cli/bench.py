@@ -52,6 +52,18 @@ def consume(
 
 
 @app.command()
+def poll(
+    messages: Messages = 500_000,
+    body_bytes: Body = 1024,
+    journal_level: Level = "audit",
+    namesrv: Where = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Messages a second out of polls of 500, bodies not read. They are sent first; that is not counted."""
+    _measure("poll", Load(messages, body_bytes, journal_level=journal_level), namesrv, output)
+
+
+@app.command()
 def latency(
     messages: Messages = 50_000,
     body_bytes: Body = 1024,

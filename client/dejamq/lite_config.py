@@ -9,6 +9,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.settings import setting
 
 from dejamq.config import ConsumerConfig, client_config
+from dejamq.handover_config import HandoverConfig
 from dejamq.ordered_config import OrderedConfig
 
 
@@ -44,13 +45,13 @@ class LitePullConfig(ConsumerConfig):
                 raise ConfigError(f"{name} must be more than 0")
 
 
-FOR_HANDLERS = {field.name for field in dataclasses.fields(OrderedConfig)} | {
-    "consume_retry_delay_ms", "consume_timeout_ms",
-}  # fmt: skip
+FOR_HANDLERS = {"consume_retry_delay_ms", "consume_timeout_ms", "local_offset_store_dir"} | {
+    field.name for kind in (OrderedConfig, HandoverConfig) for field in dataclasses.fields(kind)
+}
 
 
 def lite_config(namesrv: str | Sequence[str] | None, settings: Mapping[str, Any]) -> LitePullConfig:
-    """From the environment and what the program gives. Raises ConfigError, also for a setting of handlers."""
-    for name in settings.keys() & FOR_HANDLERS:
-        raise ConfigError(f"{name} is about handlers; a LitePullConsumer has none")
+    """From the environment and what the program gives. Raises ConfigError, also for a setting of push consumers."""
+    for name in sorted(settings.keys() & FOR_HANDLERS):
+        raise ConfigError(f"{name} is for push consumers and their handlers; a LitePullConsumer has none")
     return client_config(LitePullConfig, namesrv, settings)

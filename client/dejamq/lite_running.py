@@ -131,7 +131,8 @@ class LiteRunning(Membership):
         self.rebalancer = LiteRebalancer(context, parts, options.allocation, chosen)
         self.shelf.count = lambda: sum(len(owned.process_queue) for owned in self.rebalancer.assignment)
         self.fetcher.cached_bytes = lambda: self.rebalancer.assignment.cached_bytes
-        self.fetcher.on_moved = self._moved
+        self.fetcher.queue_count = lambda: len(self.rebalancer.assignment.owned)
+        self.fetcher.on_moved, self.fetcher.lite = self._moved, True
         self.instance.on_fatal = self._fail
         self._seen: dict[str, frozenset[MessageQueue]] = {}
 

@@ -35,7 +35,7 @@ def test_bad_names_and_tags_are_refused_where_they_are_given() -> None:
         twice.subscribe("orders")
 
 
-@pytest.mark.parametrize("name", ["consume_timeout_ms", "consume_retry_delay_ms", "suspend_current_queue_time_ms"])
+@pytest.mark.parametrize("name", ["consume_timeout_ms", "suspend_current_queue_time_ms", "graceful_handover"])
 def test_settings_of_handlers_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="has none"):
         consumer(**{name: 1})

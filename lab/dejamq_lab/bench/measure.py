@@ -1,4 +1,4 @@
-"""The measurements: send, consume, latency. Producer and consumer live in the calling process, servers in their own."""
+"""The measurements: send, consume, poll, latency. Clients live in the calling process, servers in their own."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage, SendResult
+from dejamq import (
+    BacklogFull,
+    ConsumeFrom,
+    LitePullConsumer,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    SendResult,
+)
 from dejamq_proto.journal import new_boot_id
 
 from dejamq_lab.bench.result import BenchResult, Load, percentiles
@@ -15,6 +24,7 @@ from dejamq_lab.bench.rpc_echo import baseline
 from dejamq_lab.cluster import Cluster
 
 QUEUES = 4
+POLLED = 500
 IDLE_DEADLINE_S = 60
 
 
@@ -32,7 +42,7 @@ class Bench:
         self.body = self.body[: load.body_bytes]
 
     async def run(self, what: str) -> BenchResult:
-        """``what`` is send, consume or latency. Raises what the clients raise when the cluster is not well."""
+        """``what`` is send, consume, poll or latency. Raises what the clients raise when the cluster is not well."""
         async with self._target() as (namesrv, journal_dir):
             self.client: dict[str, Any] = {
                 "namesrv": namesrv,
@@ -40,7 +50,8 @@ class Bench:
                 "journal_level": self.load.journal_level,
             }
             ground = await baseline(self.load.body_bytes)
-            measured = await {"send": self._send, "consume": self._consume, "latency": self._latency}[what]()
+            measures = {"send": self._send, "consume": self._consume, "poll": self._poll, "latency": self._latency}
+            measured = await measures[what]()
         seconds, p50_ms, p99_ms = measured
         return BenchResult(
             what=what, messages=self.load.messages, body_bytes=self.load.body_bytes, seconds=round(seconds, 4),
@@ -55,6 +66,8 @@ class Bench:
             settings |= {"mode": self.load.mode}
             if self.load.mode == "await":
                 settings |= {"concurrency": self.load.concurrency}
+        elif what == "poll":
+            settings |= {"max_messages": POLLED}
         elif what == "latency":
             settings |= {"rate": self.load.rate}
         return settings
@@ -132,6 +145,20 @@ class Bench:
 
         async with self._consumer(handle):
             await asyncio.wait_for(done.wait(), IDLE_DEADLINE_S + self.load.messages / 1000)
+            return time.perf_counter() - began, None, None
+
+    async def _poll(self) -> tuple[float, float | None, float | None]:
+        """From the first poll that returned messages to the last one; bodies are not looked at."""
+        async with Producer("bench-producer", **self.client) as producer:
+            await self._flood(producer)
+        consumer = LitePullConsumer("bench-poller", consume_from=ConsumeFrom.FIRST_OFFSET, **self.client)
+        consumer.subscribe(self.topic)
+        polled, began = 0, 0.0
+        async with consumer, asyncio.timeout(IDLE_DEADLINE_S + self.load.messages / 1000):
+            while polled < self.load.messages:
+                messages = await consumer.poll(1_000, POLLED)
+                began = began or (time.perf_counter() if messages else 0.0)
+                polled += len(messages)
             return time.perf_counter() - began, None, None
 
     def _consumer(self, handle: Callable[[ReceivedMessage], Awaitable[None]]) -> PushConsumer:
