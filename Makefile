@@ -28,12 +28,13 @@ $(READY): pyproject.toml constraints.txt tools/install.sh
 demo: setup ## run the main job: a cluster, a killed consumer, and the audit that explains the duplicates
 	$(BIN)/python -m dejamq_lab.demo
 
-prove: setup ## what takes long: power losses, kills and damage of the store, its memory, ten demos (half an hour, 12 GiB)
+prove: setup ## what takes long: power losses, kills and damage of the store, its memory, groups in motion, ten demos (half an hour, 12 GiB)
 	$(BIN)/python tests/store/prove_power_loss.py --points 1000
 	$(BIN)/python tests/store/prove_fork_kill.py --kills 100
 	$(BIN)/python tests/store/prove_store_machine.py
 	$(BIN)/python tests/store/prove_store_fuzz.py
 	@mkdir -p build && $(BIN)/python tests/store/prove_memory.py --directory build
+	$(BIN)/python tests/integration/prove_churn.py
 	@for run in 1 2 3 4 5 6 7 8 9 10; do \
 		echo "run $$run of 10" && $(BIN)/python -m dejamq_lab.demo --out build/prove-$$run || exit 1; \
 	done

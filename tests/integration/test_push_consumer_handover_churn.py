@@ -1,4 +1,7 @@
-"""Eight consumers join and leave over sixteen queues: with and without graceful hand-over."""
+"""Eight consumers join and leave over sixteen queues: with and without graceful hand-over.
+
+A short form of ``prove_churn.py``.
+"""
 
 import random
 from pathlib import Path
@@ -6,7 +9,7 @@ from pathlib import Path
 import pytest
 from churn import churned
 
-STEPS = 14
+STEPS = 16
 
 
 @pytest.mark.parametrize("ordered", [False, True])
