@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreFull, Wanted
+from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreError, StoreFull, Wanted
 from dejamq_broker.store.index_file import IndexFile
 from dejamq_broker.store.index_keys import key_hash
 from dejamq_broker.store.mapped_file import MappedFile
@@ -192,6 +192,15 @@ def test_with_sync_flush_nothing_is_found_before_it_is_on_disk(tmp_path: Path, m
     go_on.set()
     promise.result(timeout=10)
     assert offsets_of(store, "all") == [first, second]
+
+
+def test_an_index_that_cannot_be_written_ends_a_query_with_another_word(tmp_path: Path) -> None:
+    (tmp_path / "index").touch()
+    store = open_small(tmp_path)
+    fill_keyed(store, 3)
+    with pytest.raises(StoreError, match="File exists; move the folder index away") as refused:
+        store.query(Wanted("T", "k1"))
+    assert not isinstance(refused.value, StoreFull)
 
 
 def test_a_full_disk_ends_a_query_with_what_to_do_and_nothing_else(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import StoreClosed, StoreConfig, StoreDamaged, StoreError, StoreLocked
+from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.verify import verify
 from dejamq_proto.codes import ConfigError
 from store_making import (
     SMALL,
@@ -296,6 +298,21 @@ def test_a_second_process_is_refused_and_told_who_has_it(tmp_path: Path) -> None
     told = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
     assert f"process {os.getpid()}" in told.stdout
     store.close()
+
+
+@pytest.mark.parametrize("name", [b"T/\xc2\xb2", b"T/01", b"T/x", b"\xff\xfe/0", b"file"])
+def test_what_no_broker_made_among_the_queues_is_passed_over(tmp_path: Path, name: bytes) -> None:
+    sent = made(tmp_path)
+    place = bytes(tmp_path / "consumequeue") + b"/" + name
+    if name == b"file":
+        Path(os.fsdecode(place)).touch()
+    else:
+        os.makedirs(place)
+    store = open_small(tmp_path)
+    assert store.queues() == [("T", 0)]
+    assert bodies_of(store) == sent
+    store.close()
+    assert verify(StorePaths(tmp_path)).verdict == "whole"
 
 
 def test_abort_says_who_runs_and_goes_with_a_clean_stop(tmp_path: Path) -> None:

@@ -139,15 +139,9 @@ def commit_log(paths: StorePaths) -> DataFiles:
 
 def queue_files(paths: StorePaths) -> Iterator[QueueFiles]:
     """All consume queues, in order of topic and queue id."""
-    found = [
-        (topic.name, int(queue.name), queue)
-        for topic in (sorted(paths.consume_queues.iterdir()) if paths.consume_queues.is_dir() else [])
-        if topic.is_dir()
-        for queue in topic.iterdir()
-        if queue.is_dir() and queue.name.isdigit()
-    ]
+    found = paths.queue_folders()
     size = max((DataFiles(folder).size for _, _, folder in found), default=0)
-    for topic_name, queue_id, folder in sorted(found):
+    for topic_name, queue_id, folder in found:
         yield QueueFiles(topic_name, queue_id, DataFiles(folder, size))
 
 

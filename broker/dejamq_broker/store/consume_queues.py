@@ -45,13 +45,9 @@ class ConsumeQueues:
 
         After a clean stop that left a mark little is looked at, else more.
         """
-        folder = self._paths.consume_queues
-        topics = sorted(folder.iterdir()) if folder.is_dir() else []
-        for topic in topics:
-            for path in sorted(topic.iterdir()) if topic.is_dir() else []:
-                if path.is_dir() and path.name.isdigit():
-                    wrong = self._load_queue((topic.name, int(path.name)), progress, log, clean=clean)
-                    self.lacking = f"{path}: {wrong}" if wrong else self.lacking
+        for topic, queue_id, path in self._paths.queue_folders():
+            wrong = self._load_queue((topic, queue_id), progress, log, clean=clean)
+            self.lacking = f"{path}: {wrong}" if wrong else self.lacking
         for key, count in progress.by_queue() if progress else []:
             known = self._queues.get(key)
             if known is None or known.max_offset < count:

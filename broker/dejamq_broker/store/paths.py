@@ -33,6 +33,17 @@ class StorePaths:
             raise StoreError(f"topic {topic!r} cannot name a folder; check topic names before storing")
         return self.consume_queues / topic / str(queue_id)
 
+    def queue_folders(self) -> list[tuple[str, int, Path]]:
+        """Topic, queue id and folder of every queue on disk, in order. What no broker made is passed over."""
+        topics = self.consume_queues.iterdir() if self.consume_queues.is_dir() else []
+        return sorted(
+            (topic.name, int(folder.name), folder)
+            for topic in topics
+            if _is_text(topic.name) and topic.is_dir()
+            for folder in topic.iterdir()
+            if _is_number(folder.name) and folder.is_dir()
+        )
+
     def cut_file(self, name: str, log_offset: int) -> Path:
         """A place for bytes that recovery cut away from the file ``name``; never an existing one."""
         path = self.cut / f"{name}.cut-{log_offset}"
@@ -41,6 +52,16 @@ class StorePaths:
             number += 1
             path = self.cut / f"{name}.cut-{log_offset}.{number}"
         return path
+
+
+def _is_text(name: str) -> bool:
+    """Whether it is UTF-8, which names on disk need not be."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _is_number(name: str) -> bool:
+    """Whether it is as a number is written: ``01`` would be another folder of queue 1."""
+    return name.isascii() and name.isdigit() and name == str(int(name))
 
 
 def file_name(start: int) -> str:

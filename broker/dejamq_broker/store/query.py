@@ -5,6 +5,7 @@ sends them and its client drops them; here the store looks into each record, and
 up room in the answer. For the same reason times are exact here, where the index keeps whole seconds.
 """
 
+import errno
 from collections.abc import Callable
 
 import msgspec
@@ -12,7 +13,7 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from dejamq_proto.record import decode, parse_offset_message_id
 
-from dejamq_broker.store.errors import StoreFull
+from dejamq_broker.store.errors import StoreError, StoreFull
 from dejamq_broker.store.index import Index
 from dejamq_broker.store.index_file import Bounds
 from dejamq_broker.store.index_keys import words_of
@@ -71,8 +72,8 @@ class Query:
         """The newest records that fit, ``max_messages`` at most, the oldest of them first.
 
         Everything confirmed is looked at: the index is brought up to date first. RocketMQ goes back in time in up to
-        three rounds when nothing of a round can be read; here one pass goes on to the next candidate. Raises StoreFull
-        when the index cannot be brought up to date.
+        three rounds when nothing of a round can be read; here one pass goes on to the next candidate. Raises StoreFull,
+        or StoreError when the disk fails otherwise, when the index cannot be brought up to date.
         """
         self._bring_up()
         most = min(wanted.max_messages, UNIQUE_MOST if wanted.unique else self._most)
@@ -95,9 +96,10 @@ class Query:
         try:
             self._catch_up()
         except OSError as error:
-            raise StoreFull(
-                f"the index cannot come to the end of the log: {error.strerror}; make room on its disk, then ask again"
-            ) from error
+            what = f"the index cannot come to the end of the log: {error.strerror};"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFull(f"{what} make room on its disk, then ask again") from error
+            raise StoreError(f"{what} move the folder index away and restart, it is made again") from error
 
     def by_id(self, message_id: str) -> bytes | None:
         """The record that an offset message id (32 or 56 hex digits) names, None when none begins there.
