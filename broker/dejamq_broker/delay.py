@@ -21,6 +21,7 @@ from dejamq_proto.record import BadRecord, Record, decode, encode_properties
 from dejamq_broker import json_file
 from dejamq_broker.data_version import DataVersion
 from dejamq_broker.record_writer import Origin, RecordWriter
+from dejamq_broker.store.entries import delay_level
 
 if TYPE_CHECKING:
     from dejamq_broker.store import MessageStore
@@ -32,9 +33,8 @@ READ_MESSAGES, READ_BYTES = 32, 256 << 10
 def scheduled(record: Record, levels: int) -> Record:
     """The record as it waits for its delay, or itself when it has none. Levels above the last count as it."""
     properties = record.properties
-    wanted = properties.get(names.PROPERTY_DELAY, "0")
-    level = min(int(wanted), levels) if wanted.isdecimal() else 0
-    if level <= 0:
+    level = delay_level(properties.get(names.PROPERTY_DELAY, ""), levels)
+    if not level:
         return record
     properties[names.PROPERTY_DELAY] = str(level)
     properties[names.PROPERTY_REAL_TOPIC] = record.topic

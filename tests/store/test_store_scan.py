@@ -198,7 +198,13 @@ def test_a_queue_of_prepared_records_only_does_not_come_into_being() -> None:
     assert table.keys == []
 
 
-@pytest.mark.parametrize(("delay", "expected"), [("1", 1050), ("3", 10_050), ("99", 10_050), ("0", 2112), ("x", 2112)])
+@pytest.mark.parametrize(
+    ("delay", "expected"),
+    [
+        ("1", 1050), ("3", 10_050), ("99", 10_050), ("0", 2112), ("x", 2112), ("", 2112), ("-1", 2112), ("²", 2112),
+        ("٣", 2112), ("0" * 5000 + "1", 1050), ("9" * 5000, 10_050),
+    ],
+)  # fmt: skip
 def test_a_delay_level_decides_the_time_of_delivery(delay: str, expected: int) -> None:
     properties = encode_properties({"DELAY": delay, "TAGS": "Aa"})
     record = Record("SCHEDULE_TOPIC_XXXX", 0, b"", properties, store_timestamp_ms=50)

@@ -22,17 +22,26 @@ from dejamq_broker.store.texts import tags_codes, topics_of
 UNQUEUED_TYPES = (SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK)
 NumberOf = Callable[[QueueKey], int]
 FEW_SLOTS = 1 << 16
+LONGEST_LEVEL = 9
+"""Digits: Python refuses to read numbers of thousands of them."""
+
+
+def delay_level(text: str, levels: int) -> int:
+    """What a DELAY property says: a level above the last one is the last one, and what is no number is none, 0."""
+    if not text.isascii() or not text.isdigit():
+        return 0
+    digits = text.lstrip("0")
+    return min(int(digits or "0"), levels) if len(digits) <= LONGEST_LEVEL else levels
 
 
 def queue_tags_code(record: Record, delay_levels_ms: tuple[int, ...]) -> int:
     """The tags code of a record's queue entry; for a delayed one the time of its delivery (ms).
 
-    Source: RocketMQ ``CommitLog``: a delay level above the last one counts as the last one.
+    Source: RocketMQ ``CommitLog``.
     """
     properties = record.properties
     if record.topic == SCHEDULE_TOPIC:
-        text = properties.get(PROPERTY_DELAY, "0")
-        level = min(int(text), len(delay_levels_ms)) if text.isdigit() else 0
+        level = delay_level(properties.get(PROPERTY_DELAY, ""), len(delay_levels_ms))
         if level > 0:
             return record.store_timestamp_ms + delay_levels_ms[level - 1]
     return tags_code(properties.get(PROPERTY_TAGS))
