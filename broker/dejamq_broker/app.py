@@ -60,7 +60,7 @@ def monotonic_clock_ms() -> int:
 class Broker:
     """One broker. ``start`` once, ``close`` as often as you like; afterwards make a new one.
 
-    Everything here belongs to the event loop that called ``start``; the store's two threads are the only
+    Everything here belongs to the event loop that called ``start``; the store's three threads are the only
     others, and they reach the loop through ``LongPoll.on_arrival`` alone. What a part needs to end is
     registered as soon as it began, so that a start that fails half way ends exactly what it had begun, in the
     opposite order.

@@ -1,4 +1,4 @@
-"""Held pulls, and the one door through which the store's thread reaches the event loop.
+"""Held pulls, and the one door through which the store's threads reach the event loop.
 
 ``HoldTable`` is pure; ``LongPoll`` is its shell: it wakes holds on arrival and on their deadline. A hold is parked in
 the same step that found nothing, so an arrival after the look is always seen by the hold.
