@@ -11,6 +11,7 @@ from consumer_cluster import until
 from dejamq import ConsumeFrom, Message, PushConsumer, ReceivedMessage
 from dejamq_lab import Cluster
 from dejamq_lab.duplicates import Duplicate
+from handover_proof import given_too_early, lines_of, owned_twice
 
 QUEUES = 16
 MEMBERS = 8
@@ -30,6 +31,8 @@ class Told:
     deliveries: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Delivery ids by message body, in the order of entering the handler."""
     duplicates: list[Duplicate] = field(default_factory=list)
+    against: list[str] = field(default_factory=list)
+    """What the journals have against a graceful hand-over."""
 
     @property
     def lost(self) -> list[int]:
@@ -41,10 +44,11 @@ class Told:
         return {body: ids for body, ids in self.deliveries.items() if len(ids) > 1}
 
     def check_graceful(self) -> None:
-        """Raises AssertionError with the first message that was lost or came twice."""
+        """Raises AssertionError with the first message that was lost or came twice, or a queue that had two owners."""
         assert not self.lost, f"lost: {self.lost[:5]} of {self.sent}"
         assert not self.repeated, f"delivered twice: {list(self.repeated.items())[:3]}"
         assert self.duplicates == []
+        assert self.against == []
 
     def check_told(self) -> None:
         """Nothing is lost, and the duplicates found are exactly those that handlers saw, each with both deliveries."""
@@ -80,6 +84,9 @@ class Churn:
         await until(lambda: not self.told.lost, 60)
         await asyncio.gather(*(member.close() for member in self._present))
         self.told.duplicates = await self._cluster.duplicates("g")
+        if self._settings["graceful_handover"]:
+            lines = lines_of(self._cluster.journal_dir)
+            self.told.against = given_too_early(lines, NO_END_MS * SCALE) + owned_twice(lines)
         return self.told
 
     async def _step(self) -> None:

@@ -1,7 +1,6 @@
 """Graceful hand-over against a real broker: what becomes of running handlers, killed owners and restarts."""
 
 import asyncio
-from collections import defaultdict
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from dejamq import ConsumeStatus, PushConsumer, ReceivedMessage
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto.client_pb2_grpc import HandoverStub
 from dejamq_proto.common_pb2 import QueueKey
+from handover_proof import given_too_early, lines_of, owned_twice
 
 NO_END_MS = 600_000
 """Longer than any test, for claims that must not end however busy the machine is."""
@@ -45,21 +45,14 @@ def member(here: Servers, handler: Any, **settings: Any) -> PushConsumer:
     return consumer
 
 
-def proven(here: Servers) -> list[str]:
-    """What the broker's journal has against it: a queue that was given away without a release or the claim's end."""
-    life_ms = here.settings.get("claim_life_ms", 60_000)
-    owners: dict[tuple[str, int], tuple[str, int] | None] = defaultdict(lambda: None)
-    wrong = []
-    for line in here.server_lines(""):
-        place = line.get("topic", ""), line.get("queue_id", -1)
-        if line["event"] == "RELEASE" and line["granted"]:
-            owners[place] = None
-        elif line["event"] == "CLAIM" and line["granted"]:
-            owner, mine = owners[place], (line["client_boot_id"], line["generation"])
-            if owner is not None and owner != mine and line.get("age_ms", 0) <= life_ms:
-                wrong.append(f"{place} went from {owner} to {mine}")
-            owners[place] = mine
-    return wrong
+def too_early(here: Servers) -> list[str]:
+    """Queues that the broker gave away too early."""
+    return given_too_early(lines_of(here.directory / "servers"), here.settings["claim_life_ms"])
+
+
+def against(here: Servers) -> list[str]:
+    """What the journals have against it where nobody was killed."""
+    return too_early(here) + owned_twice(lines_of(here.directory / "journal"))
 
 
 async def test_a_running_handler_is_waited_for_and_its_message_does_not_come_again(tmp_path: Path) -> None:
@@ -77,7 +70,7 @@ async def test_a_running_handler_is_waited_for_and_its_message_does_not_come_aga
                 await until(lambda: len(one.assignment) == len(two.assignment) == 2)
                 await here.send("a", "b", "c", "d")
                 await until(lambda: len(slow.entered) + len(quick.entered) == 12)
-        assert proven(here) == []
+        assert against(here) == []
     assert sorted(slow.entered + quick.entered) == sorted([*bodies, "a", "b", "c", "d"])
 
 
@@ -140,7 +133,7 @@ async def test_queues_of_a_killed_owner_wait_for_the_end_of_its_claims(tmp_path:
             assert len(over) == 5
             assert min(over) > LIFE_MS
         await killed.close(0)
-        assert proven(here) == []
+        assert too_early(here) == []
 
 
 async def test_an_owner_that_was_away_longer_than_its_claims_finds_its_queues_taken(tmp_path: Path) -> None:
@@ -164,7 +157,7 @@ async def test_an_owner_that_was_away_longer_than_its_claims_finds_its_queues_ta
             await away.close(0)
             await here.send("b")
             await until(lambda: "b" in second.entered)
-        assert proven(here) == []
+        assert too_early(here) == []
     assert sorted(second.entered) == ["a", "b"]
 
 
@@ -193,7 +186,7 @@ async def test_owners_come_first_after_a_restart_of_the_broker(tmp_path: Path) -
         await until(lambda: sum(len(one.assignment) for one in members) == 4)
         for one in members:
             await one.close()
-        assert proven(here) == []
+        assert against(here) == []
     assert sorted(body for handler in handlers for body in handler.entered) == sorted([*bodies, "warm"])
 
 

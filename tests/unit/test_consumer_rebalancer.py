@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from consumer_fakes import FakeLink, context, lines
 from dejamq.allocation import averagely
+from dejamq.config import ConsumerConfig, client_config
 from dejamq.consume_from import ConsumeFrom, StartRule
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
@@ -222,6 +223,32 @@ async def test_rounds_come_at_intervals_and_at_once_when_woken() -> None:
         await until(lambda: here.queue_ids == [0, 1])
         here.link.members = ["me"]
         await until(lambda: here.queue_ids == [0, 1, 2, 3])
+        here.rebalancer.stop()
+        await running
+
+
+async def test_rounds_come_at_the_minimum_until_all_is_as_it_should_be_and_then_at_the_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """RocketMQ: 1 s and 20 s."""
+    config = client_config(ConsumerConfig, None, {})
+    assert (config.rebalance_min_interval_ms, config.rebalance_wait_interval_ms) == (1_000, 20_000)
+    async with bench(rebalance_wait_interval_ms=600_000) as here:
+        rounds, once = list[bool](), here.rebalancer.round
+
+        async def counted() -> bool:
+            rounds.append(await once())
+            return rounds[-1]
+
+        monkeypatch.setattr(here.rebalancer, "round", counted)
+        here.link.refuse["query_offset"] = BrokerUnavailable("gone")
+        running = asyncio.create_task(here.rebalancer.run())
+        await until(lambda: len(rounds) >= 5)
+        here.link.refuse.clear()
+        await until(lambda: rounds[-1])
+        balanced = len(rounds)
+        await asyncio.sleep(0.1)  # twenty times the minimum
+        assert len(rounds) == balanced
         here.rebalancer.stop()
         await running
 
