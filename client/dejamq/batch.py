@@ -32,11 +32,14 @@ class Batch:
         self._columns: dict[str, list[int]] = {}
         sizes = records.headers["body_size"].astype(np.int64)
         self.body_sizes: list[int] = sizes.tolist()
+        """Bytes of each body as it is in memory: unpacked where it was compressed."""
         starts = records.positions + HEADER_SIZE
         self._starts: list[int] = starts.tolist()
         self._ends: list[int] = (starts + sizes).tolist()
         self._view = records.data.data
         self._unpacked = self._decompressed()
+        for index, body in self._unpacked.items():
+            self.body_sizes[index] = len(body)
 
     def __len__(self) -> int:
         return len(self.body_sizes)
@@ -104,8 +107,8 @@ class WideBatch(Batch):
 
     def __init__(self, records: Sequence[record.Record], queue: MessageQueue, boot_id: str) -> None:
         self.queue, self.boot_id, self._records = queue, boot_id, records
-        self.body_sizes = [len(one.body) for one in records]
         self._bodies = [_decompress(one.body, one.sys_flag, one.log_offset) for one in records]
+        self.body_sizes = [len(body) for body in self._bodies]
 
     def column(self, name: str) -> list[int]:
         """As in ``Batch``; not kept, because these batches are small and seldom looked at."""

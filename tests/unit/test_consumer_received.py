@@ -81,6 +81,14 @@ def test_a_body_that_cannot_be_unpacked_is_handed_over_as_stored(sys_flag: int) 
     assert (message.body, message.sys_flag) == (b"no zlib", sys_flag)
 
 
+@pytest.mark.parametrize("host", [("10.0.0.1", 10911), ("::1", 10911)])
+def test_a_compressed_body_counts_with_the_bytes_that_it_takes_in_memory(host: tuple[str, int]) -> None:
+    """Flow control by size would let far more in than its limit otherwise."""
+    packed = stored(body=zlib.compress(b"long text" * 50), sys_flag=record.SYS_COMPRESSED | 3 << 8, store_host=host)
+    batch, messages = receive(answer(packed, stored(b"plain", store_host=host)), QUEUE, "b00")
+    assert batch.body_sizes == [450, 5] == [len(message.body) for message in messages]
+
+
 def test_detach_keeps_the_record_and_lets_go_of_the_run() -> None:
     messages = received(stored(body=b"one"), stored(body=b"two", offset=8))
     kept = messages[1].detach()
