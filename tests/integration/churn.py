@@ -129,9 +129,11 @@ class Churn:
 
 
 async def churned(directory: Path, steps: int, seed: int, *, graceful: bool, **settings: Any) -> Told:
-    """A cluster, its group in motion, and what came of it."""
-    servers = {"claim_life_ms": NO_END_MS}
-    topics = {"orders": QUEUES}
-    async with Cluster(topics=topics, time_scale=SCALE, settings=servers, directory=directory) as cluster:
+    """A cluster of two brokers, its group in motion, and what came of it.
+
+    Each member asks either broker who else there is, so their lists differ for moments (cause R2).
+    """
+    servers, topics = {"claim_life_ms": NO_END_MS}, {"orders": QUEUES // 2}
+    async with Cluster(2, topics=topics, time_scale=SCALE, settings=servers, directory=directory) as cluster:
         own = {"claim_trust_ms": NO_END_MS, "handover_wait_ms": NO_END_MS} if graceful else {}
         return await Churn(cluster, seed, graceful_handover=graceful, **own, **settings).run(steps)
