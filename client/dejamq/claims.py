@@ -114,7 +114,8 @@ class QueueClaims:
 
     def let_go(self, queues: Iterable[MessageQueue]) -> None:
         """Give back queues that were not opened after all, oneway and without an offset."""
-        self._send_releases({queue: self.held.pop(queue).generation for queue in queues if queue in self.held})
+        unused = [queue for queue in queues if (claim := self.held.get(queue)) and not claim.returning]
+        self._send_releases({queue: self.held.pop(queue).generation for queue in unused})
 
     async def _ask(self, generations: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Generation for each queue whose broker answered, 0 for those refused."""
