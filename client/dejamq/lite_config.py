@@ -45,7 +45,7 @@ class LitePullConfig(ConsumerConfig):
                 raise ConfigError(f"{name} must be more than 0")
 
 
-FOR_HANDLERS = {"consume_retry_delay_ms", "consume_timeout_ms", "local_offset_store_dir"} | {
+FOR_HANDLERS = {"consume_retry_delay_ms", "consume_timeout_ms"} | {
     field.name for kind in (OrderedConfig, HandoverConfig) for field in dataclasses.fields(kind)
 }
 

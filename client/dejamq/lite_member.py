@@ -1,6 +1,7 @@
 """What a lite pull consumer is besides messages: its settings, its queues, its start and its end."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -10,10 +11,13 @@ from dejamq_proto import names
 from dejamq_proto.codes import ClientClosed, ConfigError
 
 from dejamq.allocation import Strategy, strategy_named
-from dejamq.consume_from import ConsumeFrom
+from dejamq.broadcasting import stable_client_id
+from dejamq.consume_from import ConsumeFrom, MessageModel
+from dejamq.handlers import tags_of_expression
 from dejamq.lite_config import lite_config
 from dejamq.lite_polling import Polling
-from dejamq.lite_running import Chosen, LiteOptions, LiteRunning, QueuesListener
+from dejamq.lite_rebalancer import Chosen, QueuesListener
+from dejamq.lite_running import LiteOptions, LiteRunning
 from dejamq.message import MessageQueue
 from dejamq.namespace import strategy_outside, unwrap_queue, wrap, wrap_queue
 from dejamq.received import ReceivedMessage
@@ -27,12 +31,14 @@ class LiteMember:
 
     def __init__(
         self, group: str, *, namesrv: str | Sequence[str] | None = None, auto_commit: bool = True,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, consume_timestamp_ms: int | None = None,
-        allocation: str | Strategy = "averagely", **settings: Any,
+        model: MessageModel = MessageModel.CLUSTERING, consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
+        consume_timestamp_ms: int | None = None, allocation: str | Strategy = "averagely", **settings: Any,
     ) -> None:  # fmt: skip
         """Raises ConfigError or InvalidName at once for what could not work later."""
         names.check_group(group)
         self.group, self.auto_commit, self.config = group, auto_commit, lite_config(namesrv, settings)
+        if model is MessageModel.BROADCASTING:
+            self.config = dataclasses.replace(self.config, client_id=stable_client_id(self.config))
         self._namespace = self.config.namespace
         timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
         name, strategy = strategy_named(allocation)
@@ -40,7 +46,9 @@ class LiteMember:
             strategy = strategy_outside(self._namespace, strategy)
         inner_group = wrap(self._namespace, group)
         names.check_group(inner_group)
-        self._options = LiteOptions(inner_group, self.config, ConsumeFrom(consume_from), timestamp_ms, (name, strategy))
+        self._options = LiteOptions(
+            inner_group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, (name, strategy)
+        )
         self._subscriptions = Subscriptions(inner_group, _now_ms, retries=False, namespace=self._namespace)
         self._chosen = Chosen()
         self._paused: set[MessageQueue] = set()
@@ -50,15 +58,16 @@ class LiteMember:
 
     # which queues
 
-    def subscribe(self, topic: str, *, tags: str | None = "*") -> None:
+    def subscribe(self, topic: str, *, tags: str | None = "*", sql: str | None = None) -> None:
         """Share the topic's queues with the group's other members; only messages with these tags (``"a || b"``).
 
+        ``sql`` filters by properties instead, as ``PushConsumer.subscribe`` says.
         Before or after the start. Raises ConfigError after ``assign``, or for a topic that is subscribed already.
         """
         self._check()
         if self._chosen.queues is not None:
             raise ConfigError("this consumer has assigned queues; subscribe and assign exclude one another")
-        self._subscriptions.add(topic, _polled, tags=tags)
+        self._subscriptions.add(topic, _polled, tags=tags, sql=sql)
         if self._running is not None:
             self._running.learn(wrap(self._namespace, topic))
 
@@ -70,7 +79,7 @@ class LiteMember:
             self._running.forget(wrap(self._namespace, topic))
 
     def assign(self, queues: Iterable[MessageQueue], *, tags: str | None = "*") -> None:
-        """Consume exactly these queues, of one or many topics, instead of those assigned before.
+        """Consume exactly these queues, of one or many topics, instead of those assigned before, with these tags.
 
         Nobody is asked who else consumes them. Use a group of its own: to members that subscribe, this one counts as
         a member that takes its share. Raises ConfigError after ``subscribe``.
@@ -79,15 +88,17 @@ class LiteMember:
         wanted = frozenset(self._inside(queues))
         if self._chosen.queues is None and list(self._subscriptions):
             raise ConfigError("this consumer has subscriptions; subscribe and assign exclude one another")
-        topics, before = {queue.topic for queue in wanted}, {one.topic for one in self._subscriptions}
-        for topic in topics - before:
+        topics, filtered = {queue.topic for queue in wanted}, tags_of_expression(tags)
+        for one in list(self._subscriptions):
+            if one.topic not in topics or one.tags != filtered:
+                self._subscriptions.remove(one.topic)
+        new = [topic for topic in sorted(topics) if self._subscriptions.get(topic) is None]
+        for topic in new:
             self._subscriptions.add(topic, _polled, tags=tags)
-        for topic in before - topics:
-            self._subscriptions.remove(topic)
-        self._chosen.queues = wanted
+        self._chosen.assign(wanted)
         if self._running is not None:
             self._running.rebalancer.settled.clear()
-            for topic in topics - before:
+            for topic in new:
                 self._running.learn(topic)
             self._running.rebalancer.wake()
 
@@ -175,7 +186,7 @@ class LiteMember:
             await running.start()
         except BaseException as error:
             self._running = self._polling = None
-            await running.instance.close()
+            await running.abandon()
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
                 raise ClientClosed("the consumer was closed while it started") from None
@@ -189,7 +200,8 @@ class LiteMember:
         """Send what is committed and leave, in about ``timeout_ms`` (``await_termination_ms``). May be called twice.
 
         With ``auto_commit`` everything but what is in hand is committed first; RocketMQ only sends what its last
-        automatic commit covered (cause O18). A waiting ``poll`` raises ClientClosed, ``async for`` ends.
+        automatic commit covered (cause O18), and so does ``shutdown_mode="rocketmq"``. A ``poll`` that waits raises
+        ClientClosed, ``async for`` ends.
         """
         if self._closing is None:
             wait_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
@@ -217,7 +229,7 @@ class LiteMember:
 
     async def _close(self, timeout_s: float) -> None:
         if self._running is not None:
-            if self.auto_commit:
+            if self.auto_commit and self.config.shutdown_mode == "drain":
                 self._running.shelf.commit(self._running.rebalancer.assignment)
             await self._running.close(timeout_s)
 

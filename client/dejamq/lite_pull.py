@@ -22,7 +22,8 @@ class LitePullConsumer(LiteMember):
     """Hands out messages when the program polls or iterates, at least once; retries are the program's own matter.
 
     The queues come from ``subscribe``, shared with the group's other members, or from ``assign``, the program's own
-    choice. With ``auto_commit`` a poll counts what earlier polls returned as done, whether or not it is: a program that
+    choice; with ``MessageModel.BROADCASTING`` each member that subscribes has all, and keeps offsets in a file of its
+    own. With ``auto_commit`` a poll counts what earlier polls returned as done, whether or not it is: a program that
     still works on it when it polls again, and dies, loses it. One task polls at a time, or ``auto_commit=False``.
     Belongs to one event loop. Further settings: ``LitePullConfig``. Source: RocketMQ ``DefaultLitePullConsumer``.
     """
@@ -96,8 +97,7 @@ class LitePullConsumer(LiteMember):
         owned = running.rebalancer.assignment.owned.get(queue)
         if owned is not None and (mine := polled(owned).committed) is not None:
             return mine
-        await running.link(queue)
-        return await running.offsets.load(queue)
+        return await running.load(queue)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on from this offset; what was pulled before, or is on its way, is not handed out any more.

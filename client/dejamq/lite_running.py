@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import msgspec
 from dejamq_proto.client_pb2 import ConsumerData
@@ -11,22 +12,23 @@ from dejamq_proto.codes import RouteNotFound
 
 from dejamq.allocation import Strategy
 from dejamq.assignment import OwnedQueue
-from dejamq.consume_from import ConsumeFrom, MessageModel, StartRule
-from dejamq.context import Context, Link, context_of
+from dejamq.broadcasting import LocalOffsetStore, everything
+from dejamq.consume_from import ConsumeFrom, MessageModel
+from dejamq.context import Link, context_of
 from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
 from dejamq.lite_config import LitePullConfig
+from dejamq.lite_rebalancer import Chosen, LiteRebalancer, LiteStart
 from dejamq.lite_shelf import Shelf, polled
+from dejamq.local_offsets import LocalOffsets
 from dejamq.membership import Membership
 from dejamq.message import MessageQueue
 from dejamq.offset_store import RemoteOffsetStore
-from dejamq.rebalancer import Parts, Queues, Rebalancer
+from dejamq.rebalancer import Parts
 from dejamq.routes import TopicRoute
 from dejamq.subscriptions import Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
-
-QueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
 
 
 class LiteOptions(msgspec.Struct, frozen=True):
@@ -34,20 +36,10 @@ class LiteOptions(msgspec.Struct, frozen=True):
 
     group: str
     config: LitePullConfig
+    model: MessageModel
     consume_from: ConsumeFrom
     timestamp_ms: int
     allocation: tuple[str, Strategy]
-
-
-class Chosen(msgspec.Struct):
-    """What a program wants of queues by their name, whether or not they are owned at the moment."""
-
-    queues: frozenset[MessageQueue] | None = None
-    """By ``assign``; None where topics are subscribed."""
-    seeks: dict[MessageQueue, int] = {}
-    """Where queues that are not open yet shall begin."""
-    listeners: dict[str, QueuesListener] = {}
-    """By topic, for changes of its queues."""
 
 
 class LiteOffsets(RemoteOffsetStore):
@@ -58,77 +50,28 @@ class LiteOffsets(RemoteOffsetStore):
         return None
 
 
-class LiteStart(StartRule):
-    """Where the program wants a queue to begin comes before everything else."""
-
-    seeks: dict[MessageQueue, int]
-
-    async def start_of(self, queue: MessageQueue) -> tuple[int, str]:
-        """As the base; a seek that comes while the broker is asked counts as well."""
-        found = None if queue in self.seeks else await super().start_of(queue)
-        wanted = self.seeks.pop(queue, None)
-        if wanted is not None:
-            return wanted, "seek"
-        assert found is not None
-        return found
-
-
-class LiteRebalancer(Rebalancer):
-    """Allocates like a push consumer's, or opens the queues that the program assigned, and no others."""
-
-    def __init__(self, context: Context, parts: Parts, allocation: tuple[str, Strategy], chosen: Chosen) -> None:
-        super().__init__(context, parts, *allocation)
-        self._chosen = chosen
-        self._told_of: frozenset[MessageQueue] = frozenset()
-
-    async def round(self) -> bool:
-        """One round. Of assigned queues True when all are open; members of the group are not asked for."""
-        wanted = self._chosen.queues
-        if wanted is None:
-            return await super().round()
-        self._rounds += 1
-        self._tell(wanted)
-        await self._release([one for one in self.assignment if one.queue not in wanted], "reassigned")
-        await asyncio.gather(*(self._open(queue) for queue in wanted if queue not in self.assignment))
-        balanced = frozenset(one.queue for one in self.assignment) == wanted
-        if balanced and wanted is self._chosen.queues:
-            self.settled.set()
-        return balanced
-
-    def _begin(self, queue: MessageQueue, start_offset: int, source: str, locked_at_s: float | None = None) -> None:
-        """As the base. After a seek the queue's position is known, and a commit may go back to it."""
-        super()._begin(queue, start_offset, source, locked_at_s)
-        owned = self.assignment.owned.get(queue)
-        if source == "seek" and owned is not None:
-            owned.process_queue.advance(start_offset)
-
-    def _tell(self, wanted: frozenset[MessageQueue]) -> None:
-        """Journal what the program assigned, once for each change."""
-        for topic in sorted({queue.topic for queue in wanted ^ self._told_of}):
-            mine = sorted(queue for queue in wanted if queue.topic == topic)
-            self._strategy_name = "manual"
-            self._journal(topic, Queues((), "", ""), "", [], mine)
-        self._told_of = wanted
-
-
 class LiteRunning(Membership):
     """Made in the loop that will own it; ``close`` ends everything that ``start`` began."""
 
     def __init__(self, options: LiteOptions, subscriptions: Subscriptions, chosen: Chosen) -> None:
         super().__init__(options.group, options.config, subscriptions)
+        broadcasting = options.model is MessageModel.BROADCASTING
         self._options, self._chosen, self.config = options, chosen, options.config
         self._context = context = context_of(self.instance, options.config, options.group)
         self.deliveries = Deliveries(context, kind="poll")
-        self.offsets = self._remote = LiteOffsets(context, self.deliveries)
+        self._remote = LiteOffsets(context, self.deliveries)
+        self._local = self._local_offsets() if broadcasting else None
+        self.offsets = self._local or self._remote
         self.shelf = Shelf(self.deliveries, options.config.pull_threshold_for_all)
         self.fetcher = Fetcher(context, self.deliveries, self.offsets, self.shelf.put)
         start = LiteStart(context, self.offsets, options.consume_from, options.timestamp_ms)
         start.seeks = chosen.seeks
         parts = Parts(
             subscriptions, self.deliveries, self.offsets, start, self.fetcher, self._queues, self.instance.spawn,
-            holding=self.shelf.queue,
+            broadcasting=broadcasting, holding=self.shelf.queue,
         )  # fmt: skip
-        self.rebalancer = LiteRebalancer(context, parts, options.allocation, chosen)
+        allocation = ("broadcasting", everything) if broadcasting else options.allocation
+        self.rebalancer = LiteRebalancer(context, parts, allocation, chosen)
         self.shelf.count = lambda: sum(len(owned.process_queue) for owned in self.rebalancer.assignment)
         self.fetcher.cached_bytes = lambda: self.rebalancer.assignment.cached_bytes
         self.fetcher.queue_count = lambda: len(self.rebalancer.assignment.owned)
@@ -138,11 +81,18 @@ class LiteRunning(Membership):
 
     async def start(self) -> None:
         """Routes, then the heartbeat that makes this client a member, then the first round."""
+        if self._local is not None:
+            await self._local.open()
         for topic in self._chosen.listeners:
             await self._watch(topic)
         self.instance.routes.on_change.append(self._route_changed)
         await self._join()
         self._begin_rounds()
+
+    async def abandon(self) -> None:
+        """After a start that failed."""
+        await self.instance.close()
+        self._close_thread()
 
     async def close(self, timeout_s: float) -> None:
         """Pull no more, send what is committed, leave. Every step is taken even when one before it fails."""
@@ -150,6 +100,7 @@ class LiteRunning(Membership):
         self._journal("closing")
         self.shelf.arrived.set()
         async with AsyncExitStack() as stack:
+            stack.callback(self._close_thread)
             stack.push_async_callback(self.instance.close)
             stack.push_async_callback(self._release_all, timeout_s)
             stack.callback(self.deliveries.close)
@@ -165,9 +116,17 @@ class LiteRunning(Membership):
         return self._context.link(queue.broker_name)
 
     async def commit(self, owned: OwnedQueue, offset: int) -> None:
-        """Send one offset and wait for the broker's word. Raises DejamqError."""
-        await self._remote.send(owned, offset, "lite")
+        """Send one offset and wait for the broker's word, or write it. Raises DejamqError."""
+        if self._local is not None:
+            await self._local.commit(owned, "lite", offset=offset)
+        else:
+            await self._remote.send(owned, offset, "lite")
         polled(owned).acknowledged = offset
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """What is committed of any queue, None without a commit. Raises DejamqError."""
+        await self.instance.routes.get(queue.topic)
+        return await self.offsets.load(queue)
 
     @property
     def closing(self) -> bool:
@@ -222,6 +181,15 @@ class LiteRunning(Membership):
         self.failed.set()
         self.shelf.arrived.set()
 
+    def _local_offsets(self) -> LocalOffsetStore:
+        directory = self.config.local_offset_store_dir
+        file = LocalOffsets(self.instance.client_id, self._group, Path(directory) if directory else None)
+        return LocalOffsetStore(self._context, self.deliveries, file)
+
+    def _close_thread(self) -> None:
+        if self._local is not None:
+            self._local.close()
+
     async def _release_all(self, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
@@ -232,7 +200,7 @@ class LiteRunning(Membership):
     def _consumer_data(self) -> ConsumerData:
         manual: Sequence[str] = ("manual",) if self._chosen.queues is not None else self._options.allocation[:1]
         return ConsumerData(
-            group=self._group, consume_type="PULL", message_model=MessageModel.CLUSTERING.value,
+            group=self._group, consume_type="PULL", message_model=self._options.model.value,
             consume_from=self._options.consume_from.value, subscriptions=self._subscriptions.wire(),
             allocation=manual[0],
         )  # fmt: skip

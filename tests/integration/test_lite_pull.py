@@ -4,10 +4,11 @@ import asyncio
 import functools
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from consumer_cluster import servers, until
-from dejamq import ConsumeFrom, Message, MessageQueue, Producer
+from dejamq import ConsumeFrom, Message, MessageModel, MessageQueue, Producer
 from lite_cluster import bodies, committed, is_committed, lite, poll_count, polled, send_to, subscribed
 
 
@@ -304,3 +305,64 @@ async def test_a_namespace_is_not_seen_by_the_program(tmp_path: Path) -> None:
         async with chosen:
             assert await poll_count(chosen, 1) == ["c"]
             assert await chosen.queues("orders") == tuple(msgspec.structs.replace(queue, queue_id=n) for n in range(4))
+
+
+async def test_other_tags_of_assigned_queues_count_from_then_on(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here:
+        queue = await send_to(here, 0, "untagged")
+        consumer = lite(here)
+        consumer.assign([queue], tags="paid")
+        async with consumer:
+            await consumer.wait_assigned()
+            async with here.producer() as producer:
+                await producer.send(Message("orders", b"paid", tags="paid"), queue=queue)
+                assert await poll_count(consumer, 1) == ["paid"]
+                consumer.assign([queue], tags="open")
+                await consumer.wait_assigned()
+                await producer.send(Message("orders", b"paid-too", tags="paid"), queue=queue)
+                await producer.send(Message("orders", b"open", tags="open"), queue=queue)
+                assert await poll_count(consumer, 1) == ["open"]
+
+
+async def test_the_seek_of_a_queue_that_is_not_assigned_any_more_is_forgotten(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here:
+        queue = await send_to(here, 0, *"abc")
+        consumer = lite(here)
+        consumer.assign([queue])
+        consumer.seek(queue, 2)
+        consumer.assign([])
+        consumer.assign([queue])
+        async with consumer:
+            assert await poll_count(consumer, 3) == [*"abc"]
+
+
+async def test_closing_in_rocketmqs_way_commits_nothing_that_the_automatic_commit_did_not(tmp_path: Path) -> None:
+    """Cause O18: the last batch was polled more than once."""
+    async with servers(tmp_path) as here:
+        await send_to(here, 0, *"abc")
+        async with subscribed(here, shutdown_mode="rocketmq") as consumer:
+            assert await poll_count(consumer, 3) == [*"abc"]
+            assert await consumer.poll(0) == []
+        async with subscribed(here) as again:
+            assert await poll_count(again, 3) == [*"abc"]
+
+
+async def test_each_broadcasting_member_gets_everything_and_goes_on_from_its_own_file(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here:
+        queue = await send_to(here, 0, *"abc")
+        settings: dict[str, Any] = {
+            "model": MessageModel.BROADCASTING,
+            "consume_from": ConsumeFrom.FIRST_OFFSET,
+            "local_offset_store_dir": str(tmp_path / "offsets"),
+        }
+        one = subscribed(here, client_id="one", **settings)
+        two = subscribed(here, client_id="two", **settings)
+        async with one, two:
+            assert await poll_count(one, 3) == await poll_count(two, 3) == [*"abc"]
+            assert await one.commit() == {queue: 3}
+            assert await one.committed(queue) == 3
+            assert await two.committed(queue) is None
+            assert committed(here, queue) is None
+        async with subscribed(here, client_id="one", **settings) as again:
+            await send_to(here, 0, "d")
+            assert await poll_count(again, 1) == ["d"]

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from consumer_fakes import QUEUE, FakeLink, context, received
 from dejamq.allocation import strategy_named
 from dejamq.assignment import OwnedQueue
-from dejamq.consume_from import ConsumeFrom
+from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.lite_config import lite_config
-from dejamq.lite_running import Chosen, LiteOffsets, LiteOptions, LiteRunning, LiteStart
+from dejamq.lite_rebalancer import Chosen, LiteStart
+from dejamq.lite_running import LiteOffsets, LiteOptions, LiteRunning
 from dejamq.lite_shelf import polled
 from dejamq.subscriptions import Subscriptions
 
@@ -18,7 +19,7 @@ from dejamq.subscriptions import Subscriptions
 async def idle() -> AsyncIterator[LiteRunning]:
     """One whose name server does not exist: nothing of it has begun."""
     config = lite_config("127.0.0.1:1", {})
-    options = LiteOptions("g", config, ConsumeFrom.LAST_OFFSET, 0, strategy_named("averagely"))
+    options = LiteOptions("g", config, MessageModel.CLUSTERING, ConsumeFrom.LAST_OFFSET, 0, strategy_named("averagely"))
     subscriptions = Subscriptions("g", lambda: 0, retries=False)
     subscriptions.add("orders", print, tags="*")
     running = LiteRunning(options, subscriptions, Chosen())
