@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dejamq_proto.names import RETRY_PREFIX
 
+from dejamq.counts import Counts
 from dejamq.message import MessageQueue
 from dejamq.process_queue import ProcessQueue
 from dejamq.received import ReceivedMessage
@@ -23,6 +24,7 @@ class OwnedQueue:
     process_queue: ProcessQueue
     next_offset: int
     expression: str = "*"
+    expression_type: str = "TAG"
     tags: frozenset[str] = frozenset()
     subscription_version: int = 0
     last_pull_s: float = 0.0
@@ -36,6 +38,10 @@ class OwnedQueue:
     """Of the claim on it; 0 without graceful hand-over."""
     claim_lost: bool = False
     """A broker gave the queue to another member; its progress is that one's."""
+    max_offset: int | None = None
+    """The end of the queue as the broker told it last."""
+    counts: Counts = field(default_factory=Counts)
+    """What was pulled and handled, for the statistics."""
     fetching: asyncio.Task[None] | None = None
     entered: list[ReceivedMessage] = field(default_factory=list)
     succeeded: list[ReceivedMessage] = field(default_factory=list)

@@ -72,11 +72,11 @@ class LocalOffsetStore:
         """Brokers keep no offsets of broadcasting groups."""
         return None
 
-    def commit_oneway(self, owned_queues: Iterable[OwnedQueue]) -> None:
+    def commit_oneway(self, owned_queues: Iterable[OwnedQueue], reason: str = "timer") -> None:
         """The timer's: write what moved, and do not wait."""
-        moved = [owned for owned in owned_queues if not owned.dropped and self._take(owned, "timer", None)]
+        moved = [owned for owned in owned_queues if not owned.dropped and self._take(owned, reason, None)]
         if moved or self._stale:
-            self._save().add_done_callback(partial(self._saved, moved, "timer"))
+            self._save().add_done_callback(partial(self._saved, moved, reason))
 
     async def commit(self, owned: OwnedQueue, reason: str, *, offset: int | None = None) -> None:
         """Write and wait until it is on disk; a failure is logged and journalled."""

@@ -78,6 +78,10 @@ class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig, HandoverConfig):
     pull_batch_size: int = setting(
         1024, rocketmq="pullBatchSize", help="messages asked for by one pull; RocketMQ's default is 32"
     )
+    post_subscription_when_pull: bool = setting(
+        True, rocketmq="postSubscriptionWhenPull",
+        help="pulls bring their own filter; else the one of the group's newest heartbeat holds (RocketMQ's default)",
+    )  # fmt: skip
     pull_batch_size_in_bytes: int = setting(
         1 << 20, rocketmq="pullBatchSizeInBytes", unit="bytes", help="of one pull; RocketMQ's default is 256 KiB"
     )
@@ -102,6 +106,9 @@ class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig, HandoverConfig):
     consume_retry_delay_ms: int = setting(
         5_000, unit="ms", scale="interval", help="before a message whose send-back failed is tried again locally"
     )
+    shutdown_mode: str = setting(
+        "drain", help="drain: handlers end before offsets are committed; rocketmq: its order, without waiting"
+    )
     acknowledge_commits: bool = setting(
         False, help="wait for the broker's word on each commit and log what failed; RocketMQ sends them oneway"
     )
@@ -118,6 +125,10 @@ class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig, HandoverConfig):
         super().validate()
         self.validate_ordered()
         self.validate_flow()
+        if self.shutdown_mode not in ("drain", "rocketmq"):
+            raise ConfigError(f"shutdown_mode is drain or rocketmq, not {self.shutdown_mode!r}")
+        if self.shutdown_mode == "rocketmq" and self.graceful_handover:
+            raise ConfigError("graceful_handover hands queues over drained; shutdown_mode='rocketmq' drains nothing")
         self.validate_handover()
         if not 1 <= self.pull_batch_size <= 1024:
             raise ConfigError(f"pull_batch_size must be 1 to 1024, not {self.pull_batch_size}")

@@ -21,7 +21,9 @@ from dejamq.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
 from dejamq.message import MessageQueue
 from dejamq.namespace import strategy_outside, unwrap, unwrap_queue, wrap
 from dejamq.running import Options, Running
+from dejamq.shutdown import ShutdownMode
 from dejamq.signals import STOP_SIGNALS, StopSignals
+from dejamq.statistics import ConsumerStatistics, outside
 from dejamq.subscriptions import Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
@@ -82,9 +84,12 @@ class PushConsumer:
     def subscribe(self, topic: str, handler: Handler, *, tags: str | None = "*", sql: str | None = None) -> None:
         """Deliver the topic's messages with these tags (``"a || b"``) to ``handler``, one at a time, many at once.
 
-        With ``ordered=True`` one message of a queue at a time, in the order of the queue.
+        With ``ordered=True`` one message of a queue at a time, in the order of the queue. ``sql`` filters by properties
+        instead of tags, as RocketMQ's SQL92: ``"amount > 5 AND region IN ('north', 'south')"``. Brokers are asked
+        whether they can at the start, which raises SUBSCRIPTION_PARSE_FAILED, or SYSTEM_ERROR where it is off.
 
-        Raises ConfigError for a second handler of a topic, a handler of the wrong shape, or a single ``|``.
+        Raises ConfigError for a second handler of a topic, a handler of the wrong shape, a single ``|``, or tags and
+        sql.
         """
         self._subscribe(topic, handler, tags, sql, 0)
 
@@ -136,6 +141,15 @@ class PushConsumer:
             return ()
         queues, namespace = self._running.rebalancer.assignment.queues(), self.config.namespace
         return tuple(unwrap_queue(namespace, queue) for queue in queues) if namespace else queues
+
+    def statistics(self) -> ConsumerStatistics:
+        """Rates, response times and lag of the last minute by topic and queue, in RocketMQ's terms; empty before the
+        start.
+        """
+        if self._running is None:
+            return ConsumerStatistics({}, {})
+        view = self._running.statistics.view(time.monotonic(), self._running.rebalancer.assignment)
+        return outside(self.config.namespace, view)
 
     async def wait_assigned(self, timeout_ms: float = 30_000) -> tuple[MessageQueue, ...]:
         """Until a round of allocation gave this consumer its queues (none when the group has more members).
@@ -220,23 +234,25 @@ class PushConsumer:
         self._raise_fatal()
 
     def hurry(self) -> None:
-        """While it closes: cancel the handlers that still run instead of waiting for them.
+        """While it closes: cancel the handlers that still run, and wait for brokers half a second a step at most.
 
-        Their messages were not acknowledged and come again, to whoever owns their queue next. May be called at
-        any time; before closing began it takes effect when it does.
+        Their messages were not acknowledged and come again, to whoever owns their queue next; so does what could not be
+        committed so fast. May be called at any time; before closing began it takes effect when it does.
         """
         if self._running is not None:
-            self._running.dispatcher.hurry()
+            self._running.hurry()
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Drain and leave; handlers get ``timeout_ms`` (default ``await_termination_ms``). May be called twice.
 
         In this order: no further pull, no further handler, running handlers end or are cancelled, offsets are
         committed, the group is left. What could not be committed is delivered again to the next owner; nothing
-        is lost.
+        is lost. With ``shutdown_mode="rocketmq"`` handlers get no time but ``timeout_ms``, and the order is RocketMQ's.
         """
         if self._closing is None:
-            wait_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
+            rocketmq = self.config.shutdown_mode == ShutdownMode.ROCKETMQ.value
+            own_ms = 0 if rocketmq else self.config.await_termination_ms
+            wait_ms = own_ms if timeout_ms is None else timeout_ms
             self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
         await asyncio.shield(self._closing)
 
@@ -253,9 +269,7 @@ class PushConsumer:
 
     def _subscribe(self, topic: str, handler: object, tags: str | None, sql: str | None, size: int) -> None:
         self._check()
-        if sql is not None:
-            raise ConfigError("SQL92 filters are not available in this version; filter by tags")
-        self._subscriptions.add(topic, handler, tags=tags, batch_size=size)
+        self._subscriptions.add(topic, handler, tags=tags, sql=sql, batch_size=size)
         if self._running is not None:
             self._running.learn(self._inside(topic))
 

@@ -113,7 +113,7 @@ class Dispatcher:
             try:
                 await (self._run_batches(work, handling) if work.batch_size else self._run_each(work, handling))
             finally:
-                handling.owned, handling.messages = None, ()
+                handling.owned = handling.now = None
                 self._busy -= 1
                 self._tell_if_quiet()
             if self._ready and self._ready[0] is work:
@@ -152,16 +152,17 @@ class Dispatcher:
         """
         owned, handler, deliveries = work.owned, work.handler, self._deliveries
         held, clock = owned.process_queue, time.monotonic
-        handling.owned = owned
+        handling.owned, count, spent_s = owned, 0, 0.0
         for message in work.messages:
             if held.dropped or held.draining or self._stopping:
-                return
+                break
             if work.again:
                 deliveries.enter_again(owned, (message,))
             else:
                 deliveries.enter(owned, message)
             held.in_flight += 1
-            handling.messages, handling.began_s = (message,), (began := clock())
+            handling.now = message
+            handling.began_s = began = clock()
             try:
                 answer = await handler(message)
             except Exception as error:
@@ -178,12 +179,17 @@ class Dispatcher:
             if outcome is DONE and not held.dropped and ended - began < self._timeout_s:
                 held.finish(message.queue_offset)
                 deliveries.succeed(owned, message)
+                count += 1
+                spent_s += ended - began
             else:
-                handling.messages = ()
-                await self._settle(owned, [message], _timed(outcome, ended - began, self._timeout_s))
+                handling.now = None
+                await self._settle(owned, [message], outcome, ended - began)
             if ended - self._yielded_s > SLICE_S:
+                owned.counts.called(count, spent_s, succeeded=count)
+                count, spent_s = 0, 0.0
                 await asyncio.sleep(0)
                 self._yielded_s = clock()
+        owned.counts.called(count, spent_s, succeeded=count)
 
     async def _run_batches(self, work: Work, handling: Handling) -> None:
         """As ``_run_each`` for handlers of lists; one answer settles all of them."""
@@ -194,7 +200,8 @@ class Dispatcher:
                 return
             (self._deliveries.enter_again if work.again else self._deliveries.enter_batch)(owned, messages)
             held.in_flight += len(messages)
-            handling.messages, handling.began_s = messages, (began := clock())
+            handling.now = messages
+            handling.began_s = began = clock()
             try:
                 outcome = self._judged(await work.handler(messages), len(messages))
             except Exception as error:
@@ -203,14 +210,18 @@ class Dispatcher:
                 if self._cancelled(owned, messages, handling):
                     raise
                 continue
-            handling.messages = ()
+            handling.now = None
             held.in_flight -= len(messages)
-            await self._settle(owned, messages, _timed(outcome, clock() - began, self._timeout_s))
+            await self._settle(owned, messages, outcome, clock() - began)
             await asyncio.sleep(0)
 
-    async def _settle(self, owned: OwnedQueue, messages: list[ReceivedMessage], outcome: Outcome) -> None:
+    async def _settle(
+        self, owned: OwnedQueue, messages: list[ReceivedMessage], outcome: Outcome, took_s: float
+    ) -> None:
         """Apply a judged result, unless the queue was lost meanwhile: then it counts for nothing (cause O9)."""
-        held = owned.process_queue
+        held, succeeded = owned.process_queue, outcome.acknowledged
+        owned.counts.called(1, took_s, succeeded=succeeded, failed=len(messages) - succeeded)
+        outcome = _timed(outcome, took_s, self._timeout_s)
         if held.dropped:
             self._deliveries.end(owned, messages, outcome)
             return
@@ -233,19 +244,17 @@ class Dispatcher:
     def _retry_here(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         """No broker took the message back: the try is counted here only."""
         message.local_retries += 1
-        self._retry_later(owned, message)
+        self._retry_later(owned, message.detach())  # it may wait for long, and would keep its whole run
 
     def _cancelled(self, owned: OwnedQueue, messages: list[ReceivedMessage], handling: Handling) -> bool:
-        """Neither acknowledged nor a try. True when this worker is cancelled, not only something in the handler."""
-        handling.messages = ()
+        """Neither acknowledged nor a try. True when this worker is cancelled, be it by its handler."""
+        handling.now = None
         owned.process_queue.in_flight -= len(messages)
         self._deliveries.end(owned, messages, CANCELLED)
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            return True
         for message in messages:
             self._retry_later(owned, message)
-        return False
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
 
     def _retry_later(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         """The message stays unfinished, so that no commit passes it, and comes again from here."""

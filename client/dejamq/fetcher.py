@@ -16,9 +16,11 @@ from dejamq_proto.wire import PullAnswer
 
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
+from dejamq.counts import Counts
 from dejamq.deliveries import Deliveries
 from dejamq.flow import Thresholds
 from dejamq.hooks import Filters
+from dejamq.message import MessageQueue
 from dejamq.namespace import unwrap, unwrap_queue
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import Limits
@@ -46,7 +48,11 @@ class Fetcher:
         self._locked: Callable[[OwnedQueue], bool] = lambda owned: True
         self.on_moved: Callable[[OwnedQueue, int], None] = self._give_up
         """The broker corrected a queue's offset to this one."""
+        self.counts: Callable[[MessageQueue], Counts] = lambda queue: Counts()
+        """Where the statistics of a queue are counted."""
         self.filters = Filters()
+        self.lite = False
+        """Pulls are those of a lite pull consumer: brokers may refuse them, and they always bring their filter."""
         self.on_illegal: Callable[[], None] = lambda: None
         """An owned queue gave itself up, because the broker corrected its offset."""
 
@@ -71,6 +77,7 @@ class Fetcher:
         20 ms.
         """
         failing = False
+        owned.counts = self.counts(owned.queue)
         while not owned.dropped:
             owned.last_pull_s = time.monotonic()
             if not await self._may_pull(owned):
@@ -136,7 +143,8 @@ class Fetcher:
             queue_offset=owned.next_offset, max_messages=config.pull_batch_size,
             max_bytes=config.pull_batch_size_in_bytes, suspend_ms=config.broker_suspend_max_time_ms,
             commit_offset=self._offsets.piggyback(owned, seq), expression=owned.expression,
-            subscription_version=owned.subscription_version,
+            subscription_version=owned.subscription_version, expression_type=owned.expression_type,
+            registered=not (self.lite or config.post_subscription_when_pull), lite=self.lite,
         )  # fmt: skip
         try:
             async with asyncio.timeout(config.consumer_timeout_when_suspend_ms / 1000):
@@ -157,9 +165,10 @@ class Fetcher:
             return False
         if answer.code == Code.SUCCESS:
             self._found(owned, answer)
+            owned.counts.found(len(answer.sizes), time.monotonic() - owned.last_pull_s)
         elif answer.code not in (Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY):
             raise error_for(answer.code, answer.remark)
-        owned.next_offset = answer.next_offset
+        owned.next_offset, owned.max_offset = answer.next_offset, answer.max_offset
         owned.process_queue.advance(answer.next_offset)
         return answer.code == Code.SUCCESS
 

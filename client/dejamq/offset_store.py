@@ -30,7 +30,7 @@ class OffsetStore(Protocol):
 
     def piggyback(self, owned: OwnedQueue, seq: int) -> int | None: ...
 
-    def commit_oneway(self, owned_queues: Iterable[OwnedQueue]) -> None: ...
+    def commit_oneway(self, owned_queues: Iterable[OwnedQueue], reason: str = "timer") -> None: ...
 
     async def commit(self, owned: OwnedQueue, reason: str, *, offset: int | None = None) -> None: ...
 
@@ -64,7 +64,7 @@ class RemoteOffsetStore:
         self._journal(owned, offset, "piggyback", seq)
         return offset
 
-    def commit_oneway(self, owned_queues: Iterable[OwnedQueue]) -> None:
+    def commit_oneway(self, owned_queues: Iterable[OwnedQueue], reason: str = "timer") -> None:
         """The timer's commit: sent and not awaited, failures are only logged."""
         for owned in owned_queues:
             offset, queue = owned.process_queue.commit_offset, owned.queue
@@ -76,7 +76,7 @@ class RemoteOffsetStore:
                 log.warning("offset_not_sent queue=%s:%d reason=%s", queue.broker_name, queue.queue_id, error)
                 continue
             seq = self._context.next_seq()
-            self._journal(owned, offset, "timer", seq)
+            self._journal(owned, offset, reason, seq)
             link.update_offset_oneway(self._context.group, queue.topic, queue.queue_id, offset, seq=seq)
 
     async def commit(self, owned: OwnedQueue, reason: str, *, offset: int | None = None) -> None:

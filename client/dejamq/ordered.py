@@ -98,12 +98,13 @@ class OrderedDispatcher:
         while not self._stopping:
             turn = await self._line.take()
             self._busy += 1
+            pause_s: float | None = self._suspension_s(None)  # a worker that is cancelled leaves its turn to the others
             try:
                 pause_s = await self._consume(turn)
             finally:
                 self._busy -= 1
                 self._tell_if_ended()
-            self._line.give_back(turn, pause_s)
+                self._line.give_back(turn, pause_s)
 
     async def quiet(self, owned: OwnedQueue, timeout_s: float) -> bool:
         """Wait until no handler of the queue runs, at most so long. Whether none does."""
@@ -193,6 +194,8 @@ class OrderedDispatcher:
             held.in_flight -= len(messages)
             turn.quiet.set()
         ended_s = time.monotonic()
+        failed = len(messages) if verdict.action in (Action.SUSPEND, Action.ROLLBACK) else 0
+        owned.counts.called(1, ended_s - began_s, succeeded=len(messages) - failed, failed=failed)
         pause_s = await self._settle(turn, messages, verdict, late=ended_s - began_s >= self._timeout_s)
         if ended_s - self._yielded_s > SLICE_S:
             await asyncio.sleep(0)
@@ -267,12 +270,12 @@ class OrderedDispatcher:
         return not kept
 
     def _cancelled(self, turn: Turn, messages: list[ReceivedMessage]) -> float:
-        """Neither acknowledged nor a try. Raises when this worker is cancelled, not only something in the handler."""
+        """Neither acknowledged nor a try. Raises when this worker is cancelled, be it by its handler."""
         self._deliveries.end(turn.owned, messages, Outcome(CANCELLED.status))
+        turn.lane.again(messages)
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
-        turn.lane.again(messages)
         return self._suspension_s(None)
 
     def _end(self, owned: OwnedQueue, messages: list[ReceivedMessage], verdict: Verdict, late: bool) -> None:

@@ -6,7 +6,7 @@ Source: RocketMQ ``ProcessQueue.cleanExpiredMsg``, ``ConsumeMessageConcurrentlyS
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -28,7 +28,7 @@ class Handling(msgspec.Struct, eq=False):
     """
 
     owned: OwnedQueue | None = None
-    messages: Sequence[ReceivedMessage] = ()
+    now: ReceivedMessage | list[ReceivedMessage] | None = None
     began_s: float = 0.0
 
 
@@ -102,7 +102,7 @@ class Overdue:
         """The message of this place that a handler has had since before that time."""
         for one in self._workers:
             if one.owned is owned and one.began_s < before_s:
-                for message in one.messages:
-                    if message.queue_offset == queue_offset:
+                for message in one.now if isinstance(one.now, list) else (one.now,):
+                    if message is not None and message.queue_offset == queue_offset:
                         return message
         return None

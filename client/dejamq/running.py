@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -29,6 +28,8 @@ from dejamq.overdue import GiveBack
 from dejamq.rebalancer import Parts, Rebalancer
 from dejamq.retry_send import UNLIMITED, RetrySend
 from dejamq.send_back import SendBack
+from dejamq.shutdown import Shutdown, ShutdownMode
+from dejamq.statistics import SAMPLE_S, Statistics
 from dejamq.subscriptions import Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
@@ -66,7 +67,7 @@ class Running(Membership):
         super().__init__(options.group, options.config, subscriptions)
         self._options = options
         context = context_of(self.instance, options.config, options.group)
-        self.deliveries = Deliveries(context)
+        self.deliveries, self.statistics = Deliveries(context), Statistics(time.monotonic())
         self.dispatcher, self.locks = self._ordered(context) if options.ordered else self._concurrent(context)
         self._local = self._local_offsets(context) if options.broadcasting else None
         self.offsets = self._local or RemoteOffsetStore(context, self.deliveries)
@@ -84,9 +85,11 @@ class Running(Membership):
         if isinstance(self.dispatcher, OrderedDispatcher):
             self.fetcher.in_order(self.dispatcher.locks.held)
         self.fetcher.cached_bytes = lambda: self.rebalancer.assignment.cached_bytes
+        self.fetcher.counts = self.statistics.of
         self.fetcher.queue_count = lambda: len(self.rebalancer.assignment.owned)
         self.fetcher.on_illegal = self.rebalancer.wake
-        self._workers: list[asyncio.Task[None]] = []
+        self._workers: set[asyncio.Task[None]] = set()
+        self._shutdown = Shutdown(self)
 
     async def start(self) -> None:
         """Routes, then the heartbeat that makes this client a member, then the first round."""
@@ -94,8 +97,10 @@ class Running(Membership):
         if self._local is not None:
             await self._local.open()
         await self._join()
-        self._workers = [spawn(self.dispatcher.work(), f"worker-{n}") for n in range(self._options.max_concurrency)]
+        for number in range(self._options.max_concurrency):
+            self._employ(f"worker-{number}")
         self._begin_rounds()
+        spawn(self._sample(), "statistics")
         if self.locks is not None:
             spawn(self.locks.run(), "locks")
         if self.handover is not None:
@@ -106,7 +111,7 @@ class Running(Membership):
     async def abandon(self) -> None:
         """After a start that failed."""
         await self.instance.close()
-        self._close_threads()
+        self.close_threads()
 
     def suspend(self) -> None:
         """Pull no more and keep the queues; no rounds meanwhile."""
@@ -122,20 +127,39 @@ class Running(Membership):
         self._journal("resumed")
 
     async def close(self, timeout_s: float) -> None:
-        """Stop pulling, let handlers end, commit, leave. Every step is taken even when one before it fails.
-
-        The order is RocketMQ's (DefaultMQPushConsumerImpl.shutdown), with one difference: handlers are waited
-        for before the offsets are committed, so that what they finished counts.
-        """
+        """End everything, as ``shutdown_mode`` says; handlers have so long."""
         self._closing = True
         self._journal("closing")
-        async with AsyncExitStack() as stack:
-            stack.callback(self._close_threads)
-            stack.push_async_callback(self.instance.close)
-            stack.push_async_callback(self.rebalancer.release_all, "shutdown")
-            stack.callback(self.deliveries.close)
-            stack.push_async_callback(self._stop_workers, timeout_s)
-            stack.push_async_callback(self._stop_pulling)
+        if self._config.shutdown_mode == ShutdownMode.ROCKETMQ.value:
+            await self._shutdown.as_rocketmq(timeout_s)
+        else:
+            await self._shutdown.drain(timeout_s)
+
+    def hurry(self) -> None:
+        """Cancel handlers that run when it closes, and wait for nobody who does not answer at once."""
+        self.dispatcher.hurry()
+        self._shutdown.hurry()
+
+    def _employ(self, name: str) -> None:
+        worker = self.instance.spawn(self.dispatcher.work(), name)
+        self._workers.add(worker)
+        worker.add_done_callback(self._replace)
+
+    def _replace(self, worker: asyncio.Task[None]) -> None:
+        """A program may cancel the task of a handler, which is the worker's: without another one none would be left.
+
+        After a while, so that a loop that ends and cancels all its tasks does not get new ones.
+        """
+        self._workers.discard(worker)
+        if worker.cancelled() and not self._closing:
+            text = "handler_task_cancelled group=%s: its message comes again; let handlers use asyncio.timeout"
+            log.error(text, self._options.group)
+            pause_s = self._config.consume_retry_delay_ms / 1000
+            asyncio.get_running_loop().call_later(pause_s, self._employ_again, worker.get_name())
+
+    def _employ_again(self, name: str) -> None:
+        if not (self._closing or self.instance.closed):
+            self._employ(name.removeprefix("dejamq-"))
 
     def _concurrent(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
         options, workers = self._options, self._options.max_concurrency
@@ -165,7 +189,8 @@ class Running(Membership):
         file = LocalOffsets(context.client_id, context.group, Path(directory) if directory else None)
         return LocalOffsetStore(context, self.deliveries, file)
 
-    def _close_threads(self) -> None:
+    def close_threads(self) -> None:
+        """Let go of the threads; what they still run ends by itself."""
         self.dispatcher.close()
         if self._local is not None:
             self._local.close()
@@ -182,12 +207,31 @@ class Running(Membership):
             self.handover.claims.wake()
         self.rebalancer.wake()
 
-    async def _stop_workers(self, timeout_s: float) -> None:
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self.statistics.sample(time.monotonic(), self.rebalancer.assignment)
+
+    async def stop_pulling(self) -> None:
+        """No further round or pull."""
+        await self._stop_pulling()
+
+    async def leave(self) -> None:
+        """Leave the group, and end all connections and tasks."""
+        await self.instance.close()
+
+    def cancel_workers(self) -> None:
+        """Interrupt all handlers, without waiting for them."""
+        for worker in self._workers:
+            worker.cancel()
+
+    async def stop_workers(self, timeout_s: float) -> None:
+        """No further handler; those that run have so long to end, and are cancelled then."""
         began_s = time.monotonic()
         if not await self.dispatcher.drain(timeout_s):
             waited_s = time.monotonic() - began_s
             log.warning("handlers_cancelled group=%s after %.1f s", self._options.group, waited_s)
-        await cancel(self._workers)
+        await cancel(list(self._workers))
 
     def _consumer_data(self) -> ConsumerData:
         return ConsumerData(

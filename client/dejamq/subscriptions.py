@@ -20,6 +20,7 @@ from dejamq.namespace import wrap
 class Subscription(msgspec.Struct, frozen=True):
     """One topic of one consumer. ``batch_size`` 0: the handler gets one message at a time, else lists up to it.
 
+    ``expression_type`` is TAG or SQL92; ``tags`` are compared here once more, as brokers compare their hashes only.
     ``version`` is the wall clock of the subscription, ms: brokers take the newer of two (RocketMQ: subVersion).
     """
 
@@ -27,6 +28,7 @@ class Subscription(msgspec.Struct, frozen=True):
     handler: Callable[[Any], Any]
     tags: frozenset[str] = frozenset()
     expression: str = "*"
+    expression_type: str = "TAG"
     batch_size: int = 0
     version: int = 0
     hooks: ConsumeHooks | None = None
@@ -64,8 +66,10 @@ class Subscriptions:
         """Sorted, with the group's retry topic."""
         return sorted((*self._by_topic, *self._retry_topics))
 
-    def add(self, topic: str, handler: object, *, tags: str | None, batch_size: int = 0) -> Subscription:
-        """Raises ConfigError or InvalidName for what could only fail later."""
+    def add(
+        self, topic: str, handler: object, *, tags: str | None, sql: str | None = None, batch_size: int = 0
+    ) -> Subscription:
+        """Raises ConfigError or InvalidName for what could only fail later. Whether SQL is any, only brokers know."""
         topic = wrap(self._namespace, topic)
         names.check_topic(topic)
         if names.is_internal(topic) and topic == names.retry_topic(self._group):
@@ -76,9 +80,13 @@ class Subscriptions:
             raise ConfigError(f"size is 1 to {MAX_BATCH_SIZE}, not {batch_size}")
         check_handler(handler, batch=bool(batch_size))
         wanted = tags_of_expression(tags)
-        expression = " || ".join(sorted(wanted)) or "*"
+        expression, kind = " || ".join(sorted(wanted)) or "*", "TAG"
+        if sql is not None:
+            expression, kind = _checked_sql(sql, wanted), "SQL92"
         self._version = max(self._version + 1, self._now_ms())
-        subscription = Subscription(topic, handler, wanted, expression, batch_size, self._version, self.hooks)  # type: ignore[arg-type]  # checked to be callable
+        subscription = Subscription(
+            topic, handler, wanted, expression, kind, batch_size, self._version, self.hooks  # type: ignore[arg-type]  # checked to be callable
+        )  # fmt: skip
         self._by_topic[topic] = subscription
         return subscription
 
@@ -93,11 +101,21 @@ class Subscriptions:
         The retry topic goes with it, for all tags: retries carry the tags of their first topic.
         """
         mine = [
-            WireSubscription(topic=one.topic, expression=one.expression, expression_type="TAG", version=one.version)
+            WireSubscription(
+                topic=one.topic, expression=one.expression, expression_type=one.expression_type, version=one.version
+            )
             for one in self
         ]
         retries = [WireSubscription(topic=one, expression="*", expression_type="TAG") for one in self._retry_topics]
         return mine + retries
+
+
+def _checked_sql(sql: str, tags: frozenset[str]) -> str:
+    if tags:
+        raise ConfigError("give tags or sql, not both; in SQL a tag is the property TAGS: TAGS IN ('a', 'b')")
+    if not sql.strip():
+        raise ConfigError("sql is empty; leave it out to get every message")
+    return sql
 
 
 async def _in_thread(handler: Callable[[Any], Any], executor: Executor, argument: Any) -> Any:

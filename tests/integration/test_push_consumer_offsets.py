@@ -8,6 +8,7 @@ from typing import Any
 from broker_wire import Wire
 from consumer_cluster import SLOW, Servers, servers, until
 from dejamq import Message, MessageQueue, PushConsumer, ReceivedMessage
+from dejamq.statistics import TopicStatistics
 
 SAME: dict[str, Any] = {"sharding_key": "same"}
 
@@ -34,6 +35,33 @@ async def test_a_pull_tells_the_broker_of_progress_long_before_the_timer_does(tm
             await until(lambda: seen == ["0"])
             await producer.send(Message("orders", b"1", **SAME))
             await until(lambda: ("piggyback", 1) in commits(here))
+
+
+async def test_statistics_tell_how_far_a_consumer_is_behind_and_what_it_did(tmp_path: Path) -> None:
+    go_on, seen = asyncio.Event(), list[str]()
+
+    async def handler(message: ReceivedMessage) -> None:
+        await go_on.wait()
+        seen.append(message.body.decode())
+
+    async with servers(tmp_path) as here, here.producer() as producer:
+        for number in range(10):
+            await producer.send(Message("orders", b"%d" % number, **SAME))
+        consumer = here.consumer(pull_batch_size=4, pull_threshold_for_queue=4)
+        consumer.subscribe("orders", handler)
+        consumer.add_filter(lambda message: message.body != b"9")
+
+        def orders() -> TopicStatistics | None:
+            return consumer.statistics().topics.get("orders")
+
+        async with consumer:
+            await until(lambda: (found := orders()) and found.lag == 10)
+            go_on.set()
+            await until(lambda: len(seen) == 9 and (found := orders()) and found.lag == 0 and found.consume_ok_tps)
+            found = orders()
+            assert found is not None
+            assert (found.pull_rt_ms > 0, found.consume_failed_msgs) == (True, 0)
+            assert set(consumer.statistics().queues) >= set(consumer.assignment)
 
 
 async def test_commits_of_the_timer_may_be_acknowledged(tmp_path: Path) -> None:
