@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from dejamq_proto import names
 from dejamq_proto.client_pb2 import ConsumerData
-from dejamq_proto.codes import ClientClosed, RouteNotFound
+from dejamq_proto.codes import ClientClosed, DejamqError, RouteNotFound
 from dejamq_proto.events import State
 
 from dejamq.config import ConsumerConfig
+from dejamq.filter_check import check_filters
 from dejamq.instance import Instance
 from dejamq.offset_store import OffsetStore
 from dejamq.rebalancer import Queues, Rebalancer
@@ -47,7 +48,10 @@ class Membership:
         self.rebalancer.wake()
 
     async def _join(self) -> None:
-        """Routes, then the heartbeat that makes this client a member. Raises ClientClosed when closed meanwhile."""
+        """Routes, then the heartbeat that makes this client a member.
+
+        Raises ClientClosed when closed meanwhile, and what a broker refuses a SQL filter with.
+        """
         instance = self.instance
         instance.register_consumer(self._consumer_data)
         instance.on_ids_changed(self._group, self.rebalancer.wake)
@@ -55,6 +59,7 @@ class Membership:
         await instance.start()
         for topic in self._subscriptions.topics:
             await self._learn(topic)
+        await check_filters(self.instance, self._group, self._subscriptions)
         await instance.heartbeat()
         if self._closing:
             raise ClientClosed("the consumer was closed while it started")
@@ -102,6 +107,10 @@ class Membership:
 
     async def _learn_late(self, topic: str) -> None:
         await self._learn(topic)
+        try:
+            await check_filters(self.instance, self._group, (one for one in self._subscriptions if one.topic == topic))
+        except DejamqError as error:
+            log.error("filter_refused topic=%s: nothing of it is consumed: %s", topic, error)
         await self.instance.heartbeat()
         self.rebalancer.wake()
 

@@ -244,10 +244,12 @@ class Rebalancer:
         owned.locked_at_s = locked_at_s
         if self._parts.handover is not None:
             owned.generation = self._parts.handover.generation_of(queue)
+            if not owned.generation:
+                return  # another member got the queue while the offset was read
         subscription = self._parts.subscriptions.get(queue.topic)
         if subscription is not None:
             owned.expression, owned.tags = subscription.expression, subscription.tags
-            owned.subscription_version = subscription.version
+            owned.expression_type, owned.subscription_version = subscription.expression_type, subscription.version
         elif not is_internal(queue.topic):
             return  # unsubscribed while the offset was read
         self._parts.deliveries.opened(owned, source)

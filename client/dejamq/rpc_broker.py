@@ -25,7 +25,8 @@ from dejamq_proto.client_pb2 import (
 from dejamq_proto.client_pb2_grpc import ClientStub, HandoverStub
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
-from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.pull_pb2 import CheckFilterRequest, PullRequest
+from dejamq_proto.pull_pb2_grpc import PullStub
 from dejamq_proto.send_pb2 import SendBackRequest
 from dejamq_proto.send_pb2_grpc import SendStub
 from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult
@@ -58,6 +59,7 @@ class BrokerLink:
         self._client: Any = ClientStub(self._channel)
         self._handover: Any = HandoverStub(self._channel)
         self._send: Any = SendStub(self._channel)
+        self._puller: Any = PullStub(self._channel)
         self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, _run_result)
         self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answer)
         self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, _command)
@@ -131,6 +133,10 @@ class BrokerLink:
             caller=self._identity.caller(), queue=_key(topic, queue_id), timestamp_ms=timestamp_ms, upper=upper
         )
         return int((await self._call(self._client.SearchOffset, request)).offset)
+
+    async def check_filter(self, request: CheckFilterRequest) -> None:
+        """Whether the broker can filter so. Raises what it would refuse pulls with."""
+        await self._call(self._puller.CheckFilter, request)
 
     async def send_back(self, request: SendBackRequest) -> None:
         """Give a message back for a later retry; a request without caller gets one.

@@ -7,6 +7,7 @@ import pytest
 from dejamq import BatchResult, ConfigError, ConsumeStatus, InvalidName, PushConsumer, ReceivedMessage
 from dejamq.handlers import RetryLater, judge_answer, tags_of_expression
 from dejamq.runner import Stoppable
+from dejamq.subscriptions import Subscriptions
 
 
 async def handler(message: ReceivedMessage) -> None: ...
@@ -112,9 +113,22 @@ def test_tag_expressions_are_rocketmqs() -> None:
         assert tags_of_expression(everything) == frozenset()
 
 
-def test_sql_filters_are_refused_while_there_are_none() -> None:
-    with pytest.raises(ConfigError, match="SQL92"):
-        consumer().subscribe("orders", handler, sql="a > 1")
+@pytest.mark.parametrize(
+    ("filters", "why"), [({"tags": "a", "sql": "a > 1"}, "not both"), ({"sql": " "}, "sql is empty")]
+)
+def test_a_filter_is_by_tags_or_by_sql(filters: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        consumer().subscribe("orders", handler, **filters)
+
+
+def test_heartbeats_name_the_kind_of_each_filter() -> None:
+    subscriptions = Subscriptions("g", lambda: 5)
+    subscriptions.add("orders", handler, tags="b || a")
+    subscriptions.add("payments", handler, tags="*", sql="amount > 5")
+    told = [(one.topic, one.expression, one.expression_type, one.version) for one in subscriptions.wire()]
+    assert told == [
+        ("orders", "a || b", "TAG", 5), ("payments", "amount > 5", "SQL92", 6), ("%RETRY%g", "*", "TAG", 0),
+    ]  # fmt: skip
 
 
 def test_answers_are_judged_as_documented() -> None:

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from consumer_fakes import FakeLink, answer, context, lines, owned_queue, stored
 from dejamq.assignment import OwnedQueue
 from dejamq.deliveries import Deliveries
@@ -172,6 +173,25 @@ async def test_tags_with_the_same_hash_are_told_apart_here() -> None:
         owned.process_queue.finish(1)
     assert owned.process_queue.commit_offset == 3
     assert link.pulls[0].expression == "Aa"
+
+
+@pytest.mark.parametrize(
+    ("post", "lite", "registered"), [(True, False, False), (False, False, True), (False, True, False)]
+)
+async def test_a_pull_brings_its_filter_or_leaves_it_to_the_heartbeats(
+    post: bool, lite: bool, registered: bool
+) -> None:
+    """RocketMQ: postSubscriptionWhenPull, which lite pull consumers do not look at."""
+    link, owned = FakeLink(), owned_queue()
+    owned.expression, owned.expression_type, owned.subscription_version = "a > 5", "SQL92", 7
+    async with fetching(link, owned, post_subscription_when_pull=post) as (fetcher, _):
+        fetcher.lite = lite
+        await until(lambda: link.pulls)
+        before = len(link.pulls)
+        await until(lambda: len(link.pulls) > before)
+    asked = link.pulls[-1]
+    assert (asked.expression, asked.expression_type, asked.subscription_version) == ("a > 5", "SQL92", 7)
+    assert (asked.registered, asked.lite) == (registered, lite)
 
 
 async def test_a_suspended_consumer_pulls_nothing_and_goes_on_when_resumed() -> None:
