@@ -236,6 +236,27 @@ async def test_claims_whose_queues_cannot_be_opened_are_given_back_without_an_of
         assert here.claims.held == {}
 
 
+async def test_a_queue_whose_claim_is_lost_while_its_offset_is_read_is_not_opened() -> None:
+    async with bench() as here:
+        await here.rebalancer.release_all("shutdown")
+        reading, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None:
+            reading.set()
+            await go_on.wait()
+            return 7
+
+        here.link.query_offset = slow  # type: ignore[method-assign]
+        round_ = asyncio.create_task(here.rebalancer.round())
+        await reading.wait()
+        here.link.claimed_by_others = {("%RETRY%g", 0)}
+        await here.claims.renew()
+        go_on.set()
+        assert not await round_
+        assert RETRY not in here.rebalancer.assignment
+        assert here.queue_ids == [0, 1, 2, 3]
+
+
 async def test_a_claim_whose_answer_is_not_awaited_is_given_back() -> None:
     async with bench() as here:
         await here.rebalancer.release_all("shutdown")
