@@ -5,7 +5,9 @@ import asyncio
 import ctypes
 import gc
 import logging
+import resource
 import sys
+from contextlib import suppress
 from typing import Any
 
 from dejamq_proto.codes import ConfigError, DejamqError
@@ -72,6 +74,16 @@ def tune_memory() -> None:
         pass  # no glibc: its defaults are somebody else's concern
 
 
+def allow_descriptors() -> None:
+    """Take all the descriptors that the system grants, as a Java process does: one goes to each client.
+
+    A flush that finds none left ends the store, for it cannot tell that from a broken disk.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # some systems say unlimited and do not mean it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def serve(config: BrokerConfig) -> None:
     """From start to a clean end. Raises what ``Broker.start`` raises.
 
@@ -105,6 +117,7 @@ def main() -> int:
     except ConfigError as error:
         return _fail(error, BAD_USE)
     tune_memory()
+    allow_descriptors()
     try:
         asyncio.run(serve(config))
     except (DejamqError, OSError) as error:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -186,3 +187,14 @@ async def test_a_lost_broker_is_an_error_with_a_code(start: Any, tmp_path: Path)
         with pytest.raises(DejamqError) as caught:
             await wire.commit("g", "t", 1)
         assert caught.value.code is Code.CONNECT_BROKER_EXCEPTION
+
+
+async def test_all_descriptors_that_the_system_grants_are_taken(start: Any) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 512), hard))
+    try:
+        broker = start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await broker.ready()
+    assert resource.prlimit(broker.popen.pid, resource.RLIMIT_NOFILE) == (hard, hard)
