@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -95,9 +95,10 @@ async def assert_rest_comes(here: Servers, seen: Seen, **settings: Any) -> None:
     assert len(seen) + len(rest) == len(BODIES)
 
 
+@pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_a_handler_cancelled_at_any_await_gets_its_message_again_and_no_try_is_counted(
-    tmp_path: Path, ordered: bool
+    tmp_path: Path, ordered: bool, batch: bool
 ) -> None:
     """Something that the handler waits for is cancelled, and the handler lets it pass."""
     entered: list[tuple[int, int]] = []
@@ -113,6 +114,10 @@ async def test_a_handler_cancelled_at_any_await_gets_its_message_again_and_no_tr
         await part
         done.append(number)
 
+    async def batch_handler(messages: Sequence[ReceivedMessage]) -> None:
+        for message in messages:
+            await handler(message)
+
     def later(left: int, part: "asyncio.Future[None]") -> None:
         if left:
             asyncio.get_running_loop().call_soon(later, left - 1, part)
@@ -122,7 +127,10 @@ async def test_a_handler_cancelled_at_any_await_gets_its_message_again_and_no_tr
     async with servers(tmp_path) as here:
         await here.send(*BODIES)
         consumer = here.consumer(ordered=ordered, suspend_current_queue_time_ms=10, consume_retry_delay_ms=10)
-        consumer.subscribe("orders", handler)
+        if batch:
+            consumer.subscribe_batch("orders", batch_handler, size=1)
+        else:
+            consumer.subscribe("orders", handler)
         async with consumer:
             await until(lambda: len(done) == len(BODIES))
         assert {line["status"] for line in here.lines("RESULT")} == {"cancelled", "success"}
@@ -228,3 +236,38 @@ async def test_closing_that_is_cancelled_at_any_await_goes_on_and_can_be_waited_
             if not reached:
                 break
     assert at == 1  # one await: the closing itself is a task of its own, which the cancelled one does not take along
+
+
+def at_once(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+
+
+def by_the_clock(task: "asyncio.Task[Any]") -> None:
+    asyncio.get_running_loop().call_later(0.01, task.cancel)
+
+
+@pytest.mark.parametrize("cancel", [at_once, by_the_clock])
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_handlers_whose_own_task_is_cancelled_take_no_worker_with_them(
+    tmp_path: Path, ordered: bool, cancel: Callable[["asyncio.Task[Any]"], None]
+) -> None:
+    """A home-made time-out: it cancels the task in which the handler runs, which is the worker's."""
+    seen = Seen()
+
+    async def handler(message: ReceivedMessage) -> None:
+        seen.append(message.body.decode())
+        if seen.count(seen[-1]) == 1 and int(seen[-1]) % 5 == 0:
+            task = asyncio.current_task()
+            assert task is not None
+            cancel(task)
+            await asyncio.Event().wait()
+
+    async with servers(tmp_path) as here:
+        await here.send(*BODIES)
+        consumer = here.consumer(ordered=ordered, max_concurrency=1, consume_retry_delay_ms=10)
+        consumer.subscribe("orders", handler)
+        async with consumer:
+            await until(lambda: len(seen) == len(BODIES) + 4)
+        assert [line["status"] for line in here.lines("RESULT")].count("cancelled") == 4
+        assert not here.lines("SENDBACK")
+    assert set(seen) == BODIES
