@@ -4,14 +4,17 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from operator import gt
 from pathlib import Path
+from typing import Any
 
 import pytest
 from consumer_cluster import Servers, servers, until
 from dejamq import ClientClosed, Message, MessageModel, PushConsumer, ReceivedMessage
+from lite_cluster import poll_count, subscribed
 
 ROUNDS = 200
 WARM_UP = 10  # gRPC makes its threads and descriptors once
@@ -21,7 +24,7 @@ async def one_round(here: Servers, number: int) -> None:
     """A producer and a consumer in order or not, broadcasting or not, that is closed at different moments.
 
     Every fourth is closed as soon as it has started, the others when they have got what was just sent; every fifth
-    has handlers in threads.
+    has handlers in threads. Every eighth is followed by a lite pull consumer.
     """
     got = threading.Event()
 
@@ -39,6 +42,9 @@ async def one_round(here: Servers, number: int) -> None:
         await producer.send(Message("orders", b"%d" % number))
         if number % 4:
             await until(got.is_set)
+    if number % 8 == 0:
+        async with subscribed(here, "lite") as pulling:
+            await poll_count(pulling, 1)
 
 
 def held() -> tuple[int, int]:
@@ -91,6 +97,51 @@ async def test_members_in_loops_of_their_own_share_a_group(tmp_path: Path) -> No
     bodies = [body for _, body in seen if body != "warm"]
     assert sorted(bodies) == sorted(sent)
     assert {name for name, _ in seen} == {0, 1}
+
+
+async def leave_a_producer(here: Servers) -> None:
+    producer = here.producer()
+    await producer.start()
+    producer.submit(Message("orders", b"under way"))
+
+
+async def leave_a_lite_pull_consumer(here: Servers) -> None:
+    consumer = subscribed(here)
+    await consumer.start()
+    await poll_count(consumer, 1)
+
+
+async def leave_a_push_consumer(here: Servers, *, ordered: bool = False) -> None:
+    entered = asyncio.Event()
+
+    async def handler(message: ReceivedMessage) -> None:
+        entered.set()
+        await asyncio.sleep(0.1)
+
+    consumer = here.consumer(ordered=ordered)
+    consumer.subscribe("orders", handler)
+    await consumer.start()
+    await entered.wait()
+
+
+LEFT = [
+    leave_a_producer,
+    leave_a_lite_pull_consumer,
+    leave_a_push_consumer,
+    partial(leave_a_push_consumer, ordered=True),
+]
+
+
+@pytest.mark.parametrize("leave", LEFT, ids=["producer", "lite pull", "concurrent", "in order"])
+async def test_a_loop_whose_program_forgot_to_close_its_client_still_ends(
+    tmp_path: Path, leave: Callable[[Servers], Coroutine[Any, Any, None]]
+) -> None:
+    """All its tasks are cancelled at once, and none of them may start others or refuse to end."""
+    async with servers(tmp_path) as here:
+        await here.send("x", "y", "z")
+        async with asyncio.timeout(15):
+            await asyncio.to_thread(asyncio.run, leave(here))
+        gc.collect()  # what pytest would complain about: tasks that were destroyed while they waited
 
 
 def subscribe(consumer: PushConsumer) -> None:
