@@ -62,20 +62,23 @@ class RetrySend:
         return await self._send(owned, message, Try(times, 3 + times, max_reconsume_times), elsewhere=False)
 
     async def send_retry(
-        self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, max_reconsume_times: int | None
-    ) -> bool:
+        self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, max_reconsume_times: int | None,
+        reason: str = "",
+    ) -> bool:  # fmt: skip
         """As ``send``, for the next try of a message whose send-back failed: other brokers are tried first.
 
         ``delay_level`` 0 takes 3 + the tries so far, below 0 asks for a dead letter. When the send-back was stored
-        after all, this makes a second retry of one failure (cause B11), as in RocketMQ.
+        after all, this makes a second retry of one failure (cause B11), as in RocketMQ. ``reason`` is for the journal.
         """
         times = message.reconsume_times
         if delay_level < 0:
             max_reconsume_times = times
         again = Try(times + 1, max(delay_level, 0) or 3 + times, max_reconsume_times)
-        return await self._send(owned, message, again, elsewhere=True)
+        return await self._send(owned, message, again, elsewhere=True, why=reason)
 
-    async def _send(self, owned: OwnedQueue, message: ReceivedMessage, again: Try, *, elsewhere: bool) -> bool:
+    async def _send(
+        self, owned: OwnedQueue, message: ReceivedMessage, again: Try, *, elsewhere: bool, why: str = ""
+    ) -> bool:
         seq, outcome, reason = 0, "failed", ""
         try:
             async with asyncio.timeout(BUDGET_MS / 1000):
@@ -93,7 +96,7 @@ class RetrySend:
             reason = str(error)
         if outcome != "ok":
             log.warning("retry_not_stored message_id=%s reason=%s", message.message_id, reason)
-        self._journal(owned, message, outcome, seq, reason)
+        self._journal(owned, message, outcome, seq, reason or why)
         return outcome == "ok"
 
     async def _destinations(self, broker_name: str, elsewhere: bool) -> list[MessageQueue]:

@@ -43,9 +43,10 @@ class SendBack:
         """
         if self._max_reconsume_times == 0:
             delay_level = TO_DEAD_LETTERS  # on the wire 0 tries would mean the group's own limit
-        if await self._by_broker(owned, message, delay_level, EXPIRED if expired else ""):
+        reason = EXPIRED if expired else ""
+        if await self._by_broker(owned, message, delay_level, reason):
             return True
-        return await self._fallback.send_retry(owned, message, delay_level, self._max_reconsume_times)
+        return await self._fallback.send_retry(owned, message, delay_level, self._max_reconsume_times, reason)
 
     async def _by_broker(self, owned: OwnedQueue, message: ReceivedMessage, delay_level: int, reason: str) -> bool:
         queue, seq = owned.queue, self._context.next_seq()

@@ -346,6 +346,18 @@ def fail_and_retry(made: History, *, ask: bool, records: int = 1) -> None:
 
 
 @story
+def sent_back_while_its_handler_ran(made: History) -> None:
+    """Cause B13: the handler did what it should, only too late; nobody asked for the retry."""
+    consumer = made.consumer("c1")
+    queue, retries = consumer.open_queue(6), consumer.open_queue(0, topic=retry_topic(made.group))
+    delivery = consumer.deliver(queue, 6)
+    consumer.send_back(delivery, 6, made.key(6), reason="expired")
+    consumer.result(queue, delivery, 6, 7, "timeout")
+    consumer.handle(retries, 0, 1, key=made.key(6), topic=retry_topic(made.group), reconsume_times=[1])
+    consumer.close()
+
+
+@story
 def l1(made: History) -> None:
     fail_and_retry(made, ask=True)
 

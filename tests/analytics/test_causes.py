@@ -42,6 +42,7 @@ UNDETERMINED = {
     "two-owners": "stage 2",
     "members-of-a-broadcasting-group": "stage 2, members of a broadcasting group",
     "local-again-after-success": "stage 1",
+    "sent-back-while-its-handler-ran": "no SENDBACK of a failed delivery",
     "l1-unrequested": "no SENDBACK of a failed delivery of message l1-unrequested-key-6",
     "p1-without-the-producer": "no journal of the producer with boot id p1withouttheproducershop",
     "p1-after-a-definite-refusal": "the first try ended refused",

@@ -116,6 +116,18 @@ async def test_a_message_whose_handler_takes_too_long_is_sent_back_while_it_runs
     assert told[-2:] == [("SENDBACK", "ok", "expired"), ("RESULT", None, None)]
 
 
+async def test_the_journal_tells_an_expired_message_on_the_way_of_the_clients_own_send_too(tmp_path: Path) -> None:
+    owned, link, handler = owned_queue(), FakeLink(), Slow(0)
+    link.refuse["send_back"] = BrokerUnavailable("gone", definite=True)
+    async with dispatching(handler, link=link, directory=tmp_path) as dispatcher:
+        dispatcher.submit(owned, received(owned, 0))
+        await until(lambda: handler.entered)
+        await dispatcher.overdue.sweep([owned], time.monotonic() + LATER_S)
+        handler.go_on.set()
+    told = [(line["path"], line["outcome"], line["reason"]) for line in lines(tmp_path) if line["event"] == "SENDBACK"]
+    assert told == [("rpc", "failed", "gone"), ("fallback", "ok", "expired")]
+
+
 async def test_a_handler_that_fails_after_its_message_was_given_back_does_not_send_it_back_again() -> None:
     owned, link, handler = owned_queue(), FakeLink(), Slow(0, error=ValueError("too late"))
     async with dispatching(handler, link=link) as dispatcher:

@@ -32,6 +32,7 @@ def deliveries(events: DataFrame) -> DataFrame:
         sf.col("sent_back.outcome").alias("sendback_outcome"),
         sf.col("sent_back.path").alias("sendback_path"),
         sf.col("sent_back.seq").alias("sendback_seq"),
+        sf.coalesce(sf.col("sent_back.reason") == "expired", sf.lit(False)).alias("sendback_expired"),
     )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def _ended(events: DataFrame) -> DataFrame:
 def _sent_back(events: DataFrame) -> DataFrame:
     """The last request for a retry of each delivery, as a failed one may be repeated on another path."""
     runs = of(events, Sendback).select("*", sf.explode("delivery_ids").alias("delivery_id"))
-    return runs.groupBy(*DELIVERY_KEY).agg(sf.max(sf.struct("seq", "outcome", "path")).alias("sent_back"))
+    return runs.groupBy(*DELIVERY_KEY).agg(sf.max(sf.struct("seq", "outcome", "path", "reason")).alias("sent_back"))
 
 
 def _text_or_null(name: str) -> Column:

@@ -13,12 +13,13 @@ CHAIN = ("consumer_group", "unique_key", "times")
 def requested(deliveries: DataFrame) -> DataFrame:
     """How many times each step of a retry chain was asked for, and the failed delivery that asked first.
 
-    Only failures ask: a success that was sent back all the same is the consume time-out's doing (B13).
+    Only failures ask: what was sent back while its handler ran is the consume time-out's doing (B13), however it ended.
     """
     asked = deliveries.where(
         (sf.col("sendback_outcome") != "failed")
         & (sf.col("result").isNull() | (sf.col("result") != "success"))
         & sf.col("sendback_path").isin("rpc", "fallback")
+        & ~sf.col("sendback_expired")
     )
     by = sf.struct("seq", "result_seq", "sendback_seq", "process", "boot_id", "result", "sendback_path", "delivery_id")
     return (
