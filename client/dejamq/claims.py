@@ -81,10 +81,12 @@ class QueueClaims:
     async def renew(self) -> bool:
         """Ask again for what is held. What is refused is lost; what could not be asked for too long is in doubt.
 
-        False when some of it could not be asked.
+        A process that was stopped for long doubts before it asks: its workers go on at once (cause R6). False when some
+        of it could not be asked.
         """
         began_s = time.monotonic()
         mine = {queue: claim for queue, claim in self.held.items() if not claim.returning}
+        self._doubt(mine)
         answers = await self._ask({queue: claim.generation for queue, claim in mine.items()})
         for queue, claim in mine.items():
             if self.held.get(queue) is not claim or claim.returning:
@@ -95,9 +97,13 @@ class QueueClaims:
                 log.warning("claim_lost queue=%s: another member has it", _name(queue))
                 del self.held[queue]
                 self.on_lost(queue)
-            elif time.monotonic() - claim.asked_s > self._trust_s:
-                self.on_doubtful(queue)
+        self._doubt({queue: claim for queue, claim in mine.items() if queue not in answers})
         return len(answers) == len(mine)
+
+    def _doubt(self, claims: dict[MessageQueue, Claim]) -> None:
+        for queue, claim in claims.items():
+            if time.monotonic() - claim.asked_s > self._trust_s and self.held.get(queue) is claim:
+                self.on_doubtful(queue)
 
     async def release(self, owned_queues: Sequence[OwnedQueue]) -> None:
         """Give back dropped queues with their offsets, and wait until the brokers have said that they are free.

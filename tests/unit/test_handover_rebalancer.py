@@ -320,6 +320,24 @@ async def test_a_claim_that_could_not_be_renewed_for_too_long_ends_the_ownership
         assert here.queue_ids == [0, 1, 2, 3]
 
 
+async def test_after_a_long_stop_no_further_message_is_handed_out_before_the_broker_has_answered() -> None:
+    """Cause R6."""
+    async with bench(claim_interval_ms=10, claim_trust_ms=60_000) as here:
+        asked = asyncio.Event()
+
+        async def endless(group: str, claims: Sequence[tuple[Key, int]]) -> dict[Key, int]:
+            asked.set()
+            await asyncio.Event().wait()
+            return {}
+
+        here.link.claim = endless  # type: ignore[method-assign]
+        for claim in here.claims.held.values():
+            claim.asked_s -= 61
+        here.tasks.append(asyncio.create_task(here.claims.run()))
+        await asked.wait()
+        assert all(owned.process_queue.draining for owned in here.rebalancer.assignment)
+
+
 async def test_a_claim_on_its_way_back_is_neither_renewed_nor_asked_for() -> None:
     async with bench() as here:
         here.link.refuse["release"] = SendTimeout("no answer")
