@@ -24,7 +24,7 @@ from dejamq_lab.plan import Plan
 from dejamq_lab.waiting import until_async
 
 if TYPE_CHECKING:
-    from dejamq import Producer, PushConsumer
+    from dejamq import LitePullConsumer, Producer, PushConsumer
 
     from dejamq_lab.cluster_inproc import InProcessServer, InProcessServers
 
@@ -207,6 +207,15 @@ class Cluster:
         from dejamq.config import ConsumerConfig
 
         return PushConsumer(group, namesrv=self.namesrv, **self._plan.client(ConsumerConfig, settings))
+
+    def lite_pull_consumer(self, group: str, **settings: Any) -> "LitePullConsumer":
+        """As ``producer``; keywords are its settings and arguments."""
+        from dejamq import LitePullConsumer
+        from dejamq.lite_config import FOR_HANDLERS, LitePullConfig
+
+        every = self._plan.client(LitePullConfig, settings)
+        chosen = {name: value for name, value in every.items() if name in settings or name not in FOR_HANDLERS}
+        return LitePullConsumer(group, namesrv=self.namesrv, **chosen)
 
     # --- what it shows
 

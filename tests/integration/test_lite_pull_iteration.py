@@ -67,7 +67,7 @@ async def test_progress_is_committed_while_a_loop_waits_for_more(tmp_path: Path)
 async def test_a_loop_ends_when_the_consumer_is_closed(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
         await send_to(here, 0, *"ab")
-        consumer = subscribed(here)
+        consumer = subscribed(here, auto_commit=False)  # so that nothing but the end wakes it
         async with consumer:
             looping = asyncio.ensure_future(taken(consumer, 1_000))
             await until(lambda: len(here.lines("DELIVER")) == 2)
@@ -137,7 +137,7 @@ async def test_a_failed_background_task_ends_a_loop_with_its_failure_and_a_poll_
 async def test_a_poll_that_waits_is_refused_when_the_consumer_is_closed(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
         await here.send("x")
-        consumer = subscribed(here)
+        consumer = subscribed(here, auto_commit=False)
         await consumer.start()
         await poll_count(consumer, 1)
         waiting = asyncio.ensure_future(consumer.poll(60_000))
