@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from dejamq_proto.codes import ConfigError, DejamqError
+from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import Assign
 from dejamq_proto.names import is_internal
 
-from dejamq.allocation import Strategy, allocate
+from dejamq.allocation import Strategy
 from dejamq.assignment import Assignment, OwnedQueue
 from dejamq.consume_from import StartRule
 from dejamq.context import Context
@@ -27,6 +27,7 @@ from dejamq.locks import QueueLocks
 from dejamq.message import MessageQueue
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import ProcessQueue
+from dejamq.shares import Shares
 from dejamq.subscriptions import Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
@@ -67,13 +68,11 @@ class Rebalancer:
 
     def __init__(self, context: Context, parts: Parts, name: str, strategy: Strategy) -> None:
         self._context, self._parts = context, parts
-        self._strategy_name, self._strategy = name, strategy
+        self._strategy_name, self._shares = name, Shares(name, strategy)
         self.assignment = Assignment()
         self.settled = asyncio.Event()
         """Set once a round found this client in the group and all queues as the allocation wants them."""
         self._due = asyncio.Event()
-        self._allocated: set[str] = set()
-        self._troubles: dict[str, str] = {}
         self._rounds = self._opened = 0
         self.suspended = False
         self._stopped = asyncio.Event()
@@ -156,7 +155,7 @@ class Rebalancer:
             return False
         if not members:
             return False
-        wanted = self._allocate(topic, sorted(route.queues), members)
+        wanted = self._shares.of(topic, sorted(route.queues), members, self._context.client_id)
         if wanted is None:
             return False
         self._journal(topic, route, broker_name, members, wanted)
@@ -169,26 +168,6 @@ class Rebalancer:
             return "", [self._context.client_id]
         broker_name = random.choice(sorted({queue.broker_name for queue in route.queues}))
         return broker_name, sorted(await self._context.link(broker_name).consumer_list(self._context.group))
-
-    def _allocate(
-        self, topic: str, queues: Sequence[MessageQueue], members: Sequence[str]
-    ) -> list[MessageQueue] | None:
-        """None while the strategy fails: everything stays as it is, as in RocketMQ, until it can answer again.
-
-        Raises ConfigError when it never could for this topic: that is a fault of the program.
-        """
-        try:
-            wanted = allocate(self._strategy_name, self._strategy, queues, members, self._context.client_id)
-        except ConfigError as error:
-            if topic not in self._allocated:
-                raise
-            if self._troubles.get(topic) != str(error):
-                log.error("allocation_failed group=%s topic=%s: %s", self._context.group, topic, error)
-            self._troubles[topic] = str(error)
-            return None
-        self._allocated.add(topic)
-        self._troubles.pop(topic, None)
-        return wanted
 
     async def _apply(self, topic: str, wanted: Sequence[MessageQueue]) -> None:
         """First everything lost is dropped and committed, then what is new is opened."""

@@ -288,7 +288,7 @@ async def test_a_suspended_consumer_does_not_rebalance() -> None:
 
 async def test_a_strategy_that_never_worked_is_a_fault_of_the_program() -> None:
     async with bench() as here:
-        here.rebalancer._strategy = lambda queues, members, me: [] if queues == [RETRY] else [RETRY]
+        here.rebalancer._shares.strategy = lambda queues, members, me: [] if queues == [RETRY] else [RETRY]
         with pytest.raises(ConfigError, match="none of the topic's queues"):
             await here.rebalancer.round()
 
@@ -303,12 +303,12 @@ async def test_a_strategy_that_stops_working_leaves_everything_as_it_is_and_is_t
         def spoiled(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> list[MessageQueue]:
             raise LookupError("no room for you")
 
-        here.rebalancer._strategy = spoiled
+        here.rebalancer._shares.strategy = spoiled
         here.link.members = ["me", "you"]
         for _ in range(3):
             assert not await here.rebalancer.round()
         assert here.queue_ids == [0, 1, 2, 3]
-        here.rebalancer._strategy = averagely
+        here.rebalancer._shares.strategy = averagely
         assert await here.rebalancer.round()
         assert here.queue_ids == [0, 1]
     told = [record for record in caplog.records if "no room for you" in record.getMessage()]
