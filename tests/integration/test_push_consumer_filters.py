@@ -71,10 +71,12 @@ async def test_every_consumer_gets_what_its_filter_says_and_nothing_else(tmp_pat
 
 async def test_two_members_with_one_filter_share_what_it_wants(tmp_path: Path) -> None:
     async with servers(tmp_path, **SQL) as here:
+        await send_each(here, {"make the topic": "C"})
         pair = [Reader(here, "g"), Reader(here, "g")]
         for reader in pair:
             reader.consumer.subscribe("orders", reader.handle, sql="TAGS = 'A'")
         async with pair[0].consumer, pair[1].consumer:
+            await until(lambda: all(len(reader.consumer.assignment) == 2 for reader in pair))
             await send_each(here, {f"{number}": "AB"[number % 2] for number in range(40)})
             await until(lambda: len(pair[0].seen) + len(pair[1].seen) == 20)
         assert sorted(map(int, pair[0].seen + pair[1].seen)) == list(range(0, 40, 2))

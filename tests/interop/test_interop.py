@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filters import Expressions, answer, same
 from interop import collisions, compare_records, differs
 from written import Said
 
@@ -60,3 +61,25 @@ def test_keys_of_one_hash_count_together() -> None:
     said = Said({}, {}, [], {("T", "Aa"): [1, 2], ("T", "BB"): [3], ("T", "C"): [4]}, {}, 0)
     assert collisions(said, ("T", "Aa")) == 3
     assert collisions(said, ("T", "C")) == 1
+
+
+def test_random_filters_have_every_kind_of_answer() -> None:
+    expressions = Expressions(1)
+    cases = [expressions.case() for _ in range(2000)]
+    assert {answer(*case) for case in cases} == {"true", "false", "null", "incomparable", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs", "agree"),
+    [
+        ("a > 5", "true", True),
+        ("a > 5", "false", False),
+        ("a > 5", "refused", False),
+        ("a > 5 b = 1", "true", True),  # RocketMQ reads up to the 5
+        ("a > 5 b = 1", "false", False),
+        ("a > 'x'", "refused", True),
+        ("a > 'x'", "null", False),
+    ],
+)
+def test_only_what_stands_after_an_expression_may_be_judged_differently(text: str, theirs: str, agree: bool) -> None:
+    assert same((text, {"a": "6"}), theirs) is agree
