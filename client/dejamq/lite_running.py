@@ -141,6 +141,12 @@ class LiteRunning(Membership):
         if again is not None:
             polled(again).committed = committed
 
+    def forget(self, topic: str) -> None:
+        """As the base; a listener goes on to hear of the topic."""
+        super().forget(topic)
+        if topic in self._chosen.listeners:
+            self.instance.routes.watch(topic)
+
     async def watch(self, topic: str) -> None:
         """A listener came for this topic."""
         await self._watch(topic)

@@ -261,6 +261,19 @@ async def test_a_listener_hears_of_the_queues_that_a_topic_gets(tmp_path: Path) 
     assert heard == [("later", 4)]
 
 
+async def test_a_listener_outlives_the_subscription_of_its_topic(tmp_path: Path) -> None:
+    heard: list[int] = []
+    async with servers(tmp_path) as here:
+        await here.send("x")
+        consumer = subscribed(here)
+        consumer.subscribe("later")
+        await consumer.watch_queues("later", lambda topic, queues: heard.append(len(queues)))
+        async with consumer:
+            consumer.unsubscribe("later")
+            await here.send("y", topic="later")
+            await until(lambda: heard == [4])
+
+
 async def test_a_topic_can_be_subscribed_and_given_up_while_running(tmp_path: Path) -> None:
     async with servers(tmp_path) as here:
         await here.send("a")
