@@ -99,6 +99,11 @@ class Producer:
         """Closing has begun, or is done."""
         return self._closing
 
+    @property
+    def pending_bytes(self) -> int:
+        """Taken on and not finished, as ``max_pending_bytes`` counts it."""
+        return 0 if self._sender is None else self._sender.backlog.bytes
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
