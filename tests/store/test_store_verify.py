@@ -16,7 +16,21 @@ from dejamq_broker.store.index_keys import Keys
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.verify import main, verify
 from store_making import GOLDEN, SMALL, crashed_copy, log_files, open_small, overwrite, settle
-from verify_making import BODY_AT, COUNT, I32, I64, LOG_FILE, Made, copied, fill, kinds, make_whole, verified, write
+from verify_making import (
+    BODY_AT,
+    COUNT,
+    I32,
+    I64,
+    LOG_FILE,
+    QUEUE_OFFSET_AT,
+    Made,
+    copied,
+    fill,
+    kinds,
+    make_whole,
+    verified,
+    write,
+)
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +267,16 @@ def test_kinds_of_files_that_are_not_supported_are_told_with_status_3(
     (made.directory / "consumequeue_ext" / "T" / "0" / f"{0:020d}").touch()
     assert main([str(made.directory)]) == 3
     assert "extended consume queues are not supported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_record_that_claims_an_enormous_queue_offset_is_told_at_once(made: Made, first: bool) -> None:
+    of_queue = [each for each in made.records if (each["topic"], each["queue_id"]) == ("T", 0)]
+    garbled = of_queue[0 if first else 7]["log_offset"]
+    made.overwrite(garbled + QUEUE_OFFSET_AT, I64.pack(1 << 60))
+    report = verified(made.directory)
+    assert report.verdict == "damaged"
+    assert "queue-offset" in kinds(report)
 
 
 def test_progress_reaches_the_end_of_the_log(made: Made) -> None:

@@ -168,6 +168,7 @@ class QueueCheck:
 
     def _check_others(self, begin: int, end: int, log: LogBounds) -> None:
         """Entries before the queue's first record in the log: of expired records, or fillers."""
+        end = min(end, self.files.room)
         for start in range(begin, end, CHUNK):
             found = self.files.read(start, min(CHUNK, end - start))
             expired = (found["log_offset"] < log.start) | (found["size"] == FILLER_SIZE)
@@ -177,7 +178,15 @@ class QueueCheck:
                     self._add(Finding("entry", f"{self._name}@{start + index}", what, REBUILD))
 
     def _check_gap(self, begin: int, end: int, log: LogBounds) -> None:
-        """Queue offsets that no record of the log has: fillers, or records in a part that cannot be read."""
+        """Queue offsets that no record of the log has: fillers, or records in a part that cannot be read.
+
+        A garbled record may claim any queue offset, so only what the files can hold is looked at one by one.
+        """
+        beyond = max(begin, self.files.room)
+        if end > beyond:
+            what = f"no record has this queue offset nor any other before {end}, and the queue ends before them"
+            self._add(Finding("queue-offset", f"{self._name}@{beyond}", what, "the record is lost"))
+        end = min(end, beyond)
         for start in range(begin, end, CHUNK):
             found = self.files.read(start, min(CHUNK, end - start))
             for index in np.flatnonzero(found["size"] != FILLER_SIZE).tolist():
