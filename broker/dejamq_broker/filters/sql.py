@@ -14,7 +14,8 @@ from functools import cache, lru_cache
 import lark
 from dejamq_proto.codes import Code, DejamqError
 
-from dejamq_broker.filters.terms import PARTS, Evaluate, Refused, Terms
+from dejamq_broker.filters.conditions import PARTS, Evaluate, Refused
+from dejamq_broker.filters.terms import Terms
 from dejamq_broker.filters.values import Incomparable, Value
 
 MAX_LENGTH = 64 << 10
