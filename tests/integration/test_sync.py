@@ -19,7 +19,7 @@ from dejamq import (
     ReceivedMessage,
     reply_to,
 )
-from dejamq.sync import Inbox, Producer, PushConsumer, run
+from dejamq.sync import Inbox, LitePullConsumer, Producer, PushConsumer, run
 from dejamq_lab import Cluster
 from sync_cluster import QUICK, cluster, loop_threads, until
 
@@ -226,3 +226,20 @@ def test_the_thread_outlives_its_clients_and_serves_the_next_ones(here: Cluster)
         with Producer("p", namesrv=here.namesrv) as producer:
             producer.send(Message("orders", b"x"))
     assert len(loop_threads()) == 1
+
+
+def test_messages_are_polled_and_iterated_with_for_until_another_thread_closes(here: Cluster) -> None:
+    with LitePullConsumer("polls", namesrv=here.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET, **QUICK) as polling:
+        polling.assign(polling.queues("refunds"))
+        assert polling.wait_assigned()
+        with Producer("p", namesrv=here.namesrv) as producer:
+            sent = [producer.send(Message("refunds", b"x")).message_id for _ in range(3)]
+        polled: list[str] = []
+        while sent[0] not in polled:
+            polled += [message.message_id for message in polling.poll(5_000, max_messages=1)]
+        for message in polling:
+            polled.append(message.message_id)
+            if set(sent) <= set(polled):
+                threading.Thread(target=polling.close).start()
+    assert polling.closed
+    assert len(polled) == len(set(polled))

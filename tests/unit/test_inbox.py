@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from consumer_fakes import owned_queue, received
-from dejamq import MessageQueue, ReceivedMessage
-from dejamq.inbox import Inbox
+from dejamq import Inbox, MessageQueue, ReceivedMessage
 from dejamq.inbox_dialects import run
 from dejamq_proto.codes import ConfigError, DejamqError
 

@@ -6,8 +6,9 @@ every call raises ForkedProcess.
 """
 
 from dejamq.sync.inbox import Inbox
+from dejamq.sync.lite_pull import LitePullConsumer
 from dejamq.sync.producer import Producer
 from dejamq.sync.push_consumer import PushConsumer
 from dejamq.sync.runner import run
 
-__all__ = ["Inbox", "Producer", "PushConsumer", "run"]
+__all__ = ["Inbox", "LitePullConsumer", "Producer", "PushConsumer", "run"]

@@ -5,8 +5,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from dejamq import ConsumeFrom, PushConsumer, ReceivedMessage
-from dejamq.inbox import Inbox
+from dejamq import ConsumeFrom, Inbox, PushConsumer, ReceivedMessage
 
 from dejamq_lab.demo import orders
 from dejamq_lab.demo.ledger import Charge, Ledger
