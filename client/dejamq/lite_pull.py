@@ -53,6 +53,8 @@ class LitePullConsumer(LiteMember):
 
         Asking for the next one says that this one is done, so the automatic commit never covers the message in hand.
         """
+        if self._polling is not None and not self.closed and (message := self._polling.next_now()) is not None:
+            return message
         while not self.closed:
             messages = await self._ready().messages(1, None)
             if messages:
