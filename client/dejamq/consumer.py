@@ -20,11 +20,13 @@ from dejamq.handlers import BatchHandler, Handler
 from dejamq.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
 from dejamq.message import MessageQueue
 from dejamq.namespace import strategy_outside, unwrap, unwrap_queue, wrap
-from dejamq.running import Options, Running
+from dejamq.options import Options
+from dejamq.running import Running
 from dejamq.shutdown import ShutdownMode
 from dejamq.signals import STOP_SIGNALS, StopSignals
 from dejamq.statistics import ConsumerStatistics, outside
 from dejamq.subscriptions import Subscriptions
+from dejamq.waits import first_done, first_of
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -50,12 +52,6 @@ class PushConsumer:
     ) -> None:  # fmt: skip
         """Raises ConfigError or InvalidName at once for what could not work later."""
         names.check_group(group)
-        if not (auto_commit or ordered):
-            raise ConfigError("auto_commit=False needs ordered=True: concurrent handlers acknowledge each by itself")
-        if not 1 <= max_concurrency <= 1000:
-            raise ConfigError(f"max_concurrency is 1 to 1000, not {max_concurrency}")
-        if max_reconsume_times is not None and max_reconsume_times < 0:
-            raise ConfigError(f"max_reconsume_times is 0 or more, or None for the group's, not {max_reconsume_times}")
         self.group, self.config = group, client_config(ConsumerConfig, namesrv, settings)
         inner_group = wrap(self.config.namespace, group)
         names.check_group(inner_group)
@@ -161,7 +157,7 @@ class PushConsumer:
             raise ConfigError("start the consumer before waiting for its queues")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await _first(self._running.rebalancer.settled, self._running.failed)
+                await first_of(self._running.rebalancer.settled, self._running.failed)
         except TimeoutError:
             topics = ", ".join(unwrap(self.config.namespace, one.topic) for one in self._subscriptions)
             text = f"group {self.group!r} got no queues of {topics} within {timeout_ms:.0f} ms; does the topic exist"
@@ -213,7 +209,7 @@ class PushConsumer:
         if self._running is None:
             await self._stop.wait()
         else:
-            await _first(self._stop, self._running.failed)
+            await first_of(self._stop, self._running.failed)
 
     async def run_until_stopped(self, *, signals: Sequence[signal.Signals] = STOP_SIGNALS) -> None:
         """Serve until a signal, ``stop`` or a fatal failure, then drain and close; a second signal ends the wait.
@@ -224,11 +220,11 @@ class PushConsumer:
             await self.start()
             stopping = asyncio.ensure_future(self.wait_stopped())
             try:
-                await _first_done(stopping, asked.stopped)
+                await first_done(stopping, asked.stopped)
             finally:
                 stopping.cancel()
             closing = asyncio.ensure_future(self.close())
-            await _first_done(closing, asked.hurried)
+            await first_done(closing, asked.hurried)
             self.hurry()
             await closing
         self._raise_fatal()
@@ -295,25 +291,6 @@ class PushConsumer:
     def _raise_fatal(self) -> None:
         if self._running is not None and self._running.instance.fatal is not None:
             raise self._running.instance.fatal
-
-
-async def _first(*events: asyncio.Event) -> None:
-    """Until one of them is set."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
-
-
-async def _first_done(work: asyncio.Future[None], event: asyncio.Event) -> None:
-    """Until the work is done or the event set; the work goes on."""
-    wait = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait((work, wait), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        wait.cancel()
 
 
 def _now_ms() -> int:

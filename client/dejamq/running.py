@@ -9,11 +9,9 @@ import msgspec
 from dejamq_proto import names
 from dejamq_proto.client_pb2 import ConsumerData
 
-from dejamq.allocation import Strategy
 from dejamq.broadcasting import Dropped, LocalOffsetStore, Unlocked, everything
 from dejamq.claims import QueueClaims
-from dejamq.config import ConsumerConfig
-from dejamq.consume_from import ConsumeFrom, MessageModel, StartRule
+from dejamq.consume_from import StartRule
 from dejamq.context import Context, context_of
 from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import Dispatcher
@@ -23,6 +21,7 @@ from dejamq.local_offsets import LocalOffsets
 from dejamq.locks import QueueLocks
 from dejamq.membership import Membership, cancel
 from dejamq.offset_store import RemoteOffsetStore
+from dejamq.options import Options
 from dejamq.ordered import GiveUp, OrderedDispatcher, OrderedRules
 from dejamq.overdue import GiveBack
 from dejamq.rebalancer import Parts, Rebalancer
@@ -33,26 +32,6 @@ from dejamq.statistics import SAMPLE_S, Statistics
 from dejamq.subscriptions import Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
-
-
-class Options(msgspec.Struct, frozen=True):
-    """What a program chose for its consumer, besides the settings."""
-
-    group: str
-    config: ConsumerConfig
-    model: MessageModel
-    consume_from: ConsumeFrom
-    timestamp_ms: int
-    allocation: tuple[str, Strategy]
-    max_concurrency: int
-    max_reconsume_times: int | None
-    ordered: bool = False
-    auto_commit: bool = True
-
-    @property
-    def broadcasting(self) -> bool:
-        """Each member gets everything."""
-        return self.model is MessageModel.BROADCASTING
 
 
 class Running(Membership):
@@ -186,7 +165,7 @@ class Running(Membership):
 
     def _local_offsets(self, context: Context) -> LocalOffsetStore:
         directory = self._config.local_offset_store_dir
-        file = LocalOffsets(context.client_id, context.group, Path(directory) if directory else None)
+        file = LocalOffsets(context.client_id, context.group, Path(directory).expanduser() if directory else None)
         return LocalOffsetStore(context, self.deliveries, file)
 
     def close_threads(self) -> None:
