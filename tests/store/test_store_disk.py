@@ -1,7 +1,6 @@
 """A disk that fills: what is refused and what goes on, up to the last byte of a real one."""
 
 import dataclasses
-import itertools
 import os
 import shutil
 import subprocess
@@ -379,25 +378,49 @@ def test_a_store_looks_at_its_own_disk(tiny_disk: Path) -> None:
     store.append_run(run_of([("T", 0, b"x")]))
 
 
+ROOMY = 4000
+"""Bytes of a queue file that fill a block, as large ones have no more blocks than their bytes need."""
+
+
 def test_a_store_lives_on_a_small_disk_by_giving_up_its_oldest_messages(tiny_disk: Path) -> None:
-    config = dataclasses.replace(LOOKING, delete_commit_log_files_interval_ms=1)
+    config = dataclasses.replace(LOOKING, delete_commit_log_files_interval_ms=1, mapped_file_size_consume_queue=ROOMY)
     store = open_small(tiny_disk / "store", config)
-    sent = itertools.count()
-    for number in sent:
-        body = bodies(1, first=number)[0]
-        until(lambda body=body: stored(store, body))  # type: ignore[misc]  # a default argument binds the loop's value
-        if store.log_max > 4 << 20:
-            break
+    sent = 0
+    while store.log_max < 3 << 20:
+        until(lambda first=sent: stored(store, *bodies(20, first=first)))  # type: ignore[misc]  # binds the loop's value
+        sent += 20
     settle(store)
     store._retention.stop()
     assert store.min_offset("T", 0) > 0
     left = bodies_of(store)
-    assert left == bodies(len(left), first=next(sent) - len(left))
+    assert left == bodies(len(left), first=sent - len(left))
 
 
-def stored(store: MessageStore, body: bytes) -> bool:
+def test_a_disk_that_is_filled_before_the_first_mark_has_room_for_one(tiny_disk: Path) -> None:
+    """Or no file could ever be deleted: nothing goes that no mark covers."""
+    never_by_itself = small(
+        flush_interval_consume_queue_ms=60_000, disk_space_clean_forcibly_ratio=50, mapped_file_size_consume_queue=ROOMY
+    )
+    store = open_small(tiny_disk / "store", never_by_itself)
+    sent = 0
+    while stored(store, *bodies(20, first=sent)):
+        sent += 20
+    assert store._flusher.marked == 0
+
+    def cleaned() -> bool:
+        store._disk.look()
+        return store._retention.clean(0) > 0
+
+    until(cleaned)
+    left = bodies_of(store)
+    assert 0 < len(left) < sent
+    assert left == bodies(len(left), first=sent - len(left))
+    until(lambda: stored(store, b"next"))
+
+
+def stored(store: MessageStore, *texts: bytes) -> bool:
     try:
-        store.append_run(run_of([("T", 0, body)]))
+        store.append_run(run_of([("T", 0, body) for body in texts]))
     except StoreFull:
         return False
     return True

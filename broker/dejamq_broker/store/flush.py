@@ -34,6 +34,7 @@ class Flusher:
     ) -> None:
         self._log, self._queues, self._paths, self._config = log, queues, paths, config
         self._next_file = next_file
+        next_file.marked = lambda: queues.marked
         self.flushed = log.max_offset
         self.failure: StoreError | None = None
         self.full = False

@@ -1,7 +1,10 @@
 """The log file after the last one, ready before an append needs it. Source: RocketMQ ``AllocateMappedFileService``."""
 
+import errno
 import logging
+import os
 import threading
+from collections.abc import Callable
 
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
@@ -10,6 +13,10 @@ logger = logging.getLogger(__name__)
 
 WARM_INTERVAL_S = 0.001
 """One step of zeros each so often: fast enough to be ahead of appends, slow enough not to be felt by them."""
+ENTRIES_SHARE = 4
+"""Queue entries take less than this fraction of their log: 20 bytes of a record of 91 or more."""
+ROOM_FOR_MARKS = 32 << 10
+"""For ``dispatched.json``, ``checkpoint`` and pages of queue files that are hardly begun."""
 
 
 class NextFile:
@@ -17,6 +24,8 @@ class NextFile:
 
     def __init__(self, files: FileQueue, *, warm: bool) -> None:
         self._files, self._warm = files, warm
+        self.marked: Callable[[], int] = lambda: 0
+        """The log offset up to which a mark says that the queues are on disk."""
         self._lock = threading.Lock()
         self._ready: MappedFile | None = None
         self._warm_to = 0
@@ -26,7 +35,7 @@ class NextFile:
         """The file that begins at ``start``: the prepared one, or a new one. For the appender. Raises OSError."""
         with self._lock:
             ready, self._ready = self._ready, None
-            file = ready or MappedFile.create(self._files.path(start), start, self._files.file_size)
+            file = ready or self._create(start)
             assert file.start == start, "files follow one another"
             self._end = file.end
             return file
@@ -36,7 +45,7 @@ class NextFile:
         with self._lock:
             start = max(self._end, self._files.end)
             if self._ready is None and start - log_end < self._files.file_size * 7 // 8:
-                self._ready = MappedFile.create(self._files.path(start), start, self._files.file_size)
+                self._ready = self._create(start)
                 self._warm_to = 0
 
     def warm_step(self) -> bool:
@@ -58,3 +67,16 @@ class NextFile:
             if self._ready is not None:
                 self._ready.delete()
             self._ready = None
+
+    def _create(self, start: int) -> MappedFile:
+        """The log never takes the last room: its queues must get to disk and be marked, or no file could ever go.
+
+        Retention deletes only what a mark covers, and a fast writer fills a small disk before the first one is made.
+        """
+        files = self._files
+        end = start + files.file_size
+        behind = end - max(files.start, self.marked())
+        space = os.statvfs(files.folder)
+        if space.f_bavail * space.f_frsize < files.file_size + behind // ENTRIES_SHARE + ROOM_FOR_MARKS:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return MappedFile.create(files.path(start), start, files.file_size)
