@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dejamq_broker.store import StoreConfig
+from dejamq_broker.store.commit_log import CommitLog
 from dejamq_proto.codes import Code, MessageTooLarge
 from dejamq_proto.record import (
     MAGIC_BLANK,
@@ -20,7 +21,7 @@ from dejamq_proto.record import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_making import SMALL, bodies_of, open_small, records_of, run_of, settle
+from store_making import SMALL, bodies_of, fill_queue, open_small, records_of, run_of, settle
 
 FILE_SIZE = 65_536
 OVERHEAD = 92  # of a record of topic T without properties
@@ -204,3 +205,19 @@ def test_queue_offsets_have_no_gap_and_no_repeat_and_files_no_overlap(
         store.close()
         store = open_small(directory, SMALL)
     store.close()
+
+
+def test_a_run_that_is_split_is_written_in_the_logs_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a kill in between would leave records behind a gap, which is damage, instead of an end."""
+    put, places = CommitLog._put, list[int]()
+
+    def noting(log: CommitLog, log_offset: int, data: memoryview) -> None:
+        places.append(log_offset)
+        put(log, log_offset, data)
+
+    store = open_small(tmp_path)
+    fill_queue(store, 330)
+    monkeypatch.setattr(CommitLog, "_put", noting)
+    store.append_run(run_of([("T", 0, b"x" * 100)] * 50))
+    assert len(places) == 3
+    assert places == sorted(places)

@@ -45,16 +45,18 @@ class DataFiles:
         self.lengths: dict[int, int] = {}
         """File length by the offset of the file's first byte, in order."""
         self.foreign: list[str] = []
-        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        # from the newest on: files expire from the oldest on, so one that goes meanwhile leaves no gap behind
+        for path in sorted(folder.iterdir(), reverse=True) if folder.is_dir() else []:
             start = file_start(path.name)
             try:
-                status = path.stat()
-            except FileNotFoundError:  # expired since
+                found = path.stat()
+            except FileNotFoundError:
                 continue
-            if start is None or not stat.S_ISREG(status.st_mode):
-                self.foreign.append(path.name)
+            if start is None or not stat.S_ISREG(found.st_mode):
+                self.foreign.insert(0, path.name)
             else:
-                self.lengths[start] = status.st_size
+                self.lengths[start] = found.st_size
+        self.lengths = dict(sorted(self.lengths.items()))
         self.size = size or self._concluded()
 
     def _concluded(self) -> int:

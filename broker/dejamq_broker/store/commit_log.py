@@ -4,6 +4,7 @@ One thread appends. ``max_offset`` is published after the bytes are in place, so
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -97,14 +98,18 @@ class CommitLog:
             self.write_here(view, store_timestamp_ms)
             return
         edges = [first for first, _ in plan.spans[1:]] + [len(sizes)]
+        parts: list[tuple[int, memoryview]] = []
         at = 0
         for (first, log_offset), after in zip(plan.spans, edges, strict=True):
             size = int(sizes[first:after].sum())
-            self._put(log_offset, view[at : at + size])
+            parts.append((log_offset, view[at : at + size]))
             at += size
         for log_offset in plan.blanks:
             room = self.files.file_size - log_offset % self.files.file_size
-            self._put(log_offset, memoryview(PAIR.pack(room, MAGIC_BLANK)))
+            parts.append((log_offset, memoryview(PAIR.pack(room, MAGIC_BLANK))))
+        # in the log's order: a kill in between, or a dump that looks meanwhile, finds an end and no gap
+        for log_offset, part in sorted(parts, key=itemgetter(0)):
+            self._put(log_offset, part)
         self.max_offset = plan.end
         # after the offset: who reads the time first has all records up to it
         self.last_store_timestamp_ms = store_timestamp_ms

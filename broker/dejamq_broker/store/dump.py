@@ -13,7 +13,7 @@ import msgspec
 from dejamq_proto.loose_json import loads_loose
 from dejamq_proto.record import decode
 
-from dejamq_broker.store.at_rest import DataFiles, NoStore, commit_log, queue_files
+from dejamq_broker.store.at_rest import DataFiles, NoStore, commit_log, owner_lives, queue_files
 from dejamq_broker.store.checkpoint import Checkpoint
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.described import describe
@@ -122,7 +122,7 @@ def _log_lines(paths: StorePaths, files: DataFiles, wanted: Wanted) -> Iterator[
                 damages.append({"log_offset": piece.log_offset, "end": piece.end, "reason": piece.reason})
             else:
                 ends.append(piece.log_offset)
-                if piece.reason:
+                if piece.reason and not owner_lives(paths):  # a record that is being written is no damage
                     damages.append({"log_offset": piece.log_offset, "end": None, "reason": piece.reason})
     start = min(files.lengths, default=0)
     yield {
@@ -140,11 +140,19 @@ def _pieces(files: DataFiles, extent: Extent, wanted: Wanted) -> Iterator[Found 
         return
     if at > extent.start and not isinstance(step(files.read, extent, at), Found):
         at = find_record(files.read, extent, at) or extent.end
-    for piece in walk(files.read, extent, at):
-        if piece.log_offset >= wanted.end:
-            yield End(piece.log_offset, "")
+    again = -1
+    while at < extent.end:
+        for piece in walk(files.read, extent, at):
+            if piece.log_offset >= wanted.end:
+                yield End(piece.log_offset, "")
+                return
+            if isinstance(piece, Damage) and piece.log_offset != again:
+                # what was half written when it was read has good records behind it by now
+                again = at = piece.log_offset
+                break
+            yield piece
+        else:
             return
-        yield piece
 
 
 def _records(found: Found, wanted: Wanted) -> Iterator[Line]:
