@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from dejamq import ConfigError, DejamqError, InvalidName, LitePullConsumer, MessageQueue
+from dejamq import BrokerUnavailable, ConfigError, DejamqError, InvalidName, LitePullConsumer, MessageQueue
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -88,3 +88,13 @@ async def test_one_that_was_never_started_can_be_closed_and_then_ends_loops() ->
     await idle.close()
     await idle.close()
     assert [message async for message in idle] == []
+
+
+async def test_a_start_without_name_server_says_so_and_may_be_tried_again() -> None:
+    idle = consumer(mq_client_api_timeout_ms=200)
+    idle.subscribe("orders")
+    for _ in range(2):
+        with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
+            await idle.start()
+    assert idle.client_id == ""
+    await idle.close()
