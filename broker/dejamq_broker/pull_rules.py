@@ -110,7 +110,7 @@ class PullRules:
         return subscription
 
     def _by_first_topic(self, group: str) -> Wanted:
-        """Retries are judged by what the group wants of the topic that they were first sent to.
+        """Retries are judged by what the group wants of the topic that they were first sent to, if that can be told.
 
         Source: RocketMQ ``ExpressionForRetryMessageFilter``.
         """
@@ -120,7 +120,10 @@ class PullRules:
             subscription = self._members.subscription(group, topic)
             if subscription is None:
                 return True
-            first = self.filters.of(subscription.expression, subscription.expression_type).wanted
+            try:
+                first = self.filters.of(subscription.expression, subscription.expression_type).wanted
+            except DejamqError:
+                return True
             return first is None or first(properties)
 
         return wanted

@@ -152,6 +152,15 @@ def test_a_filter_on_a_retry_topic_looks_at_the_first_topic_only_when_told(
         assert bodies(answer) == wanted
 
 
+def test_retries_of_a_topic_with_an_impossible_filter_are_let_through(tmp_path: Path) -> None:
+    with broker(tmp_path, enable_property_filter=True, filter_support_retry=True) as parts:
+        parts.topics.ensure("%RETRY%g", 1)
+        subscribe(parts, Subscription("orders", "amount >", "SQL92"))
+        parts.send("%RETRY%g", b"poor", properties={"RETRY_TOPIC": "orders"})
+        answer = answered(parts, pull(0, topic="%RETRY%g", expression="again = 'yes'", expression_type="SQL92"))
+        assert bodies(answer) == [b"poor"]
+
+
 def test_a_filter_by_tags_lets_every_retry_through(tmp_path: Path) -> None:
     with broker(tmp_path, enable_property_filter=True, filter_support_retry=True) as parts:
         parts.topics.ensure("%RETRY%g", 1)
