@@ -26,7 +26,7 @@ async def test_a_topic_subscribed_again_with_other_tags_comes_with_these_alone(t
         consumer.subscribe("orders", seen.handle, tags="a")
         async with consumer:
             await here.send("a1", tags="a")
-            await until(lambda: seen == ["a1"])
+            await until(lambda: seen == ["a1"] and len(consumer.assignment) == 4)
             consumer.unsubscribe("orders")
             consumer.subscribe("orders", seen.handle, tags="b")
             await until(lambda: [line["reason"] for line in here.lines("PQ_DROP")] == ["resubscribed"] * 4)
