@@ -70,6 +70,16 @@ def settle(store: MessageStore) -> None:
     until(lambda: store.dispatched == store.log_max)
 
 
+def mark(store: MessageStore) -> None:
+    """Have everything appended on disk, with a mark that covers it.
+
+    By themselves the last pages get there after ten seconds or sixty, or earlier, as the threads' turns happen to fall.
+    """
+    settle(store)
+    store._flusher.mark_soon()
+    until(lambda: store._flusher.marked == store.log_max)
+
+
 def until(holds: Callable[[], bool], seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while not holds():

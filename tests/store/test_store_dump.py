@@ -251,9 +251,16 @@ def test_a_reader_that_goes_away_ends_the_dump_without_a_word(tmp_path: Path) ->
         assert process.stderr.read() == b""
 
 
+def hear_ctrl_c() -> None:
+    """A shell that runs the tests in the background has them and all their children ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_the_dump_without_a_word(tmp_path: Path) -> None:
     filled(tmp_path, 3000)
-    with subprocess.Popen([*COMMAND, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [*COMMAND, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_ctrl_c
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()  # it has begun, and waits for room in the pipe
         process.send_signal(signal.SIGINT)

@@ -21,7 +21,18 @@ from dejamq_broker.store.retention import expired, is_hour, local_hour
 from dejamq_broker.store.verify import main as verify_main
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.record import Record, decode, encode_properties
-from store_making import bodies, bodies_of, crashed_copy, fill_queue, log_files, open_small, run_of, settle, until
+from store_making import (
+    bodies,
+    bodies_of,
+    crashed_copy,
+    fill_queue,
+    log_files,
+    mark,
+    open_small,
+    run_of,
+    settle,
+    until,
+)
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -275,7 +286,7 @@ def queue_files(directory: Path, queue_id: int = 0) -> list[int]:
 
 def test_queues_begin_at_the_first_message_that_is_left_and_lose_the_files_before_it(tmp_path: Path) -> None:
     store = filled(tmp_path, 4)
-    until(lambda: store._flusher.marked == store.log_max)
+    mark(store)
     at_use(store, 99)
     clean(store)
     first = 3 * PER_FILE
@@ -290,9 +301,8 @@ def test_a_queue_of_which_everything_expired_keeps_its_offsets(tmp_path: Path) -
     store = open_small(tmp_path, small())
     store.append_run(run_of([("T", 1, b"x")] * 100))
     fill_queue(store, 3 * PER_FILE)
-    settle(store)
     store._retention.safe_end = lambda: store.log_max
-    until(lambda: store._flusher.marked == store.log_max)
+    mark(store)
     at_use(store, 99)
     assert clean(store) == 3
     assert (store.min_offset("T", 1), store.max_offset("T", 1)) == (100, 100)
@@ -311,7 +321,7 @@ def test_offsets_are_not_given_twice_when_a_crash_follows_a_deletion(tmp_path: P
     store = open_small(tmp_path / "live", small())
     store.append_run(run_of([("T", 1, b"x")] * 100))
     fill_queue(store, 3 * PER_FILE)
-    until(lambda: store._flusher.marked == store.log_max)
+    mark(store)
     at_use(store, 99)
     assert clean(store) == 3
     again = open_small(crashed_copy(tmp_path / "live", tmp_path / "crashed"), small())
@@ -321,7 +331,7 @@ def test_offsets_are_not_given_twice_when_a_crash_follows_a_deletion(tmp_path: P
 
 def test_queue_files_that_a_crash_left_behind_go_at_the_next_look(tmp_path: Path) -> None:
     store = filled(tmp_path / "live", 4)
-    until(lambda: store._flusher.marked == store.log_max)
+    mark(store)
     at_use(store, 99)
     store._retention._followers = []
     clean(store)
