@@ -230,7 +230,7 @@ class Broker:
         add_ClientServicer_to_server(clients, self._server.grpc)
         add_HandoverServicer_to_server(HandoverService(self._handovers), self._server.grpc)
         inspector = Inspector(self._store, self._offsets, self._clients, self.site, self._clock_ms)
-        add_AdminServicer_to_server(AdminService(self._topics, inspector), self._server.grpc)
+        add_AdminServicer_to_server(AdminService(self._topics, self._groups, inspector), self._server.grpc)
         await settle(self.site, config, config.listen)
         bound = await self._server.start(config.listen)
         self._on_close("server", self._stop_serving)

@@ -10,16 +10,20 @@ from dejamq_proto.admin_pb2_grpc import AdminServicer
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.store import Wanted
 from dejamq_broker.store.query import ALL, NO_END
+from dejamq_broker.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.topics import TopicConfig, TopicTable
 
 Context = grpc.aio.ServicerContext[Any, Any]
+GROUP_SETTINGS = (
+    "consume_enable", "consume_broadcast_enable", "consume_message_orderly", "retry_queue_nums", "retry_max_times",
+)  # fmt: skip
 
 
 class AdminService(AdminServicer):
     """RPC of operators."""
 
-    def __init__(self, topics: TopicTable, inspector: Inspector) -> None:
-        self._topics, self._inspector = topics, inspector
+    def __init__(self, topics: TopicTable, groups: SubscriptionGroupTable, inspector: Inspector) -> None:
+        self._topics, self._groups, self._inspector = topics, groups, inspector
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, _: Context) -> pb.CreateTopicResponse:
         """Create or change. Refused with INVALID_PARAMETER."""
@@ -42,6 +46,20 @@ class AdminService(AdminServicer):
                 min_offset=each.min_offset, max_offset=each.max_offset,
             )
             for each in self._inspector.progress(request.group)
+        ])  # fmt: skip
+
+    async def UpdateGroup(self, request: pb.UpdateGroupRequest, _: Context) -> pb.UpdateGroupResponse:
+        """Create or change. Refused with INVALID_PARAMETER."""
+        self._groups.update(
+            request.group.group, **{name: getattr(request.group, name) for name in GROUP_SETTINGS}
+        )  # fmt: skip
+        return pb.UpdateGroupResponse()
+
+    async def ListGroups(self, request: pb.ListGroupsRequest, _: Context) -> pb.ListGroupsResponse:
+        """All groups that this broker keeps, with members or without."""
+        return pb.ListGroupsResponse(groups=[
+            pb.GroupConfig(group=one.group_name, **{name: getattr(one, name) for name in GROUP_SETTINGS})
+            for one in self._groups
         ])  # fmt: skip
 
     async def ViewMessage(self, request: pb.ViewMessageRequest, _: Context) -> pb.ViewMessageResponse:

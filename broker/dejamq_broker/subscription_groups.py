@@ -1,6 +1,6 @@
 """Consumer groups that the broker knows: ``config/subscriptionGroup.json`` in RocketMQ's format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,22 @@ class SubscriptionGroupTable:
             text = f"group {group!r} is not known to this broker; its consumers have not sent a heartbeat yet"
             raise DejamqError(text, code=Code.SUBSCRIPTION_GROUP_NOT_EXIST)
         return found
+
+    def __iter__(self) -> Iterator[SubscriptionGroup]:
+        yield from self._groups.values()
+
+    def update(self, group: str, **changes: Any) -> None:
+        """Make the group or change these settings of it. Raises InvalidName, INVALID_PARAMETER for a negative number.
+
+        An unchanged group is not written again.
+        """
+        names.check_group(group)
+        if min(changes.get("retry_queue_nums", 0), changes.get("retry_max_times", 0)) < 0:
+            text = f"group {group!r}: retry_queue_nums and retry_max_times are 0 or more"
+            raise DejamqError(text, code=Code.INVALID_PARAMETER)
+        changed = msgspec.structs.replace(self.get(group) or SubscriptionGroup(group), **changes)
+        if changed != self._groups.get(group):
+            self._put(changed)
 
     def reading_forbidden(self, group: str, topic: str) -> bool:
         """Whether an administrator took the topic from the group (RocketMQ: ``forbiddenTable``, its third bit)."""

@@ -16,6 +16,7 @@ from dejamq_proto.codes import (
     SendTimeout,
 )
 
+from dejamq.admin import Admin
 from dejamq.allocation import ByConfig, Strategy
 from dejamq.allocation_hash import ConsistentHash
 from dejamq.allocation_rooms import ByMachineRoom, ByMachineRoomNearby
@@ -36,6 +37,7 @@ from dejamq.send_batches import BatchIncomplete
 from dejamq.send_hooks import SendContext, SendHook
 
 __all__ = [
+    "Admin",
     "BacklogFull",
     "BatchHandler",
     "BatchIncomplete",

@@ -347,3 +347,120 @@ class QueryMessageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueryMessageResponse: _TypeAlias = QueryMessageResponse  # noqa: Y015
+
+@_typing.final
+class GroupConfig(_message.Message):
+    """Settings of a consumer group at one broker. RocketMQ: SubscriptionGroupConfig."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    CONSUME_ENABLE_FIELD_NUMBER: _builtins.int
+    CONSUME_BROADCAST_ENABLE_FIELD_NUMBER: _builtins.int
+    CONSUME_MESSAGE_ORDERLY_FIELD_NUMBER: _builtins.int
+    RETRY_QUEUE_NUMS_FIELD_NUMBER: _builtins.int
+    RETRY_MAX_TIMES_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    consume_enable: _builtins.bool
+    consume_broadcast_enable: _builtins.bool
+    consume_message_orderly: _builtins.bool
+    retry_queue_nums: _builtins.int
+    retry_max_times: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        consume_enable: _builtins.bool = ...,
+        consume_broadcast_enable: _builtins.bool = ...,
+        consume_message_orderly: _builtins.bool = ...,
+        retry_queue_nums: _builtins.int = ...,
+        retry_max_times: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_message_orderly", b"consume_message_orderly", "group", b"group", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupConfig: _TypeAlias = GroupConfig  # noqa: Y015
+
+@_typing.final
+class UpdateGroupRequest(_message.Message):
+    """Makes the group, or changes these settings and leaves its others."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    @_builtins.property
+    def group(self) -> Global___GroupConfig: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: Global___GroupConfig | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateGroupRequest: _TypeAlias = UpdateGroupRequest  # noqa: Y015
+
+@_typing.final
+class UpdateGroupResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateGroupResponse: _TypeAlias = UpdateGroupResponse  # noqa: Y015
+
+@_typing.final
+class ListGroupsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
+
+@_typing.final
+class ListGroupsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupConfig]: ...
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[Global___GroupConfig] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015

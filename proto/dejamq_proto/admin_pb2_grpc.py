@@ -64,6 +64,16 @@ class AdminStub:
                 request_serializer=dejamq__proto_dot_admin__pb2.QueryMessageRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_admin__pb2.QueryMessageResponse.FromString,
                 _registered_method=True)
+        self.UpdateGroup = channel.unary_unary(
+                '/dejamq.v1.Admin/UpdateGroup',
+                request_serializer=dejamq__proto_dot_admin__pb2.UpdateGroupRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.UpdateGroupResponse.FromString,
+                _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/dejamq.v1.Admin/ListGroups',
+                request_serializer=dejamq__proto_dot_admin__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -105,6 +115,18 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateGroup(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroups(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -137,6 +159,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.QueryMessage,
                     request_deserializer=dejamq__proto_dot_admin__pb2.QueryMessageRequest.FromString,
                     response_serializer=dejamq__proto_dot_admin__pb2.QueryMessageResponse.SerializeToString,
+            ),
+            'UpdateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateGroup,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.UpdateGroupRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.UpdateGroupResponse.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.ListGroupsRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.ListGroupsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -301,6 +333,60 @@ class Admin:
             '/dejamq.v1.Admin/QueryMessage',
             dejamq__proto_dot_admin__pb2.QueryMessageRequest.SerializeToString,
             dejamq__proto_dot_admin__pb2.QueryMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/UpdateGroup',
+            dejamq__proto_dot_admin__pb2.UpdateGroupRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.UpdateGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/ListGroups',
+            dejamq__proto_dot_admin__pb2.ListGroupsRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.ListGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class AdminStub:
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListOffsetsRequest, _admin_pb2.ListOffsetsResponse]
     ViewMessage: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ViewMessageRequest, _admin_pb2.ViewMessageResponse]
     QueryMessage: _grpc.UnaryUnaryMultiCallable[_admin_pb2.QueryMessageRequest, _admin_pb2.QueryMessageResponse]
+    UpdateGroup: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UpdateGroupRequest, _admin_pb2.UpdateGroupResponse]
+    ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -47,6 +49,8 @@ class AdminAsyncStub(AdminStub):
     ListOffsets: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListOffsetsRequest, _admin_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     ViewMessage: _aio.UnaryUnaryMultiCallable[_admin_pb2.ViewMessageRequest, _admin_pb2.ViewMessageResponse]  # type: ignore[assignment]
     QueryMessage: _aio.UnaryUnaryMultiCallable[_admin_pb2.QueryMessageRequest, _admin_pb2.QueryMessageResponse]  # type: ignore[assignment]
+    UpdateGroup: _aio.UnaryUnaryMultiCallable[_admin_pb2.UpdateGroupRequest, _admin_pb2.UpdateGroupResponse]  # type: ignore[assignment]
+    ListGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -90,5 +94,19 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.QueryMessageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.QueryMessageResponse, _abc.Awaitable[_admin_pb2.QueryMessageResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateGroup(
+        self,
+        request: _admin_pb2.UpdateGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.UpdateGroupResponse, _abc.Awaitable[_admin_pb2.UpdateGroupResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListGroups(
+        self,
+        request: _admin_pb2.ListGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListGroupsResponse, _abc.Awaitable[_admin_pb2.ListGroupsResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -5,10 +5,11 @@ event loop. Start them after a fork, in a worker and not in its master: in a chi
 every call raises ForkedProcess.
 """
 
+from dejamq.sync.admin import Admin
 from dejamq.sync.inbox import Inbox
 from dejamq.sync.lite_pull import LitePullConsumer
 from dejamq.sync.producer import Producer
 from dejamq.sync.push_consumer import PushConsumer
 from dejamq.sync.runner import run
 
-__all__ = ["Inbox", "LitePullConsumer", "Producer", "PushConsumer", "run"]
+__all__ = ["Admin", "Inbox", "LitePullConsumer", "Producer", "PushConsumer", "run"]

@@ -1,0 +1,55 @@
+"""The life of an admin: its settings, its connections, start and end."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from dejamq_proto.codes import ClientClosed
+
+from dejamq.admin_links import AdminLinks
+from dejamq.config import ClientConfig, client_config
+
+
+class AdminLife:
+    """What every part of ``Admin`` stands on. Belongs to one event loop."""
+
+    def __init__(self, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
+        """``settings`` are fields of ``ClientConfig``. Raises ConfigError."""
+        self.config = client_config(ClientConfig, namesrv, settings)
+        self._links: AdminLinks | None = None
+        self._closed = False
+
+    # life
+
+    @property
+    def closed(self) -> bool:
+        """Closing has begun, or is done."""
+        return self._closed
+
+    async def start(self) -> None:
+        """Nobody is asked before the first question. May be called twice."""
+        if self._closed:
+            raise ClientClosed("this admin is closed; make a new one")
+        if self._links is None:
+            self._links = AdminLinks(self.config)
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Questions under way fail. May be called twice."""
+        self._closed = True
+        if self._links is not None:
+            await self._links.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _open(self) -> AdminLinks:
+        if self._links is None:
+            raise ClientClosed("this admin is not started; use `async with admin:` or await start()")
+        self._links.check()
+        return self._links

@@ -1,0 +1,107 @@
+"""What operators ask of one server: a broker's Admin service, a name server's lists. One channel each."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from dejamq_proto import admin_pb2 as pb
+from dejamq_proto.admin_pb2_grpc import AdminStub
+from dejamq_proto.calling import call, dial
+from dejamq_proto.common_pb2 import TopicConfig
+from dejamq_proto.namesrv_pb2 import (
+    ClusterInfo,
+    GetClusterInfoRequest,
+    GetRouteRequest,
+    GetRouteResponse,
+    ListTopicsRequest,
+)
+from dejamq_proto.namesrv_pb2_grpc import NameServerStub
+
+from dejamq.rpc_broker import Identity
+
+
+class NameServerAdminLink:
+    """One name server, asked by its address: operators compare what each of them says."""
+
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float) -> None:
+        self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
+        self._listener = address.rpartition(":")[0].strip("[]")
+        self._channel = dial(address)
+        self._stub: Any = NameServerStub(self._channel)
+
+    async def cluster(self) -> ClusterInfo:
+        """The brokers it knows."""
+        request = GetClusterInfoRequest(caller=self._identity.caller(), listener=self._listener)
+        answer: ClusterInfo = await self._call(self._stub.GetClusterInfo, request)
+        return answer
+
+    async def topics(self) -> list[str]:
+        """Topics with a live broker."""
+        return list((await self._call(self._stub.ListTopics, ListTopicsRequest(caller=self._identity.caller()))).topics)
+
+    async def route(self, topic: str) -> GetRouteResponse:
+        """Raises DejamqError with TOPIC_NOT_EXIST."""
+        request = GetRouteRequest(caller=self._identity.caller(), topic=topic, listener=self._listener)
+        answer: GetRouteResponse = await self._call(self._stub.GetRoute, request)
+        return answer
+
+    async def close(self) -> None:
+        """A question under way fails."""
+        await self._channel.close(None)
+
+    async def _call(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
+        return await call(method, request, address=self.address, timeout_ms=self._timeout_ms)
+
+
+class AdminLink:
+    """The Admin service of one broker address."""
+
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float) -> None:
+        self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
+        self._channel = dial(address)
+        self._stub: Any = AdminStub(self._channel)
+
+    async def create_topic(self, topic: TopicConfig) -> None:
+        """Make the topic or change it."""
+        await self._call(self._stub.CreateTopic, pb.CreateTopicRequest(caller=self._identity.caller(), topic=topic))
+
+    async def topic_configs(self) -> list[TopicConfig]:
+        """All topics, those of the system and of retries included."""
+        request = pb.ListTopicConfigsRequest(caller=self._identity.caller())
+        return list((await self._call(self._stub.ListTopicConfigs, request)).topics)
+
+    async def update_group(self, group: pb.GroupConfig) -> None:
+        """Make the group or change it."""
+        await self._call(self._stub.UpdateGroup, pb.UpdateGroupRequest(caller=self._identity.caller(), group=group))
+
+    async def groups(self) -> list[pb.GroupConfig]:
+        """All groups of the broker."""
+        return list(
+            (await self._call(self._stub.ListGroups, pb.ListGroupsRequest(caller=self._identity.caller()))).groups
+        )
+
+    async def runtime_info(self) -> dict[str, str]:
+        """Numbers by RocketMQ's names, as texts."""
+        request = pb.RuntimeInfoRequest(caller=self._identity.caller())
+        return dict((await self._call(self._stub.RuntimeInfo, request)).values)
+
+    async def offsets(self, group: str) -> list[pb.GroupOffset]:
+        """Queues of which the group has committed an offset."""
+        request = pb.ListOffsetsRequest(caller=self._identity.caller(), group=group)
+        return list((await self._call(self._stub.ListOffsets, request)).offsets)
+
+    async def view(self, message_id: str) -> bytes:
+        """The record with this offset message id. Raises DejamqError with QUERY_NOT_FOUND."""
+        request = pb.ViewMessageRequest(caller=self._identity.caller(), message_id=message_id)
+        return bytes((await self._call(self._stub.ViewMessage, request)).record)
+
+    async def query(self, request: pb.QueryMessageRequest) -> list[bytes]:
+        """Records with a key. Raises DejamqError with QUERY_NOT_FOUND when there is none."""
+        request.caller.CopyFrom(self._identity.caller())
+        return list((await self._call(self._stub.QueryMessage, request)).records)
+
+    async def close(self) -> None:
+        """A question under way fails."""
+        await self._channel.close(None)
+
+    async def _call(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
+        return await call(method, request, address=self.address, timeout_ms=self._timeout_ms)

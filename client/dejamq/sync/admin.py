@@ -1,0 +1,106 @@
+"""The blocking admin."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from dejamq_proto.codes import DejamqError
+from dejamq_proto.names import PERM_READ, PERM_WRITE
+
+from dejamq.admin import Admin as AsyncAdmin
+from dejamq.admin import GroupSettings, QueueProgress
+from dejamq.admin_links import BrokerInfo
+from dejamq.admin_messages import TopicQueues
+from dejamq.message import MessageQueue
+from dejamq.received import ReceivedMessage
+from dejamq.sync.facade import Facade
+
+
+class Admin(Facade[AsyncAdmin]):
+    """``dejamq.Admin`` for threads."""
+
+    def __init__(self, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
+        """As ``dejamq.Admin``."""
+        super().__init__(AsyncAdmin(namesrv, **settings))
+
+    def brokers(self) -> list[BrokerInfo]:
+        """As ``dejamq.Admin.brokers``."""
+        return self._await(self._inner.brokers)
+
+    def runtime_info(self, broker_name: str) -> dict[str, str]:
+        """As ``dejamq.Admin.runtime_info``."""
+        return self._await(self._inner.runtime_info, broker_name)
+
+    def topics(self) -> list[str]:
+        """Topics with a live broker, sorted."""
+        return self._await(self._inner.topics)
+
+    def topic(self, topic: str) -> list[TopicQueues]:
+        """As ``dejamq.Admin.topic``."""
+        return self._await(self._inner.topic, topic)
+
+    def create_topic(
+        self, topic: str, *, queues: int = 8, perm: int = PERM_READ | PERM_WRITE, brokers: list[str] | None = None
+    ) -> list[str]:
+        """As ``dejamq.Admin.create_topic``."""
+        return self._await(self._inner.create_topic, topic, queues=queues, perm=perm, brokers=brokers)
+
+    def routes(self, topic: str) -> dict[str, list[TopicQueues] | DejamqError]:
+        """As ``dejamq.Admin.routes``."""
+        return self._await(self._inner.routes, topic)
+
+    def groups(self) -> list[GroupSettings]:
+        """As ``dejamq.Admin.groups``."""
+        return self._await(self._inner.groups)
+
+    def create_group(
+        self, group: str, *, consume_enable: bool = True, ordered: bool = False, retry_queues: int = 1,
+        retry_max_times: int = 16,
+    ) -> list[str]:  # fmt: skip
+        """As ``dejamq.Admin.create_group``."""
+        return self._await(
+            self._inner.create_group, group, consume_enable=consume_enable, ordered=ordered,
+            retry_queues=retry_queues, retry_max_times=retry_max_times,
+        )  # fmt: skip
+
+    def members(self, group: str) -> dict[str, list[str]]:
+        """As ``dejamq.Admin.members``."""
+        return self._await(self._inner.members, group)
+
+    def progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
+        """As ``dejamq.Admin.progress``."""
+        return self._await(self._inner.progress, group, topic)
+
+    def reset_offsets(
+        self, group: str, topic: str, *, to_time_ms: int | None = None, to_offset: int | None = None
+    ) -> list[QueueProgress]:
+        """As ``dejamq.Admin.reset_offsets``."""
+        return self._await(self._inner.reset_offsets, group, topic, to_time_ms=to_time_ms, to_offset=to_offset)
+
+    def clone_offsets(self, source: str, target: str, topic: str) -> list[QueueProgress]:
+        """As ``dejamq.Admin.clone_offsets``."""
+        return self._await(self._inner.clone_offsets, source, target, topic)
+
+    def message(self, offset_message_id: str) -> ReceivedMessage:
+        """As ``dejamq.Admin.message``."""
+        return self._await(self._inner.message, offset_message_id)
+
+    def messages_by_key(
+        self, topic: str, key: str, *, unique: bool = False, begin_ms: int = 0, end_ms: int = 0
+    ) -> list[ReceivedMessage]:
+        """As ``dejamq.Admin.messages_by_key``."""
+        return self._await(self._inner.messages_by_key, topic, key, unique=unique, begin_ms=begin_ms, end_ms=end_ms)
+
+    def read(self, queue: MessageQueue, begin: int = 0, end: int | None = None) -> Iterator[ReceivedMessage]:
+        """As ``dejamq.Admin.read``."""
+        return self._iterate(self._inner.read(queue, begin, end))
+
+    def dead_letters(self, group: str) -> Iterator[ReceivedMessage]:
+        """As ``dejamq.Admin.dead_letters``."""
+        return self._iterate(self._inner.dead_letters(group))
+
+    def _iterate(self, messages: AsyncIterator[ReceivedMessage]) -> Iterator[ReceivedMessage]:
+        async def following() -> ReceivedMessage | None:
+            return await anext(messages, None)
+
+        while (message := self._await(following)) is not None:
+            yield message
