@@ -6,7 +6,9 @@ import grpc.aio
 from dejamq_proto import admin_pb2 as pb
 from dejamq_proto import common_pb2
 from dejamq_proto.admin_pb2_grpc import AdminServicer
+from dejamq_proto.settings import values_of
 
+from dejamq_broker.config import BrokerConfig
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.store import Wanted
 from dejamq_broker.store.query import ALL, NO_END
@@ -22,8 +24,10 @@ GROUP_SETTINGS = (
 class AdminService(AdminServicer):
     """RPC of operators."""
 
-    def __init__(self, topics: TopicTable, groups: SubscriptionGroupTable, inspector: Inspector) -> None:
-        self._topics, self._groups, self._inspector = topics, groups, inspector
+    def __init__(
+        self, topics: TopicTable, groups: SubscriptionGroupTable, inspector: Inspector, config: BrokerConfig
+    ) -> None:  # fmt: skip
+        self._topics, self._groups, self._inspector, self._config = topics, groups, inspector, config
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, _: Context) -> pb.CreateTopicResponse:
         """Create or change. Refused with INVALID_PARAMETER."""
@@ -37,6 +41,11 @@ class AdminService(AdminServicer):
     async def RuntimeInfo(self, request: pb.RuntimeInfoRequest, _: Context) -> pb.RuntimeInfoResponse:
         """What ``Inspector.runtime`` tells; names that RocketMQ does not have may be added at any time."""
         return pb.RuntimeInfoResponse(values=self._inspector.runtime())
+
+    async def Settings(self, request: pb.SettingsRequest, _: Context) -> pb.SettingsResponse:
+        """As the broker was started; nothing changes them while it runs."""
+        values = {name: value for name, value in values_of(self._config).items() if value is not None}
+        return pb.SettingsResponse(values={name: str(value) for name, value in values.items()})
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _: Context) -> pb.ListOffsetsResponse:
         """The progress of one group; empty for a group that has committed nothing here, known or not."""

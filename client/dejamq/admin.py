@@ -59,6 +59,11 @@ class Admin(StoredMessages):
         (address,) = (await self._open().masters([broker_name])).values()
         return await self._open().admin(address).runtime_info()
 
+    async def settings(self, broker_name: str) -> dict[str, str]:
+        """What a master was started with, by our names, as texts; those without a value are left out."""
+        (address,) = (await self._open().masters([broker_name])).values()
+        return await self._open().admin(address).settings()
+
     async def topics(self) -> list[str]:
         """Topics with a live broker, sorted."""
         return sorted(await self._open().ask_any(lambda namesrv: namesrv.topics()))

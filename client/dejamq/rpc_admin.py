@@ -84,6 +84,11 @@ class AdminLink:
         request = pb.RuntimeInfoRequest(caller=self._identity.caller())
         return dict((await self._call(self._stub.RuntimeInfo, request)).values)
 
+    async def settings(self) -> dict[str, str]:
+        """What the broker was started with."""
+        request = pb.SettingsRequest(caller=self._identity.caller())
+        return dict((await self._call(self._stub.Settings, request)).values)
+
     async def offsets(self, group: str) -> list[pb.GroupOffset]:
         """Queues of which the group has committed an offset."""
         request = pb.ListOffsetsRequest(caller=self._identity.caller(), group=group)

@@ -74,6 +74,11 @@ class AdminStub:
                 request_serializer=dejamq__proto_dot_admin__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_admin__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
+        self.Settings = channel.unary_unary(
+                '/dejamq.v1.Admin/Settings',
+                request_serializer=dejamq__proto_dot_admin__pb2.SettingsRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.SettingsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -127,6 +132,12 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Settings(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -169,6 +180,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListGroups,
                     request_deserializer=dejamq__proto_dot_admin__pb2.ListGroupsRequest.FromString,
                     response_serializer=dejamq__proto_dot_admin__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'Settings': grpc.unary_unary_rpc_method_handler(
+                    servicer.Settings,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.SettingsRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.SettingsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -387,6 +403,33 @@ class Admin:
             '/dejamq.v1.Admin/ListGroups',
             dejamq__proto_dot_admin__pb2.ListGroupsRequest.SerializeToString,
             dejamq__proto_dot_admin__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Settings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/Settings',
+            dejamq__proto_dot_admin__pb2.SettingsRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.SettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,7 @@ class AdminStub:
     QueryMessage: _grpc.UnaryUnaryMultiCallable[_admin_pb2.QueryMessageRequest, _admin_pb2.QueryMessageResponse]
     UpdateGroup: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UpdateGroupRequest, _admin_pb2.UpdateGroupResponse]
     ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]
+    Settings: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SettingsRequest, _admin_pb2.SettingsResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -51,6 +52,7 @@ class AdminAsyncStub(AdminStub):
     QueryMessage: _aio.UnaryUnaryMultiCallable[_admin_pb2.QueryMessageRequest, _admin_pb2.QueryMessageResponse]  # type: ignore[assignment]
     UpdateGroup: _aio.UnaryUnaryMultiCallable[_admin_pb2.UpdateGroupRequest, _admin_pb2.UpdateGroupResponse]  # type: ignore[assignment]
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
+    Settings: _aio.UnaryUnaryMultiCallable[_admin_pb2.SettingsRequest, _admin_pb2.SettingsResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -108,5 +110,12 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListGroupsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListGroupsResponse, _abc.Awaitable[_admin_pb2.ListGroupsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Settings(
+        self,
+        request: _admin_pb2.SettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SettingsResponse, _abc.Awaitable[_admin_pb2.SettingsResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -64,6 +64,15 @@ def _build(cls: type[Config], values: Mapping[str, Any], prefix: str) -> Config:
     return cls(**chosen)
 
 
+def values_of(config: Any) -> dict[str, Any]:
+    """Every setting of an instance by our name, those of nested dataclasses included."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        found |= values_of(value) if dataclasses.is_dataclass(value) else {field.name: value}
+    return found
+
+
 def scaled(config: Config, factor: float) -> Config:
     """The same settings with time shrunk: intervals times the factor, RPC time-outs times its square root."""
     changes: dict[str, Any] = {}

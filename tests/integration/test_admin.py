@@ -76,6 +76,15 @@ async def test_brokers_topics_and_what_each_broker_has_of_a_topic(cluster: Clust
         await admin.runtime_info("broker-c")
 
 
+async def test_settings_of_a_broker_are_those_it_was_started_with(cluster: Cluster, admin: Admin) -> None:
+    settings = await admin.settings("broker-b")
+    assert settings["broker_name"] == "broker-b"
+    assert settings["flush_disk_type"] == "ASYNC_FLUSH"
+    assert settings["channel_expired_timeout_ms"] == "12000"  # scaled by 0.1
+    (address,) = [one.addresses[0] for one in await admin.brokers() if one.broker_name == "broker-b"]
+    assert address.startswith(settings["listen"].rpartition(":")[0])
+
+
 async def test_a_topic_is_made_at_some_brokers_and_changed(cluster: Cluster, admin: Admin) -> None:
     assert await admin.create_topic("refunds", queues=3, brokers=["broker-b"]) == ["broker-b"]
     assert [(one.broker_name, one.read_queues) for one in await admin.topic("refunds")] == [("broker-b", 3)]

@@ -30,6 +30,10 @@ class Admin(Facade[AsyncAdmin]):
         """As ``dejamq.Admin.runtime_info``."""
         return self._await(self._inner.runtime_info, broker_name)
 
+    def settings(self, broker_name: str) -> dict[str, str]:
+        """As ``dejamq.Admin.settings``."""
+        return self._await(self._inner.settings, broker_name)
+
     def topics(self) -> list[str]:
         """Topics with a live broker, sorted."""
         return self._await(self._inner.topics)
