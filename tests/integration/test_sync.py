@@ -1,6 +1,7 @@
 """dejamq.sync against real servers: blocking calls from threads without an event loop."""
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -221,10 +222,16 @@ def test_an_inbox_in_threads_makes_each_effect_once(here: Cluster, producer: Pro
     assert ids <= set(effects)
 
 
-def test_the_thread_outlives_its_clients_and_serves_the_next_ones(here: Cluster) -> None:
-    for _ in range(20):
-        with Producer("p", namesrv=here.namesrv) as producer:
-            producer.send(Message("orders", b"x"))
+def test_rounds_of_clients_leave_one_thread_and_no_file_behind(here: Cluster) -> None:
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            with Producer("p", namesrv=here.namesrv) as producer:
+                producer.send(Message("orders", b"x"))
+
+    rounds(3)
+    files = len(os.listdir("/proc/self/fd"))
+    rounds(50)
+    until(lambda: len(os.listdir("/proc/self/fd")) <= files)
     assert len(loop_threads()) == 1
 
 
