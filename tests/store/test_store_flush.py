@@ -25,7 +25,8 @@ from store_making import (
 SYNC = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_disk_type=SYNC_FLUSH)
 QUICK = StoreConfig(
     mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_interval_commit_log_ms=5,
-    flush_interval_consume_queue_ms=5,
+    flush_interval_consume_queue_ms=5, flush_commit_log_thorough_interval_ms=50,
+    flush_consume_queue_thorough_interval_ms=50,
 )  # fmt: skip
 LAZY = StoreConfig(
     mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_interval_commit_log_ms=60_000

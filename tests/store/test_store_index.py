@@ -417,7 +417,7 @@ def test_a_stop_that_cannot_write_the_index_out_counts_as_a_crash(
 
 def test_a_quiet_store_marks_its_index_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dejamq_broker.store.late.SETTLE_S", 0.01)
-    store = open_small(tmp_path, dataclasses.replace(SMALL, flush_commit_log_least_pages=1))
+    store = open_small(tmp_path, dataclasses.replace(SMALL, flush_commit_log_thorough_interval_ms=50))
     fill_keyed(store, 40)
     mark: dict[str, Any] = {}
 
