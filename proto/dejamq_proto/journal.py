@@ -1,7 +1,7 @@
 """The journal: what each process did, one JSON object a line, for the audit to read.
 
 Every line carries the envelope (``v``, ``event``, ``role``, ``process``, ``boot_id``, ``seq``, ``wall_us``,
-``mono_us``) and the fields of its event (``events.py``). High-rate events cover a run of messages: common fields once,
+``mono_us``) and the fields of its event (``events``). High-rate events cover a run of messages: common fields once,
 the varying ones as arrays of equal length. ``seq`` counts from 1 without holes; readers keep what precedes a torn last
 line and count every hole as a gap. Levels: ``off``; ``audit`` (buffered, written at least every 100 ms); ``forensic``
 (each line is with the kernel before its effect, so it survives SIGKILL).

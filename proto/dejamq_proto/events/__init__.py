@@ -1,0 +1,65 @@
+"""The events of the journal: one struct each, the audit's schema is made from them.
+
+Fields with one name have one type everywhere. Identity of a message: ``unique_keys`` (UNIQ_KEY), the place it is stored
+(``broker_name``, ``topic``, ``queue_id``, queue offset) and, for one delivery, (``boot_id``, delivery id).
+Meaning of each event: docs/journal.md. Source of the set: what it takes to attribute a duplicate with certainty.
+"""
+
+from dejamq_proto.events.base import SCHEMA_VERSION, Event, Fault, Gap, State
+from dejamq_proto.events.broker import (
+    Append,
+    Boot,
+    Claim,
+    Lock,
+    Member,
+    MemberList,
+    OffFlush,
+    OffGet,
+    OffLoad,
+    OffSet,
+    ProgressFlush,
+    Pull,
+    Release,
+    Unlock,
+)
+from dejamq_proto.events.consumer import Assign, Deliver, Handout, Persist, PqDrop, PqOpen, Result, Sendback
+from dejamq_proto.events.namesrv import Broker, Route
+from dejamq_proto.events.producer import SendEnd, SendResult, SendTry
+
+__all__ = [
+    "EVENTS",
+    "SCHEMA_VERSION",
+    "Append",
+    "Assign",
+    "Boot",
+    "Broker",
+    "Claim",
+    "Deliver",
+    "Event",
+    "Fault",
+    "Gap",
+    "Handout",
+    "Lock",
+    "Member",
+    "MemberList",
+    "OffFlush",
+    "OffGet",
+    "OffLoad",
+    "OffSet",
+    "Persist",
+    "PqDrop",
+    "PqOpen",
+    "ProgressFlush",
+    "Pull",
+    "Release",
+    "Result",
+    "Route",
+    "SendEnd",
+    "SendResult",
+    "SendTry",
+    "Sendback",
+    "State",
+    "Unlock",
+]
+
+EVENTS: tuple[type[Event], ...] = tuple(Event.__subclasses__())

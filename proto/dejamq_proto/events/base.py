@@ -1,0 +1,41 @@
+"""What every line of a journal has, and the lines that any process may write."""
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="event", tag=str.upper, gc=False):
+    """Base of all events; the tag is the class name in upper case. Fields with one name have one type everywhere."""
+
+    v: int = 0
+    role: str = ""
+    process: str = ""
+    boot_id: str = ""
+    seq: int = 0
+    wall_us: int = 0
+    mono_us: int = 0
+
+
+class State(Event, tag="STATE"):
+    """A step of a process's life: ``started``, ``closing``, ``closed``, ``suspended``, ``resumed``."""
+
+    state: str
+    group: str = ""
+    client_id: str = ""
+    reason: str = ""
+
+
+class Gap(Event, tag="GAP"):
+    """The process did not run for this long (a watchdog on the loop saw it)."""
+
+    missing_ms: int
+
+
+class Fault(Event, tag="FAULT"):
+    """What a test or demo did to somebody: ``kind`` kill, pause, …"""
+
+    kind: str
+    target: str
+    phase: str
+    target_pid: int = 0

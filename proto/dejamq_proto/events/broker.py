@@ -1,0 +1,199 @@
+"""What a broker stored, handed out, and was told: records, offsets, members, locks, claims."""
+
+from dejamq_proto.events.base import Event
+
+
+class Boot(Event, tag="BOOT"):
+    """A broker opened its store; ``clean`` is false after a crash. ``address`` is the store host of its records."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    clean: bool
+    log_min: int = 0
+    log_max: int = 0
+
+
+class Append(Event, tag="APPEND"):
+    """Records entered the log. ``origin`` is client, sendback, schedule, …; ``origin_refs`` names each one's source."""
+
+    origin: str
+    broker_name: str
+    topics: list[str]
+    queue_ids: list[int]
+    queue_index: list[int]
+    """For each record, which (topic, queue id) of the two lists before it."""
+    queue_offsets: list[int]
+    log_offsets: list[int]
+    unique_keys: list[str]
+    client_id: str = ""
+    client_boot_id: str = ""
+    request_seq: int = 0
+    group: str = ""
+    origin_refs: list[str] = []
+    reconsume_times: list[int] = []
+
+
+class OffSet(Event, tag="OFF_SET"):
+    """The broker's table of consumer offsets changed. ``by``: oneway, sync, piggyback, admin, load, …"""
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    old: int
+    new: int
+    by: str
+    client_id: str = ""
+    client_boot_id: str = ""
+    request_seq: int = 0
+
+
+class OffGet(Event, tag="OFF_GET"):
+    """The broker told a consumer where to begin. ``why``: table, default_zero, not_found."""
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    value: int
+    why: str
+    client_id: str = ""
+    client_boot_id: str = ""
+    request_seq: int = 0
+
+
+class OffFlush(Event, tag="OFF_FLUSH"):
+    """The offset table was written to its file."""
+
+    broker_name: str
+    digest: str
+    entries: int
+
+
+class OffLoad(Event, tag="OFF_LOAD"):
+    """The offset table was read at start. ``source``: main, bak, none."""
+
+    broker_name: str
+    source: str
+    digest: str
+    entries: int
+
+
+class ProgressFlush(Event, tag="PROGRESS_FLUSH"):
+    """A broker service wrote its progress: ``service`` schedule, …; ``progress`` is its JSON."""
+
+    broker_name: str
+    service: str
+    progress: str
+
+
+class Member(Event, tag="MEMBER"):
+    """``change`` is + or -; ``reason``: heartbeat, close, expire, unregister."""
+
+    broker_name: str
+    group: str
+    client_id: str
+    client_boot_id: str
+    change: str
+    reason: str
+
+
+class MemberList(Event, tag="MEMBER_LIST"):
+    """A broker told a consumer who is in its group: what it then allocated by."""
+
+    broker_name: str
+    group: str
+    client_id: str
+    client_boot_id: str
+    members: list[str]
+    request_seq: int = 0
+
+
+class Lock(Event, tag="LOCK"):
+    """A member asked a broker for the lock of a queue, or to keep it. ``owner`` had it before, ``age_ms`` old then."""
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str
+    granted: bool
+    owner: str = ""
+    age_ms: int = 0
+    request_seq: int = 0
+
+
+class Unlock(Event, tag="UNLOCK"):
+    """A lock is given back: at the consumer before it leaves, at the broker when it came.
+
+    ``forced``: a handler of the queue may still run. ``granted`` is false where the lock was another member's or gone.
+    """
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str = ""
+    pq_id: int = 0
+    granted: bool = True
+    forced: bool = False
+    owner: str = ""
+    age_ms: int = 0
+    request_seq: int = 0
+
+
+class Claim(Event, tag="CLAIM"):
+    """A member with graceful hand-over asked a broker for a queue, or to keep it.
+
+    ``generation`` numbers the claims of a queue upwards, across starts of the broker; ``owner`` held it before,
+    ``age_ms`` after it had asked last.
+    """
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str
+    granted: bool
+    generation: int = 0
+    owner: str = ""
+    age_ms: int = 0
+    request_seq: int = 0
+
+
+class Release(Event, tag="RELEASE"):
+    """An owner gave a queue back at a broker, drained, with the offset for the next owner (-1: none was told).
+
+    ``granted`` is false where the claim was another member's by then: nothing was committed.
+    """
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str
+    granted: bool
+    generation: int = 0
+    value: int = -1
+    request_seq: int = 0
+
+
+class Pull(Event, tag="PULL"):
+    """Records went to a consumer, or its offset was corrected (``code`` 21)."""
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    client_boot_id: str
+    request_seq: int
+    request_offset: int
+    next_offset: int
+    count: int
+    code: int

@@ -1,0 +1,37 @@
+"""What a producer did with a message: tries, answers, and how it ended for the program."""
+
+from dejamq_proto.events.base import Event
+
+
+class SendTry(Event, tag="SEND_TRY"):
+    """A run leaves for a broker. (boot_id, request_seq) meets the broker's APPEND. ``tries`` counts from 1 a call."""
+
+    request_seq: int
+    broker_name: str
+    address: str
+    group: str
+    topics: list[str]
+    call_ids: list[int]
+    tries: list[int]
+    unique_keys: list[str]
+    business_keys: list[str] = []
+
+
+class SendResult(Event, tag="SEND_RESULT"):
+    """How a run ended: ``outcome`` is ok, not_ok_status, refused, connection_lost, timeout or connect_failed."""
+
+    request_seq: int
+    outcome: str
+    code: int = 0
+    definite: bool = True
+    reason: str = ""
+
+
+class SendEnd(Event, tag="SEND_END"):
+    """Calls that ended with an error for the caller."""
+
+    call_ids: list[int]
+    unique_keys: list[str]
+    code: int
+    definite: bool
+    reason: str = ""
