@@ -1,7 +1,9 @@
 """Where a group begins in a queue, and who of it gets what."""
 
 from enum import Enum
+from typing import TypeVar
 
+from dejamq_proto.codes import ConfigError
 from dejamq_proto.names import RETRY_PREFIX
 
 from dejamq.context import Context
@@ -26,6 +28,18 @@ class MessageModel(Enum):
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
+
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+def choice(kind: type[Choice], given: object) -> Choice:
+    """The member itself, or that of this value. Raises ConfigError with those there are."""
+    try:
+        return kind(given)
+    except ValueError:
+        known = ", ".join(one.value for one in kind)
+        raise ConfigError(f"{given!r} is no {kind.__name__}; use one of {known}") from None
 
 
 class StartRule:

@@ -15,7 +15,7 @@ from dejamq_proto.codes import ClientClosed, ConfigError
 from dejamq.allocation import Strategy, strategy_named
 from dejamq.broadcasting import stable_client_id
 from dejamq.config import ConsumerConfig, client_config
-from dejamq.consume_from import ConsumeFrom, MessageModel
+from dejamq.consume_from import ConsumeFrom, MessageModel, choice
 from dejamq.handlers import BatchHandler, Handler
 from dejamq.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
 from dejamq.message import MessageQueue
@@ -55,6 +55,7 @@ class PushConsumer:
         self.group, self.config = group, client_config(ConsumerConfig, namesrv, settings)
         inner_group = wrap(self.config.namespace, group)
         names.check_group(inner_group)
+        model = choice(MessageModel, model)
         if model is MessageModel.BROADCASTING:
             self.config = dataclasses.replace(self.config, client_id=stable_client_id(self.config))
         name, strategy = strategy_named(allocation)
@@ -62,7 +63,7 @@ class PushConsumer:
             strategy = strategy_outside(self.config.namespace, strategy)
         timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
         self._options = Options(
-            inner_group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, (name, strategy),
+            inner_group, self.config, model, choice(ConsumeFrom, consume_from), timestamp_ms, (name, strategy),
             max_concurrency, max_reconsume_times, ordered, auto_commit,
         )  # fmt: skip
         self._subscriptions = Subscriptions(
@@ -93,8 +94,8 @@ class PushConsumer:
         self, topic: str, handler: BatchHandler, *, size: int, tags: str | None = "*", sql: str | None = None
     ) -> None:
         """As ``subscribe``, for a handler of lists of at most ``size`` messages with one answer for all of them."""
-        if size < 1:
-            raise ConfigError(f"size is at least 1, not {size}")
+        if not isinstance(size, int) or size < 1:
+            raise ConfigError(f"size is at least 1, not {size!r}")
         self._subscribe(topic, handler, tags, sql, size)
 
     def unsubscribe(self, topic: str) -> None:

@@ -118,7 +118,11 @@ def is_async(handler: Callable[..., Any]) -> bool:
 
 def tags_of_expression(expression: str | None) -> frozenset[str]:
     """The tags of ``"a || b"``; empty for everything. Raises ConfigError for a single ``|`` or no tag at all."""
-    if expression is None or expression.strip() in ("", "*"):
+    if expression is None:
+        return frozenset()
+    if not isinstance(expression, str):
+        raise ConfigError(f"tags {expression!r}: write them in one text, 'a || b'")
+    if expression.strip() in ("", "*"):
         return frozenset()
     tags = frozenset(piece.strip() for piece in expression.split("||")) - {""}
     if not tags or any("|" in tag for tag in tags):

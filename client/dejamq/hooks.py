@@ -12,6 +12,7 @@ import msgspec
 from dejamq_proto.codes import ConfigError
 
 from dejamq import handlers, ordered_handlers
+from dejamq.handlers import is_async
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
 
@@ -78,11 +79,13 @@ class ConsumeHooks:
         self._hooks: list[ConsumeHook] = []
 
     def add(self, hook: ConsumeHook) -> None:
-        """Call it for every call of a handler. Raises ConfigError for what is no hook."""
+        """Call it for every call of a handler. Raises ConfigError for what is no hook, or would have to be awaited."""
         if not isinstance(hook, ConsumeHook):
             raise ConfigError(
                 f"{type(hook).__name__} is no consume hook: it needs before_consume(context), after_consume(context)"
             )
+        if any(is_async(call) for call in (hook.before_consume, hook.after_consume)):
+            raise ConfigError(f"nobody would await {type(hook).__name__}: the calls of a hook are plain functions")
         self._hooks.append(hook)
 
     def __bool__(self) -> bool:
@@ -126,8 +129,11 @@ class Filters:
         self._filters: list[Keep] = []
 
     def add(self, keep: Keep) -> None:
-        """Ask it for every message. Raises ConfigError for what cannot be called."""
-        if not callable(keep):
+        """Ask it for every message. Raises ConfigError for what cannot be called, or would have to be awaited.
+
+        A coroutine counts as true: an ``async def`` filter would keep everything.
+        """
+        if not callable(keep) or is_async(keep):
             raise ConfigError(
                 f"{keep!r} is no filter: it needs to be a plain function of one message that says whether"
             )

@@ -12,7 +12,7 @@ from dejamq_proto.codes import ClientClosed, ConfigError
 
 from dejamq.allocation import Strategy, strategy_named
 from dejamq.broadcasting import stable_client_id
-from dejamq.consume_from import ConsumeFrom, MessageModel
+from dejamq.consume_from import ConsumeFrom, MessageModel, choice
 from dejamq.handlers import tags_of_expression
 from dejamq.lite_config import lite_config
 from dejamq.lite_polling import Polling
@@ -37,6 +37,7 @@ class LiteMember:
         """Raises ConfigError or InvalidName at once for what could not work later."""
         names.check_group(group)
         self.group, self.auto_commit, self.config = group, auto_commit, lite_config(namesrv, settings)
+        model = choice(MessageModel, model)
         if model is MessageModel.BROADCASTING:
             self.config = dataclasses.replace(self.config, client_id=stable_client_id(self.config))
         self._namespace = self.config.namespace
@@ -47,7 +48,7 @@ class LiteMember:
         inner_group = wrap(self._namespace, group)
         names.check_group(inner_group)
         self._options = LiteOptions(
-            inner_group, self.config, model, ConsumeFrom(consume_from), timestamp_ms, (name, strategy)
+            inner_group, self.config, model, choice(ConsumeFrom, consume_from), timestamp_ms, (name, strategy)
         )
         self._subscriptions = Subscriptions(inner_group, _now_ms, retries=False, namespace=self._namespace)
         self._chosen = Chosen()
@@ -220,8 +221,11 @@ class LiteMember:
             self._raise_fatal()
 
     def _inside(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """As brokers know them."""
-        return [wrap_queue(self._namespace, queue) for queue in queues]
+        """As brokers know them. Raises ConfigError for anything but queues."""
+        wanted = list(queues) if isinstance(queues, Iterable) else []
+        if not isinstance(queues, Iterable) or not all(isinstance(queue, MessageQueue) for queue in wanted):
+            raise ConfigError(f"give a list of MessageQueue, such as await consumer.queues(topic), not {queues!r}")
+        return [wrap_queue(self._namespace, queue) for queue in wanted]
 
     def _outside(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
         """As the program knows them."""

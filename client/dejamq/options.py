@@ -25,6 +25,12 @@ class Options(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not (self.auto_commit or self.ordered):
             raise ConfigError("auto_commit=False needs ordered=True: concurrent handlers acknowledge each by itself")
+        for name, value in {
+            "max_concurrency": self.max_concurrency, "consume_timestamp_ms": self.timestamp_ms,
+            "max_reconsume_times": self.max_reconsume_times or 0,
+        }.items():  # fmt: skip
+            if not isinstance(value, int):
+                raise ConfigError(f"{name} is a whole number, not {value!r}")
         if not 1 <= self.max_concurrency <= 1000:
             raise ConfigError(f"max_concurrency is 1 to 1000, not {self.max_concurrency}")
         times = self.max_reconsume_times

@@ -113,6 +113,8 @@ class Subscriptions:
 def _checked_sql(sql: str, tags: frozenset[str]) -> str:
     if tags:
         raise ConfigError("give tags or sql, not both; in SQL a tag is the property TAGS: TAGS IN ('a', 'b')")
+    if not isinstance(sql, str):
+        raise ConfigError(f"sql is a text, not {sql!r}")
     if not sql.strip():
         raise ConfigError("sql is empty; leave it out to get every message")
     return sql

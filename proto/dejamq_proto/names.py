@@ -67,7 +67,7 @@ def is_internal(topic: str) -> bool:
 
 def check_topic(topic: str) -> None:
     """Raise InvalidName with the rule that the name breaks."""
-    limit = MAX_INTERNAL_TOPIC_SIZE if is_internal(topic) else MAX_TOPIC_SIZE
+    limit = MAX_INTERNAL_TOPIC_SIZE if isinstance(topic, str) and is_internal(topic) else MAX_TOPIC_SIZE
     _check("topic", topic, limit)
 
 
@@ -86,7 +86,9 @@ def check_group(group: str) -> None:
 
 
 def _check(kind: str, name: str, limit: int) -> None:
-    if not name or not name.strip():
+    if not isinstance(name, str):
+        raise InvalidName(f"the name of a {kind} is a text, not {name!r}")
+    if not name.strip():
         raise InvalidName(f"the {kind} name is empty")
     if not _LEGAL.fullmatch(name):
         raise InvalidName(f"{kind} {name!r} may hold only letters, digits and the characters % | _ -")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from consumer_cluster import Servers, servers, until
 from dejamq import (
     ConsumeStatus,
@@ -13,6 +14,7 @@ from dejamq import (
     ReceivedMessage,
     SuspendQueue,
 )
+from dejamq.handlers import Handler
 from ordered_cluster import TIMES, Ledger, ordered, send_keys
 
 
@@ -204,11 +206,18 @@ async def test_with_auto_commit_the_other_words_acknowledge_and_are_complained_a
     assert "auto_commit=False" in here.lines("RESULT")[0]["reason"]
 
 
-async def test_a_plain_function_is_run_in_order_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_plain_function_is_run_in_order_too_and_a_coroutine_of_it_awaited(tmp_path: Path, waits: bool) -> None:
     seen: list[str] = []
 
-    def handler(message: ReceivedMessage) -> None:
+    def note(message: ReceivedMessage) -> None:
         seen.append(message.body.decode())
+
+    async def later(message: ReceivedMessage) -> None:
+        await asyncio.sleep(0)
+        note(message)
+
+    handler: Handler = (lambda message: later(message)) if waits else note
 
     async with servers(tmp_path) as here:
         await send_keys(here, {"k": range(20)})

@@ -4,7 +4,7 @@ from typing import Any
 
 import dejamq
 import pytest
-from dejamq import BatchResult, ConfigError, ConsumeStatus, InvalidName, PushConsumer, ReceivedMessage
+from dejamq import BatchResult, ConfigError, ConsumeStatus, InvalidName, MessageModel, PushConsumer, ReceivedMessage
 from dejamq.handlers import RetryLater, judge_answer, tags_of_expression
 from dejamq.runner import Stoppable
 from dejamq.subscriptions import Subscriptions
@@ -48,6 +48,24 @@ def test_an_unknown_setting_is_refused_with_near_ones() -> None:
 def test_what_could_not_work_is_refused_at_once(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         PushConsumer("g", **{"namesrv": "127.0.0.1:1", **settings})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "SHARED"}, {"consume_from": "MIDDLE"}, {"max_concurrency": "4"}, {"max_concurrency": 2.5},
+        {"max_reconsume_times": "many"}, {"consume_timestamp_ms": "yesterday"},
+    ],
+)  # fmt: skip
+def test_a_choice_of_the_wrong_kind_is_refused_with_its_value(settings: dict[str, Any]) -> None:
+    (value,) = settings.values()
+    with pytest.raises(ConfigError, match=repr(value)):
+        consumer(**settings)
+
+
+def test_a_model_may_be_given_by_its_name() -> None:
+    named = consumer(model="BROADCASTING").config.client_id
+    assert named == consumer(model=MessageModel.BROADCASTING).config.client_id != consumer().config.client_id
 
 
 def test_rocketmqs_spelling_of_a_setting_is_taken() -> None:
@@ -96,15 +114,30 @@ def test_callables_of_one_argument_are_handlers() -> None:
 
 
 def test_a_batch_size_is_1_to_1024() -> None:
-    for size in (0, -1, 1025):
+    wrong: Any
+    for wrong in (0, -1, 1025, "3"):
         with pytest.raises(ConfigError, match="size"):
-            consumer().subscribe_batch("orders", batch_handler, size=size)
+            consumer().subscribe_batch("orders", batch_handler, size=wrong)
 
 
 @pytest.mark.parametrize("tags", ["a | b", "a|b", "||", "a || b | c"])
 def test_a_single_bar_in_tags_is_refused_with_the_right_spelling(tags: str) -> None:
     with pytest.raises(ConfigError, match=r"a \|\| b"):
         consumer().subscribe("orders", handler, tags=tags)
+
+
+@pytest.mark.parametrize("filters", [{"tags": ["a", "b"]}, {"sql": 5}])
+def test_a_filter_that_is_no_text_is_refused(filters: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="text"):
+        consumer().subscribe("orders", handler, **filters)
+
+
+@pytest.mark.parametrize("name", [None, 17])
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidName, match="text"):
+        consumer().subscribe(name, handler)
+    with pytest.raises(InvalidName, match="text"):
+        PushConsumer(name)
 
 
 def test_tag_expressions_are_rocketmqs() -> None:

@@ -205,12 +205,14 @@ async def test_a_plain_function_that_runs_out_of_an_iterator_fails_like_any_othe
     assert len(link.sent_back) == 1
 
 
-async def test_a_plain_function_that_returns_a_coroutine_has_it_awaited() -> None:
+@pytest.mark.parametrize("batch_size", [0, 2])
+async def test_a_plain_function_that_returns_a_coroutine_has_it_awaited(batch_size: int) -> None:
     async def inner() -> ConsumeStatus:
+        await asyncio.sleep(0)
         return ConsumeStatus.RECONSUME_LATER
 
     owned, link = owned_queue(), FakeLink()
-    async with dispatching(lambda message: inner(), link=link) as dispatcher:
+    async with dispatching(lambda argument: inner(), link=link, batch_size=batch_size) as dispatcher:
         dispatcher.submit(owned, received(owned, 0))
         await until(lambda: link.sent_back)
 

@@ -145,3 +145,23 @@ def test_what_is_no_hook_or_filter_is_refused_at_once() -> None:
         consumer.add_hook(wrong)
     with pytest.raises(ConfigError, match="no filter"):
         consumer.add_filter(None)  # type: ignore[arg-type]  # that is the test
+
+
+class Waiting:
+    async def before_consume(self, context: ConsumeContext) -> None: ...
+
+    def after_consume(self, context: ConsumeContext) -> None: ...
+
+
+def test_what_would_have_to_be_awaited_is_no_hook_or_filter() -> None:
+    """A coroutine counts as true: such a filter would keep everything, and such a hook would never run."""
+
+    async def keep(message: ReceivedMessage) -> bool:
+        return False
+
+    consumer = PushConsumer("g", namesrv="127.0.0.1:1")
+    with pytest.raises(ConfigError, match="plain function"):
+        consumer.add_filter(keep)  # type: ignore[arg-type]  # that is the test
+    hook: Any = Waiting()
+    with pytest.raises(ConfigError, match="plain functions"):
+        consumer.add_hook(hook)

@@ -12,6 +12,20 @@ def consumer(**settings: Any) -> LitePullConsumer:
     return LitePullConsumer("g", namesrv="127.0.0.1:1", **settings)
 
 
+@pytest.mark.parametrize("settings", [{"model": "SHARED"}, {"consume_from": "MIDDLE"}])
+def test_a_choice_that_there_is_not_is_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="use one of"):
+        consumer(**settings)
+
+
+@pytest.mark.parametrize("queues", [QUEUE, "orders", ["orders"], None])
+def test_what_are_no_queues_is_refused(queues: Any) -> None:
+    with pytest.raises(ConfigError, match="list of MessageQueue"):
+        consumer().assign(queues)
+    with pytest.raises(ConfigError, match="list of MessageQueue"):
+        consumer().pause(queues)
+
+
 def test_subscribe_and_assign_exclude_one_another_in_either_order() -> None:
     subscribed, assigned = consumer(), consumer()
     subscribed.subscribe("orders")
