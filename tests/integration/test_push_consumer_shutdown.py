@@ -160,6 +160,35 @@ async def test_a_slow_handler_and_a_full_topic_stay_within_the_limits_of_memory(
                 assert within()
 
 
+async def test_what_fails_while_it_closes_is_given_back_and_comes_again_with_its_try_counted(tmp_path: Path) -> None:
+    entered, go_on, again = asyncio.Event(), asyncio.Event(), list[tuple[str, int]]()
+
+    async def failing(message: ReceivedMessage) -> None:
+        entered.set()
+        await go_on.wait()
+        raise ValueError("too late for anything else")
+
+    async def following(message: ReceivedMessage) -> None:
+        again.append((message.body.decode(), message.reconsume_times))
+
+    async with servers(tmp_path, schedule_poll_interval_ms=20) as here:
+        await here.send("x")
+        consumer = here.consumer(**PATIENT)
+        consumer.subscribe("orders", failing)
+        await consumer.start()
+        await entered.wait()
+        closing = asyncio.ensure_future(consumer.close())
+        await until(lambda: [line["state"] for line in here.lines("STATE")][-1] == "closing")
+        go_on.set()
+        await closing
+        assert [line["outcome"] for line in here.lines("SENDBACK")] == ["ok"]
+        next_one = here.consumer()
+        next_one.subscribe("orders", following)
+        async with next_one:
+            await until(lambda: again)
+    assert again == [("x", 1)]
+
+
 def test_how_to_stop_is_checked_at_once() -> None:
     with pytest.raises(ConfigError, match="shutdown_mode"):
         PushConsumer("g", shutdown_mode="quickly")
