@@ -10,6 +10,7 @@ from dejamq_proto.journal import Journal
 from dejamq_proto.names import retry_topic
 
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.connections import Peer
 from dejamq_broker.group_differences import differences
 from dejamq_broker.groups import Change, Channel, Consumer, GroupTable
 from dejamq_broker.offsets import Asker
@@ -45,11 +46,13 @@ class Clients:
         self._tells: dict[Channel, Tell] = {}
         self._pushes: dict[Channel, Push] = {}
         self._told: dict[Channel, str] = {}
+        self._peers: dict[Channel, Peer] = {}
         self._numbers = itertools.count(1)
 
-    def open(self, tell: Tell, push: Push = lambda record: None) -> Channel:
+    def open(self, tell: Tell, push: Push = lambda record: None, *, address: str = "") -> Channel:
         """A stream began; its number is the member's identity."""
         channel = next(self._numbers)
+        self._peers[channel] = Peer(address)
         self._tells[channel], self._pushes[channel] = tell, push
         return channel
 
@@ -83,8 +86,13 @@ class Clients:
         self._tells.pop(channel, None)
         self._pushes.pop(channel, None)
         self._told.pop(channel, None)
+        self._peers.pop(channel, None)
         self.producers.leave(channel)
         self._apply(self.groups.leave(channel, reason="close"))
+
+    def peer(self, channel: Channel) -> Peer:
+        """The other end of a channel; without address and version for one that has ended."""
+        return self._peers.get(channel) or Peer("")
 
     def unregister(self, asker: Asker, group: str) -> None:
         """The client leaves this group although its stream is still open; the others are told."""

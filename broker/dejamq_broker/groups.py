@@ -73,6 +73,11 @@ class GroupTable:
         found = self._groups.get(group)
         return [member.client_id for member in found.members.values()] if found else []
 
+    def channels(self, group: str) -> dict[Channel, Member]:
+        """The group's members by channel, in the order they joined."""
+        found = self._groups.get(group)
+        return dict(found.members) if found else {}
+
     def clashes(self, group: str) -> list[str]:
         """Client ids that several members share, sorted."""
         ids = self.members(group)

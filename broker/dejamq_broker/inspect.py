@@ -9,6 +9,7 @@ import msgspec
 from dejamq_proto.codes import Code, DejamqError
 
 from dejamq_broker.clients import Clients
+from dejamq_broker.connections import Connection, connections_of
 from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.site import Site
 
@@ -62,6 +63,10 @@ class Inspector:
             Progress(topic, queue_id, committed, *self._bounds(topic, queue_id))
             for topic, queue_id, committed in self._offsets.of_group(group)
         ]
+
+    def connections(self, group: str) -> list[Connection]:
+        """Producers and consumers of this group, of all for ''."""
+        return connections_of(self._clients, group)
 
     def record(self, log_offset: int) -> bytes:
         """The stored bytes. Raises QUERY_NOT_FOUND."""

@@ -3,7 +3,7 @@
 Source: RocketMQ ``ProducerManager``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -27,6 +27,9 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self._producers: dict[Channel, Producer] = {}
+
+    def __iter__(self) -> Iterator[tuple[Channel, Producer]]:
+        return iter(self._producers.items())
 
     def heartbeat(self, channel: Channel, client_id: str, groups: Sequence[str], now_ms: int) -> None:
         """A heartbeat named these producer groups; one without any is a consumer's and says nothing here."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import grpc.aio
+import msgspec
 from dejamq_proto import admin_pb2 as pb
 from dejamq_proto import common_pb2
 from dejamq_proto.admin_pb2_grpc import AdminServicer
@@ -46,6 +47,11 @@ class AdminService(AdminServicer):
         """As the broker was started; nothing changes them while it runs."""
         values = {name: value for name, value in values_of(self._config).items() if value is not None}
         return pb.SettingsResponse(values={name: str(value) for name, value in values.items()})
+
+    async def ListConnections(self, request: pb.ListConnectionsRequest, _: Context) -> pb.ListConnectionsResponse:
+        """Empty for a group without clients here, known or not (RocketMQ refuses those)."""
+        found = map(msgspec.structs.asdict, self._inspector.connections(request.group))
+        return pb.ListConnectionsResponse(connections=[pb.Connection(**one) for one in found])
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _: Context) -> pb.ListOffsetsResponse:
         """The progress of one group; empty for a group that has committed nothing here, known or not."""

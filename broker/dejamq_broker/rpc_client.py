@@ -11,6 +11,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
 
 from dejamq_broker.clients import Clients
+from dejamq_broker.connections import peer_text
 from dejamq_broker.groups import Channel, Consumer, Subscription
 from dejamq_broker.lock_service import Locks
 from dejamq_broker.locks import QueueAt
@@ -45,8 +46,9 @@ class ClientService(ClientServicer):
         """
         with self._streams.outbox() as outbox:
             channel = self._clients.open(
-                lambda group: outbox.put(_ids_changed(group)), lambda record: outbox.put(_reply(record))
-            )
+                lambda group: outbox.put(_ids_changed(group)), lambda record: outbox.put(_reply(record)),
+                address=peer_text(context.peer()),
+            )  # fmt: skip
             try:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(beats, channel, outbox))
@@ -115,6 +117,7 @@ class ClientService(ClientServicer):
         """Heartbeats until the client closes its side, which ends the stream after the last acknowledgement."""
         async for beat in beats:
             ack = pb.HeartbeatAck(seq=beat.caller.seq)
+            self._clients.peer(channel).version = beat.version
             try:
                 ack.remark = self._clients.heartbeat(
                     channel, _asker(beat.caller), map(_consumer, beat.consumers), beat.producer_groups

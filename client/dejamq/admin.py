@@ -9,8 +9,9 @@ from dejamq_proto.codes import Code, DejamqError, error_for
 from dejamq_proto.common_pb2 import TopicConfig
 from dejamq_proto.names import PERM_READ, PERM_WRITE, check_group, check_sendable
 
+from dejamq.admin_cluster import RunningCluster
 from dejamq.admin_links import BrokerInfo
-from dejamq.admin_messages import StoredMessages, TopicQueues
+from dejamq.admin_messages import TopicQueues
 from dejamq.message import MessageQueue
 from dejamq.rpc_admin import AdminLink
 
@@ -41,7 +42,7 @@ class GroupSettings(msgspec.Struct, frozen=True):
     retry_max_times: int
 
 
-class Admin(StoredMessages):
+class Admin(RunningCluster):
     """Asks name servers and brokers; ``async with`` starts and closes it. Belongs to one event loop.
 
     Reading messages commits nothing and joins no group. What a broker refuses or cannot answer is raised, never left

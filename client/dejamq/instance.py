@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
+from importlib import metadata
 from typing import Any
 
 from dejamq_proto.client_pb2 import ConsumerData, Heartbeat
@@ -23,6 +24,16 @@ from dejamq.unique_id import local_ip
 
 log = logging.getLogger("dejamq")
 
+
+def _version() -> str:
+    try:
+        return metadata.version("dejamq")
+    except metadata.PackageNotFoundError:  # run from its source, not installed
+        return ""
+
+
+VERSION = _version()
+"""Told in heartbeats, for operators who look for old clients."""
 WATCH_MS = 500
 GAP_MS = 1000  # shorter ones are a busy machine, not an absence
 
@@ -234,6 +245,7 @@ class Instance:
     def _heartbeat(self) -> Heartbeat:
         return Heartbeat(
             caller=self.caller(),
+            version=VERSION,
             producer_groups=self._producer_groups,
             consumers=[data() for data in self._consumers],
         )

@@ -13,6 +13,7 @@ from dejamq_proto.namesrv_pb2 import (
     GetRouteRequest,
     GetRouteResponse,
     ListTopicsRequest,
+    SetWritableRequest,
 )
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
@@ -43,6 +44,11 @@ class NameServerAdminLink:
         request = GetRouteRequest(caller=self._identity.caller(), topic=topic, listener=self._listener)
         answer: GetRouteResponse = await self._call(self._stub.GetRoute, request)
         return answer
+
+    async def set_writable(self, broker_name: str, writable: bool) -> int:
+        """Give or take the write permission of all routes through the broker; how many there are."""
+        request = SetWritableRequest(caller=self._identity.caller(), broker_name=broker_name, writable=writable)
+        return int((await self._call(self._stub.SetWritable, request)).topics)
 
     async def close(self) -> None:
         """A question under way fails."""
@@ -88,6 +94,11 @@ class AdminLink:
         """What the broker was started with."""
         request = pb.SettingsRequest(caller=self._identity.caller())
         return dict((await self._call(self._stub.Settings, request)).values)
+
+    async def connections(self, group: str) -> list[pb.Connection]:
+        """Clients of the group, of all groups for ''."""
+        request = pb.ListConnectionsRequest(caller=self._identity.caller(), group=group)
+        return list((await self._call(self._stub.ListConnections, request)).connections)
 
     async def offsets(self, group: str) -> list[pb.GroupOffset]:
         """Queues of which the group has committed an offset."""

@@ -61,6 +61,10 @@ class Registry:
         """Remove brokers that have been silent for longer than their time-out, by the clock this was given."""
         self._note(self._table.expire(self._now_ms()))
 
+    def set_writable(self, broker_name: str, writable: bool) -> int:
+        """As ``RouteTable.set_writable``; 0 for a broker that is not known here."""
+        return self._table.set_writable(broker_name, writable)
+
     def route(self, topic: str, listener: str, client_boot_id: str) -> TopicRoute:
         """Raises DejamqError with TOPIC_NOT_EXIST when no live broker has the topic."""
         route = self._table.route(topic, self._now_ms(), listener)

@@ -5,10 +5,10 @@ register again. All methods are plain and called from one event loop. ``now_ms``
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.names import MASTER_ID
+from dejamq_proto.names import MASTER_ID, PERM_WRITE
 
 from dejamq_namesrv.topology import (
     BrokerData,
@@ -104,6 +104,19 @@ class RouteTable:
         """Remove the brokers that have been silent for longer than their time-out."""
         silent = [live.identity for live in self._all() if not live.alive(now_ms)]
         return [self._remove(identity, "expired") for identity in silent]
+
+    def set_writable(self, broker_name: str, writable: bool) -> int:
+        """Give or take the write permission in every route through the broker; how many there are.
+
+        It holds until the broker registers a change of its topics, or comes back. Giving it opens topics that were
+        for reading only as well (RocketMQ: RouteInfoManager.operateWritePermOfBroker).
+        """
+        by_brokers = [by_broker for by_broker in self._topics.values() if broker_name in by_broker]
+        for by_broker in by_brokers:
+            queues = by_broker[broker_name]
+            perm = queues.perm | PERM_WRITE if writable else queues.perm & ~PERM_WRITE
+            by_broker[broker_name] = replace(queues, perm=perm)
+        return len(by_brokers)
 
     # --- what clients ask
 

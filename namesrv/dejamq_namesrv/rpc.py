@@ -64,6 +64,13 @@ class NameServerServicer(namesrv_pb2_grpc.NameServerServicer):
             self._registry.attach(channel, _identity(presence.broker))
             await context.write(namesrv_pb2.BrokerPresenceAck())
 
+    async def SetWritable(
+        self, request: namesrv_pb2.SetWritableRequest, context: Context
+    ) -> namesrv_pb2.SetWritableResponse:
+        """Never refused; the answer tells how many routes name the broker."""
+        topics = self._registry.set_writable(request.broker_name, request.writable)
+        return namesrv_pb2.SetWritableResponse(topics=topics)
+
     def end_channels(self) -> None:
         """Let go of the brokers' channels, which would otherwise hold up the stop of the server."""
         for channel in self._channels:

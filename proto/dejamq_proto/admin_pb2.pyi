@@ -526,3 +526,85 @@ class SettingsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SettingsResponse: _TypeAlias = SettingsResponse  # noqa: Y015
+
+@_typing.final
+class ListConnectionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """'' for all groups"""
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConnectionsRequest: _TypeAlias = ListConnectionsRequest  # noqa: Y015
+
+@_typing.final
+class Connection(_message.Message):
+    """One client in one group. RocketMQ: Connection, with the time of the last heartbeat from ClientChannelInfo."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    LAST_HEARTBEAT_MS_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """producer, consumer"""
+    group: _builtins.str
+    client_id: _builtins.str
+    address: _builtins.str
+    """host:port as the broker sees it"""
+    version: _builtins.str
+    last_heartbeat_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        group: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        address: _builtins.str = ...,
+        version: _builtins.str = ...,
+        last_heartbeat_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "group", b"group", "last_heartbeat_ms", b"last_heartbeat_ms", "role", b"role", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Connection: _TypeAlias = Connection  # noqa: Y015
+
+@_typing.final
+class ListConnectionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def connections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Connection]: ...
+    def __init__(
+        self,
+        *,
+        connections: _abc.Iterable[Global___Connection] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connections", b"connections"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConnectionsResponse: _TypeAlias = ListConnectionsResponse  # noqa: Y015

@@ -79,6 +79,11 @@ class AdminStub:
                 request_serializer=dejamq__proto_dot_admin__pb2.SettingsRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_admin__pb2.SettingsResponse.FromString,
                 _registered_method=True)
+        self.ListConnections = channel.unary_unary(
+                '/dejamq.v1.Admin/ListConnections',
+                request_serializer=dejamq__proto_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.ListConnectionsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -138,6 +143,12 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListConnections(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -185,6 +196,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Settings,
                     request_deserializer=dejamq__proto_dot_admin__pb2.SettingsRequest.FromString,
                     response_serializer=dejamq__proto_dot_admin__pb2.SettingsResponse.SerializeToString,
+            ),
+            'ListConnections': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConnections,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.ListConnectionsRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.ListConnectionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -430,6 +446,33 @@ class Admin:
             '/dejamq.v1.Admin/Settings',
             dejamq__proto_dot_admin__pb2.SettingsRequest.SerializeToString,
             dejamq__proto_dot_admin__pb2.SettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConnections(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/ListConnections',
+            dejamq__proto_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.ListConnectionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

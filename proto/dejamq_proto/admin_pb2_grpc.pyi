@@ -40,6 +40,7 @@ class AdminStub:
     UpdateGroup: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UpdateGroupRequest, _admin_pb2.UpdateGroupResponse]
     ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]
     Settings: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SettingsRequest, _admin_pb2.SettingsResponse]
+    ListConnections: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -53,6 +54,7 @@ class AdminAsyncStub(AdminStub):
     UpdateGroup: _aio.UnaryUnaryMultiCallable[_admin_pb2.UpdateGroupRequest, _admin_pb2.UpdateGroupResponse]  # type: ignore[assignment]
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
     Settings: _aio.UnaryUnaryMultiCallable[_admin_pb2.SettingsRequest, _admin_pb2.SettingsResponse]  # type: ignore[assignment]
+    ListConnections: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -117,5 +119,12 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.SettingsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SettingsResponse, _abc.Awaitable[_admin_pb2.SettingsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListConnections(
+        self,
+        request: _admin_pb2.ListConnectionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListConnectionsResponse, _abc.Awaitable[_admin_pb2.ListConnectionsResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

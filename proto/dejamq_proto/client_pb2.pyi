@@ -102,6 +102,9 @@ class Heartbeat(_message.Message):
     CALLER_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUPS_FIELD_NUMBER: _builtins.int
     CONSUMERS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """of the client's library"""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
     @_builtins.property
@@ -114,10 +117,11 @@ class Heartbeat(_message.Message):
         caller: _common_pb2.Caller | None = ...,
         producer_groups: _abc.Iterable[_builtins.str] | None = ...,
         consumers: _abc.Iterable[Global___ConsumerData] | None = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "consumers", b"consumers", "producer_groups", b"producer_groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "consumers", b"consumers", "producer_groups", b"producer_groups", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -79,6 +79,11 @@ class NameServerStub:
                 request_serializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigResponse.FromString,
                 _registered_method=True)
+        self.SetWritable = channel.unary_unary(
+                '/dejamq.v1.NameServer/SetWritable',
+                request_serializer=dejamq__proto_dot_namesrv__pb2.SetWritableRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_namesrv__pb2.SetWritableResponse.FromString,
+                _registered_method=True)
 
 
 class NameServerServicer:
@@ -140,6 +145,13 @@ class NameServerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetWritable(self, request, context):
+        """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NameServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -187,6 +199,11 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.DeleteConfig,
                     request_deserializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigRequest.FromString,
                     response_serializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigResponse.SerializeToString,
+            ),
+            'SetWritable': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetWritable,
+                    request_deserializer=dejamq__proto_dot_namesrv__pb2.SetWritableRequest.FromString,
+                    response_serializer=dejamq__proto_dot_namesrv__pb2.SetWritableResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -432,6 +449,33 @@ class NameServer:
             '/dejamq.v1.NameServer/DeleteConfig',
             dejamq__proto_dot_namesrv__pb2.DeleteConfigRequest.SerializeToString,
             dejamq__proto_dot_namesrv__pb2.DeleteConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetWritable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.NameServer/SetWritable',
+            dejamq__proto_dot_namesrv__pb2.SetWritableRequest.SerializeToString,
+            dejamq__proto_dot_namesrv__pb2.SetWritableResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,8 @@ class NameServerStub:
     PutConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.PutConfigRequest, _namesrv_pb2.PutConfigResponse]
     GetConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.GetConfigRequest, _namesrv_pb2.GetConfigResponse]
     DeleteConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteConfigRequest, _namesrv_pb2.DeleteConfigResponse]
+    SetWritable: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.SetWritableRequest, _namesrv_pb2.SetWritableResponse]
+    """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
 
 @_typing.type_check_only
 class NameServerAsyncStub(NameServerStub):
@@ -57,6 +59,8 @@ class NameServerAsyncStub(NameServerStub):
     PutConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutConfigRequest, _namesrv_pb2.PutConfigResponse]  # type: ignore[assignment]
     GetConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetConfigRequest, _namesrv_pb2.GetConfigResponse]  # type: ignore[assignment]
     DeleteConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteConfigRequest, _namesrv_pb2.DeleteConfigResponse]  # type: ignore[assignment]
+    SetWritable: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.SetWritableRequest, _namesrv_pb2.SetWritableResponse]  # type: ignore[assignment]
+    """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
 
 class NameServerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -123,5 +127,13 @@ class NameServerServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.DeleteConfigRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_namesrv_pb2.DeleteConfigResponse, _abc.Awaitable[_namesrv_pb2.DeleteConfigResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def SetWritable(
+        self,
+        request: _namesrv_pb2.SetWritableRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namesrv_pb2.SetWritableResponse, _abc.Awaitable[_namesrv_pb2.SetWritableResponse]]:
+        """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
 
 def add_NameServerServicer_to_server(servicer: NameServerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

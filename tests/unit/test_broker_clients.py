@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.connections import connections_of, peer_text
 from dejamq_broker.filters.chosen import Filters
 from dejamq_broker.groups import Consumer, Subscription
 from dejamq_broker.offsets import Asker
@@ -101,3 +102,30 @@ def test_a_real_brokers_groups_are_read_and_written_back_equal(tmp_path: Path, k
 
 def test_built_in_groups_need_no_entry(tmp_path: Path) -> None:
     assert groups_in(tmp_path, auto_create=False).require("TOOLS_CONSUMER") == SubscriptionGroup("TOOLS_CONSUMER")
+
+
+def test_connections_name_role_group_address_and_version_until_the_channel_ends(tmp_path: Path) -> None:
+    clients, _ = clients_in(tmp_path)
+    one, other = (clients.open(lambda group: None, address=f"10.0.0.{n}:4711") for n in (1, 2))
+    clients.peer(one).version = "0.1.0"
+    clients.heartbeat(one, Asker("c1", "boot1"), [Consumer("h"), Consumer("g")])
+    clients.heartbeat(other, Asker("c2", "boot2"), [Consumer("g")], ["g", "p"])
+    lines = [(each.role, each.group, each.client_id, each.address, each.version) for each in connections_of(clients)]
+    assert lines == [
+        ("producer", "g", "c2", "10.0.0.2:4711", ""), ("consumer", "g", "c1", "10.0.0.1:4711", "0.1.0"),
+        ("consumer", "g", "c2", "10.0.0.2:4711", ""), ("consumer", "h", "c1", "10.0.0.1:4711", "0.1.0"),
+        ("producer", "p", "c2", "10.0.0.2:4711", ""),
+    ]  # fmt: skip
+    assert {each.last_heartbeat_ms for each in connections_of(clients)} == {1000}
+    assert [each.client_id for each in connections_of(clients, "p")] == ["c2"]
+    clients.close(other)
+    assert {each.client_id for each in connections_of(clients)} == {"c1"}
+    assert clients.peer(other).address == ""
+
+
+@pytest.mark.parametrize(
+    ("peer", "text"),
+    [("ipv4:127.0.0.1:4711", "127.0.0.1:4711"), ("ipv6:%5B::1%5D:4711", "[::1]:4711"), ("unix:/s", "unix:/s")],
+)
+def test_the_other_end_is_told_as_host_and_port(peer: str, text: str) -> None:
+    assert peer_text(peer) == text

@@ -118,6 +118,30 @@ def test_the_configured_time_out_is_for_brokers_that_name_none(tmp_path: Path) -
     assert [broker.broker_name for broker in behind.registry.cluster_info("")] == ["broker-b"]
 
 
+def perms(behind: Behind, topic: str) -> dict[str, int]:
+    return {queues.broker_name: queues.perm for queues in behind.registry.route(topic, "", "c").queues}
+
+
+def test_a_broker_loses_its_write_permission_in_every_route_and_others_keep_theirs(behind: Behind) -> None:
+    behind.register(A, "orders")
+    behind.register(B, "orders")
+    assert behind.registry.set_writable("broker-a", False) == 3  # with TBW102 and SELF_TEST_TOPIC
+    assert perms(behind, "orders") == {"broker-a": 4, "broker-b": 6}
+    assert perms(behind, "TBW102")["broker-a"] == 4
+    assert behind.registry.set_writable("broker-a", True) == 3
+    assert perms(behind, "orders") == {"broker-a": 6, "broker-b": 6}
+    assert behind.registry.set_writable("broker-c", False) == 0
+
+
+def test_a_lost_write_permission_outlives_repeated_registrations_but_no_changed_one(behind: Behind) -> None:
+    behind.register(A, "orders")
+    behind.registry.set_writable("broker-a", False)
+    behind.register(A, "orders")
+    assert perms(behind, "orders") == {"broker-a": 4}
+    behind.register(A, "orders", version=V2)
+    assert perms(behind, "orders") == {"broker-a": 6}
+
+
 def test_a_topic_that_nobody_has_is_refused_with_rocketmqs_code(behind: Behind) -> None:
     with pytest.raises(DejamqError, match="'orders'") as caught:
         behind.registry.route("orders", "", "")

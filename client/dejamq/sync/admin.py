@@ -8,6 +8,7 @@ from dejamq_proto.names import PERM_READ, PERM_WRITE
 
 from dejamq.admin import Admin as AsyncAdmin
 from dejamq.admin import GroupSettings, QueueProgress
+from dejamq.admin_cluster import ClientConnection
 from dejamq.admin_links import BrokerInfo
 from dejamq.admin_messages import TopicQueues
 from dejamq.message import MessageQueue
@@ -33,6 +34,18 @@ class Admin(Facade[AsyncAdmin]):
     def settings(self, broker_name: str) -> dict[str, str]:
         """As ``dejamq.Admin.settings``."""
         return self._await(self._inner.settings, broker_name)
+
+    def connections(self, group: str | None = None, *, broker_name: str | None = None) -> list[ClientConnection]:
+        """As ``dejamq.Admin.connections``."""
+        return self._await(self._inner.connections, group, broker_name=broker_name)
+
+    def stop_writes(self, broker_name: str) -> dict[str, int]:
+        """As ``dejamq.Admin.stop_writes``."""
+        return self._await(self._inner.stop_writes, broker_name)
+
+    def start_writes(self, broker_name: str) -> dict[str, int]:
+        """As ``dejamq.Admin.start_writes``."""
+        return self._await(self._inner.start_writes, broker_name)
 
     def topics(self) -> list[str]:
         """Topics with a live broker, sorted."""

@@ -1,0 +1,52 @@
+"""Who is connected to this broker, as operators see it: one line for each client in each group."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from dejamq_broker.clients import Clients
+
+
+class Peer(msgspec.Struct):
+    """The other end of a channel: its address, and the version of its library as its last heartbeat told."""
+
+    address: str
+    version: str = ""
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """``role`` is ``producer`` or ``consumer``; the time of the last heartbeat is the broker's wall clock."""
+
+    role: str
+    group: str
+    client_id: str
+    address: str
+    version: str
+    last_heartbeat_ms: int
+
+
+def connections_of(clients: "Clients", group: str = "") -> list[Connection]:
+    """Of this group, or of all, by group; producers first.
+
+    RocketMQ: AdminBrokerProcessor, GET_CONSUMER_CONNECTION_LIST and GET_PRODUCER_CONNECTION_LIST.
+    """
+    found = []
+    for channel, producer in clients.producers:
+        peer = clients.peer(channel)
+        for name in producer.groups:
+            line = Connection("producer", name, producer.client_id, peer.address, peer.version, producer.seen_ms)
+            found.append(line)
+    for name in clients.groups.names():
+        for channel, member in clients.groups.channels(name).items():
+            peer = clients.peer(channel)
+            line = Connection("consumer", name, member.client_id, peer.address, peer.version, member.seen_ms)
+            found.append(line)
+    wanted = [one for one in found if group in ("", one.group)]
+    return sorted(wanted, key=lambda one: (one.group, one.role != "producer", one.client_id))
+
+
+def peer_text(peer: str) -> str:
+    """gRPC's name of the other end, ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``, as ``host:port``."""
+    kind, _, rest = peer.partition(":")
+    return rest.replace("%5B", "[").replace("%5D", "]") if kind in ("ipv4", "ipv6") else peer

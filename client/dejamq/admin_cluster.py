@@ -1,0 +1,71 @@
+"""What an operator sees and changes of a running cluster besides its messages: connections, permission to write."""
+
+import asyncio
+
+import msgspec
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.names import check_group
+
+from dejamq.admin_messages import StoredMessages
+
+
+class ClientConnection(msgspec.Struct, frozen=True):
+    """One client in one group at one broker. ``role`` is ``producer`` or ``consumer``, ``address`` the client's as the
+    broker sees it; the time of the last heartbeat is the broker's wall clock.
+    """
+
+    broker_name: str
+    role: str
+    group: str
+    client_id: str
+    address: str
+    version: str
+    last_heartbeat_ms: int
+
+
+class RunningCluster(StoredMessages):
+    """The part of ``Admin`` that is about brokers as a whole."""
+
+    async def connections(self, group: str | None = None, *, broker_name: str | None = None) -> list[ClientConnection]:
+        """Producers and consumers that are connected (of this group, to this broker), by group, role and client id.
+
+        A producer is connected once it has sent. Raises InvalidName, and ConfigError for an unknown broker.
+        """
+        if group is not None:
+            check_group(group)
+        masters = await self._open().masters(None if broker_name is None else [broker_name])
+        links = [self._open().admin(address) for address in masters.values()]
+        answers = await asyncio.gather(*(link.connections(group or "") for link in links))
+        found = [
+            ClientConnection(name, one.role, one.group, one.client_id, one.address, one.version, one.last_heartbeat_ms)
+            for name, rows in zip(masters, answers, strict=True)
+            for one in rows
+        ]
+        return sorted(found, key=lambda one: (one.group, one.role, one.client_id, one.broker_name))
+
+    async def stop_writes(self, broker_name: str) -> dict[str, int]:
+        """Take the write permission from every route through this broker; how many, by name server.
+
+        Producers stop choosing it when they read the route again; consumers finish what it has, and the broker refuses
+        nobody. It holds until ``start_writes``, or until the broker registers a change of its topics or starts again.
+        Raises ConfigError for a broker that no name server knows, and what a name server failed with after all were
+        told. Source: RocketMQ ``wipeWritePerm``.
+        """
+        return await self._set_writable(broker_name, False)
+
+    async def start_writes(self, broker_name: str) -> dict[str, int]:
+        """Give it back, as RocketMQ also to topics that were for reading only. Raises as ``stop_writes``."""
+        return await self._set_writable(broker_name, True)
+
+    async def _set_writable(self, broker_name: str, writable: bool) -> dict[str, int]:
+        namesrvs = self._open().namesrvs
+        tasks = [namesrv.set_writable(broker_name, writable) for namesrv in namesrvs]
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        told: dict[str, int] = {}
+        for namesrv, answer in zip(namesrvs, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            told[namesrv.address] = answer
+        if not any(told.values()):
+            raise ConfigError(f"no name server knows a broker {broker_name!r}; brokers() lists them")
+        return told
