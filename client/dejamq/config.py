@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from dejamq_proto.calling import MAX_FRAME_BYTES
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.settings import load, setting
+from dejamq_proto.settings import Minutes, load, setting
 
 from dejamq.flow import FlowConfig
 from dejamq.handover_config import HandoverConfig
@@ -116,8 +116,8 @@ class ConsumerConfig(ClientConfig, OrderedConfig, FlowConfig, HandoverConfig):
         None, rocketmq="localOffsetStoreDir", help="where BROADCASTING keeps offsets; default ~/.rocketmq_offsets"
     )
     consume_timeout_ms: int = setting(
-        900_000, rocketmq="consumeTimeout", unit="ms", scale="interval",
-        help="a message whose handler takes longer is sent back; looked at once in such a time (RocketMQ: minutes)",
+        900_000, rocketmq=Minutes("consumeTimeout"), unit="ms", scale="interval",
+        help="a message whose handler takes longer is sent back, looked at as often; consumeTimeout is in minutes",
     )  # fmt: skip
 
     def validate(self) -> None:

@@ -64,7 +64,7 @@ class LocalOffsets:
 
     def __init__(self, client_id: str, group: str, home: Path | None = None) -> None:
         """``home``: the folder of all clients' files (RocketMQ: ``rocketmq.client.localOffsetStoreDir``)."""
-        self.path = (home or Path.home() / HOME) / client_id / group / FILE_NAME
+        self.path = (home.expanduser() if home else Path.home() / HOME) / client_id / group / FILE_NAME
         self._backup = self.path.with_name(FILE_NAME + ".bak")
 
     def load(self) -> dict[MessageQueue, int]:

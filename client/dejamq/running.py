@@ -165,7 +165,7 @@ class Running(Membership):
 
     def _local_offsets(self, context: Context) -> LocalOffsetStore:
         directory = self._config.local_offset_store_dir
-        file = LocalOffsets(context.client_id, context.group, Path(directory).expanduser() if directory else None)
+        file = LocalOffsets(context.client_id, context.group, Path(directory) if directory else None)
         return LocalOffsetStore(context, self.deliveries, file)
 
     def close_threads(self) -> None:

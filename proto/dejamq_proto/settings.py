@@ -20,6 +20,10 @@ ENV_PREFIX = "DEJAMQ_"
 Config = TypeVar("Config")
 
 
+class Minutes(str):
+    """RocketMQ's name of a setting that RocketMQ takes in minutes, and we in ms."""
+
+
 def setting(default: Any, *, rocketmq: str = "", unit: str = "", scale: str = "", help: str = "") -> Any:
     """A dataclass field. ``scale``: ``interval`` shrinks with the time scale, ``timeout`` with its square root."""
     if scale not in ("", "interval", "timeout"):
@@ -43,13 +47,13 @@ def load(
     values: dict[str, Any] = {}
     names = _spellings(cls)
     for key, value in (_read_file(Path(file)) if file else {}).items():
-        values[_field_path(names, key, f"in {file}")] = value
+        values[_field_path(names, key, f"in {file}")] = _in_our_unit(names, key, value)
     for path in names.values():
         text = (os.environ if env is None else env).get(ENV_PREFIX + path.rpartition(".")[2].upper())
         if text is not None:
             values[path] = text
     for key, value in (overrides or {}).items():
-        values[_field_path(names, key, "given")] = value
+        values[_field_path(names, key, "given")] = _in_our_unit(names, key, value)
     return _validated(_build(cls, values, ""))
 
 
@@ -113,6 +117,16 @@ def _field_path(names: Mapping[str, str], key: str, where: str) -> str:
     near = difflib.get_close_matches(key, names, n=3)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     raise ConfigError(f"unknown setting {key!r} {where}{hint}")
+
+
+def _in_our_unit(names: Mapping[str, str], key: str, value: Any) -> Any:
+    """What is no number stays as it is, for ``_convert`` to refuse."""
+    if not any(isinstance(name, Minutes) and name == key for name in names):
+        return value
+    try:
+        return round(float(value) * 60_000)
+    except (TypeError, ValueError):
+        return value
 
 
 def _read_file(path: Path) -> dict[str, Any]:

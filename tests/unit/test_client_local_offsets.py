@@ -64,6 +64,11 @@ def test_what_is_no_table_is_refused(text: str) -> None:
         decode_offsets(text)
 
 
+def test_a_folder_may_be_given_from_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert LocalOffsets("me", "g", Path("~/offsets")).path == tmp_path / "offsets" / "me" / "g" / "offsets.json"
+
+
 def test_nothing_saved_yet_is_no_offsets(tmp_path: Path) -> None:
     assert local(tmp_path).load() == {}
 

@@ -72,6 +72,27 @@ def test_rocketmqs_spelling_of_a_setting_is_taken() -> None:
     assert consumer(pullThresholdForQueue=7).config.pull_threshold_for_queue == 7
 
 
+@pytest.mark.parametrize("minutes", [15, "15"])
+def test_the_consume_time_out_in_rocketmqs_spelling_is_in_minutes(minutes: Any) -> None:
+    assert consumer(consumeTimeout=minutes).config.consume_timeout_ms == 15 * 60_000
+    assert consumer(consume_timeout_ms=minutes).config.consume_timeout_ms == 15
+
+
+def test_a_consume_time_out_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'long' is not a whole number"):
+        consumer(consumeTimeout="long")
+
+
+def test_the_times_of_a_consumer_are_rocketmqs() -> None:
+    config = consumer().config
+    assert (config.persist_consumer_offset_interval_ms, config.rebalance_wait_interval_ms) == (5_000, 20_000)
+    assert (config.rebalance_min_interval_ms, config.pull_max_idle_time_ms) == (1_000, 120_000)
+    assert (config.broker_suspend_max_time_ms, config.consumer_timeout_when_suspend_ms) == (15_000, 30_000)
+    assert (config.lock_max_live_time_ms, config.lock_interval_ms, config.lock_timeout_ms) == (30_000, 20_000, 1_000)
+    assert (config.consume_timeout_ms, config.consume_retry_delay_ms) == (900_000, 5_000)
+    assert (config.suspend_current_queue_time_ms, config.max_time_consume_continuously_ms) == (1_000, 60_000)
+
+
 def test_a_topic_has_one_handler() -> None:
     one = consumer()
     one.subscribe("orders", handler)
