@@ -81,7 +81,8 @@ class PushConsumer:
     def subscribe(self, topic: str, handler: Handler, *, tags: str | None = "*", sql: str | None = None) -> None:
         """Deliver the topic's messages with these tags (``"a || b"``) to ``handler``, one at a time, many at once.
 
-        With ``ordered=True`` one message of a queue at a time, in the order of the queue. ``sql`` filters by properties
+        A plain function runs in a thread; what it returns is awaited in the loop if it can be. With ``ordered=True``
+        one message of a queue at a time, in the order of the queue. ``sql`` filters by properties
         instead of tags, as RocketMQ's SQL92: ``"amount > 5 AND region IN ('north', 'south')"``. Brokers are asked
         whether they can at the start, which raises SUBSCRIPTION_PARSE_FAILED, or SYSTEM_ERROR where it is off.
 

@@ -114,6 +114,22 @@ async def test_a_commit_that_cannot_be_told_raises_and_the_timer_makes_it_good(t
             await until(lambda: any(_took(here, queue.queue_id)))
 
 
+async def test_whatever_asks_a_broker_that_is_away_raises_and_closing_does_not_hang(tmp_path: Path) -> None:
+    times: dict[str, Any] = {"mq_client_api_timeout_ms": 300, "consumer_progress_timeout_ms": 300}
+    async with servers(tmp_path) as here:
+        queue = await send_to(here, 0, *"abc")
+        async with asyncio.timeout(20), subscribed(here, auto_commit=False, **times) as consumer:
+            assert await poll_count(consumer, 3) == [*"abc"]
+            await here.stop_broker()
+            asked = (
+                consumer.seek_to_begin(queue), consumer.seek_to_end(queue), consumer.committed(queue),
+                consumer.offset_for_timestamp(queue, 0),
+            )  # fmt: skip
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            assert all(isinstance(one, ConnectionError | TimeoutError) for one in outcomes), outcomes
+            assert await consumer.poll(50) == []
+
+
 def _took(here: Servers, queue_id: int) -> list[bool]:
     sets = [line for line in here.server_lines("OFF_SET") if line["topic"] == "orders" and line["queue_id"] == queue_id]
     return [line["new"] == 3 for line in sets]
