@@ -12,6 +12,7 @@ from dejamq import (
     BacklogFull,
     ClientClosed,
     ConfigError,
+    ConsumeContext,
     ConsumeFrom,
     DejamqError,
     Handler,
@@ -57,6 +58,32 @@ def test_what_is_sent_is_received_by_a_plain_handler_in_a_thread(here: Cluster, 
         assert receiving.assignment
     assert {sent.message_id, *(one.message_id for one in sent_too)} <= got.keys()
     assert all(name.startswith("dejamq-handler") for name in got.values())
+
+
+def test_hooks_filters_and_statistics_are_there_as_well(here: Cluster, producer: Producer) -> None:
+    class Seen:
+        def __init__(self) -> None:
+            self.before: list[bytes] = []
+            self.after: list[str | None] = []
+
+        def before_consume(self, context: ConsumeContext) -> None:
+            self.before += [message.body for message in context.messages]
+
+        def after_consume(self, context: ConsumeContext) -> None:
+            self.after.append(context.status)
+
+    seen = Seen()
+    made = consumer(here, "hooks", "refunds", lambda message: None)
+    made.add_hook(seen)
+    made.add_filter(lambda message: message.tags == "hooks")
+    for body, tags in ((b"left out", "other"), (b"kept", "hooks")):
+        producer.send(Message("refunds", body, tags=tags))
+    with made, LitePullConsumer("watching", namesrv=here.namesrv) as polling:
+        until(lambda: seen.after)
+        assert (seen.before, seen.after) == ([b"kept"], ["success"])
+        assert {queue.topic for queue in made.statistics().queues} >= {"refunds"}
+        polling.watch_queues("refunds", lambda topic, queues: None)
+    assert producer.pending_bytes == 0
 
 
 def test_submit_gives_a_future_for_threads_and_keeps_the_order(producer: Producer) -> None:

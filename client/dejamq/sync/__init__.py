@@ -1,10 +1,55 @@
 """dejamq.sync: the clients of dejamq for scripts, notebooks and WSGI programs. The same names, and every call waits.
 
-Messages, errors and answers of handlers are those of ``dejamq``. All clients of a process share one thread with an
-event loop. Start them after a fork, in a worker and not in its master: in a child of a process that uses dejamq.sync
-every call raises ForkedProcess.
+Messages, errors and answers of handlers are those of ``dejamq``, and may be imported from either. All clients of a
+process share one thread with an event loop. Start them after a fork, in a worker and not in its master: in a child of a
+process that uses dejamq.sync every call raises ForkedProcess.
 """
 
+from dejamq import (
+    BacklogFull,
+    BatchHandler,
+    BatchIncomplete,
+    BatchResult,
+    BrokerUnavailable,
+    ByConfig,
+    ByMachineRoom,
+    ByMachineRoomNearby,
+    ClientClosed,
+    Code,
+    ConfigError,
+    ConsistentHash,
+    ConsumeContext,
+    ConsumeFrom,
+    ConsumeHook,
+    ConsumeStatus,
+    DeadLetter,
+    DejamqError,
+    ForkedProcess,
+    Handler,
+    InvalidName,
+    Message,
+    MessageModel,
+    MessageQueue,
+    MessageTooLarge,
+    OrderedStatus,
+    PermissionDenied,
+    ReceivedMessage,
+    RequestTimeout,
+    RetryLater,
+    RouteNotFound,
+    Selector,
+    SendContext,
+    SendHook,
+    SendResult,
+    SendStatus,
+    SendTimeout,
+    Strategy,
+    SuspendQueue,
+    reply_to,
+    select_by_hash,
+    select_machine_room,
+    select_random,
+)
 from dejamq.sync.admin import Admin
 from dejamq.sync.inbox import Inbox
 from dejamq.sync.lite_pull import LitePullConsumer
@@ -12,4 +57,54 @@ from dejamq.sync.producer import Producer
 from dejamq.sync.push_consumer import PushConsumer
 from dejamq.sync.runner import run
 
-__all__ = ["Admin", "Inbox", "LitePullConsumer", "Producer", "PushConsumer", "run"]
+__all__ = [
+    "Admin",
+    "BacklogFull",
+    "BatchHandler",
+    "BatchIncomplete",
+    "BatchResult",
+    "BrokerUnavailable",
+    "ByConfig",
+    "ByMachineRoom",
+    "ByMachineRoomNearby",
+    "ClientClosed",
+    "Code",
+    "ConfigError",
+    "ConsistentHash",
+    "ConsumeContext",
+    "ConsumeFrom",
+    "ConsumeHook",
+    "ConsumeStatus",
+    "DeadLetter",
+    "DejamqError",
+    "ForkedProcess",
+    "Handler",
+    "Inbox",
+    "InvalidName",
+    "LitePullConsumer",
+    "Message",
+    "MessageModel",
+    "MessageQueue",
+    "MessageTooLarge",
+    "OrderedStatus",
+    "PermissionDenied",
+    "Producer",
+    "PushConsumer",
+    "ReceivedMessage",
+    "RequestTimeout",
+    "RetryLater",
+    "RouteNotFound",
+    "Selector",
+    "SendContext",
+    "SendHook",
+    "SendResult",
+    "SendStatus",
+    "SendTimeout",
+    "Strategy",
+    "SuspendQueue",
+    "reply_to",
+    "run",
+    "select_by_hash",
+    "select_machine_room",
+    "select_random",
+]

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dejamq.allocation import Strategy
+from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.lite_pull import LitePullConsumer as AsyncLitePullConsumer
+from dejamq.lite_rebalancer import QueuesListener
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
 from dejamq.sync.facade import Facade
@@ -12,9 +15,17 @@ from dejamq.sync.facade import Facade
 class LitePullConsumer(Facade[AsyncLitePullConsumer]):
     """``dejamq.LitePullConsumer`` for threads; one thread polls or iterates at a time."""
 
-    def __init__(self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Any) -> None:
-        """``options`` as of ``dejamq.LitePullConsumer``."""
-        super().__init__(AsyncLitePullConsumer(group, namesrv=namesrv, **options))
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None, auto_commit: bool = True,
+        model: MessageModel = MessageModel.CLUSTERING, consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
+        consume_timestamp_ms: int | None = None, allocation: str | Strategy = "averagely", **settings: Any,
+    ) -> None:  # fmt: skip
+        """As ``dejamq.LitePullConsumer``."""
+        inner = AsyncLitePullConsumer(
+            group, namesrv=namesrv, auto_commit=auto_commit, model=model, consume_from=consume_from,
+            consume_timestamp_ms=consume_timestamp_ms, allocation=allocation, **settings,
+        )  # fmt: skip
+        super().__init__(inner)
         self.group = group
 
     def subscribe(self, topic: str, *, tags: str | None = "*", sql: str | None = None) -> None:
@@ -51,6 +62,14 @@ class LitePullConsumer(Facade[AsyncLitePullConsumer]):
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """All readable queues of a topic, for ``assign``."""
         return self._await(self._inner.queues, topic)
+
+    def watch_queues(self, topic: str, listener: QueuesListener) -> None:
+        """As ``dejamq.LitePullConsumer.watch_queues``; called in the loop's thread, which it must not block."""
+        self._await(self._inner.watch_queues, topic, listener)
+
+    def wait_stopped(self) -> None:
+        """Until a background task fails."""
+        self._await(self._inner.wait_stopped)
 
     def poll(self, timeout_ms: float | None = None, max_messages: int | None = None) -> list[ReceivedMessage]:
         """At most ``max_messages``, each queue's in its order; ``[]`` when none came in time."""

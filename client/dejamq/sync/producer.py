@@ -75,6 +75,11 @@ class Producer(Facade[AsyncProducer]):
         """As ``dejamq.Producer.publish_queues``."""
         return self._await(self._inner.publish_queues, topic)
 
+    @property
+    def pending_bytes(self) -> int:
+        """Submitted and not finished, as ``max_pending_bytes`` counts it."""
+        return self._handed_bytes + self._inner.pending_bytes
+
     def add_hook(self, hook: SendHook) -> None:
         """As ``dejamq.Producer.add_hook``; called in the loop's thread, which a hook must not block."""
         self._do(self._inner.add_hook, hook)

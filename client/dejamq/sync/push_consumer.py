@@ -7,10 +7,14 @@ from typing import Any
 
 from dejamq_proto.codes import ConfigError
 
+from dejamq.allocation import Strategy
+from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.consumer import PushConsumer as AsyncPushConsumer
 from dejamq.handlers import BatchHandler, Handler
+from dejamq.hooks import ConsumeHook, Keep
 from dejamq.message import MessageQueue
 from dejamq.signals import STOP_SIGNALS
+from dejamq.statistics import ConsumerStatistics
 from dejamq.sync.facade import Facade
 
 
@@ -21,9 +25,20 @@ class PushConsumer(Facade[AsyncPushConsumer]):
     clients of ``dejamq.sync``. An ``async def`` handler runs in the loop's thread, where blocking calls are refused.
     """
 
-    def __init__(self, group: str, *, namesrv: str | Sequence[str] | None = None, **options: Any) -> None:
-        """``options`` as of ``dejamq.PushConsumer``."""
-        super().__init__(AsyncPushConsumer(group, namesrv=namesrv, **options))
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None,
+        model: MessageModel = MessageModel.CLUSTERING, ordered: bool = False, auto_commit: bool = True,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, consume_timestamp_ms: int | None = None,
+        allocation: str | Strategy = "averagely", max_concurrency: int = 20, max_reconsume_times: int | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        """As ``dejamq.PushConsumer``."""
+        inner = AsyncPushConsumer(
+            group, namesrv=namesrv, model=model, ordered=ordered, auto_commit=auto_commit, consume_from=consume_from,
+            consume_timestamp_ms=consume_timestamp_ms, allocation=allocation, max_concurrency=max_concurrency,
+            max_reconsume_times=max_reconsume_times, **settings,
+        )  # fmt: skip
+        super().__init__(inner)
         self.group = group
 
     def subscribe(self, topic: str, handler: Handler, *, tags: str | None = "*", sql: str | None = None) -> None:
@@ -39,6 +54,18 @@ class PushConsumer(Facade[AsyncPushConsumer]):
     def unsubscribe(self, topic: str) -> None:
         """As ``dejamq.PushConsumer.unsubscribe``."""
         self._do(self._inner.unsubscribe, topic)
+
+    def add_hook(self, hook: ConsumeHook) -> None:
+        """As ``dejamq.PushConsumer.add_hook``."""
+        self._do(self._inner.add_hook, hook)
+
+    def add_filter(self, keep: Keep) -> None:
+        """As ``dejamq.PushConsumer.add_filter``; asked in the loop's thread, which it must not block."""
+        self._do(self._inner.add_filter, keep)
+
+    def statistics(self) -> ConsumerStatistics:
+        """As ``dejamq.PushConsumer.statistics``."""
+        return self._do(self._inner.statistics)
 
     def suspend(self) -> None:
         """Pull no more and keep the queues."""
