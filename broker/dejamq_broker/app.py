@@ -183,6 +183,7 @@ class Broker:
         self._handovers = self._make_handovers()
         self._retries = Retries(
             self._store, self._writer, self._topics, self._groups, len(levels),
+            writable=config.writable,
             ordered=lambda group: not self._locks.all_expired(group),
         )  # fmt: skip
         replies = Replies(self._writer, store=config.store_reply_message_enable, clock_ms=self._clock_ms)

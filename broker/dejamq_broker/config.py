@@ -153,6 +153,11 @@ class BrokerConfig:
             table[name] = address
         return table
 
+    @property
+    def writable(self) -> bool:
+        """Whether ``broker_permission`` lets messages be written; producers learn it from the route."""
+        return bool(self.broker_permission & names.PERM_WRITE)
+
     def namesrvs(self) -> list[str]:
         """Each name server once, in the order given. Raises ConfigError."""
         addresses = list(dict.fromkeys(_split(self.namesrv)))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FIRST_RETRY_LEVEL = 3  # 10 s
+LONGEST_LIMIT = 10  # digits: more are no number of 32 bits, and endless ones no number to Python either
 
 
 class GivenBack(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +48,11 @@ class Retries:
 
     def __init__(
         self, store: "MessageStore", writer: RecordWriter, topics: TopicTable, groups: SubscriptionGroupTable,
-        levels: int, *, ordered: Callable[[str], bool] = lambda group: False,
+        levels: int, *, writable: bool = True, ordered: Callable[[str], bool] = lambda group: False,
     ) -> None:  # fmt: skip
-        """``ordered``: whether a member of the group holds a queue lock now."""
+        """``writable``: the broker may be written. ``ordered``: whether a member of the group holds a lock now."""
         self._store, self._writer, self._topics, self._groups = store, writer, topics, groups
-        self._levels, self._ordered = levels, ordered
+        self._levels, self._writable, self._ordered = levels, writable, ordered
 
     def send_back(self, given: GivenBack) -> None:
         """Store the next try. Raises SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION; SYSTEM_ERROR: original gone.
@@ -61,6 +62,8 @@ class Retries:
         its failures dropped.
         """
         group = self._groups.known(given.group)
+        if not self._writable:
+            raise PermissionDenied("this broker may not be written (broker_permission); another one may take it")
         if group.retry_queue_nums <= 0:  # RocketMQ: such a group wants no retries, the message is dropped
             log.warning("send_back_dropped group=%s log_offset=%d", given.group, given.log_offset)
             return
@@ -90,7 +93,7 @@ class Retries:
             return record
         group = self._groups.known(group_name)
         limit = record.properties.get(names.PROPERTY_MAX_RECONSUME_TIMES, "")
-        times = int(limit) if limit.isdecimal() else group.retry_max_times
+        times = int(limit) if limit.isdecimal() and len(limit) <= LONGEST_LIMIT else group.retry_max_times
         if record.reconsume_times <= times and not given_up:
             return record
         properties = record.properties | {names.PROPERTY_DELAY: "0"}

@@ -47,7 +47,7 @@ class Sender:
         self._writer, self._topics, self._retries, self._replies = writer, topics, retries, replies
         self._levels = len(config.store.delay_levels_ms)
         self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
-        self._writable = bool(config.broker_permission & names.PERM_WRITE)
+        self._writable = config.writable
         self._closed = False
 
     def close(self) -> None:
@@ -186,6 +186,7 @@ def check_records(parsed: Run, run: SendRun, max_body: int) -> None:
     wrong place.
     """
     headers = parsed.headers
+    demand(headers["body_size"] > 0, "its body is empty; a message needs at least one byte")
     demand(headers["body_size"] <= max_body, f"its body is larger than {max_body} bytes")
     demand(headers["sys_flag"] & SYS_TRANSACTION_MASK == 0, "transactions are not supported by this broker")
     check_crcs(parsed)

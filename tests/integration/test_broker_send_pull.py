@@ -240,7 +240,7 @@ async def test_an_impossible_pull_is_answered_with_why(wire: Wire, more: dict[st
 
 async def test_only_wanted_tags_are_answered(wire: Wire) -> None:
     for tags in ("A", "B", "标签", "A", ""):
-        await wire.send(a_run("orders", [tags.encode()], tags=tags))
+        await wire.send(a_run("orders", [b"with " + tags.encode()], tags=tags))
     await pulled(wire, "orders", 5)
     answer = await wire.pull("orders", expression="A || 标签")
     assert [record.properties["TAGS"] for record in records_of(answer)] == ["A", "标签", "A"]

@@ -51,7 +51,7 @@ class Parts:
         )
         self.offsets = OffsetTable(config_folder / "offsets.json", "broker-a", self.journal, clock_ms)
         self.writer = RecordWriter(store, self.journal, site)
-        self.retries = Retries(store, self.writer, self.topics, self.groups, LEVELS)
+        self.retries = Retries(store, self.writer, self.topics, self.groups, LEVELS, writable=config.writable)
         self.replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=clock_ms)
         self.sender = Sender(config, self.writer, self.topics, self.retries, self.replies)
         self.members = GroupTable()

@@ -152,6 +152,16 @@ def test_a_retry_topic_that_may_not_be_written_refuses_unlike_an_ordinary_send(p
         parts.retries.send_back(given(parts))
 
 
+def test_a_broker_that_may_not_be_written_takes_nothing_back(tmp_path: Path) -> None:
+    with parts_in(tmp_path, broker_permission=4) as parts:
+        parts.groups._put(SubscriptionGroup("g", retry_queue_nums=0))
+        back = given(parts)
+        before = parts.store.log_max
+        with pytest.raises(PermissionDenied, match="broker_permission"):
+            parts.retries.send_back(back)
+        assert parts.store.log_max == before
+
+
 def test_the_journal_tells_whose_delivery_asked_for_the_retry(parts: Parts) -> None:
     asker = Asker("me", "boot-of-me", 9)
     parts.retries.send_back(given(parts, delivery_ref="boot-of-me:4", asker=asker))
@@ -179,8 +189,10 @@ def test_a_limit_in_the_record_counts_before_the_groups(parts: Parts) -> None:
     assert parts.retries.redirect(retry_record(3, MAX_RECONSUME_TIMES="3")).topic == "%RETRY%g"
 
 
-def test_a_limit_that_is_no_number_is_passed_over(parts: Parts) -> None:
-    assert parts.retries.redirect(retry_record(3, MAX_RECONSUME_TIMES="few")).topic == "%RETRY%g"
+@pytest.mark.parametrize("limit", ["few", "-1", "\u00b2", "9" * 5000], ids=["few", "-1", "square", "endless"])
+def test_a_limit_that_is_no_number_is_passed_over(parts: Parts, limit: str) -> None:
+    assert parts.retries.redirect(retry_record(16, MAX_RECONSUME_TIMES=limit)).topic == "%RETRY%g"
+    assert parts.retries.redirect(retry_record(17, MAX_RECONSUME_TIMES=limit)).topic == "%DLQ%g"
 
 
 def test_a_dead_letter_from_a_send_waits_for_no_delay(parts: Parts) -> None:

@@ -124,6 +124,12 @@ def test_a_body_of_exactly_the_limit_is_taken(tmp_path: Path) -> None:
         assert parts.send("orders", b"0123456789").code == Code.SUCCESS
 
 
+def test_a_message_without_a_body_is_refused_and_named(parts: Parts) -> None:
+    result = parts.send("orders", b"one", b"")
+    assert (result.code, result.bad_record) == (Code.MESSAGE_ILLEGAL, 1)
+    assert parts.store.log_max == 0
+
+
 def test_a_half_message_is_refused_because_transactions_are_not_there_yet(parts: Parts) -> None:
     record = Outgoing.to("orders", sys_flag=SYS_TRANSACTION_PREPARED).encode(0, 1, b"x", b"")
     run = SendRun(queues=[("orders", 0)], sizes=np.array([len(record)], "<u4"), records=[record])
