@@ -8,6 +8,7 @@ from dejamq_proto.codes import ClientClosed
 
 from dejamq.admin_links import AdminLinks
 from dejamq.config import ClientConfig, client_config
+from dejamq.forking import Origin
 
 
 class AdminLife:
@@ -18,6 +19,7 @@ class AdminLife:
         self.config = client_config(ClientConfig, namesrv, settings)
         self._links: AdminLinks | None = None
         self._closed = False
+        self._origin = Origin()
 
     # life
 
@@ -28,13 +30,13 @@ class AdminLife:
 
     async def start(self) -> None:
         """Nobody is asked before the first question. May be called twice."""
-        if self._closed:
-            raise ClientClosed("this admin is closed; make a new one")
+        self._check()
         if self._links is None:
             self._links = AdminLinks(self.config)
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Questions under way fail. May be called twice."""
+        self._origin.check("admin")
         self._closed = True
         if self._links is not None:
             await self._links.close()
@@ -49,7 +51,13 @@ class AdminLife:
         await self.close()
 
     def _open(self) -> AdminLinks:
+        self._check()
         if self._links is None:
             raise ClientClosed("this admin is not started; use `async with admin:` or await start()")
-        self._links.check()
         return self._links
+
+    def _check(self) -> None:
+        """Raise ForkedProcess or ClientClosed."""
+        self._origin.check("admin")
+        if self._closed:
+            raise ClientClosed("this admin is closed; make a new one")

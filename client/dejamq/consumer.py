@@ -16,6 +16,7 @@ from dejamq.allocation import Strategy, strategy_named
 from dejamq.broadcasting import stable_client_id
 from dejamq.config import ConsumerConfig, client_config
 from dejamq.consume_from import ConsumeFrom, MessageModel, choice
+from dejamq.forking import Origin
 from dejamq.handlers import BatchHandler, Handler
 from dejamq.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
 from dejamq.message import MessageQueue
@@ -75,6 +76,7 @@ class PushConsumer:
         self._running: Running | None = None
         self._closing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
+        self._origin = Origin()
 
     # what is consumed
 
@@ -247,6 +249,7 @@ class PushConsumer:
         committed, the group is left. What could not be committed is delivered again to the next owner; nothing
         is lost. With ``shutdown_mode="rocketmq"`` handlers get no time but ``timeout_ms``, and the order is RocketMQ's.
         """
+        self._origin.check("consumer")
         if self._closing is None:
             rocketmq = self.config.shutdown_mode == ShutdownMode.ROCKETMQ.value
             own_ms = 0 if rocketmq else self.config.await_termination_ms
@@ -280,6 +283,7 @@ class PushConsumer:
             await self._running.close(timeout_s)
 
     def _check(self) -> None:
+        self._origin.check("consumer")
         if self._running is not None:
             self._running.instance.check()
         if self._closing is not None:

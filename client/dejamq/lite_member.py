@@ -13,6 +13,7 @@ from dejamq_proto.codes import ClientClosed, ConfigError
 from dejamq.allocation import Strategy, strategy_named
 from dejamq.broadcasting import stable_client_id
 from dejamq.consume_from import ConsumeFrom, MessageModel, choice
+from dejamq.forking import Origin
 from dejamq.handlers import tags_of_expression
 from dejamq.lite_config import lite_config
 from dejamq.lite_polling import Polling
@@ -56,6 +57,7 @@ class LiteMember:
         self._running: LiteRunning | None = None
         self._polling: Polling | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._origin = Origin()
 
     # which queues
 
@@ -204,6 +206,7 @@ class LiteMember:
         automatic commit covered (cause O18), and so does ``shutdown_mode="rocketmq"``. A ``poll`` that waits raises
         ClientClosed, ``async for`` ends.
         """
+        self._origin.check("consumer")
         if self._closing is None:
             wait_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
             self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
@@ -244,6 +247,7 @@ class LiteMember:
         return self._running
 
     def _check(self) -> None:
+        self._origin.check("consumer")
         if self._running is not None:
             self._running.instance.check()
         if self._closing is not None:

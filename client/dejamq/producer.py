@@ -249,10 +249,11 @@ class Producer:
                 return
 
     def _ready(self) -> Sender:
-        if self._instance is None or self._sender is None:
+        if self._instance is not None:
+            self._instance.check()
+        elif not self._closing:
             raise ClientClosed("this producer is not started; use `async with producer:` or await start()")
-        self._instance.check()
-        if self._closing:
+        if self._closing or self._sender is None:
             raise ClientClosed("this producer is closed; make a new one")
         return self._sender
 

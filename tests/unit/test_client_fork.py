@@ -48,3 +48,24 @@ asyncio.run(main())
 """)
         == ["ForkedProcess"] * 3
     )
+
+
+def test_consumers_and_an_admin_used_after_fork_raise_forked_process() -> None:
+    assert (
+        run("""
+import asyncio
+from dejamq import Admin, LitePullConsumer, PushConsumer
+async def main():
+    push, lite, unstarted = PushConsumer("g"), LitePullConsumer("g"), Admin()
+    async with Admin() as admin:
+        for client in (push, lite, unstarted, admin):
+            print(in_child(lambda: client.start().send(None)))
+            print(in_child(lambda: client.close().send(None)))
+        print(in_child(lambda: push.subscribe("orders", print)))
+        print(in_child(lambda: lite.subscribe("orders")))
+        print(in_child(lambda: unstarted.topics().send(None)))
+        print(in_child(lambda: admin.topics().send(None)))
+asyncio.run(main())
+""")
+        == ["ForkedProcess"] * 12
+    )
