@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from dejamq_proto.codes import Code, DejamqError, RouteNotFound, error_for
+from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFound, error_for
 from dejamq_proto.pull_pb2 import CheckFilterRequest
 
 from dejamq.instance import Instance
@@ -46,7 +46,7 @@ async def _check(instance: Instance, address: str, request: CheckFilterRequest) 
 async def _addresses(instance: Instance, topic: str) -> set[str]:
     try:
         queues = await instance.routes.subscribe_queues(topic)
-    except RouteNotFound:
+    except (RouteNotFound, BrokerUnavailable):
         return set()
     found = (instance.routes.address(queue.broker_name, only_this=False) for queue in queues)
     return {address for address in found if address is not None}

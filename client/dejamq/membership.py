@@ -106,7 +106,11 @@ class Membership:
                 log.warning("topic_missing topic=%s: nothing to consume until somebody creates it", topic)
 
     async def _learn_late(self, topic: str) -> None:
-        await self._learn(topic)
+        """As at the start, but nothing that fails here ends a consumer that has other topics."""
+        try:
+            await self._learn(topic)
+        except DejamqError as error:
+            log.warning("route_unknown topic=%s: it is asked for again at the next refresh: %s", topic, error)
         try:
             await check_filters(self.instance, self._group, (one for one in self._subscriptions if one.topic == topic))
         except DejamqError as error:

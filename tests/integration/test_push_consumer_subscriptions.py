@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from consumer_cluster import SLOW, servers, until
 from dejamq import PushConsumer, ReceivedMessage
+from dejamq_namesrv.app import NameServer
+from dejamq_namesrv.config import NamesrvConfig
 
 
 class Seen(list[str]):
@@ -57,6 +59,31 @@ async def test_what_was_not_committed_is_forgotten_by_unsubscribing(tmp_path: Pa
             await until(lambda: "y" in seen)
     drops = {line["reason"] for line in here.lines("PQ_DROP") if line["topic"] == "orders"}
     assert drops == {"unsubscribed", "shutdown"}
+
+
+@pytest.mark.parametrize("filters", [{"tags": "a"}, {"sql": "TAGS = 'a'"}])
+async def test_a_topic_subscribed_while_no_name_server_is_there_is_consumed_when_one_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, filters: dict[str, str]
+) -> None:
+    seen = Seen()
+    async with servers(tmp_path, enable_property_filter=True) as here:
+        await here.send("x")
+        await here.send("y", topic="invoices", tags="a")
+        consumer = here.consumer()
+        consumer.subscribe("orders", seen.handle)
+        async with consumer:
+            await until(lambda: seen == ["x"])
+            address = here.namesrv.address
+            await here.namesrv.close()
+            consumer.subscribe("invoices", seen.handle, **filters)
+            await until(lambda: "route_unknown topic=invoices" in caplog.text)
+            again = NameServer(NamesrvConfig(listen=address))
+            await again.start()
+            try:
+                await until(lambda: seen == ["x", "y"])
+            finally:
+                await again.close()
+    assert "filter_refused" not in caplog.text
 
 
 async def test_members_with_different_subscriptions_are_told_with_both_sides_at_once(
