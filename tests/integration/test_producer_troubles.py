@@ -18,6 +18,7 @@ from dejamq import (
     SendTimeout,
 )
 from dejamq_broker.topics import TopicConfig
+from dejamq_proto import calling
 from producer_site import Site, bodies_at
 from producer_traffic import Traffic, assert_truthful, until
 from scripted_broker import ScriptedNamesrv, answer_after, break_stream, scripted
@@ -87,6 +88,35 @@ async def test_a_topic_that_grows_gets_messages_in_its_new_queues(site: Site) ->
         await until(lambda: any(result.queue.queue_id == 8 for result in traffic.stored.values()))
         await traffic.stop()
         assert traffic.failed == {}
+
+
+async def test_a_topic_that_loses_queues_gets_messages_in_those_that_are_left(site: Site) -> None:
+    async with site.producer() as producer:
+        await producer.send(Message("t", b"first"))
+        site.brokers["broker-a"]._topics.update(TopicConfig("t", 4, 2))  # readers still have to empty the others
+        traffic = Traffic(producer)
+        await until(lambda: len(traffic.stored) >= 8 and last_queues(traffic, 8) == {0, 1})
+        await traffic.stop()
+        assert traffic.failed == {}
+        assert_truthful(traffic, await bodies_at(site, "t"))
+
+
+def last_queues(traffic: Traffic, count: int) -> set[int]:
+    return {result.queue.queue_id for result in list(traffic.stored.values())[-count:]}
+
+
+async def test_a_broker_that_comes_back_at_another_address_is_found_there(site: Site) -> None:
+    async with site.producer(send_msg_timeout_ms=2_000) as producer:
+        traffic = Traffic(producer)
+        await traffic.more()
+        address = await site.stop_broker("broker-a")
+        holder = await asyncio.start_server(lambda _, writer: writer.close(), *address.split(":"))
+        async with holder:  # so that the old address is surely another program's
+            broker = await site.start_broker("broker-a")
+            assert broker.address != address
+            await traffic.more()
+        await traffic.stop()
+        assert_truthful(traffic, await bodies_at(site, "t"))
 
 
 async def test_a_topic_that_may_not_be_written_any_more_is_left_alone_until_it_may(site: Site) -> None:
@@ -246,3 +276,24 @@ async def test_a_connection_that_breaks_with_every_run_is_opened_with_every_run(
             broker.script.append(break_stream)
             await producer.send(Message("t", b"%d" % number))
         assert broker.bodies == [b"%d" % (number // 2) for number in range(60)]
+
+
+async def test_a_half_open_connection_is_found_by_its_keepalive_where_a_time_out_does_not_close_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quick = [(name, 300 if value in (30_000, 10_000) else value) for name, value in calling.CHANNEL_OPTIONS]
+    monkeypatch.setattr(calling, "CHANNEL_OPTIONS", quick)
+    async with scripted("a") as (_, (broker,)):
+        relay = Relay(broker.address)
+        direct, broker.address = broker.address, await relay.start()
+        namesrv = ScriptedNamesrv({"t": [broker]})  # type: ignore[abstract]  # answers only what is asked here
+        await namesrv.start()
+        async with Producer("g", namesrv=namesrv.address, reconnect_interval_ms=50) as producer:
+            await producer.send(Message("t", b"before"))
+            relay.go_deaf()
+            await producer.send(Message("t", b"after"), timeout_ms=20_000)
+            assert relay.accepted == 2
+        assert broker.bodies == [b"before", b"after"]
+        broker.address = direct
+        await namesrv.close()
+        await relay.close()
