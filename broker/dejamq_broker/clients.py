@@ -75,6 +75,7 @@ class Clients:
             if group.retry_queue_nums > 0:
                 self._topics.ensure(retry_topic(consumer.group), group.retry_queue_nums)
             now_ms = self._clock_ms()
+            self._supersede(channel, asker, consumer.group)
             change = self.groups.heartbeat(channel, asker.client_id, asker.boot_id, consumer, now_ms)
             if change is not None:
                 self._apply([change])
@@ -141,6 +142,15 @@ class Clients:
                 client_boot_id=asker.boot_id, members=members, request_seq=asker.seq,
             ))  # fmt: skip
         return members
+
+    def _supersede(self, channel: Channel, asker: Asker, group: str) -> None:
+        """One start of a client has one channel: an older one is half open, and its member would hold queues that
+        nobody reads until it expires. RocketMQ cannot tell it from a second process with the same client id.
+        """
+        older = self.groups.channels_of(asker.client_id, asker.boot_id, group) if asker.boot_id else []
+        for each in older:
+            if each != channel:
+                self._apply(self.groups.leave(each, [group], reason="reconnect"))
 
     def _apply(self, changes: Iterable[Change]) -> None:
         """Tell the journal, then the members. The journal stands first because what members do next is judged by it."""

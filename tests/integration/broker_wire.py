@@ -74,8 +74,8 @@ def a_run(topic: str, bodies: list[bytes], *, queue_id: int = 0, tags: str = "",
 class Wire:
     """One client's connection to a broker."""
 
-    def __init__(self, address: str, client_id: str = "tester") -> None:
-        self.address, self.client_id = address, client_id
+    def __init__(self, address: str, client_id: str = "tester", boot_id: str = "") -> None:
+        self.address, self.client_id, self.boot_id = address, client_id, boot_id or f"{client_id}-boot"
         self.channel: Any = dial(address)
         self.client: Any = ClientStub(self.channel)
         self.sends: Any = SendStub(self.channel)
@@ -88,7 +88,7 @@ class Wire:
         await self.channel.close(None)
 
     def caller(self) -> Caller:
-        return Caller(client_id=self.client_id, boot_id=f"{self.client_id}-boot", seq=next(self._numbers))
+        return Caller(client_id=self.client_id, boot_id=self.boot_id, seq=next(self._numbers))
 
     async def call(self, method: Any, request: Any) -> Any:
         return await call(method, request, address=self.address, timeout_ms=DEADLINE_MS)

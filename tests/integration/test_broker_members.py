@@ -171,7 +171,7 @@ async def test_a_start_that_fails_leaves_nothing_open_and_nothing_changed(tmp_pa
 
 
 async def test_operators_see_numbers_clashes_and_single_messages(broker: Broker) -> None:
-    async with Wire(broker.address, "same") as first, Wire(broker.address, "same") as second:
+    async with Wire(broker.address, "same", "boot1") as first, Wire(broker.address, "same", "boot2") as second:
         await first.send(a_run("t", [b"hello"]))
         one, two = await first.heartbeat_stream("g"), await second.heartbeat_stream("g")
         admin: Any = AdminStub(first.channel)

@@ -18,9 +18,9 @@ from dejamq import (
     SendTimeout,
 )
 from dejamq_broker.topics import TopicConfig
-from dejamq_proto import calling
 from producer_site import Site, bodies_at
 from producer_traffic import Traffic, assert_truthful, until
+from relay import Relay, quick_keepalive
 from scripted_broker import ScriptedNamesrv, answer_after, break_stream, scripted
 
 
@@ -202,52 +202,6 @@ async def test_a_paused_broker_costs_its_own_messages_their_budget_and_no_others
         assert b.bodies == [b"w"] * 5
 
 
-class Relay:
-    """A TCP relay whose connections can lose their other end without a word."""
-
-    def __init__(self, address: str) -> None:
-        self._host, _, self._port = address.rpartition(":")
-        self._writers: list[asyncio.StreamWriter] = []
-        self._pipes: list[asyncio.Task[None]] = []
-        self._deaf = asyncio.Event()
-        self.accepted = 0
-
-    async def start(self) -> str:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    def go_deaf(self) -> None:
-        """What the connections of now bring is thrown away; new ones are well."""
-        self._deaf.set()
-        self._deaf = asyncio.Event()
-
-    async def close(self) -> None:
-        self._server.close()
-        for writer in self._writers:
-            writer.close()
-        for pipe in self._pipes:
-            pipe.cancel()
-        if self._pipes:
-            await asyncio.wait(self._pipes)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
-        far_reader, far_writer = await asyncio.open_connection(self._host, int(self._port))
-        self._writers += [writer, far_writer]
-        for source, target in ((reader, far_writer), (far_reader, writer)):
-            self._pipes.append(asyncio.create_task(self._pipe(source, target, self._deaf)))
-
-    async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, deaf: asyncio.Event) -> None:
-        try:
-            while data := await reader.read(1 << 16):
-                if not deaf.is_set():
-                    writer.write(data)
-        except OSError:
-            pass
-        if not deaf.is_set():
-            writer.close()
-
-
 async def test_a_half_open_connection_costs_one_time_out_where_a_time_out_closes_it() -> None:
     async with scripted("a", close_connection_on_timeout=True) as (_, (broker,)):
         relay = Relay(broker.address)
@@ -281,8 +235,7 @@ async def test_a_connection_that_breaks_with_every_run_is_opened_with_every_run(
 async def test_a_half_open_connection_is_found_by_its_keepalive_where_a_time_out_does_not_close_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    quick = [(name, 300 if value in (30_000, 10_000) else value) for name, value in calling.CHANNEL_OPTIONS]
-    monkeypatch.setattr(calling, "CHANNEL_OPTIONS", quick)
+    quick_keepalive(monkeypatch)
     async with scripted("a") as (_, (broker,)):
         relay = Relay(broker.address)
         direct, broker.address = broker.address, await relay.start()

@@ -60,6 +60,20 @@ def test_two_processes_with_one_client_id_are_reported(tmp_path: Path, caplog: p
     assert "client_id_clash group=g client=same" in caplog.text
 
 
+def test_a_client_that_comes_back_while_its_old_channel_is_half_open_is_one_member(tmp_path: Path) -> None:
+    clients, _ = clients_in(tmp_path)
+    told: list[str] = []
+    other, old, new = (clients.open(told.append) for _ in range(3))
+    clients.heartbeat(other, Asker("c2", "boot2"), [Consumer("g")])
+    clients.heartbeat(old, Asker("c1", "boot1"), [Consumer("g")])
+    clients.heartbeat(new, Asker("c1", "boot1"), [Consumer("g")])
+    assert clients.members("g", Asker("c2", "boot2")) == ["c2", "c1"]
+    clients.close(old)
+    assert clients.members("g", Asker("c2", "boot2")) == ["c2", "c1"]
+    reasons = [event[1:] for event in events(tmp_path) if event[0] == "c1"]
+    assert reasons == [("+", "heartbeat"), ("-", "reconnect"), ("+", "heartbeat")]
+
+
 @pytest.mark.parametrize("sql", [True, False])
 def test_a_client_is_told_of_a_filter_that_its_pulls_will_be_refused_with(tmp_path: Path, sql: bool) -> None:
     """RocketMQ registers it without a word; nothing is refused here either, as the client's other topics work."""
