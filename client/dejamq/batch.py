@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from dejamq_proto import names, record, run
 from dejamq_proto.compression import BadCompression, decompress
-from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host
+from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host, host_text
 
 from dejamq.message import MessageQueue
 
@@ -151,8 +151,3 @@ def _decompress(body: bytes, sys_flag: int, log_offset: int) -> bytes:
 
 def _ipv4(address: int, port: int) -> Host:
     return str(ipaddress.IPv4Address(address)), port
-
-
-def host_text(host: Host) -> str:
-    """``address:port``, IPv6 in brackets."""
-    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"

@@ -18,6 +18,7 @@ from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.message import MessageQueue
+from dejamq.waits import set_within
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -62,7 +63,7 @@ class QueueClaims:
         """Renew all claims at their interval, when woken, and soon after a renewal failed, until cancelled."""
         wait_s = self._interval_s
         while True:
-            await _wait(self._due, wait_s)
+            await set_within(self._due, wait_s)
             self._due.clear()
             wait_s = self._interval_s if await self.renew() else self._interval_s * RETRY_PART
 
@@ -188,14 +189,6 @@ class QueueClaims:
                 pq_id=owned.number, group=self._context.group, topic=queue.topic, broker_name=queue.broker_name,
                 queue_id=queue.queue_id, value=_offset(owned), reason="release", request_seq=seq, outcome=outcome,
             ))  # fmt: skip
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass
 
 
 def _offset(owned: OwnedQueue) -> int:

@@ -6,17 +6,16 @@ import logging
 import signal
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from dejamq_proto import names
-from dejamq_proto.codes import ClientClosed, ConfigError
+from dejamq_proto.codes import ConfigError
 
 from dejamq.allocation import Strategy, strategy_named
 from dejamq.broadcasting import stable_client_id
 from dejamq.config import ConsumerConfig, client_config
 from dejamq.consume_from import ConsumeFrom, MessageModel, choice
-from dejamq.forking import Origin
+from dejamq.consumer_life import ConsumerLife, begin_timestamp_ms, now_ms
 from dejamq.handlers import BatchHandler, Handler
 from dejamq.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
 from dejamq.message import MessageQueue
@@ -31,10 +30,8 @@ from dejamq.waits import first_done, first_of
 
 log = logging.getLogger("dejamq.consumer")
 
-HALF_AN_HOUR_MS = 1_800_000
 
-
-class PushConsumer:
+class PushConsumer(ConsumerLife[Running]):
     """Delivers the messages of subscribed topics to handlers, at least once; the group's members share the queues.
 
     With ``MessageModel.BROADCASTING`` each member gets everything, remembers in a file how far it is
@@ -52,6 +49,7 @@ class PushConsumer:
         **settings: Any,
     ) -> None:  # fmt: skip
         """Raises ConfigError or InvalidName at once for what could not work later."""
+        super().__init__()
         names.check_group(group)
         self.group, self.config = group, client_config(ConsumerConfig, namesrv, settings)
         inner_group = wrap(self.config.namespace, group)
@@ -62,21 +60,18 @@ class PushConsumer:
         name, strategy = strategy_named(allocation)
         if callable(allocation):
             strategy = strategy_outside(self.config.namespace, strategy)
-        timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
+        timestamp_ms = begin_timestamp_ms(consume_timestamp_ms)
         self._options = Options(
             inner_group, self.config, model, choice(ConsumeFrom, consume_from), timestamp_ms, (name, strategy),
             max_concurrency, max_reconsume_times, ordered, auto_commit,
         )  # fmt: skip
         self._subscriptions = Subscriptions(
-            inner_group, _now_ms, retries=not self._options.broadcasting, namespace=self.config.namespace
+            inner_group, now_ms, retries=not self._options.broadcasting, namespace=self.config.namespace
         )
         judge = Judge(self.config.consume_timeout_ms / 1000, ordered, auto_commit)
         self._hooks = self._subscriptions.hooks = ConsumeHooks(group, judge)
         self._filters = Filters()
-        self._running: Running | None = None
-        self._closing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._origin = Origin()
 
     # what is consumed
 
@@ -172,37 +167,14 @@ class PushConsumer:
 
     # life
 
-    @property
-    def closed(self) -> bool:
-        """Closing has begun, or is done."""
-        return self._closing is not None
-
-    @property
-    def client_id(self) -> str:
-        """Who this is in the group; empty before the start."""
-        return "" if self._running is None else self._running.instance.client_id
-
-    @property
-    def boot_id(self) -> str:
-        """Names this start in the journals; empty before it."""
-        return "" if self._running is None else self._running.instance.boot_id
-
     async def start(self) -> None:
         """Join the group and begin; does nothing when running. Raises BrokerUnavailable when no name server answers."""
         self._check()
         if self._running is not None:
             return
-        running = self._running = Running(self._options, self._subscriptions)
+        running = Running(self._options, self._subscriptions)
         running.fetcher.filters = self._filters
-        try:
-            await running.start()
-        except BaseException as error:
-            self._running = None
-            await running.abandon()
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
-                raise ClientClosed("the consumer was closed while it started") from None
-            raise
+        await self._begin(running)
 
     def stop(self) -> None:
         """Make ``run_until_stopped`` return. Call it in the consumer's loop."""
@@ -249,24 +221,9 @@ class PushConsumer:
         committed, the group is left. What could not be committed is delivered again to the next owner; nothing
         is lost. With ``shutdown_mode="rocketmq"`` handlers get no time but ``timeout_ms``, and the order is RocketMQ's.
         """
-        self._origin.check("consumer")
-        if self._closing is None:
-            rocketmq = self.config.shutdown_mode == ShutdownMode.ROCKETMQ.value
-            own_ms = 0 if rocketmq else self.config.await_termination_ms
-            wait_ms = own_ms if timeout_ms is None else timeout_ms
-            self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
-        await asyncio.shield(self._closing)
-
-    async def __aenter__(self) -> "PushConsumer":
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-        if error is None:
-            self._raise_fatal()
+        rocketmq = self.config.shutdown_mode == ShutdownMode.ROCKETMQ.value
+        own_ms = 0 if rocketmq else self.config.await_termination_ms
+        await self._end(own_ms if timeout_ms is None else timeout_ms)
 
     def _subscribe(self, topic: str, handler: object, tags: str | None, sql: str | None, size: int) -> None:
         self._check()
@@ -278,26 +235,7 @@ class PushConsumer:
         """The topic as brokers know it."""
         return wrap(self.config.namespace, topic)
 
-    async def _close(self, timeout_s: float) -> None:
-        if self._running is not None:
-            await self._running.close(timeout_s)
-
-    def _check(self) -> None:
-        self._origin.check("consumer")
-        if self._running is not None:
-            self._running.instance.check()
-        if self._closing is not None:
-            raise ClientClosed("this consumer is closed; make a new one")
-
     def _check_not_started(self, what: str) -> None:
         self._check()
         if self._running is not None:
             raise ConfigError(f"{what} is added before the start: messages are delivered already")
-
-    def _raise_fatal(self) -> None:
-        if self._running is not None and self._running.instance.fatal is not None:
-            raise self._running.instance.fatal
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

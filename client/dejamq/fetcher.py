@@ -25,6 +25,7 @@ from dejamq.namespace import unwrap, unwrap_queue
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import Limits
 from dejamq.received import ReceivedMessage, receive
+from dejamq.waits import set_within
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -99,7 +100,7 @@ class Fetcher:
         """False after a wait: then everything must be looked at again."""
         if not self._resumed.is_set():
             interval_s = self._context.config.pull_time_delay_when_exception_ms / 1000
-            await _wait(self._resumed, interval_s)  # wakes in between, so that the queue does not look idle
+            await set_within(self._resumed, interval_s)  # wakes in between, so that the queue does not look idle
             return False
         if not self._locked(owned):
             await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
@@ -127,7 +128,7 @@ class Fetcher:
         if held.excess(limits):
             held.on_room = look
         try:
-            await _wait(room, self._context.config.flow_control_interval_ms / 1000)
+            await set_within(room, self._context.config.flow_control_interval_ms / 1000)
         finally:
             held.on_room = None
 
@@ -200,11 +201,3 @@ class Fetcher:
         if isinstance(error, DejamqError) and error.code == Code.FLOW_CONTROL:
             return BROKER_FLOW_CONTROL_MS / 1000
         return self._context.config.pull_time_delay_when_exception_ms / 1000
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass

@@ -2,18 +2,16 @@
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dejamq_proto import names
-from dejamq_proto.codes import ClientClosed, ConfigError
+from dejamq_proto.codes import ConfigError
 
 from dejamq.allocation import Strategy, strategy_named
 from dejamq.broadcasting import stable_client_id
 from dejamq.consume_from import ConsumeFrom, MessageModel, choice
-from dejamq.forking import Origin
+from dejamq.consumer_life import ConsumerLife, begin_timestamp_ms, now_ms
 from dejamq.handlers import tags_of_expression
 from dejamq.lite_config import lite_config
 from dejamq.lite_polling import Polling
@@ -24,10 +22,8 @@ from dejamq.namespace import strategy_outside, unwrap_queue, wrap, wrap_queue
 from dejamq.received import ReceivedMessage
 from dejamq.subscriptions import Subscriptions
 
-HALF_AN_HOUR_MS = 1_800_000
 
-
-class LiteMember:
+class LiteMember(ConsumerLife[LiteRunning]):
     """A member of a group whose queues come by allocation or from the program. Belongs to one event loop."""
 
     def __init__(
@@ -36,13 +32,14 @@ class LiteMember:
         consume_timestamp_ms: int | None = None, allocation: str | Strategy = "averagely", **settings: Any,
     ) -> None:  # fmt: skip
         """Raises ConfigError or InvalidName at once for what could not work later."""
+        super().__init__()
         names.check_group(group)
         self.group, self.auto_commit, self.config = group, auto_commit, lite_config(namesrv, settings)
         model = choice(MessageModel, model)
         if model is MessageModel.BROADCASTING:
             self.config = dataclasses.replace(self.config, client_id=stable_client_id(self.config))
         self._namespace = self.config.namespace
-        timestamp_ms = _now_ms() - HALF_AN_HOUR_MS if consume_timestamp_ms is None else consume_timestamp_ms
+        timestamp_ms = begin_timestamp_ms(consume_timestamp_ms)
         name, strategy = strategy_named(allocation)
         if callable(allocation):
             strategy = strategy_outside(self._namespace, strategy)
@@ -51,13 +48,10 @@ class LiteMember:
         self._options = LiteOptions(
             inner_group, self.config, model, choice(ConsumeFrom, consume_from), timestamp_ms, (name, strategy)
         )
-        self._subscriptions = Subscriptions(inner_group, _now_ms, retries=False, namespace=self._namespace)
+        self._subscriptions = Subscriptions(inner_group, now_ms, retries=False, namespace=self._namespace)
         self._chosen = Chosen()
         self._paused: set[MessageQueue] = set()
-        self._running: LiteRunning | None = None
         self._polling: Polling | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._origin = Origin()
 
     # which queues
 
@@ -162,37 +156,18 @@ class LiteMember:
 
     # life
 
-    @property
-    def closed(self) -> bool:
-        """Closing has begun, or is done."""
-        return self._closing is not None
-
-    @property
-    def client_id(self) -> str:
-        """Who this is in the group; empty before the start."""
-        return "" if self._running is None else self._running.instance.client_id
-
-    @property
-    def boot_id(self) -> str:
-        """Names this start in the journals; empty before it."""
-        return "" if self._running is None else self._running.instance.boot_id
-
     async def start(self) -> None:
         """Join the group and begin to pull; does nothing when running. Raises BrokerUnavailable without name server."""
         self._check()
         if self._running is not None:
             return
-        running = self._running = LiteRunning(self._options, self._subscriptions, self._chosen)
+        running = LiteRunning(self._options, self._subscriptions, self._chosen)
         running.shelf.paused = self._paused
         self._polling = Polling(running, self.auto_commit)
         try:
-            await running.start()
-        except BaseException as error:
-            self._running = self._polling = None
-            await running.abandon()
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and not (task and task.cancelling()):
-                raise ClientClosed("the consumer was closed while it started") from None
+            await self._begin(running)
+        except BaseException:
+            self._polling = None
             raise
 
     async def wait_stopped(self) -> None:
@@ -206,22 +181,7 @@ class LiteMember:
         automatic commit covered (cause O18), and so does ``shutdown_mode="rocketmq"``. A ``poll`` that waits raises
         ClientClosed, ``async for`` ends.
         """
-        self._origin.check("consumer")
-        if self._closing is None:
-            wait_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
-            self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
-        await asyncio.shield(self._closing)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-        if error is None:
-            self._raise_fatal()
+        await self._end(self.config.await_termination_ms if timeout_ms is None else timeout_ms)
 
     def _inside(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         """As brokers know them. Raises ConfigError for anything but queues."""
@@ -235,10 +195,9 @@ class LiteMember:
         return tuple(unwrap_queue(self._namespace, queue) for queue in queues)
 
     async def _close(self, timeout_s: float) -> None:
-        if self._running is not None:
-            if self.auto_commit and self.config.shutdown_mode == "drain":
-                self._running.shelf.commit(self._running.rebalancer.assignment)
-            await self._running.close(timeout_s)
+        if self._running is not None and self.auto_commit and self.config.shutdown_mode == "drain":
+            self._running.shelf.commit(self._running.rebalancer.assignment)
+        await super()._close(timeout_s)
 
     def _started(self) -> LiteRunning:
         self._check()
@@ -246,21 +205,6 @@ class LiteMember:
             raise ConfigError("start the consumer first: async with consumer, or await consumer.start()")
         return self._running
 
-    def _check(self) -> None:
-        self._origin.check("consumer")
-        if self._running is not None:
-            self._running.instance.check()
-        if self._closing is not None:
-            raise ClientClosed("this consumer is closed; make a new one")
-
-    def _raise_fatal(self) -> None:
-        if self._running is not None and self._running.instance.fatal is not None:
-            raise self._running.instance.fatal
-
 
 async def _polled(message: ReceivedMessage) -> None:
     """Stands in a subscription where a push consumer has its handler; nobody calls it."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

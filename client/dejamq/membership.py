@@ -36,6 +36,18 @@ class Membership:
         self._closing = False
         self._rebalancing: asyncio.Task[None] | None = None
 
+    async def start(self) -> None:
+        """Become a member and begin."""
+        raise NotImplementedError
+
+    async def abandon(self) -> None:
+        """After a start that failed."""
+        raise NotImplementedError
+
+    async def close(self, timeout_s: float) -> None:
+        """End everything that ``start`` began."""
+        raise NotImplementedError
+
     def learn(self, topic: str) -> None:
         """A topic was subscribed while running."""
         self.rebalancer.settled.clear()

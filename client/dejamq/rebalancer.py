@@ -29,6 +29,7 @@ from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import ProcessQueue
 from dejamq.shares import Shares
 from dejamq.subscriptions import Subscriptions
+from dejamq.waits import set_within
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -92,24 +93,13 @@ class Rebalancer:
             began = time.monotonic()
             balanced = self.suspended or await self.round()
             wait_s = config.rebalance_wait_interval_ms / 1000 if balanced else least_s
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._due.wait()
-            except TimeoutError:
-                pass
-            await self._pause(began + least_s - time.monotonic())
+            await set_within(self._due, wait_s)
+            await set_within(self._stopped, began + least_s - time.monotonic())
 
     def stop(self) -> None:
         """No further round; one under way ends as it would."""
         self._due.set()
         self._stopped.set()
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._stopped.wait()
-        except TimeoutError:
-            pass
 
     async def round(self) -> bool:
         """One round over all topics. True when everything is as the allocation wants it.

@@ -11,9 +11,10 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 from dejamq_proto import names, record, run
+from dejamq_proto.record import host_text
 from dejamq_proto.wire import PullAnswer, Words
 
-from dejamq.batch import Batch, WideBatch, host_text
+from dejamq.batch import Batch, WideBatch
 from dejamq.message import MessageQueue
 from dejamq.namespace import unwrap
 

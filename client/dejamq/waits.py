@@ -1,4 +1,4 @@
-"""Waiting for whatever comes first."""
+"""Waiting for whatever comes first: one of several events, the end of some work, or a moment."""
 
 import asyncio
 
@@ -20,3 +20,12 @@ async def first_done(work: asyncio.Future[None], event: asyncio.Event) -> None:
         await asyncio.wait((work, wait), return_when=asyncio.FIRST_COMPLETED)
     finally:
         wait.cancel()
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Until the event is set, at most so long; whether it was set. No time is given when ``seconds`` is not above 0."""
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            return await event.wait()
+    except TimeoutError:
+        return False

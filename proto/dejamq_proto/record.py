@@ -146,6 +146,11 @@ def decode_properties(raw: bytes) -> dict[str, str]:
     return properties
 
 
+def host_text(host: Host) -> str:
+    """``address:port``, IPv6 in brackets."""
+    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
+
+
 def offset_message_id(store_host: Host, log_offset: int) -> str:
     """The broker-made id: store host, port and log offset in upper-case hex (32 characters, 56 with IPv6)."""
     return (_host_bytes(store_host) + I64.pack(log_offset)).hex().upper()

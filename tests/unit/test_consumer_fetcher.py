@@ -1,11 +1,11 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, answer, context, lines, owned_queue, stored
+from consumer_fakes import FakeLink, answer, context, lines, owned_queue, stored, until
 from dejamq.assignment import OwnedQueue
 from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
@@ -37,12 +37,6 @@ async def fetching(
         await asyncio.wait((task,))
         made.journal.close()
         assert task.cancelled() or task.exception() is None
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_it_pulls_on_from_the_next_offset() -> None:

@@ -1,13 +1,13 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines
+from consumer_fakes import FakeLink, context, lines, until
 from dejamq.allocation import averagely
 from dejamq.config import ConsumerConfig, client_config
 from dejamq.consume_from import ConsumeFrom, StartRule
@@ -71,12 +71,6 @@ async def bench(directory: Path | None = None, **options: Any) -> AsyncIterator[
         if made.tasks:
             await asyncio.wait(made.tasks)
         made.context.journal.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_alone_in_the_group_it_takes_everything_and_the_retry_queue() -> None:

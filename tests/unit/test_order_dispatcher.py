@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines, received
+from consumer_fakes import FakeLink, context, lines, received, until
 from dejamq.assignment import OwnedQueue
 from dejamq.deliveries import Deliveries
 from dejamq.handlers import ConsumeStatus, DeadLetter
@@ -75,12 +75,6 @@ async def dispatching(
         yield bench
     finally:
         await bench.end()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_one_handler_at_a_time_runs_for_a_queue_however_many_workers_there_are() -> None:
