@@ -8,14 +8,14 @@ import grpc.aio
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto.client_pb2_grpc import ClientServicer
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.common_pb2 import Caller, QueueKey
+from dejamq_proto.common_pb2 import QueueKey
 
 from dejamq_broker.clients import Clients
 from dejamq_broker.connections import peer_text
 from dejamq_broker.groups import Channel, Consumer, Subscription
 from dejamq_broker.lock_service import Locks
-from dejamq_broker.locks import QueueAt
-from dejamq_broker.offsets import Asker, OffsetTable, Position
+from dejamq_broker.offsets import OffsetTable, Position
+from dejamq_broker.rpc_values import asker_of, queue_at
 from dejamq_broker.streams import Outbox, Streams
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable, check_queue
@@ -61,20 +61,20 @@ class ClientService(ClientServicer):
     async def Unregister(self, request: pb.UnregisterRequest, _: Context) -> pb.UnregisterResponse:
         """Leaving a group twice, or one that the client was never in, is no error (RocketMQ: ClientManageProcessor)."""
         if request.consumer_group:
-            self._clients.unregister(_asker(request.caller), request.consumer_group)
+            self._clients.unregister(asker_of(request.caller), request.consumer_group)
         if request.producer_group:
-            self._clients.unregister_producer(_asker(request.caller), request.producer_group)
+            self._clients.unregister_producer(asker_of(request.caller), request.producer_group)
         return pb.UnregisterResponse()
 
     async def ConsumerList(self, request: pb.ConsumerListRequest, _: Context) -> pb.ConsumerListResponse:
         """Refused with SYSTEM_ERROR for a group without members."""
-        members = self._clients.members(request.group, _asker(request.caller))
+        members = self._clients.members(request.group, asker_of(request.caller))
         return pb.ConsumerListResponse(client_ids=members)
 
     async def QueryOffset(self, request: pb.QueryOffsetRequest, _: Context) -> pb.OffsetResponse:
         """Refused with QUERY_NOT_FOUND where the client's own rule decides."""
         at = Position(request.group, request.queue.topic, request.queue.queue_id)
-        return pb.OffsetResponse(offset=self._offsets.query(at, self._store, _asker(request.caller)))
+        return pb.OffsetResponse(offset=self._offsets.query(at, self._store, asker_of(request.caller)))
 
     async def UpdateOffset(self, request: pb.UpdateOffsetRequest, _: Context) -> pb.UpdateOffsetResponse:
         """Refused for an unknown group or queue."""
@@ -82,7 +82,7 @@ class ClientService(ClientServicer):
         topic, queue_id = self._queue(request.queue)
         by = "oneway" if request.oneway else "sync"
         at = Position(request.group, topic, queue_id)
-        self._offsets.commit(at, request.offset, by=by, asker=_asker(request.caller))
+        self._offsets.commit(at, request.offset, by=by, asker=asker_of(request.caller))
         return pb.UpdateOffsetResponse()
 
     async def MaxOffset(self, request: pb.QueueRequest, _: Context) -> pb.OffsetResponse:
@@ -101,12 +101,12 @@ class ClientService(ClientServicer):
 
     async def LockBatch(self, request: pb.LockBatchRequest, _: Context) -> pb.LockBatchResponse:
         """Never refused as a whole: the answer names what the caller holds."""
-        locked = self._locks.lock(request.group, list(map(_queue_at, request.queues)), _asker(request.caller))
+        locked = self._locks.lock(request.group, list(map(queue_at, request.queues)), asker_of(request.caller))
         return pb.LockBatchResponse(locked=[QueueKey(topic=at.topic, queue_id=at.queue_id) for at in locked])
 
     async def UnlockBatch(self, request: pb.UnlockBatchRequest, _: Context) -> pb.UnlockBatchResponse:
         """Never refused; what is not the caller's stays locked."""
-        self._locks.unlock(request.group, list(map(_queue_at, request.queues)), _asker(request.caller))
+        self._locks.unlock(request.group, list(map(queue_at, request.queues)), asker_of(request.caller))
         return pb.UnlockBatchResponse()
 
     def _queue(self, key: QueueKey) -> tuple[str, int]:
@@ -120,20 +120,12 @@ class ClientService(ClientServicer):
             self._clients.peer(channel).version = beat.version
             try:
                 ack.remark = self._clients.heartbeat(
-                    channel, _asker(beat.caller), map(_consumer, beat.consumers), beat.producer_groups
+                    channel, asker_of(beat.caller), map(_consumer, beat.consumers), beat.producer_groups
                 )
             except DejamqError as error:
                 ack.code, ack.remark = int(error.code), str(error)
             outbox.put(pb.BrokerCommand(heartbeat_ack=ack))
         outbox.end()
-
-
-def _asker(caller: Caller) -> Asker:
-    return Asker(caller.client_id, caller.boot_id, caller.seq)
-
-
-def _queue_at(key: QueueKey) -> QueueAt:
-    return QueueAt(key.topic, key.queue_id)
 
 
 def _consumer(data: pb.ConsumerData) -> Consumer:

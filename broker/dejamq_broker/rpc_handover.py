@@ -5,12 +5,12 @@ from typing import Any
 import grpc.aio
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto.client_pb2_grpc import HandoverServicer
-from dejamq_proto.common_pb2 import Caller, QueueKey
+from dejamq_proto.common_pb2 import QueueKey
 
 from dejamq_broker.handover import Wish
 from dejamq_broker.handover_service import Handovers, Returned
 from dejamq_broker.locks import QueueAt
-from dejamq_broker.offsets import Asker
+from dejamq_broker.rpc_values import asker_of, queue_at
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -23,27 +23,19 @@ class HandoverService(HandoverServicer):
 
     async def Claim(self, request: pb.ClaimRequest, _: Context) -> pb.ClaimResponse:
         """Never refused as a whole: the answer names what the caller holds."""
-        wishes = [Wish(_queue_at(each.queue), each.generation) for each in request.claims]
-        granted = self._handovers.claim(request.group, wishes, _asker(request.caller))
+        wishes = [Wish(queue_at(each.queue), each.generation) for each in request.claims]
+        granted = self._handovers.claim(request.group, wishes, asker_of(request.caller))
         claims = [pb.QueueClaim(queue=_key(each.queue), generation=each.generation) for each in granted]
         return pb.ClaimResponse(granted=claims)
 
     async def Release(self, request: pb.ReleaseRequest, _: Context) -> pb.ReleaseResponse:
         """Never refused as a whole: the answer names what was the caller's."""
         returned = [
-            Returned(Wish(_queue_at(each.queue), each.generation), None if each.offset < 0 else each.offset)
+            Returned(Wish(queue_at(each.queue), each.generation), None if each.offset < 0 else each.offset)
             for each in request.releases
         ]
-        freed = self._handovers.release(request.group, returned, _asker(request.caller))
+        freed = self._handovers.release(request.group, returned, asker_of(request.caller))
         return pb.ReleaseResponse(released=map(_key, freed))
-
-
-def _asker(caller: Caller) -> Asker:
-    return Asker(caller.client_id, caller.boot_id, caller.seq)
-
-
-def _queue_at(key: QueueKey) -> QueueAt:
-    return QueueAt(key.topic, key.queue_id)
 
 
 def _key(at: QueueAt) -> QueueKey:

@@ -13,9 +13,9 @@ from dejamq_proto.wire import PullAnswer
 
 from dejamq_broker.filters.chosen import Filters
 from dejamq_broker.long_poll import Hold, LongPoll
-from dejamq_broker.offsets import Asker
 from dejamq_broker.pull import Puller
 from dejamq_broker.pull_rules import Pull
+from dejamq_broker.rpc_values import asker_of
 from dejamq_broker.streams import Outbox, Streams
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -117,7 +117,7 @@ def _wake(outbox: Outbox[object], pull: Pull, timed_out: bool) -> None:
 def pull_of(request: PullRequest) -> Pull:
     """The request without its protobuf clothes."""
     return Pull(
-        asker=Asker(request.caller.client_id, request.caller.boot_id, request.caller.seq),
+        asker=asker_of(request.caller),
         group=request.group, topic=request.topic, queue_id=request.queue_id, queue_offset=request.queue_offset,
         max_messages=request.max_messages, max_bytes=request.max_bytes, suspend_ms=request.suspend_ms,
         commit_offset=request.commit_offset if request.HasField("commit_offset") else None,

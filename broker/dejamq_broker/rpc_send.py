@@ -11,8 +11,8 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.send_pb2 import SendBackRequest, SendBackResponse
 from dejamq_proto.wire import BadFrame, SendRun, SendRunResult
 
-from dejamq_broker.offsets import Asker
 from dejamq_broker.retry import GivenBack, Retries
+from dejamq_broker.rpc_values import asker_of
 from dejamq_broker.send import Outcome, Sender
 from dejamq_broker.site import IntHost, peer_host
 from dejamq_broker.streams import Outbox, Streams
@@ -69,7 +69,7 @@ class SendService:
         self._retries.send_back(GivenBack(
             group=request.group, log_offset=request.log_offset, delay_level=request.delay_level,
             max_reconsume_times=request.max_reconsume_times, delivery_ref=request.delivery_ref,
-            asker=Asker(request.caller.client_id, request.caller.boot_id, request.caller.seq),
+            asker=asker_of(request.caller),
         ))  # fmt: skip
         durable = self._sender.given_back_durable()
         trouble = await _wait(durable, self._sync_timeout) if durable else ""

@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 from dejamq_proto.compression import BadCompression, decompress
-from dejamq_proto.record import MAGIC_V2, Record, body_crc, record_size
+from dejamq_proto.record import MAGIC_V2, Record, body_crc, host_text, record_size
 
 
 def describe(record: Record) -> dict[str, Any]:
@@ -31,13 +31,9 @@ def describe(record: Record) -> dict[str, Any]:
         "body_sha256": _body_sha256(record),
         "properties": properties,
         "magic": f"V{1 + version}",
-        "born_host": _host(record.born_host),
-        "store_host": _host(record.store_host),
+        "born_host": host_text(record.born_host),
+        "store_host": host_text(record.store_host),
     }
-
-
-def _host(host: tuple[str, int]) -> str:
-    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
 
 
 def _body_sha256(record: Record) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
-from dejamq_proto.record import decode, parse_offset_message_id
+from dejamq_proto.record import decode, host_text, parse_offset_message_id
 
 from dejamq_broker.store.errors import StoreError, StoreFull
 from dejamq_broker.store.index import Index
@@ -118,12 +118,8 @@ class Query:
         stored_by = decode(raw, check_crc=False).store_host if raw is not None else host
         if stored_by != host:
             raise DejamqError(
-                f"{message_id} is of the broker {_address(host)}, the record at {log_offset} here was stored by "
-                f"{_address(stored_by)}: ask that broker",
+                f"{message_id} is of the broker {host_text(host)}, the record at {log_offset} here was stored by "
+                f"{host_text(stored_by)}: ask that broker",
                 code=Code.QUERY_NOT_FOUND,
             )
         return raw
-
-
-def _address(host: tuple[str, int]) -> str:
-    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
