@@ -6,41 +6,20 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
-from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.events import Boot, State
 from dejamq_proto.journal import Journal, Level, new_boot_id, open_journal
 from dejamq_proto.serving import Server
 
-from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
-from dejamq_broker.delay import DelayProgress, DelayService
-from dejamq_broker.handover import ClaimTable
-from dejamq_broker.handover_service import Handovers
-from dejamq_broker.inspect import Inspector
-from dejamq_broker.lock_service import Locks
+from dejamq_broker.domain import Domain
 from dejamq_broker.long_poll import LongPoll
-from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.periodic import Periodic
-from dejamq_broker.pull import Puller
-from dejamq_broker.pull_rules import PullRules
-from dejamq_broker.record_writer import RecordWriter
 from dejamq_broker.registrar import Registrar, Registration
-from dejamq_broker.replies import Replies
-from dejamq_broker.retry import Retries
-from dejamq_broker.rpc_admin import AdminService
-from dejamq_broker.rpc_client import ClientService
-from dejamq_broker.rpc_handover import HandoverService
 from dejamq_broker.rpc_namesrv import NameServerLink
-from dejamq_broker.rpc_pull import PullService
-from dejamq_broker.rpc_send import SendService
-from dejamq_broker.send import Sender
+from dejamq_broker.rpc_services import SERVICES, add_services
 from dejamq_broker.site import Site, settle
 from dejamq_broker.store import MessageStore
-from dejamq_broker.streams import Streams
-from dejamq_broker.subscription_groups import SubscriptionGroupTable
-from dejamq_broker.topics import TopicTable
 
 log = logging.getLogger(__name__)
 LAST_CALLS_MS = 200
@@ -50,11 +29,6 @@ Close = Callable[[], Awaitable[None]]
 def wall_clock_ms() -> int:
     """Milliseconds since 1970: the clock of stores and expiry, replaced in tests."""
     return time.time_ns() // 1_000_000
-
-
-def monotonic_clock_ms() -> int:
-    """Milliseconds from some moment on, whatever becomes of the time of day."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Broker:
@@ -115,7 +89,6 @@ class Broker:
         """
         self._open_journal()
         await self._open_store()
-        self._load_tables()
         self._make_domain()
         bound = await self._serve()
         self._start_services()
@@ -153,62 +126,13 @@ class Broker:
             raise
         self._on_close("store", self._close_store)
 
-    def _load_tables(self) -> None:
-        """RocketMQ's files in ``config/``. Nothing is written before all of them were read.
-
-        Progress and offsets are registered for closing before the server is, and are therefore flushed after it
+    def _make_domain(self) -> None:
+        """Progress and offsets are registered for closing before the server is, and are therefore flushed after it
         stopped: no commit of a client can come after the last flush.
         """
-        config, folder = self.config, self._directory / "config"
-        self._topics = TopicTable(folder / "topics.json", self._clock_ms)
-        self._groups = SubscriptionGroupTable(
-            folder / "subscriptionGroup.json", self._clock_ms, auto_create=config.auto_create_subscription_group
-        )
-        self._offsets = OffsetTable(folder / "consumerOffset.json", config.broker_name, self._journal, self._clock_ms)
-        self._progress = DelayProgress(folder / "delayOffset.json", config.broker_name, self._journal)
-        for table in (self._topics, self._groups, self._progress, self._offsets):
-            table.load()
-        self._on_close("consumer offsets", self._offsets.flush)
-        self._on_close("delay progress", self._progress.flush)
-        auto_create_queues = config.default_topic_queue_nums if config.auto_create_topic_enable else 0
-        self._topics.ensure_system(auto_create_queues, config.cluster_name)
-
-    def _make_domain(self) -> None:
-        config, levels = self.config, self._store_config.delay_levels_ms
-        self._streams = Streams()
-        self._writer = RecordWriter(self._store, self._journal, self.site)
-        self._offsets.log_on_disk = self._progress.log_on_disk = self._writer.on_disk
-        life_ms = config.rebalance_lock_max_live_time_ms
-        self._locks = Locks(config.broker_name, life_ms, self._journal, self._clock_ms)
-        self._handovers = self._make_handovers()
-        self._retries = Retries(
-            self._store, self._writer, self._topics, self._groups, len(levels),
-            writable=config.writable,
-            ordered=lambda group: not self._locks.all_expired(group),
-        )  # fmt: skip
-        replies = Replies(self._writer, store=config.store_reply_message_enable, clock_ms=self._clock_ms)
-        self._sender = Sender(config, self._writer, self._topics, self._retries, replies)
-        self._clients = Clients(config, self._topics, self._groups, self._journal, self._clock_ms)
-        self._pull_rules = PullRules(config, self._topics, self._groups, self._clients.groups)
-        self._clients.check_filter = self._pull_rules.filters.of
-        self._puller = Puller(self._store, self._pull_rules, self._offsets, self._journal, self.site)
-        replies.push = self._clients.push_reply
-        self._delay = DelayService(
-            self._store, self._writer, self._progress, levels, self._clock_ms, config.schedule_error_backoff_ms
-        )
-        self._delay.clamp()
-
-    def _make_handovers(self) -> Handovers:
-        """Generations count on from the time of day, so that those of a later start are higher.
-
-        A broker without offsets has had no consumers that could come back.
-        """
-        config = self.config
-        opens_ms = monotonic_clock_ms() + config.claim_settle_ms if len(self._offsets) else 0
-        table = ClaimTable(config.claim_life_ms, last_generation=self._clock_ms(), opens_ms=opens_ms)
-        made = Handovers(config.broker_name, table, self._offsets, self._journal, monotonic_clock_ms)
-        self._offsets.fenced = made.fenced
-        return made
+        self.domain = Domain(self.config, self._store, self._journal, self.site, self._clock_ms, self._long_poll)
+        for name, flush in self.domain.last_flushes():
+            self._on_close(name, flush)
 
     async def _serve(self) -> str:
         """Bind, then learn our own address: with port 0 it is known only now, and nobody else knows it earlier.
@@ -217,22 +141,8 @@ class Broker:
         store host, and after, because only then the port is known.
         """
         config = self.config
-        sends = SendService(self._sender, self._retries, self._streams, config.sync_flush_timeout_ms)
-        longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
-        filters = self._pull_rules.filters
-        pulls = PullService(self._puller, filters, self._long_poll, self._streams, longest_hold_ms)
-        self._server = Server(
-            ("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin")
-        )
-        self._server.grpc.add_generic_rpc_handlers((sends.handlers(), pulls.handlers()))
-        clients = ClientService(
-            self._clients, self._streams, self._store, self._topics, self._groups, self._offsets, self._locks
-        )
-        add_ClientServicer_to_server(clients, self._server.grpc)
-        add_HandoverServicer_to_server(HandoverService(self._handovers), self._server.grpc)
-        inspector = Inspector(self._store, self._offsets, self._clients, self.site, self._clock_ms)
-        admin = AdminService(self._topics, self._groups, inspector, config)
-        add_AdminServicer_to_server(admin, self._server.grpc)
+        self._server = Server(SERVICES)
+        add_services(self._server.grpc, self.domain)
         await settle(self.site, config, config.listen)
         bound = await self._server.start(config.listen)
         self._on_close("server", self._stop_serving)
@@ -246,11 +156,11 @@ class Broker:
     def _start_services(self) -> None:
         """Each service is a Periodic of its own: a step that waits for the disk delays no other."""
         config = self.config
-        self._run_periodic("flush offsets", config.flush_consumer_offset_interval_ms, self._offsets.flush)
-        self._run_periodic("flush delay progress", config.flush_delay_offset_interval_ms, self._progress.flush)
-        self._run_periodic("expire clients", config.client_housekeeping_interval_ms, self._clients.expire)
-        self._run_periodic("deliver delayed", config.schedule_poll_interval_ms, self._delay.step)
-        self._on_close("delays", self._delay.close)
+        self._run_periodic("flush offsets", config.flush_consumer_offset_interval_ms, self.domain.offsets.flush)
+        self._run_periodic("flush delay progress", config.flush_delay_offset_interval_ms, self.domain.progress.flush)
+        self._run_periodic("expire clients", config.client_housekeeping_interval_ms, self.domain.clients.expire)
+        self._run_periodic("deliver delayed", config.schedule_poll_interval_ms, self.domain.delay.step)
+        self._on_close("delays", self.domain.delay.close)
 
     def _run_periodic(self, name: str, interval_ms: float, step: Callable[[], Awaitable[None]]) -> None:
         periodic = Periodic(name, interval_ms, step)
@@ -259,19 +169,19 @@ class Broker:
 
     async def _register(self) -> None:
         config = self.config
-        links = [NameServerLink(address, self.site, self._topics, config) for address in config.namesrvs()]
+        links = [NameServerLink(address, self.site, self.domain.topics, config) for address in config.namesrvs()]
         registrar = Registrar([
             Registration(link, config.register_name_server_period_ms, config.namesrv_reconnect_ms) for link in links
         ])  # fmt: skip
         self._on_close("registrar", registrar.close)
-        self._topics.on_change = registrar.poke
+        self.domain.topics.on_change = registrar.poke
         await registrar.start()
 
     async def _stop_serving(self) -> None:
         """Answer held pulls, refuse new runs, end the streams after their last answers, then let go of the port."""
         self._long_poll.close()
-        self._sender.close()
-        await self._streams.close(self.config.shutdown_grace_ms)
+        self.domain.sender.close()
+        await self.domain.streams.close(self.config.shutdown_grace_ms)
         await self._server.stop(LAST_CALLS_MS)
 
     async def _close_store(self) -> None:

@@ -54,7 +54,7 @@ def bodies(messages: list[ReceivedMessage]) -> list[str]:
 def committed(here: Servers, queue: MessageQueue, group: str = "g") -> int | None:
     """The group's offset as the broker has it now."""
     assert here.broker is not None
-    return here.broker._offsets.get(Position(group, queue.topic, queue.queue_id))
+    return here.broker.domain.offsets.get(Position(group, queue.topic, queue.queue_id))
 
 
 def is_committed(here: Servers, queue: MessageQueue, offset: int) -> bool:

@@ -99,7 +99,7 @@ async def bodies_at(site: Site, topic: str) -> list[bytes]:
     """What every running broker has stored of the topic, queue by queue, in order."""
     found: list[bytes] = []
     for broker in site.brokers.values():
-        store, config = broker._store, broker._topics.get(topic)
+        store, config = broker.domain.store, broker.domain.topics.get(topic)
         async with asyncio.timeout(10):
             while store.dispatched < store.log_max:
                 await asyncio.sleep(0.005)

@@ -141,7 +141,7 @@ async def test_a_new_group_on_a_young_queue_begins_at_zero_and_on_an_empty_one_n
 
 
 def broker_max(broker: Broker, topic: str) -> int:
-    return broker._store.max_offset(topic, 0)
+    return broker.domain.store.max_offset(topic, 0)
 
 
 async def test_a_clean_stop_keeps_every_commit(tmp_path: Path) -> None:

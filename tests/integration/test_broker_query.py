@@ -80,14 +80,14 @@ async def test_a_query_that_takes_long_keeps_nobody_else_waiting(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looking, go_on = threading.Event(), threading.Event()
-    real = broker._store.query
+    real = broker.domain.store.query
 
     def slow(wanted: Any) -> Any:
         looking.set()
         assert go_on.wait(10)
         return real(wanted)
 
-    monkeypatch.setattr(broker._store, "query", slow)
+    monkeypatch.setattr(broker.domain.store, "query", slow)
     async with Wire(broker.address) as wire:
         await send(wire, "k", b"x")
         asked = asyncio.ensure_future(query(wire, "k"))

@@ -72,10 +72,10 @@ async def test_a_delayed_message_is_delivered_when_due_and_not_before(
 ) -> None:
     run = a_run("orders", [b"later"], properties={"DELAY": "2", "TAGS": "x"}, rewrite=True)
     assert (await wire.send(run)).code == 0
-    await until(lambda: broker._store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 1)
+    await until(lambda: broker.domain.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 1)
     clock.now_ms += 999
-    await broker._delay.step()
-    assert broker._store.max_offset("orders", 0) == 0
+    await broker.domain.delay.step()
+    assert broker.domain.store.max_offset("orders", 0) == 0
     clock.now_ms += 1
     record = await first_of(wire, "orders")
     assert (record.body, record.topic, record.queue_id) == (b"later", "orders", 0)

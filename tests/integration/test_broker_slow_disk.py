@@ -48,8 +48,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
 
 async def bodies_in(broker: Broker, wire: Wire, count: int) -> list[bytes]:
     """What is pulled once the queue has so many."""
-    assert broker._store is not None
-    store = broker._store
+    assert broker.domain.store is not None
+    store = broker.domain.store
     await until(lambda: store.max_offset("orders", 0) == count)
     return [record.body for record in records_of(await wire.pull("orders"))]
 
@@ -94,8 +94,8 @@ async def test_a_message_given_back_is_answered_when_its_next_try_is_on_disk(tmp
             await wire.send_back("g", log_offset)
         assert refused.value.code == Code.SYSTEM_ERROR
         await wire.send_back("g", log_offset)
-        assert broker._store is not None
-        assert broker._store.flushed == broker._store.log_max
+        assert broker.domain.store is not None
+        assert broker.domain.store.flushed == broker.domain.store.log_max
 
 
 @pytest.mark.parametrize("table", ["consumerOffset.json", "delayOffset.json"])
@@ -106,8 +106,8 @@ async def test_offsets_are_not_on_disk_before_their_messages(tmp_path: Path, dis
         with disk.held():
             await wire.send(a_run("orders", [b"x"]))
             await wire.commit("g", "orders", 1)
-            broker._progress.set(3, 1)
-            flush = broker._offsets.flush if table == "consumerOffset.json" else broker._progress.flush
+            broker.domain.progress.set(3, 1)
+            flush = broker.domain.offsets.flush if table == "consumerOffset.json" else broker.domain.progress.flush
             flushing = asyncio.create_task(flush())
             await until(lambda: disk.waiting)
             assert not path.exists()

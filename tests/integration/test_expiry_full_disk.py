@@ -25,7 +25,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 def store_of(broker: Broker | None) -> MessageStore:
     assert broker is not None
-    return broker._store
+    return broker.domain.store
 
 
 def at_use(broker: Broker | None, percent: int) -> None:

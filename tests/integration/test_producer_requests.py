@@ -161,7 +161,7 @@ async def test_a_reply_finds_its_way_where_the_client_knows_only_one_of_the_brok
     try:
         for name in ("broker-a", "broker-b"):
             await site.start_broker(name)
-        site.brokers["broker-a"]._topics.update(TopicConfig("questions", 4, 4))
+        site.brokers["broker-a"].domain.topics.update(TopicConfig("questions", 4, 4))
         async with site.producer() as producer, site.producer() as replier:
             consumer = PushConsumer("answerers", namesrv=site.namesrv.address, consume_from=ConsumeFrom.FIRST_OFFSET)
 

@@ -73,7 +73,7 @@ async def test_a_broker_that_comes_later_gets_its_share(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
         broker = await site.start_broker("broker-b")
-        broker._topics.update(TopicConfig("t", 4, 4))
+        broker.domain.topics.update(TopicConfig("t", 4, 4))
         traffic = Traffic(producer)
         await until(lambda: any(result.queue.broker_name == "broker-b" for result in traffic.stored.values()))
         await traffic.stop()
@@ -83,7 +83,7 @@ async def test_a_broker_that_comes_later_gets_its_share(site: Site) -> None:
 async def test_a_topic_that_grows_gets_messages_in_its_new_queues(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
-        site.brokers["broker-a"]._topics.update(TopicConfig("t", 9, 9))
+        site.brokers["broker-a"].domain.topics.update(TopicConfig("t", 9, 9))
         traffic = Traffic(producer)
         await until(lambda: any(result.queue.queue_id == 8 for result in traffic.stored.values()))
         await traffic.stop()
@@ -93,7 +93,7 @@ async def test_a_topic_that_grows_gets_messages_in_its_new_queues(site: Site) ->
 async def test_a_topic_that_loses_queues_gets_messages_in_those_that_are_left(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
-        site.brokers["broker-a"]._topics.update(TopicConfig("t", 4, 2))  # readers still have to empty the others
+        site.brokers["broker-a"].domain.topics.update(TopicConfig("t", 4, 2))  # readers still have to empty the others
         traffic = Traffic(producer)
         await until(lambda: len(traffic.stored) >= 8 and last_queues(traffic, 8) == {0, 1})
         await traffic.stop()
@@ -122,7 +122,7 @@ async def test_a_broker_that_comes_back_at_another_address_is_found_there(site: 
 async def test_a_topic_that_may_not_be_written_any_more_is_left_alone_until_it_may(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
-        topics = site.brokers["broker-a"]._topics
+        topics = site.brokers["broker-a"].domain.topics
         topics.update(TopicConfig("t", 4, 4, perm=4))
         traffic = Traffic(producer)
         await until(lambda: traffic.failed)

@@ -88,7 +88,7 @@ async def test_what_a_filter_left_out_is_done_with(tmp_path: Path) -> None:
         await send_each(here, {f"{number}": "B" for number in range(40)})
         (reader,) = await readers(here, [{"sql": "TAGS = 'A'"}])
         await until(lambda: here.broker is not None and sum(
-            offset for _, _, offset in here.broker._offsets.of_group("g0")
+            offset for _, _, offset in here.broker.domain.offsets.of_group("g0")
         ) == 40)  # fmt: skip
         await reader.consumer.close()
         assert reader.seen == []
@@ -184,7 +184,7 @@ async def test_members_with_different_filters_lose_what_the_other_wants(tmp_path
             await until(lambda: len(first.consumer.assignment) == len(second.consumer.assignment) == 2)
             await send_each(here, {f"{number}": "AB"[number // 4 % 2] for number in range(32)})
             assert here.broker is not None
-            offsets = here.broker._offsets
+            offsets = here.broker.domain.offsets
             await until(lambda: sum(offset for _, _, offset in offsets.of_group("g")) == 36)
         assert set(first.seen) <= {f"{number}" for number in range(32) if number // 4 % 2 == 0}
         assert set(second.seen) <= {f"{number}" for number in range(32) if number // 4 % 2 == 1}

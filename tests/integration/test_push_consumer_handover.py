@@ -228,7 +228,7 @@ async def test_claims_over_the_wire(tmp_path: Path) -> None:
         assert await _release(one, 1, first[1], 7) == [1]
         assert await _release(two, 0, first[0], 9) == []
         assert (await _claim(two, 1))[1] > first[1]
-        assert broker._offsets._table["orders@g"] == {1: 7}
+        assert broker.domain.offsets._table["orders@g"] == {1: 7}
 
 
 async def _claim(wire: Wire, *queue_ids: int) -> dict[int, int]:

@@ -139,7 +139,7 @@ async def test_locks_are_renewed_as_soon_as_a_broker_is_back(tmp_path: Path) -> 
             await here.stop_broker()
             await here.start_broker()
             assert here.broker is not None
-            table = here.broker._locks._table
+            table = here.broker.domain.locks._table
             await until(lambda: len(table._groups.get("g", {})) == 5)
             assert {lock.client_id for lock in table._groups["g"].values()} == {one.client_id}
 
@@ -277,7 +277,7 @@ async def test_a_member_that_finds_its_lock_taken_gives_the_queue_up_and_does_no
         async with ordered(here, ledger, "one") as one:
             await until(lambda: len(ledger.entered) == 3)
             assert here.broker is not None
-            table = here.broker._locks._table
+            table = here.broker.domain.locks._table
             for lock in table._groups["g"].values():
                 lock.client_id = "somebody else"
             await until(lambda: not one.assignment)

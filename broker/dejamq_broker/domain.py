@@ -1,0 +1,109 @@
+"""What a broker decides with: its tables and services, made of an open store and joined to one another."""
+
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from dejamq_proto.journal import Journal
+
+from dejamq_broker.clients import Clients
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.delay import DelayProgress, DelayService
+from dejamq_broker.handover import ClaimTable
+from dejamq_broker.handover_service import Handovers
+from dejamq_broker.lock_service import Locks
+from dejamq_broker.long_poll import LongPoll
+from dejamq_broker.offsets import OffsetTable
+from dejamq_broker.pull import Puller
+from dejamq_broker.pull_rules import PullRules
+from dejamq_broker.record_writer import RecordWriter
+from dejamq_broker.replies import Replies
+from dejamq_broker.retry import Retries
+from dejamq_broker.send import Sender
+from dejamq_broker.site import Site
+from dejamq_broker.store import MessageStore
+from dejamq_broker.streams import Streams
+from dejamq_broker.subscription_groups import SubscriptionGroupTable
+from dejamq_broker.topics import TopicTable
+
+
+def monotonic_clock_ms() -> int:
+    """Milliseconds from some moment on, whatever becomes of the time of day."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Domain:
+    """The broker without its doors: nothing here knows gRPC. Belongs to the event loop that made it.
+
+    Making it reads RocketMQ's files in ``config/``; nothing is written before all of them were read.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, journal: Journal, site: Site, clock_ms: Callable[[], int],
+        long_poll: LongPoll,
+    ) -> None:  # fmt: skip
+        self.config, self.store, self.journal, self.site, self.long_poll = config, store, journal, site, long_poll
+        self.clock_ms = clock_ms
+        self.streams = Streams()
+        self.writer = RecordWriter(store, journal, site)
+        self._load_tables(Path(config.store_directory).expanduser() / "config")
+        self._make_groups()
+        self._make_writers()
+        self._make_readers()
+
+    def last_flushes(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        """What is written when nobody can change it any more; the last one first."""
+        return [("consumer offsets", self.offsets.flush), ("delay progress", self.progress.flush)]
+
+    def _load_tables(self, folder: Path) -> None:
+        config = self.config
+        self.topics = TopicTable(folder / "topics.json", self.clock_ms)
+        self.groups = SubscriptionGroupTable(
+            folder / "subscriptionGroup.json", self.clock_ms, auto_create=config.auto_create_subscription_group
+        )
+        self.offsets = OffsetTable(folder / "consumerOffset.json", config.broker_name, self.journal, self.clock_ms)
+        self.progress = DelayProgress(folder / "delayOffset.json", config.broker_name, self.journal)
+        for table in (self.topics, self.groups, self.progress, self.offsets):
+            table.load()
+        self.offsets.log_on_disk = self.progress.log_on_disk = self.writer.on_disk
+        auto_create_queues = config.default_topic_queue_nums if config.auto_create_topic_enable else 0
+        self.topics.ensure_system(auto_create_queues, config.cluster_name)
+
+    def _make_groups(self) -> None:
+        config = self.config
+        life_ms = config.rebalance_lock_max_live_time_ms
+        self.locks = Locks(config.broker_name, life_ms, self.journal, self.clock_ms)
+        self.handovers = self._make_handovers()
+        self.clients = Clients(config, self.topics, self.groups, self.journal, self.clock_ms)
+
+    def _make_handovers(self) -> Handovers:
+        """Generations count on from the time of day, so that those of a later start are higher.
+
+        A broker without offsets has had no consumers that could come back.
+        """
+        config = self.config
+        opens_ms = monotonic_clock_ms() + config.claim_settle_ms if len(self.offsets) else 0
+        table = ClaimTable(config.claim_life_ms, last_generation=self.clock_ms(), opens_ms=opens_ms)
+        made = Handovers(config.broker_name, table, self.offsets, self.journal, monotonic_clock_ms)
+        self.offsets.fenced = made.fenced
+        return made
+
+    def _make_writers(self) -> None:
+        config, levels = self.config, self.config.store.delay_levels_ms
+        self.retries = Retries(
+            self.store, self.writer, self.topics, self.groups, len(levels),
+            writable=config.writable,
+            ordered=lambda group: not self.locks.all_expired(group),
+        )  # fmt: skip
+        replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=self.clock_ms)
+        replies.push = self.clients.push_reply
+        self.sender = Sender(config, self.writer, self.topics, self.retries, replies)
+        self.delay = DelayService(
+            self.store, self.writer, self.progress, levels, self.clock_ms, config.schedule_error_backoff_ms
+        )
+        self.delay.clamp()
+
+    def _make_readers(self) -> None:
+        self.pull_rules = PullRules(self.config, self.topics, self.groups, self.clients.groups)
+        self.clients.check_filter = self.pull_rules.filters.of
+        self.puller = Puller(self.store, self.pull_rules, self.offsets, self.journal, self.site)

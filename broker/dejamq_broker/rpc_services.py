@@ -1,0 +1,35 @@
+"""The doors of a broker: its gRPC services, each made of the parts of the domain that it translates for."""
+
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
+from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
+
+from dejamq_broker.inspect import Inspector
+from dejamq_broker.rpc_admin import AdminService
+from dejamq_broker.rpc_client import ClientService
+from dejamq_broker.rpc_handover import HandoverService
+from dejamq_broker.rpc_pull import PullService
+from dejamq_broker.rpc_send import SendService
+
+if TYPE_CHECKING:
+    from dejamq_broker.domain import Domain
+
+SERVICES = ("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin")
+
+
+def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
+    """Open every door of the broker at this server, which does not listen yet."""
+    config, streams = domain.config, domain.streams
+    sends = SendService(domain.sender, domain.retries, streams, config.sync_flush_timeout_ms)
+    longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
+    pulls = PullService(domain.puller, domain.pull_rules.filters, domain.long_poll, streams, longest_hold_ms)
+    server.add_generic_rpc_handlers((sends.handlers(), pulls.handlers()))
+    clients = ClientService(
+        domain.clients, streams, domain.store, domain.topics, domain.groups, domain.offsets, domain.locks
+    )
+    add_ClientServicer_to_server(clients, server)
+    add_HandoverServicer_to_server(HandoverService(domain.handovers), server)
+    inspector = Inspector(domain.store, domain.offsets, domain.clients, domain.site, domain.clock_ms)
+    add_AdminServicer_to_server(AdminService(domain.topics, domain.groups, inspector, config), server)
