@@ -134,24 +134,32 @@ class BrokerCommand(_message.Message):
     HEARTBEAT_ACK_FIELD_NUMBER: _builtins.int
     CONSUMER_IDS_CHANGED_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
+    TELL_RUNNING_INFO_FIELD_NUMBER: _builtins.int
+    TAKE_DIRECTLY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def heartbeat_ack(self) -> Global___HeartbeatAck: ...
     @_builtins.property
     def consumer_ids_changed(self) -> Global___ConsumerIdsChanged: ...
     @_builtins.property
     def reply(self) -> Global___Reply: ...
+    @_builtins.property
+    def tell_running_info(self) -> Global___TellRunningInfo: ...
+    @_builtins.property
+    def take_directly(self) -> Global___TakeDirectly: ...
     def __init__(
         self,
         *,
         heartbeat_ack: Global___HeartbeatAck | None = ...,
         consumer_ids_changed: Global___ConsumerIdsChanged | None = ...,
         reply: Global___Reply | None = ...,
+        tell_running_info: Global___TellRunningInfo | None = ...,
+        take_directly: Global___TakeDirectly | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed", "reply"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed", "reply", "tell_running_info", "take_directly"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -203,6 +211,63 @@ class Reply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Reply: _TypeAlias = Reply  # noqa: Y015
+
+@_typing.final
+class TellRunningInfo(_message.Message):
+    """Answered by Running.AnswerCommand with this number, as the next one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    STACKS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    group: _builtins.str
+    stacks: _builtins.bool
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        group: _builtins.str = ...,
+        stacks: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "number", b"number", "stacks", b"stacks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TellRunningInfo: _TypeAlias = TellRunningInfo  # noqa: Y015
+
+@_typing.final
+class TakeDirectly(_message.Message):
+    """A stored message for the group's handler, whatever its queue; its progress stays as it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    RECORD_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    group: _builtins.str
+    broker_name: _builtins.str
+    record: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        group: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
+        record: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "group", b"group", "number", b"number", "record", b"record"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeDirectly: _TypeAlias = TakeDirectly  # noqa: Y015
 
 @_typing.final
 class ConsumerIdsChanged(_message.Message):
