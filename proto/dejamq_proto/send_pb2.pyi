@@ -162,6 +162,7 @@ class SendBackRequest(_message.Message):
     ORIGIN_MESSAGE_ID_FIELD_NUMBER: _builtins.int
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _builtins.int
     DELIVERY_REF_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     topic: _builtins.str
     """the message's topic as stored (its own, or %RETRY%group)"""
@@ -173,6 +174,8 @@ class SendBackRequest(_message.Message):
     """0 or below: the group's"""
     delivery_ref: _builtins.str
     """"boot_id:delivery id", for the journal"""
+    reason: _builtins.str
+    """why its handler failed; kept in a dead letter, dropped elsewhere"""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
     def __init__(
@@ -186,10 +189,11 @@ class SendBackRequest(_message.Message):
         origin_message_id: _builtins.str = ...,
         max_reconsume_times: _builtins.int = ...,
         delivery_ref: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "delay_level", b"delay_level", "delivery_ref", b"delivery_ref", "group", b"group", "log_offset", b"log_offset", "max_reconsume_times", b"max_reconsume_times", "origin_message_id", b"origin_message_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "delay_level", b"delay_level", "delivery_ref", b"delivery_ref", "group", b"group", "log_offset", b"log_offset", "max_reconsume_times", b"max_reconsume_times", "origin_message_id", b"origin_message_id", "reason", b"reason", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
