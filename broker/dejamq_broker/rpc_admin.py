@@ -19,6 +19,8 @@ from dejamq_broker.topics import TopicConfig, TopicTable
 Context = grpc.aio.ServicerContext[Any, Any]
 GROUP_SETTINGS = (
     "consume_enable", "consume_broadcast_enable", "consume_message_orderly", "retry_queue_nums", "retry_max_times",
+    "consume_from_min_enable", "broker_id", "which_broker_when_consume_slowly", "notify_consumer_ids_changed_enable",
+    "group_sys_flag", "consume_timeout_minute",
 )  # fmt: skip
 
 
@@ -65,9 +67,9 @@ class AdminService(AdminServicer):
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, _: Context) -> pb.UpdateGroupResponse:
         """Create or change. Refused with INVALID_PARAMETER."""
-        self._groups.update(
-            request.group.group, **{name: getattr(request.group, name) for name in GROUP_SETTINGS}
-        )  # fmt: skip
+        given = request.group
+        changes = {name: getattr(given, name) for name in GROUP_SETTINGS if given.HasField(name)}  # type: ignore[arg-type]
+        self._groups.update(given.group, **changes)
         return pb.UpdateGroupResponse()
 
     async def ListGroups(self, request: pb.ListGroupsRequest, _: Context) -> pb.ListGroupsResponse:

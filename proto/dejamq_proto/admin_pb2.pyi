@@ -8,6 +8,7 @@ from dejamq_proto import common_pb2 as _common_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +19,29 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ResetTarget:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ResetTargetEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ResetTarget.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESET_TO_TIME: _ResetTarget.ValueType  # 0
+    """the first message stored at timestamp_ms or later"""
+    RESET_TO_OFFSET: _ResetTarget.ValueType  # 1
+    """kept within what the queue holds"""
+    RESET_TO_BEGIN: _ResetTarget.ValueType  # 2
+    RESET_TO_END: _ResetTarget.ValueType  # 3
+
+class ResetTarget(_ResetTarget, metaclass=_ResetTargetEnumTypeWrapper): ...
+
+RESET_TO_TIME: ResetTarget.ValueType  # 0
+"""the first message stored at timestamp_ms or later"""
+RESET_TO_OFFSET: ResetTarget.ValueType  # 1
+"""kept within what the queue holds"""
+RESET_TO_BEGIN: ResetTarget.ValueType  # 2
+RESET_TO_END: ResetTarget.ValueType  # 3
+Global___ResetTarget: _TypeAlias = ResetTarget  # noqa: Y015
 
 @_typing.final
 class CreateTopicRequest(_message.Message):
@@ -360,33 +384,100 @@ class GroupConfig(_message.Message):
     CONSUME_MESSAGE_ORDERLY_FIELD_NUMBER: _builtins.int
     RETRY_QUEUE_NUMS_FIELD_NUMBER: _builtins.int
     RETRY_MAX_TIMES_FIELD_NUMBER: _builtins.int
+    CONSUME_FROM_MIN_ENABLE_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    WHICH_BROKER_WHEN_CONSUME_SLOWLY_FIELD_NUMBER: _builtins.int
+    NOTIFY_CONSUMER_IDS_CHANGED_ENABLE_FIELD_NUMBER: _builtins.int
+    GROUP_SYS_FLAG_FIELD_NUMBER: _builtins.int
+    CONSUME_TIMEOUT_MINUTE_FIELD_NUMBER: _builtins.int
+    FORBIDDEN_TOPICS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     consume_enable: _builtins.bool
     consume_broadcast_enable: _builtins.bool
     consume_message_orderly: _builtins.bool
     retry_queue_nums: _builtins.int
     retry_max_times: _builtins.int
+    consume_from_min_enable: _builtins.bool
+    broker_id: _builtins.int
+    which_broker_when_consume_slowly: _builtins.int
+    notify_consumer_ids_changed_enable: _builtins.bool
+    group_sys_flag: _builtins.int
+    consume_timeout_minute: _builtins.int
+    @_builtins.property
+    def forbidden_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """in answers only; Forbid changes them"""
+
     def __init__(
         self,
         *,
         group: _builtins.str = ...,
-        consume_enable: _builtins.bool = ...,
-        consume_broadcast_enable: _builtins.bool = ...,
-        consume_message_orderly: _builtins.bool = ...,
-        retry_queue_nums: _builtins.int = ...,
-        retry_max_times: _builtins.int = ...,
+        consume_enable: _builtins.bool | None = ...,
+        consume_broadcast_enable: _builtins.bool | None = ...,
+        consume_message_orderly: _builtins.bool | None = ...,
+        retry_queue_nums: _builtins.int | None = ...,
+        retry_max_times: _builtins.int | None = ...,
+        consume_from_min_enable: _builtins.bool | None = ...,
+        broker_id: _builtins.int | None = ...,
+        which_broker_when_consume_slowly: _builtins.int | None = ...,
+        notify_consumer_ids_changed_enable: _builtins.bool | None = ...,
+        group_sys_flag: _builtins.int | None = ...,
+        consume_timeout_minute: _builtins.int | None = ...,
+        forbidden_topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id", "_consume_broadcast_enable", b"_consume_broadcast_enable", "_consume_enable", b"_consume_enable", "_consume_from_min_enable", b"_consume_from_min_enable", "_consume_message_orderly", b"_consume_message_orderly", "_consume_timeout_minute", b"_consume_timeout_minute", "_group_sys_flag", b"_group_sys_flag", "_notify_consumer_ids_changed_enable", b"_notify_consumer_ids_changed_enable", "_retry_max_times", b"_retry_max_times", "_retry_queue_nums", b"_retry_queue_nums", "_which_broker_when_consume_slowly", b"_which_broker_when_consume_slowly", "broker_id", b"broker_id", "consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_from_min_enable", b"consume_from_min_enable", "consume_message_orderly", b"consume_message_orderly", "consume_timeout_minute", b"consume_timeout_minute", "group_sys_flag", b"group_sys_flag", "notify_consumer_ids_changed_enable", b"notify_consumer_ids_changed_enable", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums", "which_broker_when_consume_slowly", b"which_broker_when_consume_slowly"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_message_orderly", b"consume_message_orderly", "group", b"group", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id", "_consume_broadcast_enable", b"_consume_broadcast_enable", "_consume_enable", b"_consume_enable", "_consume_from_min_enable", b"_consume_from_min_enable", "_consume_message_orderly", b"_consume_message_orderly", "_consume_timeout_minute", b"_consume_timeout_minute", "_group_sys_flag", b"_group_sys_flag", "_notify_consumer_ids_changed_enable", b"_notify_consumer_ids_changed_enable", "_retry_max_times", b"_retry_max_times", "_retry_queue_nums", b"_retry_queue_nums", "_which_broker_when_consume_slowly", b"_which_broker_when_consume_slowly", "broker_id", b"broker_id", "consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_from_min_enable", b"consume_from_min_enable", "consume_message_orderly", b"consume_message_orderly", "consume_timeout_minute", b"consume_timeout_minute", "forbidden_topics", b"forbidden_topics", "group", b"group", "group_sys_flag", b"group_sys_flag", "notify_consumer_ids_changed_enable", b"notify_consumer_ids_changed_enable", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums", "which_broker_when_consume_slowly", b"which_broker_when_consume_slowly"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__broker_id: _TypeAlias = _typing.Literal["broker_id"]  # noqa: Y015
+    _WhichOneofArgType__broker_id: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id"]  # noqa: Y015
+    _WhichOneofReturnType__consume_broadcast_enable: _TypeAlias = _typing.Literal["consume_broadcast_enable"]  # noqa: Y015
+    _WhichOneofArgType__consume_broadcast_enable: _TypeAlias = _typing.Literal["_consume_broadcast_enable", b"_consume_broadcast_enable"]  # noqa: Y015
+    _WhichOneofReturnType__consume_enable: _TypeAlias = _typing.Literal["consume_enable"]  # noqa: Y015
+    _WhichOneofArgType__consume_enable: _TypeAlias = _typing.Literal["_consume_enable", b"_consume_enable"]  # noqa: Y015
+    _WhichOneofReturnType__consume_from_min_enable: _TypeAlias = _typing.Literal["consume_from_min_enable"]  # noqa: Y015
+    _WhichOneofArgType__consume_from_min_enable: _TypeAlias = _typing.Literal["_consume_from_min_enable", b"_consume_from_min_enable"]  # noqa: Y015
+    _WhichOneofReturnType__consume_message_orderly: _TypeAlias = _typing.Literal["consume_message_orderly"]  # noqa: Y015
+    _WhichOneofArgType__consume_message_orderly: _TypeAlias = _typing.Literal["_consume_message_orderly", b"_consume_message_orderly"]  # noqa: Y015
+    _WhichOneofReturnType__consume_timeout_minute: _TypeAlias = _typing.Literal["consume_timeout_minute"]  # noqa: Y015
+    _WhichOneofArgType__consume_timeout_minute: _TypeAlias = _typing.Literal["_consume_timeout_minute", b"_consume_timeout_minute"]  # noqa: Y015
+    _WhichOneofReturnType__group_sys_flag: _TypeAlias = _typing.Literal["group_sys_flag"]  # noqa: Y015
+    _WhichOneofArgType__group_sys_flag: _TypeAlias = _typing.Literal["_group_sys_flag", b"_group_sys_flag"]  # noqa: Y015
+    _WhichOneofReturnType__notify_consumer_ids_changed_enable: _TypeAlias = _typing.Literal["notify_consumer_ids_changed_enable"]  # noqa: Y015
+    _WhichOneofArgType__notify_consumer_ids_changed_enable: _TypeAlias = _typing.Literal["_notify_consumer_ids_changed_enable", b"_notify_consumer_ids_changed_enable"]  # noqa: Y015
+    _WhichOneofReturnType__retry_max_times: _TypeAlias = _typing.Literal["retry_max_times"]  # noqa: Y015
+    _WhichOneofArgType__retry_max_times: _TypeAlias = _typing.Literal["_retry_max_times", b"_retry_max_times"]  # noqa: Y015
+    _WhichOneofReturnType__retry_queue_nums: _TypeAlias = _typing.Literal["retry_queue_nums"]  # noqa: Y015
+    _WhichOneofArgType__retry_queue_nums: _TypeAlias = _typing.Literal["_retry_queue_nums", b"_retry_queue_nums"]  # noqa: Y015
+    _WhichOneofReturnType__which_broker_when_consume_slowly: _TypeAlias = _typing.Literal["which_broker_when_consume_slowly"]  # noqa: Y015
+    _WhichOneofArgType__which_broker_when_consume_slowly: _TypeAlias = _typing.Literal["_which_broker_when_consume_slowly", b"_which_broker_when_consume_slowly"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__broker_id) -> _WhichOneofReturnType__broker_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_broadcast_enable) -> _WhichOneofReturnType__consume_broadcast_enable | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enable) -> _WhichOneofReturnType__consume_enable | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_from_min_enable) -> _WhichOneofReturnType__consume_from_min_enable | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_message_orderly) -> _WhichOneofReturnType__consume_message_orderly | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_timeout_minute) -> _WhichOneofReturnType__consume_timeout_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group_sys_flag) -> _WhichOneofReturnType__group_sys_flag | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notify_consumer_ids_changed_enable) -> _WhichOneofReturnType__notify_consumer_ids_changed_enable | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_max_times) -> _WhichOneofReturnType__retry_max_times | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_queue_nums) -> _WhichOneofReturnType__retry_queue_nums | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__which_broker_when_consume_slowly) -> _WhichOneofReturnType__which_broker_when_consume_slowly | None: ...
 
 Global___GroupConfig: _TypeAlias = GroupConfig  # noqa: Y015
 
 @_typing.final
 class UpdateGroupRequest(_message.Message):
-    """Makes the group, or changes these settings and leaves its others."""
+    """Makes the group, or changes the settings that are given and leaves its others."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -563,6 +654,10 @@ class Connection(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     LAST_HEARTBEAT_MS_FIELD_NUMBER: _builtins.int
+    LANGUAGE_FIELD_NUMBER: _builtins.int
+    BOOT_ID_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
+    MESSAGE_MODEL_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """producer, consumer"""
     group: _builtins.str
@@ -571,6 +666,15 @@ class Connection(_message.Message):
     """host:port as the broker sees it"""
     version: _builtins.str
     last_heartbeat_ms: _builtins.int
+    language: _builtins.str
+    """of the client's library"""
+    boot_id: _builtins.str
+    """of one start of the client"""
+    message_model: _builtins.str
+    @_builtins.property
+    def subscriptions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """of a consumer: topic and expression, 'orders paid || prepaid'"""
+
     def __init__(
         self,
         *,
@@ -580,10 +684,14 @@ class Connection(_message.Message):
         address: _builtins.str = ...,
         version: _builtins.str = ...,
         last_heartbeat_ms: _builtins.int = ...,
+        language: _builtins.str = ...,
+        boot_id: _builtins.str = ...,
+        subscriptions: _abc.Iterable[_builtins.str] | None = ...,
+        message_model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "group", b"group", "last_heartbeat_ms", b"last_heartbeat_ms", "role", b"role", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "client_id", b"client_id", "group", b"group", "language", b"language", "last_heartbeat_ms", b"last_heartbeat_ms", "message_model", b"message_model", "role", b"role", "subscriptions", b"subscriptions", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -608,3 +716,476 @@ class ListConnectionsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListConnectionsResponse: _TypeAlias = ListConnectionsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateTopicRequest(_message.Message):
+    """Changes what is given and leaves the rest. TOPIC_NOT_EXIST for a topic that is not there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    READ_QUEUE_NUMS_FIELD_NUMBER: _builtins.int
+    WRITE_QUEUE_NUMS_FIELD_NUMBER: _builtins.int
+    PERM_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    read_queue_nums: _builtins.int
+    write_queue_nums: _builtins.int
+    perm: _builtins.int
+    order: _builtins.bool
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        topic: _builtins.str = ...,
+        read_queue_nums: _builtins.int | None = ...,
+        write_queue_nums: _builtins.int | None = ...,
+        perm: _builtins.int | None = ...,
+        order: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_order", b"_order", "_perm", b"_perm", "_read_queue_nums", b"_read_queue_nums", "_write_queue_nums", b"_write_queue_nums", "caller", b"caller", "order", b"order", "perm", b"perm", "read_queue_nums", b"read_queue_nums", "write_queue_nums", b"write_queue_nums"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_order", b"_order", "_perm", b"_perm", "_read_queue_nums", b"_read_queue_nums", "_write_queue_nums", b"_write_queue_nums", "caller", b"caller", "order", b"order", "perm", b"perm", "read_queue_nums", b"read_queue_nums", "topic", b"topic", "write_queue_nums", b"write_queue_nums"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__order: _TypeAlias = _typing.Literal["order"]  # noqa: Y015
+    _WhichOneofArgType__order: _TypeAlias = _typing.Literal["_order", b"_order"]  # noqa: Y015
+    _WhichOneofReturnType__perm: _TypeAlias = _typing.Literal["perm"]  # noqa: Y015
+    _WhichOneofArgType__perm: _TypeAlias = _typing.Literal["_perm", b"_perm"]  # noqa: Y015
+    _WhichOneofReturnType__read_queue_nums: _TypeAlias = _typing.Literal["read_queue_nums"]  # noqa: Y015
+    _WhichOneofArgType__read_queue_nums: _TypeAlias = _typing.Literal["_read_queue_nums", b"_read_queue_nums"]  # noqa: Y015
+    _WhichOneofReturnType__write_queue_nums: _TypeAlias = _typing.Literal["write_queue_nums"]  # noqa: Y015
+    _WhichOneofArgType__write_queue_nums: _TypeAlias = _typing.Literal["_write_queue_nums", b"_write_queue_nums"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__order) -> _WhichOneofReturnType__order | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__perm) -> _WhichOneofReturnType__perm | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__read_queue_nums) -> _WhichOneofReturnType__read_queue_nums | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__write_queue_nums) -> _WhichOneofReturnType__write_queue_nums | None: ...
+
+Global___UpdateTopicRequest: _TypeAlias = UpdateTopicRequest  # noqa: Y015
+
+@_typing.final
+class UpdateTopicResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topic(self) -> _common_pb2.TopicConfig:
+        """as it is now"""
+
+    def __init__(
+        self,
+        *,
+        topic: _common_pb2.TopicConfig | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTopicResponse: _TypeAlias = UpdateTopicResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTopicRequest(_message.Message):
+    """With its queues and everybody's offsets of it. What it held stays in the log until that expires, and is found by id."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        topic: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicRequest: _TypeAlias = DeleteTopicRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTopicResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXISTED_FIELD_NUMBER: _builtins.int
+    existed: _builtins.bool
+    def __init__(
+        self,
+        *,
+        existed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["existed", b"existed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+
+@_typing.final
+class DeleteGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    REMOVE_OFFSETS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    remove_offsets: _builtins.bool
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        remove_offsets: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group", "remove_offsets", b"remove_offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupRequest: _TypeAlias = DeleteGroupRequest  # noqa: Y015
+
+@_typing.final
+class DeleteGroupResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXISTED_FIELD_NUMBER: _builtins.int
+    existed: _builtins.bool
+    def __init__(
+        self,
+        *,
+        existed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["existed", b"existed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
+
+@_typing.final
+class ForbidRequest(_message.Message):
+    """Takes a topic from a group, or gives it back. RocketMQ: UPDATE_AND_GET_GROUP_FORBIDDEN."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    FORBIDDEN_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    topic: _builtins.str
+    forbidden: _builtins.bool
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        forbidden: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "forbidden", b"forbidden", "group", b"group", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForbidRequest: _TypeAlias = ForbidRequest  # noqa: Y015
+
+@_typing.final
+class ForbidResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForbidResponse: _TypeAlias = ForbidResponse  # noqa: Y015
+
+@_typing.final
+class ResetOffsetsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    topic: _builtins.str
+    target: Global___ResetTarget.ValueType
+    timestamp_ms: _builtins.int
+    offset: _builtins.int
+    force: _builtins.bool
+    """with RESET_TO_TIME also forwards, over messages that were not consumed"""
+    dry_run: _builtins.bool
+    """tell the moves, make none"""
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    @_builtins.property
+    def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """none: all queues that can be read"""
+
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        target: Global___ResetTarget.ValueType = ...,
+        timestamp_ms: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        force: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+        queue_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "dry_run", b"dry_run", "force", b"force", "group", b"group", "offset", b"offset", "queue_ids", b"queue_ids", "target", b"target", "timestamp_ms", b"timestamp_ms", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetOffsetsRequest: _TypeAlias = ResetOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class OffsetMove(_message.Message):
+    """One queue of a group. Without ``before`` the group had no offset of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    before: _builtins.int
+    after: _builtins.int
+    reason: _builtins.str
+    """reset, cloned; or why it stays or goes elsewhere than asked"""
+    @_builtins.property
+    def queue(self) -> _common_pb2.QueueKey: ...
+    def __init__(
+        self,
+        *,
+        queue: _common_pb2.QueueKey | None = ...,
+        before: _builtins.int | None = ...,
+        after: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_before", b"_before", "before", b"before", "queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_before", b"_before", "after", b"after", "before", b"before", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__before: _TypeAlias = _typing.Literal["before"]  # noqa: Y015
+    _WhichOneofArgType__before: _TypeAlias = _typing.Literal["_before", b"_before"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__before) -> _WhichOneofReturnType__before | None: ...
+
+Global___OffsetMove: _TypeAlias = OffsetMove  # noqa: Y015
+
+@_typing.final
+class OffsetMoves(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetMove]: ...
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___OffsetMove] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetMoves: _TypeAlias = OffsetMoves  # noqa: Y015
+
+@_typing.final
+class CloneOffsetsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    target: _builtins.str
+    topic: _builtins.str
+    dry_run: _builtins.bool
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        source: _builtins.str = ...,
+        target: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "dry_run", b"dry_run", "source", b"source", "target", b"target", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloneOffsetsRequest: _TypeAlias = CloneOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class UpdateSettingsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateSettingsRequest: _TypeAlias = UpdateSettingsRequest  # noqa: Y015
+
+@_typing.final
+class ListClashesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClashesRequest: _TypeAlias = ListClashesRequest  # noqa: Y015
+
+@_typing.final
+class Clash(_message.Message):
+    """One client id that several processes, or several connections of one, have used in one group at the same time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
+    BOOT_IDS_FIELD_NUMBER: _builtins.int
+    FIRST_MS_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    PRESENT_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    group: _builtins.str
+    client_id: _builtins.str
+    first_ms: _builtins.int
+    last_ms: _builtins.int
+    present: _builtins.bool
+    """it is so now"""
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def boot_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        group: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        addresses: _abc.Iterable[_builtins.str] | None = ...,
+        boot_ids: _abc.Iterable[_builtins.str] | None = ...,
+        first_ms: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+        present: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "boot_ids", b"boot_ids", "client_id", b"client_id", "first_ms", b"first_ms", "group", b"group", "last_ms", b"last_ms", "present", b"present", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Clash: _TypeAlias = Clash  # noqa: Y015
+
+@_typing.final
+class ListClashesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLASHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def clashes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Clash]: ...
+    def __init__(
+        self,
+        *,
+        clashes: _abc.Iterable[Global___Clash] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clashes", b"clashes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClashesResponse: _TypeAlias = ListClashesResponse  # noqa: Y015

@@ -84,6 +84,46 @@ class AdminStub:
                 request_serializer=dejamq__proto_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_admin__pb2.ListConnectionsResponse.FromString,
                 _registered_method=True)
+        self.UpdateTopic = channel.unary_unary(
+                '/dejamq.v1.Admin/UpdateTopic',
+                request_serializer=dejamq__proto_dot_admin__pb2.UpdateTopicRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.UpdateTopicResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/dejamq.v1.Admin/DeleteTopic',
+                request_serializer=dejamq__proto_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/dejamq.v1.Admin/DeleteGroup',
+                request_serializer=dejamq__proto_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.Forbid = channel.unary_unary(
+                '/dejamq.v1.Admin/Forbid',
+                request_serializer=dejamq__proto_dot_admin__pb2.ForbidRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.ForbidResponse.FromString,
+                _registered_method=True)
+        self.ResetOffsets = channel.unary_unary(
+                '/dejamq.v1.Admin/ResetOffsets',
+                request_serializer=dejamq__proto_dot_admin__pb2.ResetOffsetsRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.OffsetMoves.FromString,
+                _registered_method=True)
+        self.CloneOffsets = channel.unary_unary(
+                '/dejamq.v1.Admin/CloneOffsets',
+                request_serializer=dejamq__proto_dot_admin__pb2.CloneOffsetsRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.OffsetMoves.FromString,
+                _registered_method=True)
+        self.UpdateSettings = channel.unary_unary(
+                '/dejamq.v1.Admin/UpdateSettings',
+                request_serializer=dejamq__proto_dot_admin__pb2.UpdateSettingsRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.SettingsResponse.FromString,
+                _registered_method=True)
+        self.ListClashes = channel.unary_unary(
+                '/dejamq.v1.Admin/ListClashes',
+                request_serializer=dejamq__proto_dot_admin__pb2.ListClashesRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_admin__pb2.ListClashesResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -149,6 +189,57 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateTopic(self, request, context):
+        """The life of topics and groups at one broker. RocketMQ: DELETE_TOPIC_IN_BROKER, DELETE_SUBSCRIPTIONGROUP.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forbid(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetOffsets(self, request, context):
+        """Where a group goes on. RocketMQ: INVOKE_BROKER_TO_RESET_OFFSET, CLONE_GROUP_OFFSET.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloneOffsets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateSettings(self, request, context):
+        """RocketMQ: UPDATE_BROKER_CONFIG.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListClashes(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -201,6 +292,46 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListConnections,
                     request_deserializer=dejamq__proto_dot_admin__pb2.ListConnectionsRequest.FromString,
                     response_serializer=dejamq__proto_dot_admin__pb2.ListConnectionsResponse.SerializeToString,
+            ),
+            'UpdateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTopic,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.UpdateTopicRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.UpdateTopicResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'Forbid': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forbid,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.ForbidRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.ForbidResponse.SerializeToString,
+            ),
+            'ResetOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetOffsets,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.ResetOffsetsRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.OffsetMoves.SerializeToString,
+            ),
+            'CloneOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloneOffsets,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.CloneOffsetsRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.OffsetMoves.SerializeToString,
+            ),
+            'UpdateSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSettings,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.UpdateSettingsRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.SettingsResponse.SerializeToString,
+            ),
+            'ListClashes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClashes,
+                    request_deserializer=dejamq__proto_dot_admin__pb2.ListClashesRequest.FromString,
+                    response_serializer=dejamq__proto_dot_admin__pb2.ListClashesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -473,6 +604,222 @@ class Admin:
             '/dejamq.v1.Admin/ListConnections',
             dejamq__proto_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
             dejamq__proto_dot_admin__pb2.ListConnectionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/UpdateTopic',
+            dejamq__proto_dot_admin__pb2.UpdateTopicRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.UpdateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/DeleteTopic',
+            dejamq__proto_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/DeleteGroup',
+            dejamq__proto_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forbid(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/Forbid',
+            dejamq__proto_dot_admin__pb2.ForbidRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.ForbidResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/ResetOffsets',
+            dejamq__proto_dot_admin__pb2.ResetOffsetsRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.OffsetMoves.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloneOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/CloneOffsets',
+            dejamq__proto_dot_admin__pb2.CloneOffsetsRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.OffsetMoves.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/UpdateSettings',
+            dejamq__proto_dot_admin__pb2.UpdateSettingsRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.SettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClashes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Admin/ListClashes',
+            dejamq__proto_dot_admin__pb2.ListClashesRequest.SerializeToString,
+            dejamq__proto_dot_admin__pb2.ListClashesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,17 @@ class AdminStub:
     ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]
     Settings: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SettingsRequest, _admin_pb2.SettingsResponse]
     ListConnections: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]
+    UpdateTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UpdateTopicRequest, _admin_pb2.UpdateTopicResponse]
+    """The life of topics and groups at one broker. RocketMQ: DELETE_TOPIC_IN_BROKER, DELETE_SUBSCRIPTIONGROUP."""
+    DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
+    DeleteGroup: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupRequest, _admin_pb2.DeleteGroupResponse]
+    Forbid: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ForbidRequest, _admin_pb2.ForbidResponse]
+    ResetOffsets: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ResetOffsetsRequest, _admin_pb2.OffsetMoves]
+    """Where a group goes on. RocketMQ: INVOKE_BROKER_TO_RESET_OFFSET, CLONE_GROUP_OFFSET."""
+    CloneOffsets: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CloneOffsetsRequest, _admin_pb2.OffsetMoves]
+    UpdateSettings: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UpdateSettingsRequest, _admin_pb2.SettingsResponse]
+    """RocketMQ: UPDATE_BROKER_CONFIG."""
+    ListClashes: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListClashesRequest, _admin_pb2.ListClashesResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -55,6 +66,17 @@ class AdminAsyncStub(AdminStub):
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
     Settings: _aio.UnaryUnaryMultiCallable[_admin_pb2.SettingsRequest, _admin_pb2.SettingsResponse]  # type: ignore[assignment]
     ListConnections: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]  # type: ignore[assignment]
+    UpdateTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.UpdateTopicRequest, _admin_pb2.UpdateTopicResponse]  # type: ignore[assignment]
+    """The life of topics and groups at one broker. RocketMQ: DELETE_TOPIC_IN_BROKER, DELETE_SUBSCRIPTIONGROUP."""
+    DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
+    DeleteGroup: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupRequest, _admin_pb2.DeleteGroupResponse]  # type: ignore[assignment]
+    Forbid: _aio.UnaryUnaryMultiCallable[_admin_pb2.ForbidRequest, _admin_pb2.ForbidResponse]  # type: ignore[assignment]
+    ResetOffsets: _aio.UnaryUnaryMultiCallable[_admin_pb2.ResetOffsetsRequest, _admin_pb2.OffsetMoves]  # type: ignore[assignment]
+    """Where a group goes on. RocketMQ: INVOKE_BROKER_TO_RESET_OFFSET, CLONE_GROUP_OFFSET."""
+    CloneOffsets: _aio.UnaryUnaryMultiCallable[_admin_pb2.CloneOffsetsRequest, _admin_pb2.OffsetMoves]  # type: ignore[assignment]
+    UpdateSettings: _aio.UnaryUnaryMultiCallable[_admin_pb2.UpdateSettingsRequest, _admin_pb2.SettingsResponse]  # type: ignore[assignment]
+    """RocketMQ: UPDATE_BROKER_CONFIG."""
+    ListClashes: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListClashesRequest, _admin_pb2.ListClashesResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -126,5 +148,64 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListConnectionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListConnectionsResponse, _abc.Awaitable[_admin_pb2.ListConnectionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateTopic(
+        self,
+        request: _admin_pb2.UpdateTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.UpdateTopicResponse, _abc.Awaitable[_admin_pb2.UpdateTopicResponse]]:
+        """The life of topics and groups at one broker. RocketMQ: DELETE_TOPIC_IN_BROKER, DELETE_SUBSCRIPTIONGROUP."""
+
+    @_abc_1.abstractmethod
+    def DeleteTopic(
+        self,
+        request: _admin_pb2.DeleteTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DeleteTopicResponse, _abc.Awaitable[_admin_pb2.DeleteTopicResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteGroup(
+        self,
+        request: _admin_pb2.DeleteGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DeleteGroupResponse, _abc.Awaitable[_admin_pb2.DeleteGroupResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Forbid(
+        self,
+        request: _admin_pb2.ForbidRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ForbidResponse, _abc.Awaitable[_admin_pb2.ForbidResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ResetOffsets(
+        self,
+        request: _admin_pb2.ResetOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.OffsetMoves, _abc.Awaitable[_admin_pb2.OffsetMoves]]:
+        """Where a group goes on. RocketMQ: INVOKE_BROKER_TO_RESET_OFFSET, CLONE_GROUP_OFFSET."""
+
+    @_abc_1.abstractmethod
+    def CloneOffsets(
+        self,
+        request: _admin_pb2.CloneOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.OffsetMoves, _abc.Awaitable[_admin_pb2.OffsetMoves]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateSettings(
+        self,
+        request: _admin_pb2.UpdateSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SettingsResponse, _abc.Awaitable[_admin_pb2.SettingsResponse]]:
+        """RocketMQ: UPDATE_BROKER_CONFIG."""
+
+    @_abc_1.abstractmethod
+    def ListClashes(
+        self,
+        request: _admin_pb2.ListClashesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListClashesResponse, _abc.Awaitable[_admin_pb2.ListClashesResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

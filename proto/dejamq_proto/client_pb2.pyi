@@ -103,8 +103,11 @@ class Heartbeat(_message.Message):
     PRODUCER_GROUPS_FIELD_NUMBER: _builtins.int
     CONSUMERS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    LANGUAGE_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """of the client's library"""
+    language: _builtins.str
+    """which the client is written in; '' is PYTHON"""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
     @_builtins.property
@@ -118,10 +121,11 @@ class Heartbeat(_message.Message):
         producer_groups: _abc.Iterable[_builtins.str] | None = ...,
         consumers: _abc.Iterable[Global___ConsumerData] | None = ...,
         version: _builtins.str = ...,
+        language: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "consumers", b"consumers", "producer_groups", b"producer_groups", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "consumers", b"consumers", "language", b"language", "producer_groups", b"producer_groups", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

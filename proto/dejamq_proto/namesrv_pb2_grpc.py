@@ -79,6 +79,16 @@ class NameServerStub:
                 request_serializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigResponse.FromString,
                 _registered_method=True)
+        self.ListConfig = channel.unary_unary(
+                '/dejamq.v1.NameServer/ListConfig',
+                request_serializer=dejamq__proto_dot_namesrv__pb2.ListConfigRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_namesrv__pb2.ListConfigResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/dejamq.v1.NameServer/DeleteTopic',
+                request_serializer=dejamq__proto_dot_namesrv__pb2.DeleteNameServerTopicRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_namesrv__pb2.DeleteNameServerTopicResponse.FromString,
+                _registered_method=True)
         self.SetWritable = channel.unary_unary(
                 '/dejamq.v1.NameServer/SetWritable',
                 request_serializer=dejamq__proto_dot_namesrv__pb2.SetWritableRequest.SerializeToString,
@@ -145,6 +155,20 @@ class NameServerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListConfig(self, request, context):
+        """All keys of a namespace. RocketMQ: GET_KVLIST_BY_NAMESPACE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """RocketMQ: DELETE_TOPIC_IN_NAMESRV. Brokers that still have the topic register it again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetWritable(self, request, context):
         """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER.
         """
@@ -199,6 +223,16 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.DeleteConfig,
                     request_deserializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigRequest.FromString,
                     response_serializer=dejamq__proto_dot_namesrv__pb2.DeleteConfigResponse.SerializeToString,
+            ),
+            'ListConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConfig,
+                    request_deserializer=dejamq__proto_dot_namesrv__pb2.ListConfigRequest.FromString,
+                    response_serializer=dejamq__proto_dot_namesrv__pb2.ListConfigResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=dejamq__proto_dot_namesrv__pb2.DeleteNameServerTopicRequest.FromString,
+                    response_serializer=dejamq__proto_dot_namesrv__pb2.DeleteNameServerTopicResponse.SerializeToString,
             ),
             'SetWritable': grpc.unary_unary_rpc_method_handler(
                     servicer.SetWritable,
@@ -449,6 +483,60 @@ class NameServer:
             '/dejamq.v1.NameServer/DeleteConfig',
             dejamq__proto_dot_namesrv__pb2.DeleteConfigRequest.SerializeToString,
             dejamq__proto_dot_namesrv__pb2.DeleteConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.NameServer/ListConfig',
+            dejamq__proto_dot_namesrv__pb2.ListConfigRequest.SerializeToString,
+            dejamq__proto_dot_namesrv__pb2.ListConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.NameServer/DeleteTopic',
+            dejamq__proto_dot_namesrv__pb2.DeleteNameServerTopicRequest.SerializeToString,
+            dejamq__proto_dot_namesrv__pb2.DeleteNameServerTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,10 @@ class NameServerStub:
     PutConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.PutConfigRequest, _namesrv_pb2.PutConfigResponse]
     GetConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.GetConfigRequest, _namesrv_pb2.GetConfigResponse]
     DeleteConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteConfigRequest, _namesrv_pb2.DeleteConfigResponse]
+    ListConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.ListConfigRequest, _namesrv_pb2.ListConfigResponse]
+    """All keys of a namespace. RocketMQ: GET_KVLIST_BY_NAMESPACE."""
+    DeleteTopic: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteNameServerTopicRequest, _namesrv_pb2.DeleteNameServerTopicResponse]
+    """RocketMQ: DELETE_TOPIC_IN_NAMESRV. Brokers that still have the topic register it again."""
     SetWritable: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.SetWritableRequest, _namesrv_pb2.SetWritableResponse]
     """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
 
@@ -59,6 +63,10 @@ class NameServerAsyncStub(NameServerStub):
     PutConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutConfigRequest, _namesrv_pb2.PutConfigResponse]  # type: ignore[assignment]
     GetConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetConfigRequest, _namesrv_pb2.GetConfigResponse]  # type: ignore[assignment]
     DeleteConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteConfigRequest, _namesrv_pb2.DeleteConfigResponse]  # type: ignore[assignment]
+    ListConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListConfigRequest, _namesrv_pb2.ListConfigResponse]  # type: ignore[assignment]
+    """All keys of a namespace. RocketMQ: GET_KVLIST_BY_NAMESPACE."""
+    DeleteTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.DeleteNameServerTopicRequest, _namesrv_pb2.DeleteNameServerTopicResponse]  # type: ignore[assignment]
+    """RocketMQ: DELETE_TOPIC_IN_NAMESRV. Brokers that still have the topic register it again."""
     SetWritable: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.SetWritableRequest, _namesrv_pb2.SetWritableResponse]  # type: ignore[assignment]
     """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
 
@@ -127,6 +135,22 @@ class NameServerServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.DeleteConfigRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_namesrv_pb2.DeleteConfigResponse, _abc.Awaitable[_namesrv_pb2.DeleteConfigResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListConfig(
+        self,
+        request: _namesrv_pb2.ListConfigRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namesrv_pb2.ListConfigResponse, _abc.Awaitable[_namesrv_pb2.ListConfigResponse]]:
+        """All keys of a namespace. RocketMQ: GET_KVLIST_BY_NAMESPACE."""
+
+    @_abc_1.abstractmethod
+    def DeleteTopic(
+        self,
+        request: _namesrv_pb2.DeleteNameServerTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namesrv_pb2.DeleteNameServerTopicResponse, _abc.Awaitable[_namesrv_pb2.DeleteNameServerTopicResponse]]:
+        """RocketMQ: DELETE_TOPIC_IN_NAMESRV. Brokers that still have the topic register it again."""
 
     @_abc_1.abstractmethod
     def SetWritable(
