@@ -8,6 +8,7 @@ from dejamq_proto.journal import Journal
 
 from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.dead_letters import DeadLetters
 from dejamq_broker.delay import DelayProgress, DelayService
 from dejamq_broker.handover import ClaimTable
 from dejamq_broker.handover_service import Handovers
@@ -102,6 +103,10 @@ class Domain:
             self.store, self.writer, self.progress, levels, self.clock_ms, config.schedule_error_backoff_ms
         )
         self.delay.clamp()
+        self.dead_letters = DeadLetters(
+            self.store, self.writer, self.topics, self.groups,
+            writable=lambda: config.writable, sync_flush=config.store.sync_flush,
+        )  # fmt: skip
 
     def _make_readers(self) -> None:
         self.pull_rules = PullRules(self.config, self.topics, self.groups, self.clients.groups)

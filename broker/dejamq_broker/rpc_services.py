@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 import grpc.aio
 from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
 from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
+from dejamq_proto.dead_letters_pb2_grpc import add_DeadLettersServicer_to_server
 
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.rpc_admin import AdminService
 from dejamq_broker.rpc_client import ClientService
+from dejamq_broker.rpc_dead_letters import DeadLettersService
 from dejamq_broker.rpc_handover import HandoverService
 from dejamq_broker.rpc_pull import PullService
 from dejamq_broker.rpc_send import SendService
@@ -16,7 +18,10 @@ from dejamq_broker.rpc_send import SendService
 if TYPE_CHECKING:
     from dejamq_broker.domain import Domain
 
-SERVICES = ("dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin")
+SERVICES = (
+    "dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin",
+    "dejamq.v1.DeadLetters",
+)  # fmt: skip
 
 
 def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
@@ -33,3 +38,4 @@ def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
     add_HandoverServicer_to_server(HandoverService(domain.handovers), server)
     inspector = Inspector(domain.store, domain.offsets, domain.clients, domain.site, domain.clock_ms)
     add_AdminServicer_to_server(AdminService(domain.topics, domain.groups, inspector, config), server)
+    add_DeadLettersServicer_to_server(DeadLettersService(domain.dead_letters, domain.site), server)

@@ -3,10 +3,10 @@
 import asyncio
 
 import msgspec
-from dejamq_proto.codes import ConfigError
+from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.names import check_group
 
-from dejamq.admin_messages import StoredMessages
+from dejamq.admin_dead_letters import DeadLetterOffice
 
 
 class ClientConnection(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class ClientConnection(msgspec.Struct, frozen=True):
     last_heartbeat_ms: int
 
 
-class RunningCluster(StoredMessages):
+class RunningCluster(DeadLetterOffice):
     """The part of ``Admin`` that is about brokers as a whole."""
 
     async def connections(self, group: str | None = None, *, broker_name: str | None = None) -> list[ClientConnection]:
@@ -42,6 +42,21 @@ class RunningCluster(StoredMessages):
             for one in rows
         ]
         return sorted(found, key=lambda one: (one.group, one.role, one.client_id, one.broker_name))
+
+    async def leave_out_silent(self) -> dict[str, DejamqError]:
+        """Ask every master whether it answers, and leave those that do not out of all later lists: who, and why.
+
+        For those who would rather have half an answer, and say so; without it a list is whole or there is none.
+        """
+        links = self._open()
+        masters = await links.masters()
+        questions = (links.admin(address).runtime_info() for address in masters.values())
+        for name, answer in zip(masters, await asyncio.gather(*questions, return_exceptions=True), strict=True):
+            if isinstance(answer, DejamqError):
+                links.left_out[name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+        return dict(links.left_out)
 
     async def stop_writes(self, broker_name: str) -> dict[str, int]:
         """Take the write permission from every route through this broker; how many, by name server.

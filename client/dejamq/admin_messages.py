@@ -8,7 +8,6 @@ import numpy as np
 from dejamq_proto import record
 from dejamq_proto.admin_pb2 import QueryMessageRequest
 from dejamq_proto.codes import Code, DejamqError, error_for
-from dejamq_proto.names import check_group, dlq_topic
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.wire import PullAnswer
 
@@ -102,16 +101,6 @@ class StoredMessages(AdminLife):
             if answer.next_offset <= place:
                 return
             place = answer.next_offset
-
-    async def dead_letters(self, group: str) -> AsyncIterator[ReceivedMessage]:
-        """What the group has given up, from all brokers, queue by queue. Nothing is taken away."""
-        check_group(group)
-        topic = dlq_topic(group)
-        configs = await self.topic(topic)
-        for one in configs:
-            for queue_id in range(one.write_queues):
-                async for message in self.read(MessageQueue(topic, one.broker_name, queue_id)):
-                    yield message
 
 
 def _message(raw: bytes, broker_name: str) -> ReceivedMessage:

@@ -7,6 +7,8 @@ from dejamq_proto import admin_pb2 as pb
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.calling import call, dial
 from dejamq_proto.common_pb2 import TopicConfig
+from dejamq_proto.dead_letters_pb2 import ReplayRequest, ReplayResponse
+from dejamq_proto.dead_letters_pb2_grpc import DeadLettersStub
 from dejamq_proto.namesrv_pb2 import (
     ClusterInfo,
     GetClusterInfoRequest,
@@ -65,6 +67,7 @@ class AdminLink:
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
         self._channel = dial(address)
         self._stub: Any = AdminStub(self._channel)
+        self._dead_letters: Any = DeadLettersStub(self._channel)
 
     async def create_topic(self, topic: TopicConfig) -> None:
         """Make the topic or change it."""
@@ -114,6 +117,12 @@ class AdminLink:
         """Records with a key. Raises DejamqError with QUERY_NOT_FOUND when there is none."""
         request.caller.CopyFrom(self._identity.caller())
         return list((await self._call(self._stub.QueryMessage, request)).records)
+
+    async def replay(self, request: ReplayRequest) -> ReplayResponse:
+        """Send a dead letter again. Raises DejamqError with QUERY_NOT_FOUND for what is none of the group's."""
+        request.caller.CopyFrom(self._identity.caller())
+        answer: ReplayResponse = await self._call(self._dead_letters.Replay, request)
+        return answer
 
     async def close(self) -> None:
         """A question under way fails."""

@@ -1,7 +1,7 @@
 """The blocking admin."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import PERM_READ, PERM_WRITE
@@ -9,11 +9,14 @@ from dejamq_proto.names import PERM_READ, PERM_WRITE
 from dejamq.admin import Admin as AsyncAdmin
 from dejamq.admin import GroupSettings, QueueProgress
 from dejamq.admin_cluster import ClientConnection
+from dejamq.admin_dead_letters import Replay
 from dejamq.admin_links import BrokerInfo
 from dejamq.admin_messages import TopicQueues
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
 from dejamq.sync.facade import Facade
+
+Item = TypeVar("Item")
 
 
 class Admin(Facade[AsyncAdmin]):
@@ -38,6 +41,10 @@ class Admin(Facade[AsyncAdmin]):
     def connections(self, group: str | None = None, *, broker_name: str | None = None) -> list[ClientConnection]:
         """As ``dejamq.Admin.connections``."""
         return self._await(self._inner.connections, group, broker_name=broker_name)
+
+    def leave_out_silent(self) -> dict[str, DejamqError]:
+        """As ``dejamq.Admin.leave_out_silent``."""
+        return self._await(self._inner.leave_out_silent)
 
     def stop_writes(self, broker_name: str) -> dict[str, int]:
         """As ``dejamq.Admin.stop_writes``."""
@@ -111,13 +118,33 @@ class Admin(Facade[AsyncAdmin]):
         """As ``dejamq.Admin.read``."""
         return self._iterate(self._inner.read(queue, begin, end))
 
-    def dead_letters(self, group: str) -> Iterator[ReceivedMessage]:
+    def dead_letters(
+        self, group: str, *, topic: str | None = None, begin_ms: int = 0, end_ms: int = 0
+    ) -> Iterator[ReceivedMessage]:
         """As ``dejamq.Admin.dead_letters``."""
-        return self._iterate(self._inner.dead_letters(group))
+        return self._iterate(self._inner.dead_letters(group, topic=topic, begin_ms=begin_ms, end_ms=end_ms))
 
-    def _iterate(self, messages: AsyncIterator[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-        async def following() -> ReceivedMessage | None:
-            return await anext(messages, None)
+    def replay_dead_letter(
+        self, group: str, letter: ReceivedMessage | str, *, to_topic: bool = False, again: bool = False,
+        dry_run: bool = False,
+    ) -> Replay:  # fmt: skip
+        """As ``dejamq.Admin.replay_dead_letter``."""
+        return self._await(
+            self._inner.replay_dead_letter, group, letter, to_topic=to_topic, again=again, dry_run=dry_run
+        )
 
-        while (message := self._await(following)) is not None:
-            yield message
+    def replay_dead_letters(
+        self, group: str, *, topic: str | None = None, begin_ms: int = 0, end_ms: int = 0, to_topic: bool = False,
+        again: bool = False, dry_run: bool = False,
+    ) -> Iterator[Replay]:  # fmt: skip
+        """As ``dejamq.Admin.replay_dead_letters``."""
+        return self._iterate(self._inner.replay_dead_letters(
+            group, topic=topic, begin_ms=begin_ms, end_ms=end_ms, to_topic=to_topic, again=again, dry_run=dry_run,
+        ))  # fmt: skip
+
+    def _iterate(self, items: AsyncIterator[Item]) -> Iterator[Item]:
+        async def following() -> Item | None:
+            return await anext(items, None)
+
+        while (item := self._await(following)) is not None:
+            yield item
