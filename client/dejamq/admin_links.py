@@ -36,6 +36,8 @@ class AdminLinks:
         self.namesrvs = [NameServerAdminLink(one, self, timeout_ms=self._timeout_ms) for one in addresses]
         self._admins: dict[str, AdminLink] = {}
         self._brokers: dict[str, BrokerLink] = {}
+        self.left_out: dict[str, DejamqError] = {}
+        """Masters that did not answer when asked whether they do, and why: lists do without them."""
 
     def caller(self, seq: int = 0) -> Caller:
         """Who asks."""
@@ -50,7 +52,9 @@ class AdminLinks:
             try:
                 return await question(namesrv)
             except DejamqError as error:
-                if not isinstance(error, ConnectionError | TimeoutError):
+                # another kind of server at that address is as good as none
+                stranger = error.code == Code.REQUEST_CODE_NOT_SUPPORTED
+                if not stranger and not isinstance(error, ConnectionError | TimeoutError):
                     raise
                 reasons.append(str(error))
         raise BrokerUnavailable(f"no name server answers: {'; '.join(reasons)}", code=Code.NO_NAME_SERVER)
@@ -61,13 +65,21 @@ class AdminLinks:
         return {one.broker_name: BrokerInfo(one.cluster, one.broker_name, dict(one.addresses)) for one in found}
 
     async def masters(self, names: list[str] | None = None) -> dict[str, str]:
-        """Address of each master, of these brokers only. Raises ConfigError for a name that nobody has."""
+        """Address of each master, of these brokers only.
+
+        Raises ConfigError for a name that nobody has, BrokerUnavailable for one without a master.
+        """
         known = await self.brokers()
         if unknown := sorted(set(names or ()) - known.keys()):
             raise ConfigError(
                 f"no broker is named {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}"
             )
-        wanted = known if names is None else names
+        for name in names or ():
+            if name in self.left_out:
+                raise self.left_out[name]
+            if MASTER_ID not in known[name].addresses:
+                raise BrokerUnavailable(f"{name} has no master now", code=Code.SYSTEM_ERROR)
+        wanted = [name for name in known if name not in self.left_out] if names is None else names
         return {name: known[name].addresses[MASTER_ID] for name in wanted if MASTER_ID in known[name].addresses}
 
     async def each(self, question: Callable[[AdminLink], Awaitable[Answer]]) -> dict[str, Answer]:
