@@ -29,6 +29,7 @@ from dejamq_proto.record import (
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
+Host = tuple[int, int]
 Stamp = tuple[int, int, int, int, int]
 """What the broker writes into all records of a run: born host (IPv4 as int, port), store time (ms), store host."""
 
@@ -144,10 +145,10 @@ def fill(target: Bytes, run: Run, queue_offsets: Ints, log_offsets: Ints, stamp:
     fields["stamp"][run.positions] = np.void(STAMP.pack(*stamp))
 
 
-def fill_one(target: bytearray, queue_offset: int, log_offset: int, stamp: Stamp) -> None:
-    """As ``fill``, of a run of one record."""
-    PLACE.pack_into(target, PLACE_AT, queue_offset, log_offset)
-    STAMP.pack_into(target, STAMP_AT, *stamp)
+def fill_one(target: bytearray, place: Host, born_host: Host, store_timestamp_ms: int, store_host: Host) -> None:
+    """As ``fill``, of a run of one record. ``place`` is its queue offset and its log offset."""
+    PLACE.pack_into(target, PLACE_AT, *place)
+    STAMP.pack_into(target, STAMP_AT, *born_host, store_timestamp_ms, *store_host)
 
 
 def transaction_type(record: Bytes) -> int:

@@ -70,7 +70,7 @@ def test_a_queue_that_begins_very_late_costs_no_more(queue: ConsumeQueue, monkey
     monkeypatch.setattr(EntryFiles, "read", counted)
     again(queue, [5_000_000_049, 5_000_000_050])
     assert len(reads) < 5
-    assert len(queue._tail[1]) < 50 + 64
+    assert len(queue._tail.entries) < 50 + 64
     assert (queue.min_offset, queue.max_offset) == (5_000_000_049, 5_000_000_051)
     queue.write_out()
     loaded = ConsumeQueue(queue.folder, 20 * 50)

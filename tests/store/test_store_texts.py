@@ -50,6 +50,12 @@ def test_tags_of_a_run_are_those_of_its_records_one_by_one(raw_properties: list[
     assert tags_codes(run_with(raw_properties)).tolist() == expected
 
 
+@given(st.lists(st.permutations([b"TAGS", b"TAGS", b"\1", b"\1", b"\2", b"\2", b"A", b"X"]).map(b"".join), min_size=2))
+def test_tags_of_records_of_one_size_are_those_of_its_records_one_by_one(raw_properties: list[bytes]) -> None:
+    expected = [tags_code(decode_properties(raw).get("TAGS")) for raw in raw_properties]
+    assert tags_codes(run_with(raw_properties)).tolist() == expected
+
+
 def test_tags_in_very_long_properties_are_found() -> None:
     long = b"KEYS\1" + b"k" * WIDEST + b"\2TAGS\1Aa\2"
     assert tags_codes(run_with([b"TAGS\1b\2", long, long])).tolist() == [98, 2112, 2112]
@@ -180,3 +186,20 @@ def test_a_log_shows_views_of_what_is_published_and_no_more(tmp_path: Path) -> N
     assert [piece.sizes for piece in views if isinstance(piece, Found)] == [[192] * 3]
     assert views[-1] == copies[-1] == End(end, "")
     store.close()
+
+
+@pytest.mark.parametrize("others", [
+    (b"TAGS\1b\2KEYS\1k\2", b"TAGS\1c\2KEYS\1q\2"),  # only values differ
+    (b"KEYS\1a\2TAGSxb\2", b"KEYS\1a\2TAGS\1b\2"),  # an end of a name is missing
+    (b"KEYS\1aaTAGS\1b\2", b"KEYS\1a\2TAGS\1b\2"),  # a value hides an end and a name
+    (b"\xffAGS\1b\2", b"TAGS\1b\2"),
+    (b"TAGS\1a\2TAGS\1\2", b"TAGS\1b\2TAGS\1\2"),
+    (b"TAGS\1a\2TAGS\1x\2", b"TAGS\1b\2TAGS\1y\2"),
+    (b"TAGS\1a\1b", b"TAGS\1ab\1"),
+    (b"XTAGS\1b\2", b"XTAGS\1c\2"),
+    (b"TAGS\1a\nb\2", b"TAGS\1a\nc\2"),
+])  # fmt: skip
+def test_tags_of_properties_of_one_size_are_those_of_each_record(others: tuple[bytes, bytes]) -> None:
+    for first, second in (others, others[::-1]):
+        expected = [tags_code(decode_properties(raw).get("TAGS")) for raw in (first, second, first)]
+        assert tags_codes(run_with([first, second, first])).tolist() == expected

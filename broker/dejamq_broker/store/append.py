@@ -34,7 +34,7 @@ class AppendRun(msgspec.Struct, frozen=True):
     store_host: tuple[int, int]
 
 
-class Appended(msgspec.Struct, frozen=True):
+class AppendedRun(msgspec.Struct, frozen=True):
     """What the records became. ``spans`` are (first record number, log offset): a new one begins with each file."""
 
     store_timestamp_ms: int
@@ -42,6 +42,33 @@ class Appended(msgspec.Struct, frozen=True):
     log_offsets: Ints
     spans: list[tuple[int, int]]
     end_log_offset: int
+
+
+class AppendedOne(msgspec.Struct, frozen=True, gc=False):
+    """What a record alone became, in plain numbers; it answers as a run of one for whoever asks so."""
+
+    store_timestamp_ms: int
+    queue_offset: int
+    log_offset: int
+    end_log_offset: int
+
+    @property
+    def queue_offsets(self) -> Ints:
+        """The one queue offset."""
+        return np.array([self.queue_offset])
+
+    @property
+    def log_offsets(self) -> Ints:
+        """The one log offset."""
+        return np.array([self.log_offset])
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The one record, and where it is."""
+        return [(0, self.log_offset)]
+
+
+Appended = AppendedRun | AppendedOne
 
 
 class Appender:
@@ -74,8 +101,9 @@ class Appender:
 
         Short and synchronous. Raises StoreFull, StoreClosed, MessageTooLarge, or StoreError after the disk failed.
         """
-        self._check_sizes(run.run.sizes, len(run.run.data))
-        if len(run.run.sizes) == 1:
+        sizes = run.run.sizes
+        self._check_sizes(sizes, len(run.run.data))
+        if len(sizes) == 1:
             appended = self._append_alone(run)
             if appended is not None:
                 return appended
@@ -85,9 +113,9 @@ class Appender:
             fill(data, run.run, queue_offsets, log_offsets, (*run.born_host, store_timestamp_ms, *run.store_host))
             return data
 
-        return self._append(run.run.sizes, run.run.positions, self._groups(run), lambda _: run.tags_codes, render)
+        return self._append(sizes, run.run.positions, self._groups(run), lambda _: run.tags_codes, render)
 
-    def _append_alone(self, run: AppendRun) -> Appended | None:
+    def _append_alone(self, run: AppendRun) -> AppendedOne | None:
         """A run of one, in plain numbers; None where it does not go into the file that is there."""
         data, log, following = run.run.data, self._log, self._table.next
         size, tags_code = len(data), run.tags_codes.item(0)
@@ -101,12 +129,13 @@ class Appender:
                 return None
             now = self._now()
             log_offset, queue_offset = log.max_offset, following[number] if number >= 0 else 0
-            fill_one(filled, queue_offset, log_offset, (*run.born_host, now, *run.store_host))
+            fill_one(filled, (queue_offset, log_offset), run.born_host, now, run.store_host)
             log.write_here(filled, now)
             if number >= 0:
                 following[number] = queue_offset + 1
-            self.hand_over(Single(log_offset, size, tags_code, queue_offset, number, log_offset + size, now))
-        return Appended(now, np.array([queue_offset]), np.array([log_offset]), [(0, log_offset)], log_offset + size)
+            end = log_offset + size
+            self.hand_over(Single(log_offset, size, tags_code, queue_offset, number, end, now))
+        return AppendedOne(now, queue_offset, log_offset, end)
 
     def _groups(self, run: AppendRun) -> Groups:
         numbers = [self._number(key) for key in run.keys]
@@ -164,7 +193,7 @@ class Appender:
             self._log.write(plan, render(queue_offsets, plan.log_offsets, now), sizes, now)
             self._table.advance(groups)
             self.hand_over(Batch(plan.log_offsets, sizes, tags_codes(now), queue_offsets, groups, plan.end, now))
-        return Appended(now, queue_offsets, plan.log_offsets, plan.spans, plan.end)
+        return AppendedRun(now, queue_offsets, plan.log_offsets, plan.spans, plan.end)
 
     def _now(self) -> int:
         """The store time (ms) of what is appended now: it never goes back, though the clock may."""

@@ -8,24 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
-from dejamq_broker.store.batch import Ints
+from dejamq_broker.store.batch import Ints, Single
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
 from dejamq_broker.store.entry_files import (
     ENTRY,
-    ENTRY_FIELDS,
     FILLER,
     FILLER_SIZE,
     PAGE,
-    PLAIN_ENTRY,
     Entries,
     EntryFiles,
     count_good,
 )
+from dejamq_broker.store.entry_tail import EntryTail
 from dejamq_broker.store.errors import StoreDamaged
 
 __all__ = ["ENTRY", "FILLER_SIZE", "ConsumeQueue", "Entries"]
 
-FIRST_ROOM = 64
 KEPT_IN_MEMORY = 4096
 CHUNK = 4096
 MAX_GAP = 10_000_000
@@ -46,7 +44,7 @@ class ConsumeQueue:
         self.synced = 0
         """Entries before this queue offset are on disk. Only the flush thread moves it."""
         self._files = EntryFiles(folder, file_size)
-        self._tail = (0, np.empty(0, ENTRY))
+        self._tail = EntryTail(0)
 
     # Recovery, before any thread runs.
 
@@ -146,26 +144,26 @@ class ConsumeQueue:
             self.max_log_offset = int(log_ends[dense - 1])
             queue_offsets, entries, log_ends = queue_offsets[dense:], entries[dense:], log_ends[dense:]
 
-    def append_one(self, queue_offset: int, entry: tuple[int, int, int]) -> None:
-        """As ``append``, of one entry: log offset, size and tags code."""
-        start, tail = self._tail
-        at, log_end = queue_offset - start, entry[0] + entry[1]
-        if queue_offset != self.max_offset or log_end <= self.max_log_offset or at >= len(tail):
-            self.append(np.array([queue_offset]), np.array([entry], ENTRY), np.array([log_end]))
+    def append_one(self, record: Single) -> None:
+        """As ``append``, of one record."""
+        queue_offset, log_end = record.queue_offset, record.end_log_offset
+        follows = queue_offset == self.max_offset and log_end > self.max_log_offset
+        if follows and self._tail.put_one(record):
+            self.max_offset, self.max_log_offset = queue_offset + 1, log_end
             return
-        ENTRY_FIELDS.pack_into(tail, at * QUEUE_ENTRY_SIZE, *entry)  # type: ignore[arg-type]  # an array is a buffer
-        self.max_offset, self.max_log_offset = queue_offset + 1, log_end
+        entry = (record.log_offset, record.size, record.tags_code)
+        self.append(np.array([queue_offset]), np.array([entry], ENTRY), np.array([log_end]))
 
     # The flush thread.
 
     def write_out(self) -> int:
         """Bring the files up to ``max_offset``. Answers how many bytes were written. Raises OSError."""
         end = self.max_offset
-        start, entries = self._tail
+        tail = self._tail
         at = first = self.written
         while at < end:
             upto = min(end, self.next_file(at))
-            self._files.write(at, entries[at - start : upto - start])
+            self._files.write(at, tail.between(at, upto))
             at = upto
         if end > first:
             self.written = end
@@ -219,9 +217,10 @@ class ConsumeQueue:
     def entries(self, queue_offset: int, count: int) -> Entries:
         """A copy of up to ``count`` entries from ``queue_offset`` on, which is not below ``min_offset``."""
         end = min(queue_offset + count, self.max_offset)
-        start, tail = self._tail
+        tail = self._tail
+        start = tail.start
         if queue_offset >= start:
-            return tail[queue_offset - start : max(end, queue_offset) - start].copy()
+            return tail.between(queue_offset, max(end, queue_offset)).copy()
         parts: list[Entries] = []
         at = queue_offset
         while at < min(end, start):
@@ -231,7 +230,7 @@ class ConsumeQueue:
             parts.append(part)
             at += len(part)
         if end > start:
-            parts.append(tail[: end - start])
+            parts.append(tail.between(start, end))
         return np.concatenate(parts)
 
     def next_file(self, queue_offset: int) -> int:
@@ -262,27 +261,17 @@ class ConsumeQueue:
         self._settle(queue_offset)
 
     def _push(self, entries: Entries) -> None:
-        start, tail = self._tail
         end = self.max_offset + len(entries)
-        if end - start > len(tail):
-            start, tail = self._roomier(end)
-        tail.view(PLAIN_ENTRY)[self.max_offset - start : end - start] = entries.view(PLAIN_ENTRY)
+        if end > self._tail.room_end:
+            # all that is not in the files yet is kept, and some that late readers may want
+            start = max(self._tail.start, min(self.written, self.max_offset - KEPT_IN_MEMORY))
+            self._tail = self._tail.larger(start, self.max_offset, end)
+        self._tail.put(self.max_offset, entries)
         self.max_offset = end
-
-    def _roomier(self, end: int) -> tuple[int, Entries]:
-        """Move to a new array that keeps all that is not in the files yet, and some that late readers may want."""
-        old_start, old = self._tail
-        start = max(old_start, min(self.written, self.max_offset - KEPT_IN_MEMORY))
-        room = max(FIRST_ROOM, 2 * (end - start))
-        tail = np.empty(room, ENTRY)
-        kept = self.max_offset - start
-        tail[:kept] = old[start - old_start : start - old_start + kept]
-        self._tail = (start, tail)
-        return self._tail
 
     def _settle(self, end: int) -> None:
         """Everything before ``end`` is in the files, nothing in memory."""
-        self._tail = (end, np.empty(0, ENTRY))
+        self._tail = EntryTail(end)
         self.max_offset = self.written = end
         self.min_offset = min(self.min_offset, end)
         self.max_log_offset = 0

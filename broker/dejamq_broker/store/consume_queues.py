@@ -152,8 +152,7 @@ class ConsumeQueues:
         """Give every queue its entries, one append a queue."""
         if isinstance(batch, Single):
             if batch.queue_number >= 0:
-                entry = (batch.log_offset, batch.size, batch.tags_code)
-                self._numbered(batch.queue_number).append_one(batch.queue_offset, entry)
+                self._numbered(batch.queue_number).append_one(batch)
             return
         for number, queue_offsets, entries, ends in _by_queue(batch):
             self._numbered(number).append(queue_offsets, entries, ends)

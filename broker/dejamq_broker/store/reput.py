@@ -56,7 +56,7 @@ class Reput:
 
     def dispatch(self) -> None:
         """Dispatch here and now what the limit allows, or leave it to the thread that is at it. Any thread."""
-        if not self._turn.acquire(blocking=False):
+        if not self._turn.acquire(False):
             self.wake()
             return
         try:
@@ -107,7 +107,10 @@ class Reput:
     def _tell(self, numbers: list[int]) -> None:
         keys = self._table.keys
         try:
-            self._on_arrival([keys[number] for number in (numbers if len(numbers) == 1 else set(numbers))])
+            if len(numbers) == 1:
+                self._on_arrival([keys[numbers[0]]])
+            else:
+                self._on_arrival([keys[number] for number in set(numbers)])
         except Exception:
             # a listener's fault must not stop the queues
             logger.exception("arrival_listener_failed")

@@ -4,6 +4,8 @@ Most records of a stretch of the log look alike, so the work is a few comparison
 everybody writes them are looked at one by one.
 """
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 from dejamq_proto.names import PROPERTY_TAGS
@@ -19,6 +21,8 @@ WIDEST = 1024
 
 _TAGS_NAME = PROPERTY_TAGS.encode()
 _NAME_ENDS, _VALUE_ENDS = 1, 2
+_VALUE = re.compile(rb"\x01([^\x02]*)")
+_TAGS_VALUE = re.compile(rb"(?:^|(?<=\x02))TAGS\x01([^\x02]*)")
 
 
 def windows(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.uint8]:
@@ -63,6 +67,9 @@ def topics_of(run: Run) -> tuple[list[bytes], Ints]:
 
 def tags_codes(run: Run) -> Ints:
     """What a queue entry keeps of each record's TAGS; 0 without them."""
+    alike = _same_layout(run)
+    if alike is not None:
+        return alike
     codes = np.zeros(len(run), np.int64)
     fitting = run.properties_size <= WIDEST
     records = fitting.nonzero()[0]
@@ -77,6 +84,31 @@ def tags_codes(run: Run) -> Ints:
         raw = run.data[start : start + int(run.properties_size[number])].tobytes()
         codes[number] = tags_code(decode_properties(raw).get(PROPERTY_TAGS))
     return codes
+
+
+def _same_layout(run: Run) -> Ints | None:
+    """The tags codes where all properties have the names and the sizes of the first record's, as one producer writes
+    them; None where they differ. Only values are left to be compared then, and only those of TAGS.
+    """
+    width = int(run.properties_size[0])
+    if not 0 < width <= WIDEST or not every(run.properties_size == width):
+        return None
+    rows = windows(run.data, run.properties_at, width)
+    first = rows[0].tobytes()
+    compared = np.full(width, 0xFF, np.uint8)
+    for value in _VALUE.finditer(first):
+        compared[slice(*value.span(1))] = 0
+    # as many ends as the first record has, where it has them: no value of another one hides a further name
+    if np.count_nonzero(rows == _VALUE_ENDS) != len(rows) * first.count(_VALUE_ENDS):
+        return None
+    if ((rows ^ rows[0]) & compared).any():
+        return None
+    found = [match.span(1) for match in _TAGS_VALUE.finditer(first) if match.group(1)]
+    if not found:
+        return np.zeros(len(run), np.int64)
+    begin, end = found[-1]
+    texts, which = distinct(run.data, run.properties_at + begin, np.full(len(run), end - begin))
+    return np.array([tags_code(text.decode("utf-8", "replace")) for text in texts], np.int64)[which]
 
 
 def _tags(run: Run, records: Ints) -> tuple[Ints, Ints, Ints]:
