@@ -140,6 +140,7 @@ class BrokerCommand(_message.Message):
     REPLY_FIELD_NUMBER: _builtins.int
     TELL_RUNNING_INFO_FIELD_NUMBER: _builtins.int
     TAKE_DIRECTLY_FIELD_NUMBER: _builtins.int
+    CHECK_TRANSACTION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def heartbeat_ack(self) -> Global___HeartbeatAck: ...
     @_builtins.property
@@ -150,6 +151,8 @@ class BrokerCommand(_message.Message):
     def tell_running_info(self) -> Global___TellRunningInfo: ...
     @_builtins.property
     def take_directly(self) -> Global___TakeDirectly: ...
+    @_builtins.property
+    def check_transaction(self) -> Global___CheckTransaction: ...
     def __init__(
         self,
         *,
@@ -158,12 +161,13 @@ class BrokerCommand(_message.Message):
         reply: Global___Reply | None = ...,
         tell_running_info: Global___TellRunningInfo | None = ...,
         take_directly: Global___TakeDirectly | None = ...,
+        check_transaction: Global___CheckTransaction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed", "reply", "tell_running_info", "take_directly"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed", "reply", "tell_running_info", "take_directly", "check_transaction"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -272,6 +276,44 @@ class TakeDirectly(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TakeDirectly: _TypeAlias = TakeDirectly  # noqa: Y015
+
+@_typing.final
+class CheckTransaction(_message.Message):
+    """How did this transaction end? Asked of one producer of the group, which answers with EndTransaction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    RECORD_FIELD_NUMBER: _builtins.int
+    HALF_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    HALF_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    CHECK_TIMES_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    record: _builtins.bytes
+    """the half message as it would be committed: its own topic and queue"""
+    half_queue_offset: _builtins.int
+    half_log_offset: _builtins.int
+    check_times: _builtins.int
+    """this check is the nth"""
+    broker_name: _builtins.str
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        record: _builtins.bytes = ...,
+        half_queue_offset: _builtins.int = ...,
+        half_log_offset: _builtins.int = ...,
+        check_times: _builtins.int = ...,
+        broker_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "check_times", b"check_times", "group", b"group", "half_log_offset", b"half_log_offset", "half_queue_offset", b"half_queue_offset", "record", b"record"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckTransaction: _TypeAlias = CheckTransaction  # noqa: Y015
 
 @_typing.final
 class ConsumerIdsChanged(_message.Message):
