@@ -10,11 +10,13 @@ from dejamq_proto.events.broker import (
     Append,
     Boot,
     Claim,
+    ClientClash,
     Lock,
     Member,
     MemberList,
     OffFlush,
     OffGet,
+    OffIgnored,
     OffLoad,
     OffSet,
     ProgressFlush,
@@ -23,8 +25,10 @@ from dejamq_proto.events.broker import (
     Unlock,
 )
 from dejamq_proto.events.consumer import Assign, Deliver, Handout, Persist, PqDrop, PqOpen, Result, Sendback
+from dejamq_proto.events.ha import Replica
 from dejamq_proto.events.namesrv import Broker, Route
 from dejamq_proto.events.producer import SendEnd, SendResult, SendTry
+from dejamq_proto.events.transactions import CheckTransaction, EndTransaction, Tx
 
 __all__ = [
     "EVENTS",
@@ -33,8 +37,11 @@ __all__ = [
     "Assign",
     "Boot",
     "Broker",
+    "CheckTransaction",
     "Claim",
+    "ClientClash",
     "Deliver",
+    "EndTransaction",
     "Event",
     "Fault",
     "Gap",
@@ -44,6 +51,7 @@ __all__ = [
     "MemberList",
     "OffFlush",
     "OffGet",
+    "OffIgnored",
     "OffLoad",
     "OffSet",
     "Persist",
@@ -52,6 +60,7 @@ __all__ = [
     "ProgressFlush",
     "Pull",
     "Release",
+    "Replica",
     "Result",
     "Route",
     "SendEnd",
@@ -59,6 +68,7 @@ __all__ = [
     "SendTry",
     "Sendback",
     "State",
+    "Tx",
     "Unlock",
 ]
 

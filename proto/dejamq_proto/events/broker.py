@@ -35,7 +35,10 @@ class Append(Event, tag="APPEND"):
 
 
 class OffSet(Event, tag="OFF_SET"):
-    """The broker's table of consumer offsets changed. ``by``: oneway, sync, piggyback, admin, load, …"""
+    """The broker's table of consumer offsets changed.
+
+    ``by``: oneway, sync, piggyback, release; reset, clone, delete (``new`` -1) when an operator did it.
+    """
 
     broker_name: str
     group: str
@@ -49,8 +52,27 @@ class OffSet(Event, tag="OFF_SET"):
     request_seq: int = 0
 
 
+class OffIgnored(Event, tag="OFF_IGNORED"):
+    """A client's commit changed nothing. ``why``: reset (one is pending), lower (this broker refuses those), released.
+
+    ``old`` is what the table has and keeps, -1 for nothing.
+    """
+
+    broker_name: str
+    group: str
+    topic: str
+    queue_id: int
+    old: int
+    value: int
+    by: str
+    why: str
+    client_id: str = ""
+    client_boot_id: str = ""
+    request_seq: int = 0
+
+
 class OffGet(Event, tag="OFF_GET"):
-    """The broker told a consumer where to begin. ``why``: table, default_zero, not_found."""
+    """The broker told a consumer where to begin. ``why``: table, reset, default_zero, not_found."""
 
     broker_name: str
     group: str
@@ -97,6 +119,20 @@ class Member(Event, tag="MEMBER"):
     client_boot_id: str
     change: str
     reason: str
+
+
+class ClientClash(Event, tag="CLIENT_CLASH"):
+    """One client id is used by several processes, or connections that do not say whose they are, in one group.
+
+    ``member_role`` is producer or consumer; one line when it begins.
+    """
+
+    broker_name: str
+    group: str
+    client_id: str
+    member_role: str
+    boot_ids: list[str]
+    addresses: list[str]
 
 
 class MemberList(Event, tag="MEMBER_LIST"):
