@@ -2,20 +2,22 @@
 
 import logging
 import sys
+from typing import Any
 
 import typer
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, InvalidName, MessageTooLarge, SendTimeout
 
 from dejamq_cli import audit, bench, cluster, consume, send, serve, store, topic
-from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK
+from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say
+from dejamq_cli.watching import with_seconds
 
 app = typer.Typer(
     name="dejamq",
     help="A RocketMQ-style message broker that can say why a message was delivered twice.",
     epilog="Exit status: 0 ok, 1 no or findings, 2 bad use, 3 cannot tell, 130 Ctrl-C.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(serve.app, name="serve")
 app.add_typer(cluster.app, name="cluster")
@@ -26,23 +28,33 @@ app.command("send")(send.send)
 app.command("consume")(consume.consume)
 audit.add_to(app)
 
+UsageError: Any = typer.BadParameter.__mro__[1]
+"""What the command line's library raises for bad use; it has no public name there."""
+
 
 def main() -> int:
     """Run the command of this process's arguments. Errors are one line; the exit status says which kind."""
     logging.basicConfig(level=logging.ERROR, format="dejamq: %(message)s")
     try:
-        app()
-    except SystemExit as end:
+        # not standalone: errors are told here, and a reader that went away is no failure
+        status = app(with_seconds(sys.argv[1:]), prog_name="dejamq", standalone_mode=False)
+    except SystemExit as end:  # by the library itself, for help and completion
         return end.code if isinstance(end.code, int) else NO
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        return NO
+    except OutputClosed:
+        return OK
+    except typer.Abort:
+        return INTERRUPTED
+    except UsageError as error:
+        return _bad_use(error)
     except DejamqError as error:
-        return _fail(str(error), status_of(error))
+        say(str(error))
+        return status_of(error)
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), NO)
-    return OK
+        say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return NO
+    return status if isinstance(status, int) else OK
 
 
 def status_of(error: DejamqError) -> int:
@@ -52,9 +64,15 @@ def status_of(error: DejamqError) -> int:
     return CANNOT_TELL if isinstance(error, BrokerUnavailable | SendTimeout) else NO
 
 
-def _fail(text: str, status: int) -> int:
-    print(f"dejamq: {' '.join(text.split())}", file=sys.stderr)
-    return status
+def _bad_use(error: Any) -> int:
+    """One line, with the command whose help says more; for a command group alone, its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return BAD_USE
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "dejamq"
+    say(f"{error.format_message().rstrip('.')}; see: {path} --help")
+    return BAD_USE
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""How commands answer: a table for people, JSON for programs; and the options that all of them have."""
+"""How commands answer: a table for people, JSON for programs, and on standard error what is beside the point."""
 
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
+
+from dejamq_cli.tables import blocks, table
 
 OK, NO, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -25,29 +27,56 @@ Namesrv = Annotated[
     ),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="A table, or JSON for programs.")]
-WIDEST = 10_000
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
-def show_rows(rows: Sequence[dict[str, Any]], output: Format, *, empty: str) -> None:
-    """A table with the keys as headings, or one JSON array. ``empty`` says in words that there is nothing."""
+class OutputClosed(Exception):
+    """Who reads the output has enough, as ``head`` has. The command ends quietly, with status 0."""
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], output: Format, *, empty: str) -> None:
+    """A table with the keys as headings, or one JSON array. ``empty`` says in words that there is nothing.
+
+    In a terminal that is too narrow for the table each row becomes a block; anywhere else a row is a line however
+    long it is: an id that is cut off cannot be copied.
+    """
     if output is Format.JSON:
         show_object(rows)
     elif not rows:
-        print(empty)
+        tell(empty)
     else:
-        table = Table(*rows[0], box=None, pad_edge=False, header_style="bold")
-        for row in rows:
-            table.add_row(*(_cell(value) for value in row.values()))
-        # as wide as it takes: an id that is cut off cannot be copied
-        Console(highlight=False, width=WIDEST).print(table, crop=False)
+        tell(table(rows, terminal_columns()))
+
+
+def show_fields(fields: Mapping[str, Any], output: Format) -> None:
+    """One thing: a name and a value a line, or one JSON object."""
+    if output is Format.JSON:
+        show_object(fields)
+    else:
+        tell(blocks([fields]))
 
 
 def show_object(value: Any) -> None:
     """One line of JSON, at once: the reader may be a pipe."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-    sys.stdout.flush()
+    tell(msgspec.json.encode(value).decode())
 
 
-def _cell(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def tell(text: str) -> None:
+    """A line or more on standard output, at once. Raises OutputClosed."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the interpreter flushes once more at its end, and would complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputClosed from None
+
+
+def say(text: str) -> None:
+    """One line on standard error: what a person should know, and a program that reads the output should not read."""
+    print(f"dejamq: {' '.join(text.split())}", file=sys.stderr, flush=True)
+
+
+def terminal_columns() -> int | None:
+    """How wide the terminal is; None where the output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
