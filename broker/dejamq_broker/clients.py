@@ -21,6 +21,7 @@ from dejamq_broker.topics import TopicTable
 log = logging.getLogger(__name__)
 Tell = Callable[[str], None]
 Push = Callable[[bytes], None]
+Command = Callable[[object], None]
 
 
 class Clients:
@@ -45,13 +46,20 @@ class Clients:
         """Raises for a filter that pulls would be refused with."""
         self._tells: dict[Channel, Tell] = {}
         self._pushes: dict[Channel, Push] = {}
+        self._commands: dict[Channel, Command] = {}
+        self.on_closed: Callable[[Channel], None] = lambda channel: None
+        """Called with each channel that ended."""
         self._told: dict[Channel, str] = {}
         self._peers: dict[Channel, Peer] = {}
         self._numbers = itertools.count(1)
 
-    def open(self, tell: Tell, push: Push = lambda record: None, *, address: str = "") -> Channel:
+    def open(
+        self, tell: Tell, push: Push = lambda record: None, *, command: Command = lambda command: None,
+        address: str = "",
+    ) -> Channel:  # fmt: skip
         """A stream began; its number is the member's identity."""
         channel = next(self._numbers)
+        self._commands[channel] = command
         self._peers[channel] = Peer(address)
         self._tells[channel], self._pushes[channel] = tell, push
         return channel
@@ -86,10 +94,26 @@ class Clients:
         """The stream ended: the member leaves at once, as on RocketMQ's channel close."""
         self._tells.pop(channel, None)
         self._pushes.pop(channel, None)
+        self._commands.pop(channel, None)
         self._told.pop(channel, None)
         self._peers.pop(channel, None)
         self.producers.leave(channel)
         self._apply(self.groups.leave(channel, reason="close"))
+        self.on_closed(channel)
+
+    def channel_of(self, group: str, client_id: str) -> Channel | None:
+        """The newest channel of this client in this group, as a consumer or else as a producer; None without one."""
+        members = self.groups.channels(group).items()
+        consumers = [channel for channel, member in members if member.client_id == client_id]
+        producers = [one for one, it in self.producers if it.client_id == client_id and group in it.groups]
+        return max(consumers or producers, default=None)
+
+    def command(self, channel: Channel, command: object) -> bool:
+        """Queue a command for the client behind this channel; False for one that has ended."""
+        send = self._commands.get(channel)
+        if send is not None:
+            send(command)
+        return send is not None
 
     def peer(self, channel: Channel) -> Peer:
         """The other end of a channel; without address and version for one that has ended."""

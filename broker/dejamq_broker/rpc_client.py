@@ -15,6 +15,7 @@ from dejamq_broker.connections import peer_text
 from dejamq_broker.groups import Channel, Consumer, Subscription
 from dejamq_broker.lock_service import Locks
 from dejamq_broker.offsets import OffsetTable, Position
+from dejamq_broker.rpc_commands import command_to_proto
 from dejamq_broker.rpc_values import asker_of, queue_at
 from dejamq_broker.streams import Outbox, Streams
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
@@ -47,6 +48,7 @@ class ClientService(ClientServicer):
         with self._streams.outbox() as outbox:
             channel = self._clients.open(
                 lambda group: outbox.put(_ids_changed(group)), lambda record: outbox.put(_reply(record)),
+                command=lambda command: outbox.put(command_to_proto(command)),
                 address=peer_text(context.peer()),
             )  # fmt: skip
             try:
