@@ -10,13 +10,14 @@ from dejamq_proto.journal import Level
 from dejamq_proto.settings import setting
 
 from dejamq_broker.store import StoreConfig
+from dejamq_broker.watching_config import BrokerWatchingConfig
 
 ADDRESS = re.compile(r"(?:[^:=\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
 NAME = re.compile(r"[%|a-zA-Z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class BrokerConfig:
+class BrokerConfig(BrokerWatchingConfig):
     """Everything a broker can be told; each field says its RocketMQ name, unit and meaning."""
 
     broker_name: str = setting("broker-a", rocketmq="brokerName", help="masters and slaves of one name share topics")
@@ -134,6 +135,7 @@ class BrokerConfig:
                 raise ConfigError(f"setting {field.name}: {value} is not a time above 0")
         self.advertised()
         self.namesrvs()
+        self.validate_watching()
         self.store.validate()
 
     def advertised(self) -> dict[str, str]:

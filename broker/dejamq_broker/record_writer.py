@@ -2,18 +2,20 @@
 
 import asyncio
 from concurrent.futures import Future
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from dejamq_proto.codes import MessageTooLarge
+from dejamq_proto.codes import DejamqError, MessageTooLarge
 from dejamq_proto.events import Append
 from dejamq_proto.journal import Journal
-from dejamq_proto.names import PROPERTY_UNIQUE_KEY
+from dejamq_proto.names import DLQ_PREFIX, PROPERTY_RETRY_TOPIC, PROPERTY_UNIQUE_KEY
 from dejamq_proto.record import BadRecord, Record
 from dejamq_proto.run import Run, unique_keys
-from dejamq_proto.wire import SendRun
+from dejamq_proto.wire import SendRun, Words
 
+from dejamq_broker.counts import Counts
 from dejamq_broker.offsets import Asker
 from dejamq_broker.site import IntHost, Site
 from dejamq_broker.store import Appended, AppendRun
@@ -36,6 +38,7 @@ class RecordWriter:
 
     def __init__(self, store: "MessageStore", journal: Journal, site: Site) -> None:
         self._store, self._journal, self.site = store, journal, site
+        self.counts = Counts()
 
     def durable(self, log_offset: int) -> "Future[None]":
         """Done when everything before this log offset is on disk."""
@@ -57,11 +60,13 @@ class RecordWriter:
         """
         count = len(parsed)
         key_index = run.queue_index if len(run.queue_index) else np.zeros(count, np.uint32)
-        appended = self._store.append_run(AppendRun(
+        began = perf_counter_ns()
+        appended = self._append(AppendRun(
             run=parsed, keys=run.queues, key_index=key_index.astype(np.int64),
             tags_codes=run.tags_codes.astype(np.int64) if len(run.tags_codes) else np.zeros(count, np.int64),
             born_host=born_host, store_host=self.site.store_host_number,
         ))  # fmt: skip
+        self._count_run(run, parsed, key_index, (perf_counter_ns() - began) // 1000)
         if self._journal.on:
             tries = parsed.headers["reconsume_times"]
             self._journal.write(Append(
@@ -76,10 +81,15 @@ class RecordWriter:
 
     def put(self, record: Record, origin: Origin) -> Appended:
         """Store the record and tell the journal. Raises what the store raises; then nothing was stored."""
+        began = perf_counter_ns()
         try:
             appended = self._store.put(record)
         except BadRecord as error:
             raise MessageTooLarge(f"no record can hold it: {error}") from None
+        except DejamqError:
+            self.counts.refused()
+            raise
+        self._count(record, origin, appended, (perf_counter_ns() - began) // 1000)
         if self._journal.on:
             asker = origin.asker
             self._journal.write(Append(
@@ -92,3 +102,30 @@ class RecordWriter:
                 reconsume_times=[record.reconsume_times] if record.reconsume_times else [],
             ))  # fmt: skip
         return appended
+
+    def _append(self, run: AppendRun) -> Appended:
+        try:
+            return self._store.append_run(run)
+        except DejamqError:
+            self.counts.refused()
+            raise
+
+    def _count_run(self, run: SendRun, parsed: Run, key_index: Words, took_us: int) -> None:
+        """Once for each topic of the run; almost all runs are of one."""
+        topics, counts = [topic for topic, _ in run.queues], self.counts
+        if len(topics) == 1 or len(set(topics)) == 1:
+            counts.stored(topics[0], len(parsed), len(run.records[0]), took_us)
+            return
+        numbers = np.bincount(key_index, minlength=len(topics))
+        sizes = np.bincount(key_index, weights=run.sizes, minlength=len(topics))
+        for topic, number, size in zip(topics, numbers.tolist(), sizes.tolist(), strict=True):
+            if number:
+                counts.stored(topic, number, int(size), took_us)
+
+    def _count(self, record: Record, origin: Origin, appended: Appended, took_us: int) -> None:
+        counts = self.counts
+        counts.stored(record.topic, 1, appended.end_log_offset - int(appended.log_offsets[0]), took_us)
+        if record.topic.startswith(DLQ_PREFIX):
+            counts.buried(record.topic)
+        if origin.kind == "sendback":
+            counts.given_back(record.properties.get(PROPERTY_RETRY_TOPIC, record.topic), origin.group)
