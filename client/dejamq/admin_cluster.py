@@ -7,6 +7,7 @@ from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.names import check_group
 
 from dejamq.admin_dead_letters import DeadLetterOffice
+from dejamq.admin_queues import QueueRanges
 
 
 class ClientConnection(msgspec.Struct, frozen=True):
@@ -23,7 +24,7 @@ class ClientConnection(msgspec.Struct, frozen=True):
     last_heartbeat_ms: int
 
 
-class RunningCluster(DeadLetterOffice):
+class RunningCluster(DeadLetterOffice, QueueRanges):
     """The part of ``Admin`` that is about brokers as a whole."""
 
     async def connections(self, group: str | None = None, *, broker_name: str | None = None) -> list[ClientConnection]:

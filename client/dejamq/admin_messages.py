@@ -88,7 +88,7 @@ class StoredMessages(AdminLife):
         while place < stop:
             request = PullRequest(
                 group=TOOLS_GROUP, topic=queue.topic, queue_id=queue.queue_id, queue_offset=place,
-                max_messages=PULL_MESSAGES, max_bytes=1 << 20,
+                max_messages=min(PULL_MESSAGES, stop - place), max_bytes=1 << 20,
             )  # fmt: skip
             async with asyncio.timeout(self.config.mq_client_api_timeout_ms / 1000):
                 answer = await link.pull(request)

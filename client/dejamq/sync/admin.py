@@ -12,6 +12,7 @@ from dejamq.admin_cluster import ClientConnection
 from dejamq.admin_dead_letters import Replay
 from dejamq.admin_links import BrokerInfo
 from dejamq.admin_messages import TopicQueues
+from dejamq.admin_queues import QueueRange
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
 from dejamq.sync.facade import Facade
@@ -61,6 +62,10 @@ class Admin(Facade[AsyncAdmin]):
     def topic(self, topic: str) -> list[TopicQueues]:
         """As ``dejamq.Admin.topic``."""
         return self._await(self._inner.topic, topic)
+
+    def queue_ranges(self, topic: str) -> list[QueueRange]:
+        """As ``dejamq.Admin.queue_ranges``."""
+        return self._await(self._inner.queue_ranges, topic)
 
     def create_topic(
         self, topic: str, *, queues: int = 8, perm: int = PERM_READ | PERM_WRITE, brokers: list[str] | None = None
