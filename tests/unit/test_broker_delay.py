@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from dejamq_broker.delay import DelayProgress, restored, scheduled
+from dejamq_broker.delay import restored, scheduled
+from dejamq_broker.delay_progress import DelayProgress
 from dejamq_broker.retry import next_try
 from dejamq_proto.journal import Journal, Level
 from dejamq_proto.record import Record, decode, encode, encode_properties

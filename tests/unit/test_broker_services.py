@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_broker.delay import DelayProgress, DelayService
+from dejamq_broker.delay import DelayService
+from dejamq_broker.delay_progress import DelayProgress
 from dejamq_broker.periodic import Periodic
 from dejamq_broker.record_writer import Origin
 from dejamq_broker.registrar import Registrar, Registration

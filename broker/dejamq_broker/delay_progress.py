@@ -1,0 +1,72 @@
+"""How far the delay levels have been delivered: ``config/delayOffset.json`` in RocketMQ's format."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+from dejamq_proto.events import ProgressFlush
+from dejamq_proto.journal import Journal
+
+from dejamq_broker import json_file
+from dejamq_broker.data_version import DataVersion
+
+
+class DelayProgress:
+    """``config/delayOffset.json``: for each level, the queue offset of the next entry to deliver.
+
+    Kept apart from consumers' offsets and written less often, as in RocketMQ; what was delivered after the last
+    write is delivered once more after a crash.
+    """
+
+    def __init__(self, path: Path, broker_name: str, journal: Journal) -> None:
+        self.path, self._broker_name, self._journal = path, broker_name, journal
+        self._offsets: dict[int, int] = {}
+        self._version = DataVersion()
+        self._changed = False
+        self.log_on_disk: Callable[[], Awaitable[None]] = json_file.nothing
+        """Awaited before each write: a delivery that a power loss takes back is to be made again."""
+
+    def load(self) -> None:
+        """Read the file. Raises UnreadableFile."""
+        content, _ = json_file.load(self.path)
+        if content is None:
+            return
+        try:
+            self._offsets = msgspec.convert(content.get("offsetTable", {}), dict[int, int], strict=False)
+            self._version = msgspec.convert(content.get("dataVersion", {}), DataVersion)
+        except msgspec.ValidationError as error:
+            raise json_file.UnreadableFile(f"{self.path} is no table of delay progress: {error}") from None
+
+    def get(self, level: int) -> int:
+        """The queue offset of the level's next entry to deliver; 0 when nothing is known."""
+        return self._offsets.get(level, 0)
+
+    def set(self, level: int, queue_offset: int) -> None:
+        """In memory; ``flush`` makes it last."""
+        if self.get(level) != queue_offset:
+            self._offsets[level] = queue_offset
+            self._changed = True
+
+    async def flush(self) -> None:
+        """Write the file when anything moved since the last time.
+
+        A write that fails or is cancelled leaves the table marked as changed, so that the next round tries
+        again.
+        """
+        if not self._changed:
+            return
+        self._changed = False
+        try:
+            snapshot = self._snapshot()
+            await self.log_on_disk()
+            await json_file.save(snapshot, self._journal)
+        except BaseException:
+            self._changed = True
+            raise
+
+    def _snapshot(self) -> json_file.Snapshot:
+        table = {str(level): queue_offset for level, queue_offset in sorted(self._offsets.items())}
+        text = json_file.dumps({"dataVersion": msgspec.to_builtins(self._version), "offsetTable": table})
+        progress = msgspec.json.encode(table).decode()
+        event = ProgressFlush(broker_name=self._broker_name, service="schedule", progress=progress)
+        return json_file.Snapshot(self.path, text, event)
