@@ -5,10 +5,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.events import Member, MemberList
+from dejamq_proto.events import ClientClash, Member, MemberList
 from dejamq_proto.journal import Journal
 from dejamq_proto.names import retry_topic
 
+from dejamq_broker.clashes import Clash, ClashBook, User
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.connections import Peer
 from dejamq_broker.group_differences import differences
@@ -42,6 +43,7 @@ class Clients:
         self._journal, self._clock_ms = journal, clock_ms
         self.groups = GroupTable()
         self.producers = ProducerTable()
+        self._clashes = ClashBook()
         self.check_filter: Callable[[str, str], object] = lambda expression, kind: None
         """Raises for a filter that pulls would be refused with."""
         self._tells: dict[Channel, Tell] = {}
@@ -76,7 +78,9 @@ class Clients:
         so that a consumer can subscribe to it before anything failed (RocketMQ:
         ClientManageProcessor.heartBeat).
         """
-        self.producers.heartbeat(channel, asker.client_id, producer_groups, self._clock_ms())
+        self.producers.heartbeat(channel, asker.client_id, producer_groups, self._clock_ms(), asker.boot_id)
+        for producer_group in producer_groups:
+            self._look_for_clash("producer", producer_group, asker.client_id)
         told: list[str] = []
         for consumer in consumers:
             group = self._subscription_groups.require(consumer.group)
@@ -181,13 +185,36 @@ class Clients:
         for change in changes:
             if change.sign:
                 self._tell_journal(change)
-            if change.sign == "+" and change.client_id in self.groups.clashes(change.group):
-                log.warning("client_id_clash group=%s client=%s", change.group, change.client_id)
+                self._look_for_clash("consumer", change.group, change.client_id)
             if self._notifies(change.group):
                 for channel in change.notify:
                     tell = self._tells.get(channel)
                     if tell is not None:
                         tell(change.group)
+
+    def clashes(self) -> list[Clash]:
+        """Client ids that several processes used at a time since this broker started, and whether they still do."""
+        for one in self._clashes:
+            self._look_for_clash(one.role, one.group, one.client_id)
+        return list(self._clashes)
+
+    def _look_for_clash(self, role: str, group: str, client_id: str) -> None:
+        """Whether others use this client id too; said once, when it begins."""
+        if role == "consumer":
+            members = self.groups.channels(group).items()
+            users = [(channel, one.boot_id) for channel, one in members if one.client_id == client_id]
+        else:
+            users = self.producers.users(group, client_id)
+        seen = [User(channel, boot_id, self.peer(channel).address) for channel, boot_id in users]
+        clash = self._clashes.seen(role, group, client_id, seen, self._clock_ms())
+        if clash is not None:
+            text = "client_id_clash group=%s client=%s role=%s addresses=%s: give each its own client_id"
+            log.warning(text, group, client_id, role, ",".join(clash.addresses))
+            if self._journal.on:
+                self._journal.write(ClientClash(
+                    broker_name=self._config.broker_name, group=group, client_id=client_id, member_role=role,
+                    boot_ids=clash.boot_ids, addresses=clash.addresses,
+                ))  # fmt: skip
 
     def _difference(self, group: str, channel: Channel) -> str:
         """The first member that does things differently is enough; logged when it is news."""

@@ -9,6 +9,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal import Level
 from dejamq_proto.settings import setting
 
+from dejamq_broker.offsets_config import OffsetSettings
 from dejamq_broker.store import StoreConfig
 from dejamq_broker.watching_config import BrokerWatchingConfig
 
@@ -17,7 +18,7 @@ NAME = re.compile(r"[%|a-zA-Z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class BrokerConfig(BrokerWatchingConfig):
+class BrokerConfig(BrokerWatchingConfig, OffsetSettings):
     """Everything a broker can be told; each field says its RocketMQ name, unit and meaning."""
 
     broker_name: str = setting("broker-a", rocketmq="brokerName", help="masters and slaves of one name share topics")

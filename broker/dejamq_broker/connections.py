@@ -9,14 +9,18 @@ if TYPE_CHECKING:
 
 
 class Peer(msgspec.Struct):
-    """The other end of a channel: its address, and the version of its library as its last heartbeat told."""
+    """The other end of a channel: its address, and the version and language of its library as its heartbeat told."""
 
     address: str
     version: str = ""
+    language: str = ""
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """``role`` is ``producer`` or ``consumer``; the time of the last heartbeat is the broker's wall clock."""
+    """``role`` is ``producer`` or ``consumer``; the time of the last heartbeat is the broker's wall clock.
+
+    ``boot_id`` names one start of the client; ``subscriptions`` are a consumer's, each a topic and its expression.
+    """
 
     role: str
     group: str
@@ -24,6 +28,10 @@ class Connection(msgspec.Struct, frozen=True):
     address: str
     version: str
     last_heartbeat_ms: int
+    language: str = ""
+    boot_id: str = ""
+    subscriptions: list[str] = []
+    message_model: str = ""
 
 
 def connections_of(clients: "Clients", group: str = "") -> list[Connection]:
@@ -35,12 +43,19 @@ def connections_of(clients: "Clients", group: str = "") -> list[Connection]:
     for channel, producer in clients.producers:
         peer = clients.peer(channel)
         for name in producer.groups:
-            line = Connection("producer", name, producer.client_id, peer.address, peer.version, producer.seen_ms)
+            line = Connection(
+                "producer", name, producer.client_id, peer.address, peer.version, producer.seen_ms, peer.language,
+                producer.boot_id,
+            )  # fmt: skip
             found.append(line)
     for name in clients.groups.names():
         for channel, member in clients.groups.channels(name).items():
             peer = clients.peer(channel)
-            line = Connection("consumer", name, member.client_id, peer.address, peer.version, member.seen_ms)
+            line = Connection(
+                "consumer", name, member.client_id, peer.address, peer.version, member.seen_ms, peer.language,
+                member.boot_id, [f"{one.topic} {one.expression}" for one in member.consumer.subscriptions],
+                member.consumer.model,
+            )  # fmt: skip
             found.append(line)
     wanted = [one for one in found if group in ("", one.group)]
     return sorted(wanted, key=lambda one: (one.group, one.role != "producer", one.client_id))

@@ -7,13 +7,19 @@ from pathlib import Path
 from dejamq_proto.journal import Journal
 
 from dejamq_broker.clients import Clients
+from dejamq_broker.commands import Commands
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.counts import Counts
 from dejamq_broker.dead_letters import DeadLetters
-from dejamq_broker.delay import DelayProgress, DelayService
+from dejamq_broker.delay import DelayService
+from dejamq_broker.delay_progress import DelayProgress
 from dejamq_broker.handover import ClaimTable
 from dejamq_broker.handover_service import Handovers
+from dejamq_broker.live_settings import LiveSettings
+from dejamq_broker.lives import Lives
 from dejamq_broker.lock_service import Locks
 from dejamq_broker.long_poll import LongPoll
+from dejamq_broker.offset_moves import OffsetMoves
 from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.pull import Puller
 from dejamq_broker.pull_rules import PullRules
@@ -22,7 +28,9 @@ from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.send import Sender
 from dejamq_broker.site import Site
+from dejamq_broker.stats import Stats
 from dejamq_broker.store import MessageStore
+from dejamq_broker.store_rates import StoreRates
 from dejamq_broker.streams import Streams
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable
@@ -31,6 +39,12 @@ from dejamq_broker.topics import TopicTable
 def monotonic_clock_ms() -> int:
     """Milliseconds from some moment on, whatever becomes of the time of day."""
     return time.monotonic_ns() // 1_000_000
+
+
+def local_day(now_ms: int) -> int:
+    """The day of this time where the broker runs, as one number."""
+    local = time.localtime(now_ms / 1000)
+    return local.tm_year * 1000 + local.tm_yday
 
 
 class Domain:
@@ -46,11 +60,16 @@ class Domain:
         self.config, self.store, self.journal, self.site, self.long_poll = config, store, journal, site, long_poll
         self.clock_ms = clock_ms
         self.streams = Streams()
+        self.counts = Counts()
+        self.stats = Stats(self.counts, config.cluster_name, clock_ms)
+        self.rates = StoreRates(self.counts, clock_ms, local_day)
         self.writer = RecordWriter(store, journal, site)
+        self.writer.counts = self.counts
         self._load_tables(Path(config.store_directory).expanduser() / "config")
         self._make_groups()
         self._make_writers()
         self._make_readers()
+        self._make_changes()
 
     def last_flushes(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What is written when nobody can change it any more; the last one first."""
@@ -66,6 +85,8 @@ class Domain:
         self.progress = DelayProgress(folder / "delayOffset.json", config.broker_name, self.journal)
         for table in (self.topics, self.groups, self.progress, self.offsets):
             table.load()
+        self.offsets.serve_resets = config.use_server_side_reset_offset
+        self.offsets.refuse_lower, self.offsets.queue_end = config.refuse_lower_offsets, self.store.max_offset
         self.offsets.log_on_disk = self.progress.log_on_disk = self.writer.on_disk
         auto_create_queues = config.default_topic_queue_nums if config.auto_create_topic_enable else 0
         self.topics.ensure_system(auto_create_queues, config.cluster_name)
@@ -76,6 +97,7 @@ class Domain:
         self.locks = Locks(config.broker_name, life_ms, self.journal, self.clock_ms)
         self.handovers = self._make_handovers()
         self.clients = Clients(config, self.topics, self.groups, self.journal, self.clock_ms)
+        self.commands = Commands(self.clients, config.client_answer_timeout_ms)
 
     def _make_handovers(self) -> Handovers:
         """Generations count on from the time of day, so that those of a later start are higher.
@@ -112,3 +134,12 @@ class Domain:
         self.pull_rules = PullRules(self.config, self.topics, self.groups, self.clients.groups)
         self.clients.check_filter = self.pull_rules.filters.of
         self.puller = Puller(self.store, self.pull_rules, self.offsets, self.journal, self.site)
+        self.puller.counts, self.puller.clock_ms = self.counts, self.clock_ms
+
+    def _make_changes(self) -> None:
+        """What operators change of all that."""
+        wake = self.long_poll.on_arrival
+        self.moves = OffsetMoves(self.store, self.topics, self.groups, self.offsets, wake)
+        self.lives = Lives(self.topics, self.groups, self.offsets)
+        self.lives.wake = wake
+        self.settings = LiveSettings(self.config)

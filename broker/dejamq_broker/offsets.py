@@ -1,7 +1,8 @@
 """How far each group has consumed: ``config/consumerOffset.json`` in RocketMQ's format (ConsumerOffsetManager).
 
 A committed offset is the next one to consume. Commits overwrite without comparing: a late commit of a former owner
-moves an offset back, and that is one of the ways a message is delivered twice.
+moves an offset back, and that is one of the ways a message is delivered twice. What an operator resets waits in a table
+of its own, in memory, for the group's next pull of that queue, and until then nobody commits over it.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.events import OffFlush, OffGet, OffLoad, OffSet
+from dejamq_proto.events import OffFlush, OffGet, OffIgnored, OffLoad, OffSet
 from dejamq_proto.journal import Journal
 
 from dejamq_broker import json_file
@@ -66,6 +67,12 @@ class OffsetTable:
         self._table: dict[str, dict[int, int]] = {}
         self._version = DataVersion(timestamp=clock_ms())
         self._commits = self._flushed = 0
+        self._resets: dict[Position, int] = {}
+        self._pulled: dict[Position, int] = {}
+        self.serve_resets, self.refuse_lower = True, False
+        """Whether resets reach members that are online; whether clients may not lower an offset."""
+        self.queue_end: Callable[[str, int], int] = lambda topic, queue_id: 0
+        """The end of a queue: an offset behind it is nothing that could be kept."""
         self.fenced: Callable[[Position, Asker], str] = lambda at, asker: ""
         """Why a commit is to be ignored: its sender has handed the queue over. '' when it is not."""
         self.log_on_disk: Callable[[], Awaitable[None]] = json_file.nothing
@@ -102,41 +109,123 @@ class OffsetTable:
                 for queue_id, queue_offset in sorted(queues.items()):
                     yield topic, queue_id, queue_offset
 
-    def commit(self, at: Position, queue_offset: int, *, by: str, asker: Asker = NOBODY) -> None:
-        """Overwrite. A lower value than before is accepted, with a warning; what is ``fenced`` is ignored, with one.
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have committed an offset of the topic."""
+        return sorted(group for name, _, group in (key.partition("@") for key in self._table) if name == topic)
 
-        Raises INVALID_PARAMETER for a negative offset, changing nothing. That the queue holds such an offset is
-        not checked: RocketMQ's ConsumerOffsetManager.commitOffset does not either.
+    def commit(self, at: Position, queue_offset: int, *, by: str, asker: Asker = NOBODY) -> None:
+        """Overwrite. A lower value than before is accepted, with a warning, unless the broker refuses those; what is
+        ``fenced``, or comes while a reset waits, is ignored.
+
+        Raises INVALID_PARAMETER for a negative offset, and for a refused one where the client waits for the answer,
+        changing nothing. That the queue holds such an offset is not checked: RocketMQ's
+        ConsumerOffsetManager.commitOffset does not either.
         """
         if queue_offset < 0:
             raise DejamqError(f"{queue_offset} is no offset to commit", code=Code.INVALID_PARAMETER)
-        if why := "" if by == "release" else self.fenced(at, asker):
-            log.warning("offset_ignored %s new=%d client=%s: %s", at, queue_offset, asker.client_id, why)
+        why, text = self._ignored(at, queue_offset, by, asker)
+        if why:
+            log.warning("offset_ignored %s new=%d client=%s: %s", at, queue_offset, asker.client_id, text)
+            self._tell_ignored(at, queue_offset, (by, why), asker)
+            if why == "lower" and by == "sync":
+                raise DejamqError(text, code=Code.INVALID_PARAMETER)
             return
         old = self.get(at)
         if old is not None and queue_offset < old:
             log.warning("offset_lowered %s old=%d new=%d client=%s", at, old, queue_offset, asker.client_id)
+        self._set(at, queue_offset, by, asker)
+
+    def move(self, at: Position, queue_offset: int, *, by: str, asker: Asker = NOBODY) -> None:
+        """An operator sets where the group goes on, for members that are online too. ``by``: reset, clone.
+
+        Until one of the group pulls the queue, commits are ignored; a restart forgets that, not the offset.
+        Source: RocketMQ ``ConsumerOffsetManager.assignResetOffset``.
+        """
+        self._set(at, queue_offset, by, asker)
+        if self.serve_resets:
+            self._resets[at] = queue_offset
+
+    def take_reset(self, at: Position) -> int | None:
+        """Where the group's next pull of the queue is sent, once; None when no reset waits for it."""
+        return self._resets.pop(at, None) if self._resets else None
+
+    def note_pulled(self, at: Position, next_offset: int) -> None:
+        """Where the last answer to a pull sent the group; in memory only (RocketMQ: ``pullOffsetTable``)."""
+        self._pulled[at] = next_offset
+
+    def pulled(self, at: Position) -> int | None:
+        """What ``note_pulled`` was told last; the difference to what is committed is in flight."""
+        return self._pulled.get(at)
+
+    def forget(self, *, topic: str | None = None, group: str | None = None) -> int:
+        """Drop every offset of this topic, or of this group; how many. The file follows with the next flush.
+
+        Source: RocketMQ ``ConsumerOffsetManager.cleanOffsetByTopic``, ``removeOffset``.
+        """
+        gone = [at for at in self._places() if topic in (None, at.topic) and group in (None, at.group)]
+        for at in gone:
+            self._journal_set(at, -1, "delete", NOBODY)
+            del self._table[f"{at.topic}@{at.group}"][at.queue_id]
+        self._table = {key: queues for key, queues in self._table.items() if queues}
+        for table in (self._resets, self._pulled):
+            for at in [at for at in table if topic in (None, at.topic) and group in (None, at.group)]:
+                del table[at]
+        self._commits += len(gone)
+        return len(gone)
+
+    def _places(self) -> list[Position]:
+        return [
+            Position(group, topic, queue_id)
+            for (topic, _, group), queues in [(key.partition("@"), queues) for key, queues in self._table.items()]
+            for queue_id in queues
+        ]
+
+    def _ignored(self, at: Position, queue_offset: int, by: str, asker: Asker) -> tuple[str, str]:
+        """Why a commit changes nothing, as a word and as a sentence; '' when it counts."""
+        if at in self._resets:
+            return "reset", f"an operator reset it to {self._resets[at]}, and nobody has pulled from there yet"
+        if why := "" if by == "release" else self.fenced(at, asker):
+            return "released", why
+        old = self.get(at)
+        if self.refuse_lower and old is not None and queue_offset < old <= self.queue_end(at.topic, at.queue_id):
+            return "lower", f"{at.group!r} is at {old} already, and this broker lowers no offset (refuse_lower_offsets)"
+        return "", ""
+
+    def _tell_ignored(self, at: Position, queue_offset: int, how: tuple[str, str], asker: Asker) -> None:
         if self._journal.on:
-            self._journal.write(OffSet(
+            old = self.get(at)
+            self._journal.write(OffIgnored(
                 broker_name=self._broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                old=-1 if old is None else old, new=queue_offset, by=by,
+                old=-1 if old is None else old, value=queue_offset, by=how[0], why=how[1],
                 client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
             ))  # fmt: skip
+
+    def _set(self, at: Position, queue_offset: int, by: str, asker: Asker) -> None:
+        self._journal_set(at, queue_offset, by, asker)
         self._table.setdefault(f"{at.topic}@{at.group}", {})[at.queue_id] = queue_offset
         self._commits += 1
         if self._commits % COMMITS_PER_VERSION == 0:
             self._version = self._version.next(self._clock_ms())
 
-    def query(self, at: Position, queues: Queues, asker: Asker = NOBODY) -> int:
-        """Where a new owner begins: stored, else 0 for a young queue, else QUERY_NOT_FOUND and the client's own rule.
+    def _journal_set(self, at: Position, new: int, by: str, asker: Asker) -> None:
+        if self._journal.on:
+            old = self.get(at)
+            self._journal.write(OffSet(
+                broker_name=self._broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
+                old=-1 if old is None else old, new=new, by=by,
+                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
+            ))  # fmt: skip
+
+    def query(self, at: Position, queues: Queues, asker: Asker = NOBODY, *, zero_if_young: bool = True) -> int:
+        """Where a new owner begins: a reset that waits, else what is stored, else 0 for a young queue, unless the
+        client wants none, else QUERY_NOT_FOUND and the client's own rule.
 
         Young: nothing of the queue was deleted and its first entry is still in memory. A new group on such a queue
         begins at 0 whatever it asked for (RocketMQ: ConsumerManageProcessor).
         """
-        value = self.get(at)
-        why = "table"
+        value, why = (self._resets[at], "reset") if at in self._resets else (self.get(at), "table")
         if value is None:
-            young = queues.min_offset(at.topic, at.queue_id) <= 0 and queues.entry_in_memory(at.topic, at.queue_id, 0)
+            young = zero_if_young and _young(at, queues)
             value, why = (0, "default_zero") if young else (-1, "not_found")
         if self._journal.on:
             self._journal.write(OffGet(
@@ -175,3 +264,7 @@ class OffsetTable:
         """Equal for equal offsets, whatever the file looks like: tells which flush a later start has read."""
         text = json.dumps(self._table, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _young(at: Position, queues: Queues) -> bool:
+    return queues.min_offset(at.topic, at.queue_id) <= 0 and queues.entry_in_memory(at.topic, at.queue_id, 0)

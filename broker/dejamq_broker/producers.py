@@ -16,6 +16,7 @@ class Producer(msgspec.Struct):
     client_id: str
     groups: frozenset[str]
     seen_ms: int
+    boot_id: str = ""
 
 
 class ProducerTable:
@@ -31,10 +32,12 @@ class ProducerTable:
     def __iter__(self) -> Iterator[tuple[Channel, Producer]]:
         return iter(self._producers.items())
 
-    def heartbeat(self, channel: Channel, client_id: str, groups: Sequence[str], now_ms: int) -> None:
+    def heartbeat(
+        self, channel: Channel, client_id: str, groups: Sequence[str], now_ms: int, boot_id: str = ""
+    ) -> None:
         """A heartbeat named these producer groups; one without any is a consumer's and says nothing here."""
         if groups:
-            self._producers[channel] = Producer(client_id, frozenset(groups), now_ms)
+            self._producers[channel] = Producer(client_id, frozenset(groups), now_ms, boot_id)
 
     def leave(self, channel: Channel) -> None:
         """The channel ended; no error for one that is not known."""
@@ -47,6 +50,11 @@ class ProducerTable:
                 producer.groups -= {group}
                 if not producer.groups:
                     del self._producers[channel]
+
+    def users(self, group: str, client_id: str) -> list[tuple[Channel, str]]:
+        """The channels of this client id in the group, each with the start of the client that it belongs to."""
+        found = self._producers.items()
+        return [(at, one.boot_id) for at, one in found if one.client_id == client_id and group in one.groups]
 
     def expire(self, now_ms: int, timeout_ms: int) -> list[str]:
         """Forget channels that were silent for longer than this; their client ids."""

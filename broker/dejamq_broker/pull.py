@@ -1,13 +1,17 @@
 """The pull path: what a read of the store means for a consumer, and when its request is held instead of answered."""
 
+from collections.abc import Callable
+from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dejamq_proto.codes import Code
 from dejamq_proto.events import Pull as PullEvent
 from dejamq_proto.journal import Journal
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.record import HEADER, SYS_BORN_HOST_V6
+from dejamq_proto.wire import OFFSET_RESET, PullAnswer
 
+from dejamq_broker.counts import Counts
 from dejamq_broker.offsets import OffsetTable, Position
 from dejamq_broker.pull_rules import Pull, PullRules
 from dejamq_broker.site import Site
@@ -49,6 +53,8 @@ class Puller:
     ) -> None:
         self._store, self._rules, self._offsets = store, rules, offsets
         self._journal, self._site = journal, site
+        self.counts = Counts()
+        self.clock_ms: Callable[[], int] = lambda: time_ns() // 1_000_000
 
     def begin(self, pull: Pull, now_ms: float, max_suspend_ms: int | None) -> None:
         """Check the request, take its commit, set its deadline. Raises the error that the consumer is to see.
@@ -72,9 +78,16 @@ class Puller:
         """
         if pull.registered and not first:
             self._rules.admit(pull)
+        reset = self._offsets.take_reset(Position(pull.group, pull.topic, pull.queue_id))
+        if reset is not None:
+            return self._sent_elsewhere(pull, reset)
+        began = perf_counter_ns()
         found = self._read(pull)
+        took_us = (perf_counter_ns() - began) // 1000
         code = code_of(found.status, pull.read_offset)
         waits = bool(pull.suspend_ms) and not last
+        if not found.records:
+            self.counts.missed(took_us)
         if code is Code.PULL_NOT_FOUND and waits:
             return None
         at_end = found.next_offset >= found.max_offset
@@ -83,6 +96,8 @@ class Puller:
             return None
         if code is Code.PULL_NOT_FOUND and pull.read_offset != pull.queue_offset:
             code = Code.PULL_RETRY_IMMEDIATELY
+        if found.records:
+            self._count(pull, found, took_us)
         return self._answer(pull, found, code)
 
     def _read(self, pull: Pull) -> ReadResult:
@@ -97,17 +112,30 @@ class Puller:
             pull.wanted, pull.read_offset, Most(messages, size, self._rules.window),
         )  # fmt: skip
 
+    def _count(self, pull: Pull, found: ReadResult, took_us: int) -> None:
+        """How far behind the group is, is told by the last message that it gets (RocketMQ: recordDiskFall…)."""
+        counted = self.counts.found(pull.topic, pull.group, len(found.sizes), len(found.records), took_us)
+        last = np.frombuffer(found.records, HEADER, 1, len(found.records) - found.sizes[-1])[0]
+        counted.fall_bytes += self._store.log_max - int(last["log_offset"])
+        if not last["sys_flag"] & SYS_BORN_HOST_V6:
+            counted.fall_ms += max(0, self.clock_ms() - int(last["store_timestamp_ms"]))
+
+    def _sent_elsewhere(self, pull: Pull, reset: int) -> PullAnswer:
+        """An operator reset the group here (RocketMQ: GetMessageStatus.OFFSET_RESET)."""
+        ends = self._store.min_offset(pull.topic, pull.queue_id), self._store.max_offset(pull.topic, pull.queue_id)
+        self._tell_journal(pull, reset, 0, Code.PULL_OFFSET_MOVED)
+        return PullAnswer(
+            seq=pull.asker.seq, code=int(Code.PULL_OFFSET_MOVED), remark=OFFSET_RESET, next_offset=reset,
+            min_offset=ends[0], max_offset=ends[1],
+        )  # fmt: skip
+
     def _answer(self, pull: Pull, found: ReadResult, code: Code) -> PullAnswer:
         """Journalled only where consumers get messages or are sent elsewhere: an empty answer is no event for the
         audit.
         """
-        if self._journal.on and code in (Code.SUCCESS, Code.PULL_OFFSET_MOVED):
-            self._journal.write(PullEvent(
-                broker_name=self._site.broker_name, group=pull.group, topic=pull.topic, queue_id=pull.queue_id,
-                client_id=pull.asker.client_id, client_boot_id=pull.asker.boot_id, request_seq=pull.asker.seq,
-                request_offset=pull.queue_offset, next_offset=found.next_offset, count=len(found.sizes),
-                code=int(code),
-            ))  # fmt: skip
+        if code in (Code.SUCCESS, Code.PULL_OFFSET_MOVED):
+            self._tell_journal(pull, found.next_offset, len(found.sizes), code)
+        self._offsets.note_pulled(Position(pull.group, pull.topic, pull.queue_id), found.next_offset)
         answer = PullAnswer(
             seq=pull.asker.seq, code=int(code), remark="" if code is Code.SUCCESS else found.status.name,
             next_offset=found.next_offset, min_offset=found.min_offset, max_offset=found.max_offset,
@@ -115,3 +143,11 @@ class Puller:
         if found.records:
             answer.sizes, answer.records = np.array(found.sizes, "<u4"), (found.records,)
         return answer
+
+    def _tell_journal(self, pull: Pull, next_offset: int, count: int, code: Code) -> None:
+        if self._journal.on:
+            self._journal.write(PullEvent(
+                broker_name=self._site.broker_name, group=pull.group, topic=pull.topic, queue_id=pull.queue_id,
+                client_id=pull.asker.client_id, client_boot_id=pull.asker.boot_id, request_seq=pull.asker.seq,
+                request_offset=pull.queue_offset, next_offset=next_offset, count=count, code=int(code),
+            ))  # fmt: skip

@@ -1,20 +1,20 @@
 """The Admin service: topics, numbers and single messages for operators. It translates; the tables decide."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import msgspec
 from dejamq_proto import admin_pb2 as pb
 from dejamq_proto import common_pb2
-from dejamq_proto.admin_pb2_grpc import AdminServicer
-from dejamq_proto.settings import values_of
 
-from dejamq_broker.config import BrokerConfig
 from dejamq_broker.inspect import Inspector
+from dejamq_broker.rpc_admin_changes import AdminChanges
+from dejamq_broker.rpc_values import topic_from_proto, topic_to_proto
 from dejamq_broker.store import Wanted
 from dejamq_broker.store.query import ALL, NO_END
-from dejamq_broker.subscription_groups import SubscriptionGroupTable
-from dejamq_broker.topics import TopicConfig, TopicTable
+
+if TYPE_CHECKING:
+    from dejamq_broker.domain import Domain
 
 Context = grpc.aio.ServicerContext[Any, Any]
 GROUP_SETTINGS = (
@@ -24,31 +24,25 @@ GROUP_SETTINGS = (
 )  # fmt: skip
 
 
-class AdminService(AdminServicer):
+class AdminService(AdminChanges):
     """RPC of operators."""
 
-    def __init__(
-        self, topics: TopicTable, groups: SubscriptionGroupTable, inspector: Inspector, config: BrokerConfig
-    ) -> None:  # fmt: skip
-        self._topics, self._groups, self._inspector, self._config = topics, groups, inspector, config
+    def __init__(self, domain: "Domain", inspector: Inspector) -> None:
+        super().__init__(domain)
+        self._topics, self._groups, self._inspector = domain.topics, domain.groups, inspector
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, _: Context) -> pb.CreateTopicResponse:
         """Create or change. Refused with INVALID_PARAMETER."""
-        self._topics.update(config_from_proto(request.topic))
+        self._topics.update(topic_from_proto(request.topic))
         return pb.CreateTopicResponse()
 
     async def ListTopicConfigs(self, request: pb.ListTopicConfigsRequest, _: Context) -> pb.ListTopicConfigsResponse:
         """All topics of this broker, those of the system and of retries included."""
-        return pb.ListTopicConfigsResponse(topics=map(config_to_proto, self._topics))
+        return pb.ListTopicConfigsResponse(topics=map(topic_to_proto, self._topics))
 
     async def RuntimeInfo(self, request: pb.RuntimeInfoRequest, _: Context) -> pb.RuntimeInfoResponse:
         """What ``Inspector.runtime`` tells; names that RocketMQ does not have may be added at any time."""
         return pb.RuntimeInfoResponse(values=self._inspector.runtime())
-
-    async def Settings(self, request: pb.SettingsRequest, _: Context) -> pb.SettingsResponse:
-        """As the broker was started; nothing changes them while it runs."""
-        values = {name: value for name, value in values_of(self._config).items() if value is not None}
-        return pb.SettingsResponse(values={name: str(value) for name, value in values.items()})
 
     async def ListConnections(self, request: pb.ListConnectionsRequest, _: Context) -> pb.ListConnectionsResponse:
         """Empty for a group without clients here, known or not (RocketMQ refuses those)."""
@@ -75,7 +69,10 @@ class AdminService(AdminServicer):
     async def ListGroups(self, request: pb.ListGroupsRequest, _: Context) -> pb.ListGroupsResponse:
         """All groups that this broker keeps, with members or without."""
         return pb.ListGroupsResponse(groups=[
-            pb.GroupConfig(group=one.group_name, **{name: getattr(one, name) for name in GROUP_SETTINGS})
+            pb.GroupConfig(
+                group=one.group_name, forbidden_topics=self._groups.forbidden_topics(one.group_name),
+                **{name: getattr(one, name) for name in GROUP_SETTINGS},
+            )
             for one in self._groups
         ])  # fmt: skip
 
@@ -99,20 +96,4 @@ def wanted_from_proto(request: pb.QueryMessageRequest) -> Wanted:
     return Wanted(
         request.topic, request.key, begin_ms=request.begin_timestamp_ms, end_ms=request.end_timestamp_ms or NO_END,
         max_messages=request.max_messages or ALL, unique=request.unique,
-    )  # fmt: skip
-
-
-def config_from_proto(topic: common_pb2.TopicConfig) -> TopicConfig:
-    """Not checked; the table does that."""
-    return TopicConfig(
-        topic.topic, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
-        topic_sys_flag=topic.topic_sys_flag, order=topic.order,
-    )  # fmt: skip
-
-
-def config_to_proto(config: TopicConfig, *, perm_mask: int = 7) -> common_pb2.TopicConfig:
-    """``perm_mask`` takes permissions away that the broker as a whole does not give."""
-    return common_pb2.TopicConfig(
-        topic=config.topic_name, read_queue_nums=config.read_queue_nums, write_queue_nums=config.write_queue_nums,
-        perm=config.perm & perm_mask, topic_sys_flag=config.topic_sys_flag, order=config.order,
     )  # fmt: skip

@@ -119,7 +119,8 @@ class ClientService(ClientServicer):
         """Heartbeats until the client closes its side, which ends the stream after the last acknowledgement."""
         async for beat in beats:
             ack = pb.HeartbeatAck(seq=beat.caller.seq)
-            self._clients.peer(channel).version = beat.version
+            peer = self._clients.peer(channel)
+            peer.version, peer.language = beat.version, beat.language or "PYTHON"
             try:
                 ack.remark = self._clients.heartbeat(
                     channel, asker_of(beat.caller), map(_consumer, beat.consumers), beat.producer_groups

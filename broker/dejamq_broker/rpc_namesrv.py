@@ -11,7 +11,7 @@ from dejamq_proto.common_pb2 import Caller, DataVersion
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
 from dejamq_broker.config import BrokerConfig
-from dejamq_broker.rpc_admin import config_to_proto
+from dejamq_broker.rpc_values import topic_to_proto
 from dejamq_broker.site import Site
 from dejamq_broker.topics import READ_WRITE, TopicTable
 
@@ -41,7 +41,7 @@ class NameServerLink:
         version = self._topics.version
         request = pb.RegisterBrokerRequest(
             caller=self._caller(), broker=self._identity(),
-            topics=[config_to_proto(config, perm_mask=self._perm_mask) for config in self._topics],
+            topics=[topic_to_proto(config, perm_mask=self._perm_mask) for config in self._topics],
             data_version=DataVersion(
                 state_version=version.state_version, timestamp_ms=version.timestamp, counter=version.counter
             ),

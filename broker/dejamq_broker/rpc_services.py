@@ -6,6 +6,7 @@ import grpc.aio
 from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
 from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
 from dejamq_proto.dead_letters_pb2_grpc import add_DeadLettersServicer_to_server
+from dejamq_proto.running_pb2_grpc import add_RunningServicer_to_server
 
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.rpc_admin import AdminService
@@ -13,6 +14,7 @@ from dejamq_broker.rpc_client import ClientService
 from dejamq_broker.rpc_dead_letters import DeadLettersService
 from dejamq_broker.rpc_handover import HandoverService
 from dejamq_broker.rpc_pull import PullService
+from dejamq_broker.rpc_running import RunningService
 from dejamq_broker.rpc_send import SendService
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 SERVICES = (
     "dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin",
-    "dejamq.v1.DeadLetters",
+    "dejamq.v1.DeadLetters", "dejamq.v1.Running",
 )  # fmt: skip
 
 
@@ -37,5 +39,7 @@ def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
     add_ClientServicer_to_server(clients, server)
     add_HandoverServicer_to_server(HandoverService(domain.handovers), server)
     inspector = Inspector(domain.store, domain.offsets, domain.clients, domain.site, domain.clock_ms)
-    add_AdminServicer_to_server(AdminService(domain.topics, domain.groups, inspector, config), server)
+    add_AdminServicer_to_server(AdminService(domain, inspector), server)
     add_DeadLettersServicer_to_server(DeadLettersService(domain.dead_letters, domain.site), server)
+    running = RunningService(domain.commands, inspector, domain.stats, config.broker_name)
+    add_RunningServicer_to_server(running, server)

@@ -1,9 +1,11 @@
 """What several services read from their requests."""
 
+from dejamq_proto import common_pb2
 from dejamq_proto.common_pb2 import Caller, QueueKey
 
 from dejamq_broker.locks import QueueAt
 from dejamq_broker.offsets import Asker
+from dejamq_broker.topics import TopicConfig
 
 
 def asker_of(caller: Caller) -> Asker:
@@ -14,3 +16,19 @@ def asker_of(caller: Caller) -> Asker:
 def queue_at(key: QueueKey) -> QueueAt:
     """The queue of this broker that is meant."""
     return QueueAt(key.topic, key.queue_id)
+
+
+def topic_from_proto(topic: common_pb2.TopicConfig) -> TopicConfig:
+    """Not checked; the table does that."""
+    return TopicConfig(
+        topic.topic, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
+        topic_sys_flag=topic.topic_sys_flag, order=topic.order,
+    )  # fmt: skip
+
+
+def topic_to_proto(config: TopicConfig, *, perm_mask: int = 7) -> common_pb2.TopicConfig:
+    """``perm_mask`` takes permissions away that the broker as a whole does not give."""
+    return common_pb2.TopicConfig(
+        topic=config.topic_name, read_queue_nums=config.read_queue_nums, write_queue_nums=config.write_queue_nums,
+        perm=config.perm & perm_mask, topic_sys_flag=config.topic_sys_flag, order=config.order,
+    )  # fmt: skip

@@ -6,13 +6,17 @@ from typing import Any
 
 import msgspec
 from dejamq_proto import names
-from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.codes import Code, DejamqError, InvalidName
 
 from dejamq_broker import json_file
 from dejamq_broker.data_version import DataVersion
 
 FORBIDDEN_TO_READ = 1 << 2
-BUILT_IN = ("TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS")
+AT_LEAST_0 = ("retry_queue_nums", "retry_max_times", "consume_timeout_minute", "broker_id")
+BUILT_IN = (
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+)  # fmt: skip
 
 
 class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
@@ -42,11 +46,11 @@ class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
 class SubscriptionGroupTable:
     """All groups by name; a change is on disk before the call returns.
 
-    Owned by the event loop. RocketMQ: SubscriptionGroupManager; its ``forbiddenTable`` is obeyed, not changed.
+    Owned by the event loop. RocketMQ: SubscriptionGroupManager.
     """
 
     def __init__(self, path: Path, clock_ms: Callable[[], int], *, auto_create: bool) -> None:
-        self._path, self._clock_ms, self._auto_create = path, clock_ms, auto_create
+        self._path, self._clock_ms, self.auto_create = path, clock_ms, auto_create
         self._groups: dict[str, SubscriptionGroup] = {}
         self._forbidden: dict[str, Any] = {}
         self.version = DataVersion(timestamp=clock_ms())
@@ -69,11 +73,10 @@ class SubscriptionGroupTable:
         if found is not None:
             return found
         names.check_group(group)
-        if not self._auto_create:
+        if not self.auto_create:
             text = f"group {group!r} does not exist on this broker and it makes none by itself; create it first"
             raise DejamqError(text, code=Code.SUBSCRIPTION_GROUP_NOT_EXIST)
-        self._put(SubscriptionGroup(group))
-        return self._groups[group]
+        return self._put(SubscriptionGroup(group))
 
     def known(self, group: str) -> SubscriptionGroup:
         """As ``require`` but never makes one. Raises SUBSCRIPTION_GROUP_NOT_EXIST."""
@@ -92,12 +95,49 @@ class SubscriptionGroupTable:
         An unchanged group is not written again.
         """
         names.check_group(group)
-        if min(changes.get("retry_queue_nums", 0), changes.get("retry_max_times", 0)) < 0:
-            text = f"group {group!r}: retry_queue_nums and retry_max_times are 0 or more"
-            raise DejamqError(text, code=Code.INVALID_PARAMETER)
+        wrong = [name for name in AT_LEAST_0 if changes.get(name, 0) < 0]
+        if wrong:
+            raise DejamqError(f"group {group!r}: {wrong[0]} is 0 or more", code=Code.INVALID_PARAMETER)
         changed = msgspec.structs.replace(self.get(group) or SubscriptionGroup(group), **changes)
         if changed != self._groups.get(group):
             self._put(changed)
+
+    def delete(self, group: str) -> bool:
+        """Forget the group and what it is forbidden; False when there was none.
+
+        Raises InvalidName for a built-in one. Members that are still there make it again with their next heartbeat,
+        where groups are made on first use.
+        """
+        if group in BUILT_IN:
+            raise InvalidName(f"group {group!r} belongs to the broker itself")
+        if group not in self._groups and group not in self._forbidden:
+            return False
+        existed = group in self._groups
+        groups = {name: value for name, value in self._groups.items() if name != group}
+        self._write(groups, {name: value for name, value in self._forbidden.items() if name != group})
+        return existed
+
+    def forbid(self, group: str, topic: str, forbidden: bool) -> None:
+        """Take a topic from the group's readers, or give it back. Raises SUBSCRIPTION_GROUP_NOT_EXIST.
+
+        Other bits of the table are kept as they are. Source: RocketMQ ``SubscriptionGroupManager.setForbidden``.
+        """
+        self.known(group)
+        topics = self._forbidden.get(group)
+        topics = dict(topics) if isinstance(topics, dict) else {}
+        before = topics.get(topic, 0) if isinstance(topics.get(topic, 0), int) else 0
+        bits = before | FORBIDDEN_TO_READ if forbidden else before & ~FORBIDDEN_TO_READ
+        if bits == before:
+            return
+        topics[topic] = bits
+        topics = {name: value for name, value in topics.items() if value}
+        others = {name: value for name, value in self._forbidden.items() if name != group}
+        self._write(self._groups, others | ({group: topics} if topics else {}))
+
+    def forbidden_topics(self, group: str) -> list[str]:
+        """What the group may not read."""
+        topics = self._forbidden.get(group)
+        return sorted(one for one in topics if self.reading_forbidden(group, one)) if isinstance(topics, dict) else []
 
     def reading_forbidden(self, group: str, topic: str) -> bool:
         """Whether an administrator took the topic from the group (RocketMQ: ``forbiddenTable``, its third bit)."""
@@ -105,17 +145,20 @@ class SubscriptionGroupTable:
         bits = topics.get(topic, 0) if isinstance(topics, dict) else 0
         return isinstance(bits, int) and bool(bits & FORBIDDEN_TO_READ)
 
-    def _put(self, group: SubscriptionGroup) -> None:
-        """The table changes only after the file did: a group that could not be written does not exist."""
-        groups = self._groups | {group.group_name: group}
+    def _put(self, group: SubscriptionGroup) -> SubscriptionGroup:
+        self._write(self._groups | {group.group_name: group}, self._forbidden)
+        return group
+
+    def _write(self, groups: dict[str, SubscriptionGroup], forbidden: dict[str, Any]) -> None:
+        """The tables change only after the file did: a group that could not be written does not exist."""
         version = self.version.next(self._clock_ms())
         content = {
             "dataVersion": msgspec.to_builtins(version),
-            "forbiddenTable": self._forbidden,
+            "forbiddenTable": forbidden,
             "subscriptionGroupTable": {name: _to_json(value) for name, value in groups.items()},
         }
         json_file.write(self._path, content)
-        self._groups, self.version = groups, version
+        self._groups, self._forbidden, self.version = groups, forbidden, version
 
 
 def _to_json(group: SubscriptionGroup) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The topics: ``config/topics.json`` in RocketMQ's format, and the rule that makes a topic on first use."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,9 @@ class TopicTable:
     def __init__(self, path: Path, clock_ms: Callable[[], int], on_change: Callable[[], None] = lambda: None) -> None:
         self._path, self._clock_ms, self.on_change = path, clock_ms, on_change
         self._topics: dict[str, TopicConfig] = {}
+        self._reply_topic = ""
+        self.auto_create = True
+        """Whether a first send makes its topic; a template in the file does not decide that by itself."""
         self.version = DataVersion(timestamp=clock_ms())
 
     def load(self) -> None:
@@ -71,15 +74,17 @@ class TopicTable:
     def ensure_system(self, auto_create_queues: int, cluster: str = "") -> None:
         """Add what the broker itself needs. ``auto_create_queues`` 0 means that topics are not made on first use.
 
-        ``cluster`` names the topic of replies.
+        ``cluster`` names the topic of replies. A template that is there keeps its number of queues.
         """
+        self.auto_create = auto_create_queues > 0
         # two at least: a name server takes a single topic of an unknown broker for an increment and refuses it
         wanted = [
             TopicConfig(SELF_TEST_TOPIC, 1, 1),
             TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
         ]
         if cluster:
-            wanted.append(TopicConfig(names.reply_topic(cluster), 1, 1))
+            self._reply_topic = names.reply_topic(cluster)
+            wanted.append(TopicConfig(self._reply_topic, 1, 1))
         if auto_create_queues:
             perm = READ_WRITE | names.PERM_INHERIT
             wanted.append(TopicConfig(names.AUTO_CREATE_TOPIC, auto_create_queues, auto_create_queues, perm))
@@ -100,9 +105,10 @@ class TopicTable:
         if topic.startswith(names.RETRY_PREFIX):
             return self.ensure(topic, 1)
         template = self._topics.get(names.AUTO_CREATE_TOPIC)
-        if template is None or not template.perm & names.PERM_INHERIT:
+        if template is None or not (self.auto_create and template.perm & names.PERM_INHERIT):
             return self.require(topic)
-        queues = min(client_queues or DEFAULT_CLIENT_QUEUES, template.write_queue_nums)
+        wanted = client_queues if client_queues > 0 else DEFAULT_CLIENT_QUEUES
+        queues = min(wanted, template.write_queue_nums)
         return self.ensure(topic, queues, template.perm & ~names.PERM_INHERIT)
 
     def ensure(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
@@ -120,8 +126,7 @@ class TopicTable:
         nothing.
         """
         names.check_topic(config.topic_name)
-        if config.topic_name in names.NOT_FOR_SENDING:
-            raise InvalidName(f"topic {config.topic_name!r} belongs to the broker itself")
+        self._check_own(config.topic_name)
         for queues in (config.read_queue_nums, config.write_queue_nums):
             if not 1 <= queues <= MAX_QUEUES:
                 raise InvalidName(f"a topic has 1 to {MAX_QUEUES} queues, not {queues}")
@@ -130,9 +135,41 @@ class TopicTable:
         if self._topics.get(config.topic_name) != config:
             self._put([config])
 
+    def change(self, topic: str, **changes: Any) -> TopicConfig:
+        """Change these fields of a topic and leave its others. Raises TOPIC_NOT_EXIST, and as ``update``."""
+        self.update(msgspec.structs.replace(self.require(topic), **changes))
+        return self.require(topic)
+
+    def delete(self, topic: str) -> bool:
+        """Forget the topic; False when there was none. Raises InvalidName for one that the broker needs itself.
+
+        Only the table is told: queues and offsets are others'. Source: RocketMQ ``AdminBrokerProcessor.deleteTopic``.
+        """
+        self._check_own(topic)
+        if topic not in self._topics:
+            return False
+        self._replace({name: config for name, config in self._topics.items() if name != topic})
+        return True
+
+    def mark_ordered(self, topics: Iterable[str]) -> None:
+        """A name server says that messages of these have an order.
+
+        It is never taken back by its silence. Source: RocketMQ ``TopicConfigManager.updateOrderTopicConfig``.
+        """
+        known = [self._topics[topic] for topic in topics if topic in self._topics]
+        changed = [msgspec.structs.replace(config, order=True) for config in known if not config.order]
+        if changed:
+            self._put(changed)
+
+    def _check_own(self, topic: str) -> None:
+        if names.is_system(topic) or topic == self._reply_topic:
+            raise InvalidName(f"topic {topic!r} belongs to the broker itself, which needs it as it is")
+
     def _put(self, configs: list[TopicConfig]) -> None:
+        self._replace(self._topics | {config.topic_name: config for config in configs})
+
+    def _replace(self, topics: dict[str, TopicConfig]) -> None:
         """The table changes only after the file did; then registrations carry the new version."""
-        topics = self._topics | {config.topic_name: config for config in configs}
         version = self.version.next(self._clock_ms())
         table = {name: msgspec.to_builtins(config) for name, config in topics.items()}
         json_file.write(self._path, {"dataVersion": msgspec.to_builtins(version), "topicConfigTable": table})

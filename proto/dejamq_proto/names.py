@@ -23,6 +23,8 @@ PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 NOT_FOR_SENDING = frozenset({
     SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, GIVEN_UP_TOPIC, "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
 })  # fmt: skip
+SYSTEM_TOPICS = frozenset({AUTO_CREATE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"})
+SYSTEM_PREFIX = "rmq_sys_"
 NOT_FOR_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
 
 PROPERTY_UNIQUE_KEY = "UNIQ_KEY"
@@ -75,6 +77,11 @@ def reply_topic(cluster: str) -> str:
 def is_internal(topic: str) -> bool:
     """Topics that the broker makes for itself, by prefix."""
     return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def is_system(topic: str) -> bool:
+    """Topics that a broker keeps for itself and nobody changes or deletes (RocketMQ: ``TopicValidator``)."""
+    return topic in NOT_FOR_SENDING or topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
 def check_topic(topic: str) -> None:

@@ -77,6 +77,18 @@ def values_of(config: Any) -> dict[str, Any]:
     return found
 
 
+def changed(config: Config, values: Mapping[str, Any]) -> Config:
+    """The same settings but for these, by our names; texts are read as in a file. Raises ConfigError."""
+    hints = typing.get_type_hints(type(config))
+    converted = {name: _convert(name, value, hints[name]) for name, value in values.items()}
+    return _validated(dataclasses.replace(config, **converted))  # type: ignore[type-var]
+
+
+def spellings(cls: type[Config]) -> dict[str, str]:
+    """Every spelling of every setting, ours and RocketMQ's, with our name; that of a nested one has its path."""
+    return _spellings(cls)
+
+
 def scaled(config: Config, factor: float) -> Config:
     """The same settings with time shrunk: intervals times the factor, RPC time-outs times its square root."""
     changes: dict[str, Any] = {}

@@ -153,6 +153,10 @@ class SendRunResult(msgspec.Struct, kw_only=True):
 _RESULT_NUMBERS = {1: "seq", 2: "code", 5: "store_timestamp_ms"}
 
 
+OFFSET_RESET = "OFFSET_RESET"
+"""The remark of a pull that is sent elsewhere by an operator, and not because its offset is none of the queue."""
+
+
 class PullAnswer(msgspec.Struct, kw_only=True):
     """A broker's answer to one pull; ``records`` as in ``SendRun``."""
 
