@@ -37,7 +37,9 @@ class NameServerLink:
         self._numbers = itertools.count(1)
 
     async def register(self) -> None:
-        """Tell all topics. Raises the DejamqError that the answer, or its absence, means."""
+        """Tell all topics, hear which of them have an order. Raises the DejamqError that the answer, or its absence,
+        means.
+        """
         version = self._topics.version
         request = pb.RegisterBrokerRequest(
             caller=self._caller(), broker=self._identity(),
@@ -46,7 +48,8 @@ class NameServerLink:
                 state_version=version.state_version, timestamp_ms=version.timestamp, counter=version.counter
             ),
         )  # fmt: skip
-        await call(self._stub.RegisterBroker, request, address=self.address, timeout_ms=self._timeout_ms)
+        answer = await call(self._stub.RegisterBroker, request, address=self.address, timeout_ms=self._timeout_ms)
+        self._topics.mark_ordered(answer.order_topics)
 
     async def unregister(self, timeout_ms: float) -> None:
         """Leave at once. Raises the DejamqError that the answer, or its absence, means."""

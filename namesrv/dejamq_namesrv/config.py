@@ -34,6 +34,10 @@ class NamesrvConfig:
     return_order_topic_config_to_broker: bool = setting(
         True, rocketmq="returnOrderTopicConfigToBroker", help="registering brokers are told the order topics"
     )
+    delete_topic_with_broker_registration: bool = setting(
+        False, rocketmq="deleteTopicWithBrokerRegistration",
+        help="a topic that a broker's changed table lacks is forgotten at once, not kept until it is deleted here too",
+    )  # fmt: skip
     shutdown_grace_ms: int = setting(2_000, unit="ms", scale="timeout", help="for running calls when it stops")
     journal_dir: str | None = setting(None, help="where the journal goes; none: no journal")
     journal_level: str = setting("audit", help="off, audit or forensic")

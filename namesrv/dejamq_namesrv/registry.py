@@ -29,7 +29,9 @@ class Registry:
 
     def __init__(self, config: NamesrvConfig, kv: KvConfig, journal: Journal, now_ms: Callable[[], int]) -> None:
         self._config, self._journal, self._now_ms = config, journal, now_ms
-        self._table = RouteTable(broker_timeout_ms=config.broker_timeout_ms)
+        self._table = RouteTable(
+            broker_timeout_ms=config.broker_timeout_ms, forget_topics=config.delete_topic_with_broker_registration
+        )
         self.kv = kv
 
     def register(
@@ -65,6 +67,10 @@ class Registry:
         """As ``RouteTable.set_writable``; 0 for a broker that is not known here."""
         return self._table.set_writable(broker_name, writable)
 
+    def delete_topic(self, topic: str, broker_names: Sequence[str]) -> int:
+        """As ``RouteTable.delete_topic``; 0 for a topic that is not known here."""
+        return self._table.delete_topic(topic, broker_names)
+
     def route(self, topic: str, listener: str, client_boot_id: str) -> TopicRoute:
         """Raises DejamqError with TOPIC_NOT_EXIST when no live broker has the topic."""
         route = self._table.route(topic, self._now_ms(), listener)
@@ -86,7 +92,7 @@ class Registry:
         return self._table.cluster_info(self._now_ms(), listener)
 
     def topics(self) -> list[str]:
-        """The topics of live brokers, sorted; those that a broker deleted stay until the broker leaves."""
+        """The topics of live brokers, sorted; those that a broker deleted stay until they are deleted here too."""
         return self._table.topics(self._now_ms())
 
     def _note(self, changes: Iterable[Change]) -> None:

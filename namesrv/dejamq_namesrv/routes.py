@@ -41,8 +41,11 @@ class Live:
 class RouteTable:
     """Topics -> broker names -> addresses, as the brokers report them."""
 
-    def __init__(self, *, broker_timeout_ms: int = BROKER_TIMEOUT_MS) -> None:
-        self._broker_timeout_ms = broker_timeout_ms
+    def __init__(self, *, broker_timeout_ms: int = BROKER_TIMEOUT_MS, forget_topics: bool = False) -> None:
+        """``forget_topics``: what a broker's changed table lacks is forgotten, and not kept until somebody deletes it
+        (RocketMQ: ``deleteTopicWithBrokerRegistration``).
+        """
+        self._broker_timeout_ms, self._forget_topics = broker_timeout_ms, forget_topics
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, dict[int, Live]] = {}
         self._channels: dict[Hashable, BrokerIdentity] = {}
@@ -118,6 +121,18 @@ class RouteTable:
             by_broker[broker_name] = replace(queues, perm=perm)
         return len(by_brokers)
 
+    def delete_topic(self, topic: str, broker_names: Sequence[str] = ()) -> int:
+        """Forget the topic's routes through these brokers, through all by default; how many there were.
+
+        A broker that still has the topic brings it back with its next registration (RocketMQ:
+        RouteInfoManager.deleteTopic).
+        """
+        by_broker = self._topics.get(topic, {})
+        gone = [name for name in by_broker if not broker_names or name in broker_names]
+        for name in gone:
+            self._forget_route(topic, name)
+        return len(gone)
+
     # --- what clients ask
 
     def route(self, topic: str, now_ms: int, listener: str = "") -> TopicRoute | None:
@@ -158,10 +173,14 @@ class RouteTable:
     def _take_topics(self, live: Live, topics: Sequence[TopicConfig], before: Live | None) -> None:
         """Replace queue data when the version is new; otherwise only add topics that miss this broker.
 
-        Topics that the broker no longer has stay until they are deleted here too, as in RocketMQ.
+        Topics that the broker no longer has stay until they are deleted here too, as in RocketMQ, unless told not to.
         """
         name = live.identity.broker_name
         changed = before is None or _version_differs(before, live)
+        if changed and self._forget_topics:
+            told = {config.topic for config in topics}
+            for topic in [one for one, by_broker in self._topics.items() if name in by_broker and one not in told]:
+                self._forget_route(topic, name)
         for config in topics:
             by_broker = self._topics.setdefault(config.topic, {})
             if changed or name not in by_broker:
@@ -182,9 +201,12 @@ class RouteTable:
             return
         self._brokers.pop(broker_name, None)
         for topic in [topic for topic, by_broker in self._topics.items() if broker_name in by_broker]:
-            del self._topics[topic][broker_name]
-            if not self._topics[topic]:
-                del self._topics[topic]
+            self._forget_route(topic, broker_name)
+
+    def _forget_route(self, topic: str, broker_name: str) -> None:
+        del self._topics[topic][broker_name]
+        if not self._topics[topic]:
+            del self._topics[topic]
 
     def _master_address(self, replicas: dict[int, Live], identity: BrokerIdentity) -> str:
         master = replicas.get(MASTER_ID)

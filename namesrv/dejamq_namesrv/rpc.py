@@ -123,6 +123,19 @@ class NameServerServicer(namesrv_pb2_grpc.NameServerServicer):
         self._registry.kv.delete(request.namespace, request.key)
         return namesrv_pb2.DeleteConfigResponse()
 
+    async def ListConfig(
+        self, request: namesrv_pb2.ListConfigRequest, context: Context
+    ) -> namesrv_pb2.ListConfigResponse:
+        """Empty for a namespace that nobody has put anything into (RocketMQ refuses)."""
+        return namesrv_pb2.ListConfigResponse(values=self._registry.kv.namespace(request.namespace))
+
+    async def DeleteTopic(
+        self, request: namesrv_pb2.DeleteNameServerTopicRequest, context: Context
+    ) -> namesrv_pb2.DeleteNameServerTopicResponse:
+        """Never refused; the answer tells how many routes there were."""
+        routes = self._registry.delete_topic(request.topic, request.broker_names)
+        return namesrv_pb2.DeleteNameServerTopicResponse(routes=routes)
+
 
 def add_to(server: grpc.aio.Server, servicer: NameServerServicer) -> None:
     """The door of the generated code, in the one file that knows it."""
