@@ -1,7 +1,8 @@
 """The way of an append: check, plan, fill in what the broker knows, copy into the log. Source: ``CommitLog``."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey,
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import RECORD_ALLOWANCE, StoreConfig
 from dejamq_broker.store.entries import UNQUEUED_TYPES, queue_tags_code, unqueued
-from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
+from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFollows, StoreFull
 from dejamq_broker.store.paths import StorePaths
 
 Render = Callable[[Ints, Ints, int], Bytes]
@@ -89,12 +90,21 @@ class Appender:
         self.hand_over: Callable[[Batch | Single], None] = lambda batch: None
         self.refusal: Callable[[], StoreError | None] = lambda: None
         """Why nothing may be appended now: the disk failed or is full. None: it may."""
+        self.copies_only = False
+        """A slave's log takes no records but those of its master's."""
 
     def close(self) -> bool:
         """Refuse from now on. False when it was closed before. Returns after a running append has ended."""
         with self._lock:
             was, self._closed = self._closed, True
             return not was
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Inside, the log is the caller's to write. Raises StoreClosed, StoreFull, StoreError when it may not be."""
+        with self._lock:
+            self._check_writable(copied=True)
+            yield
 
     def append_run(self, run: AppendRun) -> Appended:
         """Store all records of the run, or none.
@@ -207,9 +217,11 @@ class Appender:
                 f"a record of {int(sizes.max())} bytes is over the {self._largest} that this store takes"
             )
 
-    def _check_writable(self) -> None:
+    def _check_writable(self, *, copied: bool = False) -> None:
         if self._closed:
             raise StoreClosed(f"the store in {self._paths.root} is closed")
+        if self.copies_only and not copied:
+            raise StoreFollows("this broker is a slave, its log is its master's: send to the master")
         refusal = self.refusal()
         if refusal:
             raise refusal

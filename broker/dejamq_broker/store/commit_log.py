@@ -123,6 +123,13 @@ class CommitLog:
         # after the offset, as in ``write``
         self.last_store_timestamp_ms = store_timestamp_ms
 
+    def put_copy(self, data: memoryview, store_timestamp_ms: int) -> None:
+        """Put bytes of another log where this one ends, and publish them. They go into one file, that is there."""
+        self._put(self.max_offset, data)
+        self.max_offset += len(data)
+        # after the offset, as in ``write``
+        self.last_store_timestamp_ms = max(self.last_store_timestamp_ms, store_timestamp_ms)
+
     def read(self, log_offset: int, size: int) -> bytes:
         """A copy of published bytes; shorter where a file or the log ends."""
         size = min(size, self.max_offset - log_offset)

@@ -27,3 +27,9 @@ class StoreClosed(StoreError):
     """The store was closed; nothing was stored."""
 
     default_code = Code.SERVICE_NOT_AVAILABLE
+
+
+class StoreFollows(StoreError):
+    """The store is a slave's: only what its master has goes in; nothing was stored."""
+
+    default_code = Code.SERVICE_NOT_AVAILABLE

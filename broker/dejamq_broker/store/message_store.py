@@ -2,10 +2,12 @@
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from dejamq_proto.record import Record
 
@@ -19,14 +21,20 @@ from dejamq_broker.store.disk import Disk, DiskUse
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.flush import Flusher
+from dejamq_broker.store.incoming import DamagedRange
 from dejamq_broker.store.index import Origin, open_index
 from dejamq_broker.store.late import LateReader
+from dejamq_broker.store.log_copy import LogCopy
+from dejamq_broker.store.log_cut import Cut
+from dejamq_broker.store.log_scan import End
+from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.query import Query, QueryResult, Wanted
 from dejamq_broker.store.queue_flush import QueueFlush
 from dejamq_broker.store.reading import Limits, Reader, ReadResult
 from dejamq_broker.store.recovery import Recovery, RecoveryReport
+from dejamq_broker.store.replica import ReplicaWriter
 from dejamq_broker.store.reput import Reput
 from dejamq_broker.store.retention import Retention, follow_queues
 
@@ -34,6 +42,14 @@ logger = logging.getLogger(__name__)
 
 CLOSE_INDEX_S = 5
 """How long a stop waits for the index to come to the end of the log; the next start does the rest."""
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a store is told by whoever opens it; see ``MessageStore.open``."""
+
+    clock_ms: Callable[[], int]
+    on_arrival: Callable[[list[QueueKey]], None]
+    copies_only: bool = False
 
 
 class MessageStore:
@@ -47,11 +63,13 @@ class MessageStore:
         *,
         clock_ms: Callable[[], int],
         on_arrival: Callable[[list[QueueKey]], None] = lambda keys: None,
+        copies_only: bool = False,
     ) -> "MessageStore":
         """Lock, recover and start.
 
-        ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. Raises
-        ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left as they were.
+        ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread.
+        ``copies_only``: a slave's, which takes nothing but its master's log. Raises ConfigError, StoreLocked,
+        StoreDamaged or StoreError, with the files left as they were.
         """
         config.validate()
         paths = StorePaths(directory)
@@ -60,12 +78,9 @@ class MessageStore:
         except OSError as error:
             raise StoreError(f"{paths.root} cannot be a store: {error.strerror}; choose another directory") from None
         try:
-            return cls(paths, config, lock, clock_ms, on_arrival)
-        except BaseException as error:
+            return cls(paths, config, lock, Surroundings(clock_ms, on_arrival, copies_only))
+        except BaseException:
             lock.release()
-            if isinstance(error, OSError):
-                hint = "; make room on its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-                raise StoreError(f"the store in {paths.root} cannot be opened: {error}{hint}") from error
             raise
 
     def __init__(
@@ -73,31 +88,41 @@ class MessageStore:
         paths: StorePaths,
         config: StoreConfig,
         lock: DirectoryLock,
-        clock_ms: Callable[[], int],
-        on_arrival: Callable[[list[QueueKey]], None],
+        around: "Surroundings",
     ) -> None:
-        self._paths, self._config, self._lock = paths, config, lock
-        self._closed = False
+        self._paths, self._config, self._lock, self._around = paths, config, lock, around
+        self.on_append: Callable[[], None] = lambda: None
+        """Called after each append, by the appender: there is more to copy."""
+        self._closed = True
+        self.reopen()
+
+    def _begin(self, keep_to: End | None) -> None:
+        """Make all parts anew, of what is in the directory; ``keep_to`` as in ``Recovery``."""
+        paths, config, clock_ms = self._paths, self._config, self._around.clock_ms
         self._table = QueueTable()
         files = FileQueue(paths.commit_log, config.mapped_file_size_commit_log)
         next_file = NextFile(files, warm=not config.sync_flush)
         self._log = CommitLog(files, next_file.take)
         self._queues = ConsumeQueues(paths, config.mapped_file_size_consume_queue, self._table)
         self._disk = Disk(paths, config)
-        self.recovery = self._recover(clock_ms)
+        self.recovery = self._recover(clock_ms, keep_to)
         self._reader = Reader(self._log, config, self.recovery.damages)
         queue_flush = QueueFlush(self._queues, paths, config)
         self._flusher = Flusher(self._log, queue_flush, paths, config, next_file)
         limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
-        self._reput = Reput(self._log.max_offset, self._table, [self._queues.dispatch], limit, on_arrival)
+        self._reput = Reput(self._log.max_offset, self._table, [self._queues.dispatch], limit, self._around.on_arrival)
         origin = Origin(self._log.min_offset, self._log.max_offset, self.recovery.clean_start)
         self._index = open_index(paths, config, clock_ms, origin)
         queue_flush.indexed_until_ms = lambda: self._index.synced_timestamp_ms
         self._late = LateReader(self._log, self._index, limit, lambda: self._flusher.flushed, config)
         self._reput.late_turn = self._late.turn
-        self._query = Query(self._index, self._reader.record_at, self._late.catch_up, config.max_msgs_num_batch)
+        self._query = Query(self._index, self._reader.record_at, self._late, config.max_msgs_num_batch)
         self._appender = Appender(self._log, self._table, paths, config, clock_ms)
         self._appender.hand_over, self._appender.refusal = self._reput.hand_over, self._refusal
+        self._appender.copies_only = self._around.copies_only
+        self._replica = ReplicaWriter(self._log, self._queues, self._appender, config.delay_levels_ms)
+        self.copy = LogCopy(self._log, self.recovery.damages)
+        """Reads of the log for a slave, or for the store of one that compares itself with its master's."""
         self._flusher.dispatched = lambda: self._reput.position
         if config.sync_flush:
             self._flusher.on_flushed = self._reput.wake
@@ -108,10 +133,11 @@ class MessageStore:
         self._flusher.start()
         self._reput.start()
         self._retention.start()
+        self._closed = False
 
-    def _recover(self, clock_ms: Callable[[], int]) -> RecoveryReport:
+    def _recover(self, clock_ms: Callable[[], int], keep_to: End | None) -> RecoveryReport:
         self._log.files.scanning = True
-        report = Recovery(self._log, self._queues, self._paths, self._config).run(clock_ms)
+        report = Recovery(self._log, self._queues, self._paths, self._config, keep_to).run(clock_ms)
         self._log.files.scanning = False
         for key, queue in self._queues.items():
             self._table.set_next(key, queue.max_offset)
@@ -140,6 +166,7 @@ class MessageStore:
     def _after(self, appended: Appended) -> Appended:
         self._reput.dispatch()
         self._flusher.appended()
+        self.on_append()
         return appended
 
     def _refusal(self) -> StoreError | None:
@@ -151,6 +178,65 @@ class MessageStore:
     def clean_soon(self) -> None:
         """Delete expired files at the next looks, whatever the hour (RocketMQ: ``executeDeleteFilesManually``)."""
         self._retention.clean_soon()
+
+    # A slave's store.
+
+    def begin_copy(self, damaged: Sequence[DamagedRange] = ()) -> int:
+        """A stream of the master's log begins: from which log offset on. ``damaged`` ranges are taken as they are."""
+        self._replica.incoming.begin(self._log.max_offset, damaged)
+        return self._log.max_offset
+
+    def take_copy(self, log_offset: int, data: bytes | memoryview) -> None:
+        """Append bytes of the master's log as they are; a record whose end is missing waits for it in memory.
+
+        Raises BadCopy for bytes that are no records or not the next ones, and as ``append_run``: the stream has to
+        begin again then.
+        """
+        try:
+            self._replica.take(log_offset, data)
+        finally:
+            self._reput.dispatch()
+            self._flusher.appended()
+
+    def cut_back(self, log_offset: int, reason: str) -> tuple[Cut, ...]:
+        """Take off everything from this log offset on, where a record must begin, and keep copies of it beside.
+
+        Long: not for an event loop. The parts of the store are made anew, and whoever reads meanwhile gets StoreClosed;
+        so does everybody after a failure, until ``reopen`` does it. Raises as ``open``.
+        """
+        self._end()
+        self.reopen(End(log_offset, reason))
+        return self.recovery.cuts
+
+    def begin_at(self, log_offset: int) -> None:
+        """Let an empty log begin at this log offset, the start of a file. In all else as ``cut_back``."""
+        log = self._log
+        if log.max_offset != log.min_offset:
+            raise StoreError(f"the log in {self._paths.root} is not empty, it cannot begin at {log_offset}")
+        self._end()
+        with self._opening():
+            for file in log.files.files:
+                file.delete()
+            MappedFile.create(log.files.path(log_offset), log_offset, log.files.file_size)
+        self.reopen()
+
+    def reopen(self, keep_to: End | None = None) -> None:
+        """Go on after ``cut_back`` or ``begin_at`` failed. Raises as ``open``."""
+        if self._closed:
+            with self._opening():
+                self._begin(keep_to)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            hint = "; make room on its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            raise StoreError(f"the store in {self._paths.root} cannot be opened: {error}{hint}") from error
 
     # Reading.
 
@@ -260,18 +346,21 @@ class MessageStore:
 
         ``abort`` stays when the queues did not reach the end of the log: the next start looks closer then.
         """
+        try:
+            self._end()
+        finally:
+            self._lock.release()
+
+    def _end(self) -> None:
         if not self._appender.close():
             return
         self._closed = True
-        try:
-            self._retention.stop()
-            self._flusher.stop()
-            self._reput.stop()
-            indexed = self._late.finish(CLOSE_INDEX_S)
-            self._flusher.finish()
-            self._log.files.close()
-            failed = self._flusher.failure or self._flusher.full or self._reput.failure
-            if self._reput.position == self._log.max_offset and indexed and not failed:
-                self._paths.abort.unlink(missing_ok=True)
-        finally:
-            self._lock.release()
+        self._retention.stop()
+        self._flusher.stop()
+        self._reput.stop()
+        indexed = self._late.finish(CLOSE_INDEX_S)
+        self._flusher.finish()
+        self._log.files.close()
+        failed = self._flusher.failure or self._flusher.full or self._reput.failure
+        if self._reput.position == self._log.max_offset and indexed and not failed:
+            self._paths.abort.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction, Inc
 from dejamq_broker.store.coverage import first_uncovered
 from dejamq_broker.store.directory_lock import mark_open
 from dejamq_broker.store.log_cut import Cut, cut
-from dejamq_broker.store.log_scan import Damage, End, Extent
+from dejamq_broker.store.log_scan import Damage, End, Extent, Read
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.recovery_walk import Trust, Walk, ends_at
 from dejamq_broker.store.start_point import (
@@ -52,10 +52,12 @@ class RecoveryReport(msgspec.Struct, frozen=True):
 
 
 class Recovery:
-    """One start, before any other thread runs."""
+    """One start, before any other thread runs. ``keep_to``: the log ends there at the latest, whatever follows."""
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueues, paths: StorePaths, config: StoreConfig) -> None:
-        self._log, self._queues, self._paths, self._config = log, queues, paths, config
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueues, paths: StorePaths, config: StoreConfig, keep_to: End | None = None
+    ) -> None:
+        self._log, self._queues, self._paths, self._config, self._keep_to = log, queues, paths, config, keep_to
         self._extent = Extent(0, 0, log.files.file_size)
         self._mark: Progress | None = None
         self._expired: dict[QueueKey, int] = {}
@@ -95,7 +97,8 @@ class Recovery:
         refuse_unsupported(self._paths)
         files = self._log.files
         files.load()
-        self._extent = Extent(files.start, files.end, files.file_size)
+        end = files.end if self._keep_to is None else min(files.end, self._keep_to.log_offset)
+        self._extent = Extent(files.start, end, files.file_size)
         self._mark = Progress.load(self._paths.progress)
         self._queues.load(self._mark, self._extent, clean=clean)
         mark_open(self._paths)
@@ -123,8 +126,9 @@ class Recovery:
 
     def _walk(self, start: StartPoint, clean: bool) -> Walk:
         """Read the log, and give the queues what they lack. Raises Incomplete when they lack more."""
-        extent, mark, read = self._extent, self._mark, self._log.files.read
+        extent, mark, read = self._extent, self._mark, self._reading()
         as_left = clean and mark is not None and ends_at(read, extent, mark.log_offset) and start.rule == BY_MARK
+        as_left = as_left and self._keep_to is None
         if as_left:
             # nothing behind the mark needs to be looked at
             extent = Extent(extent.start, start.feed_from, extent.file_size)
@@ -138,7 +142,16 @@ class Recovery:
         walk = Walk(self._queues, start, self._config.delay_levels_ms)
         walk.run(read, extent, trust)
         walk.as_left = as_left and walk.found.end == start.feed_from
+        if self._keep_to is not None:
+            walk.used = None  # nobody has read what is to go
         return walk
+
+    def _reading(self) -> Read:
+        """Reads of the log, as far as it is to be kept."""
+        read, keep_to = self._log.files.read, self._keep_to
+        if keep_to is None:
+            return read
+        return lambda at, size: read(at, max(0, min(size, keep_to.log_offset - at)))
 
     def _forget_queues(self) -> None:
         """From here on the mark on disk vouches for no entry, so a crash in the middle begins again.
@@ -166,7 +179,8 @@ class Recovery:
         cuts: tuple[Cut, ...] = ()
         if not walk.as_left:
             self._lower_mark(start, end)
-            cuts = cut(files, End(end, walk.found.reason), walk.used, self._paths)
+            reason = walk.found.reason or (self._keep_to.reason if self._keep_to else "")
+            cuts = cut(files, End(end, reason), walk.used, self._paths)
         if end == 0:
             # a log that begins again, begins with queues that do (RocketMQ destroys them too)
             self._queues.discard()

@@ -1,0 +1,107 @@
+"""How a slave's log grows: by bytes of its master's, checked as they come. Source: RocketMQ ``DefaultHAClient``.
+
+Only whole records enter the log, so its end is one that recovery would find and that a master can go on from. A record
+whose end has not come yet is held in memory: it is lost with the connection, and sent again with the next one.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from dejamq_proto.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, OVERHEAD, PAIR
+
+from dejamq_broker.store.batch import Batch, Groups
+from dejamq_broker.store.log_scan import Extent, Found, step
+
+LARGEST = 64 << 20
+"""No record is larger; a size that says so is no size, and nobody waits in memory for so many bytes."""
+NO_BYTES = memoryview(b"")
+NO_NUMBERS = np.empty(0, np.int64)
+
+DamagedRange = tuple[int, int]
+"""From which log offset to which the master's log is known to hold no records."""
+
+
+class BadCopy(ValueError):
+    """What came is neither a record nor the beginning of one. ``log_offset``: where it begins."""
+
+    def __init__(self, log_offset: int, reason: str) -> None:
+        super().__init__(f"at log offset {log_offset}: {reason}")
+        self.log_offset = log_offset
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """Bytes that may enter the log: records, or a blank or damaged part, which has none (``records`` is None)."""
+
+    log_offset: int
+    data: memoryview
+    records: Found | None = None
+
+    @property
+    def end(self) -> int:
+        return self.log_offset + len(self.data)
+
+    def no_entries(self, timestamp_ms: int) -> Batch:
+        """The dispatchers have to know that they came past this part."""
+        empty = Groups(None, [])
+        return Batch(NO_NUMBERS, NO_NUMBERS, NO_NUMBERS, NO_NUMBERS, empty, self.end, timestamp_ms)
+
+
+class Incoming:
+    """Cuts a stream of bytes into what may enter the log. Owned by whoever appends; pure but for what it holds."""
+
+    def __init__(self, file_size: int) -> None:
+        self._file_size = file_size
+        self._held: memoryview = NO_BYTES
+        self._end = 0
+        self.damaged: Sequence[DamagedRange] = ()
+
+    @property
+    def held(self) -> int:
+        """So many bytes behind the end of the log wait for the rest of their record."""
+        return len(self._held)
+
+    def begin(self, log_offset: int, damaged: Sequence[DamagedRange] = ()) -> None:
+        """A new stream: what was held of the one before is forgotten. ``damaged`` is what the master vouches for."""
+        self._held, self._end, self.damaged = NO_BYTES, log_offset, damaged
+
+    def take(self, log_offset: int, data: bytes | memoryview) -> Iterator[Whole]:
+        """What became whole with these bytes. Raises BadCopy, after everything good before it was given.
+
+        Whoever stops in the middle has to ``begin`` again.
+        """
+        expected = self._end + len(self._held)
+        if log_offset != expected:
+            raise BadCopy(log_offset, f"bytes from {expected} on are wanted")
+        view = memoryview(b"".join((self._held, data))) if self._held else memoryview(data)
+        base, end = self._end, self._end + len(view)
+        extent = Extent(base, end, self._file_size)
+        at: int | None = base
+        while at is not None and at < end:
+            part = self._part(view[at - base :], at, extent)
+            if part is None:
+                break
+            yield part
+            at = self._end = part.end
+            self._held = NO_BYTES
+        self._held = view[self._end - base :]
+
+    def _part(self, view: memoryview, at: int, extent: Extent) -> Whole | None:
+        """The first part of the view; None while it is not all there."""
+        for start, end in self.damaged:
+            if start <= at < end:
+                return Whole(at, view[: min(end, extent.file_end(at)) - at])
+        if len(view) < PAIR.size:
+            return None
+        room = extent.file_end(at) - at
+        size, magic = PAIR.unpack_from(view)
+        if magic == MAGIC_BLANK:
+            return Whole(at, view[:room]) if room <= len(view) else None
+        if magic not in (MAGIC_V1, MAGIC_V2) or not OVERHEAD <= size <= min(room, LARGEST):
+            raise BadCopy(at, f"no record has {size} bytes and magic {magic & 0xFFFFFFFF:#010x}, {room} are left")
+        if size > len(view):
+            return None
+        piece = step(lambda where, most: view[where - at : where - at + most], extent, at)
+        if not isinstance(piece, Found):
+            raise BadCopy(at, getattr(piece, "reason", "") or "zeros where a record must be")
+        return Whole(at, view[: len(piece.data)], piece)

@@ -1,0 +1,41 @@
+"""The writer of a slave's log: what became whole of its master's bytes goes in, and on to the queues."""
+
+from dejamq_broker.store.append import Appender
+from dejamq_broker.store.commit_log import CommitLog
+from dejamq_broker.store.consume_queues import ConsumeQueues
+from dejamq_broker.store.entries import batch_of
+from dejamq_broker.store.errors import StoreFull
+from dejamq_broker.store.incoming import Incoming, Whole
+
+
+class ReplicaWriter:
+    """Used by the thread that would append. Bytes are the master's as they are: nothing is filled in."""
+
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueues, appender: Appender, delay_levels_ms: tuple[int, ...]
+    ) -> None:
+        self._log, self._queues, self._appender, self._delay_levels_ms = log, queues, appender, delay_levels_ms
+        self.incoming = Incoming(log.files.file_size)
+
+    def take(self, log_offset: int, data: bytes | memoryview) -> None:
+        """Append what became whole with these bytes.
+
+        Raises BadCopy for bytes that are no records, StoreFull, StoreClosed, and StoreError after the disk failed. What
+        came before is in the log then, and the stream has to begin again at its end.
+        """
+        with self._appender.writing():
+            for part in self.incoming.take(log_offset, data):
+                self._put(part)
+
+    def _put(self, part: Whole) -> None:
+        log = self._log
+        if part.records is None:
+            batch = part.no_entries(log.last_store_timestamp_ms)
+        else:
+            batch = batch_of(part.records, self._queues.number_of, self._delay_levels_ms)
+        try:
+            log.make_room(part.end)
+        except OSError as error:
+            raise StoreFull(f"no room for a log file in {log.files.folder}: {error.strerror}") from error
+        log.put_copy(part.data, batch.store_timestamp_ms)
+        self._appender.hand_over(batch)
