@@ -20,7 +20,7 @@ from dejamq_proto.record import (
     offset_message_id,
 )
 from index_making import fill_keyed, keyed_run, offsets_of
-from store_making import SMALL, bodies_of, log_files, open_small
+from store_making import SMALL, log_files, open_small
 
 T0 = 1_700_000_000_000
 
@@ -203,23 +203,27 @@ def test_an_index_that_cannot_be_written_ends_a_query_with_another_word(tmp_path
     assert not isinstance(refused.value, StoreFull)
 
 
-def test_a_full_disk_ends_a_query_with_what_to_do_and_nothing_else(
+def test_what_a_full_disk_keeps_out_of_the_index_is_found_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_small(tmp_path)
+    offsets = fill_keyed(store, 30)
+    assert offsets_of(store, "k29") == [offsets[29]]
 
     def no_room(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(IndexFile, "put", no_room)
-    offsets = fill_keyed(store, 30)
-    with pytest.raises(StoreFull, match="No space left on device; make room"):
-        store.query(Wanted("T", "k1"))
-    offsets += fill_keyed(store, 30, first=30)
-    assert len(bodies_of(store)) == 60
+    indexed = store.indexed
+    offsets += fill_keyed(store, 40)
+    assert store.indexed == indexed < store.log_max
+    assert offsets_of(store, "k1") == [offsets[1], offsets[31]]
+    assert offsets_of(store, "k39") == [offsets[69]]
+    assert offsets_of(store, "k99") == []
+    assert [decode(raw).log_offset for raw in store.query(Wanted("T", "k1", max_messages=1)).records] == [offsets[31]]
     monkeypatch.undo()
-    assert offsets_of(store, "k1") == [offsets[1]]
-    assert offsets_of(store, "k59") == [offsets[59]]
+    assert offsets_of(store, "k1") == [offsets[1], offsets[31]]
+    assert store.indexed == store.log_max
 
 
 def test_without_an_index_nothing_is_found_and_switching_it_on_finds_all(tmp_path: Path) -> None:

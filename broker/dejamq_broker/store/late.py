@@ -9,12 +9,12 @@ does it at once.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.log_scan import End, Extent, Found, walk
+from dejamq_broker.store.log_scan import Damage, End, Extent, Found, walk
 
 logger = logging.getLogger(__name__)
 
@@ -87,12 +87,7 @@ class LateReader:
         at = max(self._dispatcher.position, log.min_offset)
         if at >= limit or self._ended or not self._enabled:
             return False
-
-        def read(log_offset: int, size: int) -> memoryview:
-            return log.view(log_offset, min(size, limit - log_offset))
-
-        extent = Extent(log.min_offset, limit, log.files.file_size)
-        for piece in walk(read, extent, at, check_crc=False):
+        for piece in self._pieces(at, limit):
             if isinstance(piece, Found):
                 self._dispatcher.dispatch(piece)
             elif self._dispatcher.position < log.min_offset:
@@ -104,6 +99,20 @@ class LateReader:
             if self._dispatcher.position - at >= STEP_BYTES:
                 break
         return True
+
+    def rest(self) -> Iterator[Found]:
+        """What was not handed on yet, in log order, for whoever cannot wait until it can be. Any thread."""
+        if self._enabled:
+            pieces = self._pieces(max(self._dispatcher.position, self._log.min_offset), self._limit())
+            yield from (piece for piece in pieces if isinstance(piece, Found))
+
+    def _pieces(self, at: int, limit: int) -> Iterator[Found | Damage | End]:
+        log = self._log
+
+        def read(log_offset: int, size: int) -> memoryview:
+            return log.view(log_offset, min(size, limit - log_offset))
+
+        return walk(read, Extent(log.min_offset, limit, log.files.file_size), at, check_crc=False)
 
     def catch_up(self, deadline: float | None = None) -> bool:
         """Hand on everything up to the limit; False when the deadline (monotonic, s) came first. Raises OSError."""

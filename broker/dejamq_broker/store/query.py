@@ -6,17 +6,20 @@ up room in the answer. For the same reason times are exact here, where the index
 """
 
 import errno
+from collections import deque
 from collections.abc import Callable
+from itertools import chain
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from dejamq_proto.record import decode, host_text, parse_offset_message_id
 
-from dejamq_broker.store.errors import StoreError, StoreFull
+from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.index import Index
 from dejamq_broker.store.index_file import Bounds
-from dejamq_broker.store.index_keys import words_of
+from dejamq_broker.store.index_keys import key_hash, keys_of, words_of
+from dejamq_broker.store.late import LateReader
 
 UNIQUE_MOST = 32
 """Records that a query by unique key answers at most (RocketMQ: ``defaultQueryMaxNum``)."""
@@ -63,23 +66,23 @@ class QueryResult(msgspec.Struct, frozen=True):
 class Query:
     """Answers operators and tools. Any thread; it may take long when the index is far behind."""
 
-    def __init__(
-        self, index: Index, record_at: Callable[[int], bytes | None], catch_up: Callable[[], object], most: int
-    ) -> None:
-        self._index, self._record_at, self._catch_up, self._most = index, record_at, catch_up, most
+    def __init__(self, index: Index, record_at: Callable[[int], bytes | None], late: LateReader, most: int) -> None:
+        """``late`` feeds the index, and gives what it could not be fed."""
+        self._index, self._record_at, self._late, self._most = index, record_at, late, most
 
     def by_key(self, wanted: Wanted) -> QueryResult:
         """The newest records that fit, ``max_messages`` at most, the oldest of them first.
 
         Everything confirmed is looked at: the index is brought up to date first. RocketMQ goes back in time in up to
-        three rounds when nothing of a round can be read; here one pass goes on to the next candidate. Raises StoreFull,
-        or StoreError when the disk fails otherwise, when the index cannot be brought up to date.
+        three rounds when nothing of a round can be read; here one pass goes on to the next candidate. What a full disk
+        keeps out of the index is looked for in the log itself. Raises StoreError when the disk fails otherwise.
         """
-        self._bring_up()
+        behind = self._bring_up(wanted)
         most = min(wanted.max_messages, UNIQUE_MOST if wanted.unique else self._most)
         found: dict[int, bytes] = {}
         size = foreign = 0
-        for log_offset in self._index.matches(wanted.topic, wanted.key, Bounds(wanted.begin_ms, wanted.end_ms)):
+        indexed = self._index.matches(wanted.topic, wanted.key, Bounds(wanted.begin_ms, wanted.end_ms))
+        for log_offset in chain(behind, indexed):
             if len(found) >= most or foreign >= MAX_FOREIGN:
                 break
             raw = self._record_at(log_offset)
@@ -92,14 +95,24 @@ class Query:
             found[log_offset] = raw
         return QueryResult([found[log_offset] for log_offset in sorted(found)], *self._index.newest)
 
-    def _bring_up(self) -> None:
+    def _bring_up(self, wanted: Wanted) -> list[int]:
+        """Feed the index. Gives the log offsets, newest first, of records that may fit and that it has no room for."""
         try:
-            self._catch_up()
+            self._late.catch_up()
         except OSError as error:
-            what = f"the index cannot come to the end of the log: {error.strerror};"
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreFull(f"{what} make room on its disk, then ask again") from error
+                return self._behind(wanted)
+            what = f"the index cannot come to the end of the log: {error.strerror};"
             raise StoreError(f"{what} move the folder index away and restart, it is made again") from error
+        return []
+
+    def _behind(self, wanted: Wanted) -> list[int]:
+        hashed = key_hash(wanted.topic, wanted.key)
+        newest: deque[int] = deque(maxlen=self._most + MAX_FOREIGN)
+        for found in self._late.rest():
+            keys = keys_of(found)
+            newest.extend(keys.log_offsets[keys.hashes == hashed].tolist())
+        return list(reversed(newest))
 
     def by_id(self, message_id: str) -> bytes | None:
         """The record that an offset message id (32 or 56 hex digits) names, None when none begins there.
