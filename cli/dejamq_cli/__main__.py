@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, InvalidName, MessageTooLarge, SendTimeout
 
-from dejamq_cli import audit, bench, cluster, consume, send, serve, store, topic
+from dejamq_cli import audit, bench, cluster, consume, message, send, serve, store, topic
 from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say
 from dejamq_cli.watching import with_seconds
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.add_typer(serve.app, name="serve")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(topic.app, name="topic")
+app.add_typer(message.app, name="message")
 app.add_typer(store.app, name="store")
 app.add_typer(bench.app, name="bench")
 app.command("send")(send.send)

@@ -1,0 +1,96 @@
+"""Takes the lines that name a message: its sends, its records, its deliveries, what was given back."""
+
+from collections.abc import Callable
+
+from dejamq_proto.events import Append, Boot, Deliver, Event, Fault, Gap, Sendback, SendTry, State
+from dejamq_proto.names import SCHEDULE_TOPIC
+
+from dejamq_cli.history.lines import decode
+from dejamq_cli.history.trace import Delivery, Place, Trace, places_of
+
+Matches = Callable[[Append | Deliver, int], bool]
+
+
+class Naming:
+    """``matches`` says whether the message with this index in the run is the wanted one."""
+
+    def __init__(self, trace: Trace, matches: Matches) -> None:
+        self._trace, self._matches = trace, matches
+
+    def take(self, line: bytes) -> None:
+        """Look at one line."""
+        event = decode(line)
+        if isinstance(event, Append | Deliver):
+            self._records(event)
+        elif isinstance(event, State | Boot | Fault | Gap):
+            self._trace.lived(event)
+        elif event is not None:
+            self._other(event)
+
+    def _records(self, event: Append | Deliver) -> None:
+        for index in range(len(event.queue_offsets)):
+            if not self._matches(event, index):
+                continue
+            if isinstance(event, Append):
+                self._trace.stored(event, index)
+            else:
+                self._trace.delivered(event, index)
+
+    def _other(self, event: Event) -> None:
+        keys: list[str] = getattr(event, "unique_keys", None) or [getattr(event, "unique_key", "")]
+        named = bool(self._trace.key) and self._trace.key in keys
+        if not named and not self._gives_back(event):
+            return
+        if isinstance(event, SendTry):
+            self._trace.sent(event)
+        else:
+            self._trace.keep(event)
+
+    def _gives_back(self, event: Event) -> bool:
+        return isinstance(event, Sendback) and any(
+            Delivery(event.boot_id, number) in self._trace.deliveries for number in event.delivery_ids
+        )
+
+    def describe_witnesses(self) -> None:
+        """What the processes say of themselves: their level, and whether they ended."""
+        for state in (event for event in self._trace.life if isinstance(event, State)):
+            witness = self._trace.witnesses.get(state.boot_id)
+            if witness is None:
+                continue
+            witness.closed |= state.state == "closed"
+            if state.state == "started":
+                witness.level = state.reason.partition("level=")[2].split(" ")[0]
+
+
+def by_key(key: str) -> Matches:
+    """All copies of a message have its unique key: retries, dead letters, and what was delayed."""
+    return lambda event, index: event.unique_keys[index] == key
+
+
+def by_origin(trace: Trace) -> Matches:
+    """For a message without a unique key: a copy is what was made from a copy that is known already."""
+
+    def matches(event: Append | Deliver, index: int) -> bool:
+        place = list(places_of(event))[index]
+        if place in trace.copies:
+            return True
+        if isinstance(event, Deliver):
+            origins = {copy.offset_message_id for copy in trace.copies.values()} - {""}
+            return bool(event.origin_ids) and event.origin_ids[index] in origins
+        return bool(event.origin_refs) and _is_made_from(trace, event, event.origin_refs[index])
+
+    return matches
+
+
+def _is_made_from(trace: Trace, event: Append, ref: str) -> bool:
+    """``ref`` is ``boot:delivery`` of what was given back, ``level:queue offset`` of what was delayed, the broker-made
+    id of a dead letter that was sent again.
+    """
+    if event.origin == "admin":
+        return ref in {copy.offset_message_id for copy in trace.copies.values()}
+    source, _, number = ref.rpartition(":")
+    if not number.isdecimal():
+        return False
+    if event.origin == "schedule" and source.isdecimal():
+        return Place(event.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)) in trace.copies
+    return Delivery(source, int(number)) in trace.deliveries

@@ -1,0 +1,54 @@
+"""How a story speaks of copies, clients and deliveries."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dejamq_proto import events as ev
+from dejamq_proto.names import SCHEDULE_TOPIC
+
+from dejamq_cli.history.trace import Copy, Delivery, Place, Trace
+
+
+class Speech:
+    """``name_of`` shortens a boot id; ``numbers`` counts the deliveries of the message from 1."""
+
+    def __init__(self, trace: Trace, name_of: Callable[[str], str]) -> None:
+        self.trace, self.name_of, self.numbers = trace, name_of, trace.delivery_numbers()
+
+    def made_from(self, copy: Copy) -> str:
+        """What a copy was made from, as far as the journals tell."""
+        source, _, number = copy.origin_ref.rpartition(":")
+        if copy.origin == "sendback" and number.isdecimal():
+            delivery = self.numbers.get(Delivery(source, int(number)))
+            after = f" after delivery {delivery}" if delivery else ""
+            return f"given back by {self.name_of(source)}{after}"
+        if copy.origin == "schedule" and source.isdecimal() and number.isdecimal():
+            waited = self.trace.copies.get(Place(copy.place.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)))
+            return f"{named(waited)} was due" if waited else f"due at delay level {source}"
+        if copy.origin == "admin":
+            letter = next((c for c in self.trace.copies.values() if c.offset_message_id == copy.origin_ref), None)
+            return f"{named(letter) if letter else copy.origin_ref} was sent again by an operator"
+        if copy.origin == "client":
+            return f"sent by {self.name_of(copy.sender)}" if copy.sender else "sent"
+        return f"{copy.origin} {copy.origin_ref}".strip() or "not known"
+
+    def deliveries_of(self, event: ev.Result | ev.Sendback) -> str:
+        """Their numbers in the story."""
+        numbers = (self.numbers.get(Delivery(event.boot_id, number)) for number in event.delivery_ids)
+        return ", ".join(str(number) for number in numbers if number) or "unknown"
+
+    def copies_in(self, broker_name: str, topic: str, queue_id: int, offsets: range) -> str:
+        """The copies that lie there."""
+        found = [c for c in self.trace.copies.values()
+                 if c.place[:3] == (broker_name, topic, queue_id) and c.place.queue_offset in offsets]  # fmt: skip
+        return ", ".join(named(copy) for copy in sorted(found, key=lambda copy: copy.number))
+
+
+def named(copy: Copy) -> str:
+    """How a story speaks of it."""
+    return f"copy {copy.number}"
+
+
+def queue_text(queue: Any) -> str:
+    """``broker topic:queue``."""
+    return f"{queue.broker_name} {queue.topic}:{queue.queue_id}"

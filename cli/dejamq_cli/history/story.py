@@ -1,0 +1,74 @@
+"""What ``dejamq message history -o json`` tells, and what the text is made of."""
+
+import msgspec
+
+
+class Actor(msgspec.Struct):
+    """A process that had to do with the message, and its short name."""
+
+    name: str
+    role: str
+    process: str
+    boot_id: str
+    groups: list[str]
+
+
+class StoredCopy(msgspec.Struct):
+    """One record of the message. ``origin`` says in words what it was made from."""
+
+    number: int
+    broker: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str
+    origin: str
+
+
+class Handled(msgspec.Struct):
+    """A handler was entered. ``delivery_id`` is the one that it sees; ``result`` is empty where none is known."""
+
+    number: int
+    delivery_id: str
+    group: str
+    actor: str
+    copy: int
+    result: str
+
+
+class Step(msgspec.Struct):
+    """One line of a journal, in words."""
+
+    wall_us: int
+    actor: str
+    boot_id: str
+    seq: int
+    event: str
+    text: str
+
+
+class GroupEnd(msgspec.Struct):
+    """How a group stands with the message. ``results`` are those of its deliveries in their order.
+
+    ``committed_past`` are numbers of copies that it has committed past and was not moved back before; ``unasked``
+    counts the deliveries after one that had not asked for another.
+    """
+
+    group: str
+    deliveries: int
+    results: list[str]
+    committed_past: list[int]
+    unasked: int
+
+
+class Story(msgspec.Struct):
+    """One message's life. ``missing`` are sentences about what the journals do not say."""
+
+    message_id: str
+    topic: str
+    processes: list[Actor]
+    copies: list[StoredCopy]
+    deliveries: list[Handled]
+    steps: list[Step]
+    groups: list[GroupEnd]
+    missing: list[str]

@@ -1,0 +1,89 @@
+"""Makes a story of a trace: who took part, the copies, the steps in time order, how each group stands."""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+
+from dejamq_proto import events as ev
+
+from dejamq_cli.history.missing import missing_evidence
+from dejamq_cli.history.outcome import group_ends, handled
+from dejamq_cli.history.speech import Speech
+from dejamq_cli.history.story import Actor, Step, StoredCopy, Story
+from dejamq_cli.history.trace import Trace
+from dejamq_cli.history.words import Words
+
+SHORT = {"producer": "P", "consumer": "C"}
+
+
+def tell(trace: Trace) -> Story:
+    """Put what was found in order and into words."""
+    events = list(_in_order(trace))
+    actors = _actors(trace, events)
+    names = {actor.boot_id: actor.name for actor in actors}
+    speech = Speech(trace, lambda boot_id: names.get(boot_id, f"process {boot_id}"))
+    words = Words(speech)
+    deliveries = handled(trace, events, names)
+    copies = list(_copies(speech))
+    return Story(
+        message_id=trace.key or copies[0].offset_message_id, topic=trace.topic, processes=actors, copies=copies,
+        deliveries=deliveries, groups=group_ends(trace, events, deliveries), missing=missing_evidence(trace, names),
+        steps=[
+            Step(one.wall_us, names[one.boot_id], one.boot_id, one.seq, str(one.__struct_config__.tag), words.say(one))
+            for one in events
+        ],
+    )  # fmt: skip
+
+
+def _copies(speech: Speech) -> Iterator[StoredCopy]:
+    for one in sorted(speech.trace.copies.values(), key=lambda copy: copy.number):
+        yield StoredCopy(one.number, *one.place, one.offset_message_id, speech.made_from(one))
+
+
+def _in_order(trace: Trace) -> Iterator[ev.Event]:
+    """By the clocks of the processes; lines of one process in its own order, whatever its clock did."""
+    of_process: dict[str, list[ev.Event]] = defaultdict(list)
+    for event in [*trace.events.values(), *_life(trace)]:
+        of_process[event.boot_id].append(event)
+    ordered = (sorted(events, key=lambda event: event.seq) for events in of_process.values())
+    return heapq.merge(*ordered, key=lambda event: event.wall_us)
+
+
+def _life(trace: Trace) -> Iterator[ev.Event]:
+    """Starts, ends and stops of those concerned, between the first and the last line about the message."""
+    times = [event.wall_us for event in trace.events.values()]
+    concerned = {event.boot_id for event in trace.events.values()}
+    brokers = {place.broker_name for place in trace.copies}
+    targets = brokers | {one.process for boot_id, one in trace.witnesses.items() if boot_id in concerned}
+    for event in trace.life:
+        if isinstance(event, ev.Boot):
+            mine = event.broker_name in brokers
+        elif isinstance(event, ev.Fault):
+            mine = event.target in targets
+        else:  # a broker's STATE says what its BOOT says
+            mine = event.boot_id in concerned and not (isinstance(event, ev.State) and event.state == "started")
+        if mine and min(times) <= event.wall_us <= max(times):
+            yield event
+
+
+def _actors(trace: Trace, events: list[ev.Event]) -> list[Actor]:
+    """Brokers by their own names; producers are P1, P2, …, consumers C1, C2, … in the order of their first lines."""
+    actors: dict[str, Actor] = {}
+    for event in events:
+        if event.boot_id not in actors:
+            witness = trace.witnesses.get(event.boot_id)
+            process = witness.process if witness else event.process
+            name = _short_name(event, [actor for actor in actors.values() if actor.role == event.role])
+            actors[event.boot_id] = Actor(name, event.role, process, event.boot_id, [])
+        group = getattr(event, "group", "") if event.role != "broker" else ""
+        if group and group not in actors[event.boot_id].groups:
+            actors[event.boot_id].groups.append(group)
+    return list(actors.values())
+
+
+def _short_name(event: ev.Event, before: list[Actor]) -> str:
+    name: str = getattr(event, "broker_name", "") if event.role == "broker" else ""
+    if not name:
+        return f"{SHORT.get(event.role, event.role)}{len(before) + 1}"
+    starts = sum(actor.name.split("/")[0] == name for actor in before)
+    return f"{name}/{starts + 1}" if starts else name

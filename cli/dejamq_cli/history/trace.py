@@ -1,0 +1,149 @@
+"""What the journals say of one message: its copies, its deliveries, and the lines about them."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+from dejamq_proto.events import Append, Boot, Deliver, Event, SendTry
+from dejamq_proto.names import SCHEDULE_TOPIC
+from dejamq_proto.record import offset_message_id
+
+from dejamq_cli.history.files import Witness
+
+
+class Place(NamedTuple):
+    """Where a copy lies."""
+
+    broker_name: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+class Copy(msgspec.Struct):
+    """One stored record of the message. ``origin`` is empty where no broker's journal tells of it."""
+
+    number: int
+    place: Place
+    log_offset: int
+    origin: str = ""
+    origin_ref: str = ""
+    sender: str = ""
+    """Boot id of the client that asked for it to be stored."""
+    host: str = ""
+
+    @property
+    def offset_message_id(self) -> str:
+        """The broker-made id; empty while the broker's address is not known, or is none of IPv4."""
+        address, _, port = self.host.rpartition(":")
+        if not address or not port.isdecimal() or ":" in address:
+            return ""
+        try:
+            return offset_message_id((address, int(port)), self.log_offset)
+        except (OSError, ValueError):
+            return ""
+
+
+class Delivery(NamedTuple):
+    """One handler that was entered."""
+
+    boot_id: str
+    number: int
+
+
+class Trace:
+    """Grows while the journals are read. ``key`` is the message's own id, empty where its producer set none."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.topic = ""
+        self.copies: dict[Place, Copy] = {}
+        self.tries: dict[tuple[str, int], int] = {}
+        """(boot id, request) of the sends that carried it, to the number of the try."""
+        self.deliveries: dict[Delivery, Place] = {}
+        self.queues_of: set[tuple[str, int]] = set()
+        """(boot id, process queue) that it was delivered from."""
+        self.events: dict[tuple[str, int], Event] = {}
+        self.witnesses: dict[str, Witness] = {}
+        self._life: dict[tuple[str, int], Event] = {}
+
+    @property
+    def life(self) -> list[Event]:
+        """Starts and ends of processes, and what was done to them: of all, not only of those concerned."""
+        return list(self._life.values())
+
+    def lived(self, event: Event) -> None:
+        """A line of that kind. One that is in two of the folders counts once."""
+        self._life[event.boot_id, event.seq] = event
+
+    def keep(self, event: Event) -> None:
+        """The line speaks of the message."""
+        self.events[event.boot_id, event.seq] = event
+
+    def sent(self, event: SendTry) -> None:
+        """A run with the message left."""
+        for key, number in zip(event.unique_keys, event.tries, strict=True):
+            if key == self.key:
+                self.tries[event.boot_id, event.request_seq] = number
+        if len(event.topics) == 1:
+            self.topic = self.topic or event.topics[0]
+        self.keep(event)
+
+    def stored(self, event: Append, index: int) -> None:
+        """One record of the run is a copy."""
+        queue = event.queue_index[index]
+        place = Place(event.broker_name, event.topics[queue], event.queue_ids[queue], event.queue_offsets[index])
+        copy = self._copy(place, event.log_offsets[index])
+        copy.origin, copy.sender = event.origin, event.client_boot_id
+        copy.origin_ref = event.origin_refs[index] if event.origin_refs else ""
+        self.keep(event)
+
+    def delivered(self, event: Deliver, index: int) -> None:
+        """One message of the run is a copy."""
+        place = Place(event.broker_name, event.topic, event.queue_id, event.queue_offsets[index])
+        copy = self._copy(place, event.log_offsets[index])
+        copy.host = event.store_hosts[index] if event.store_hosts else copy.host
+        self.deliveries[Delivery(event.boot_id, event.delivery_ids[index])] = place
+        self.queues_of.add((event.boot_id, event.pq_id))
+        self.keep(event)
+
+    def _copy(self, place: Place, log_offset: int) -> Copy:
+        return self.copies.setdefault(place, Copy(len(self.copies) + 1, place, log_offset))
+
+    def complete(self) -> None:
+        """Everything is read: addresses of brokers are known, and copies are numbered in the order of their times."""
+        boots = sorted((event for event in self.life if isinstance(event, Boot)), key=lambda boot: boot.wall_us)
+        hosts = {boot.broker_name: boot.address for boot in boots}
+        when = {place: time for time, place in sorted(self._times(), reverse=True)}
+        ordered = sorted(self.copies.values(), key=lambda copy: when.get(copy.place, 0))
+        for number, copy in enumerate(ordered, 1):
+            copy.number = number
+            copy.host = copy.host or hosts.get(copy.place.broker_name, "")
+        self.topic = self.topic or next((c.place.topic for c in ordered if c.place.topic != SCHEDULE_TOPIC), "")
+
+    def delivery_numbers(self) -> dict[Delivery, int]:
+        """The deliveries of the message counted from 1, in the order of their times."""
+        entered = sorted(
+            (event.wall_us, event.boot_id, number)
+            for event in self.events.values()
+            if isinstance(event, Deliver)
+            for number in event.delivery_ids
+            if Delivery(event.boot_id, number) in self.deliveries
+        )
+        return {Delivery(boot_id, number): count for count, (_, boot_id, number) in enumerate(entered, 1)}
+
+    def _times(self) -> Iterator[tuple[int, Place]]:
+        """When each copy is spoken of."""
+        for event in self.events.values():
+            if isinstance(event, Append | Deliver):
+                yield from ((event.wall_us, place) for place in places_of(event) if place in self.copies)
+
+
+def places_of(event: Append | Deliver) -> Iterator[Place]:
+    """Where each record of the run lies, in its order."""
+    if isinstance(event, Deliver):
+        queue = event.broker_name, event.topic, event.queue_id
+        yield from (Place(*queue, queue_offset) for queue_offset in event.queue_offsets)
+        return
+    for queue_number, queue_offset in zip(event.queue_index, event.queue_offsets, strict=True):
+        yield Place(event.broker_name, event.topics[queue_number], event.queue_ids[queue_number], queue_offset)
