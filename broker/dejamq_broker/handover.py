@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dejamq_broker.locks import QueueAt
+from dejamq_broker.locks import MOST, QueueAt
 from dejamq_broker.offsets import Asker
 
 FORMER_OWNERS = 16  # remembered for each queue; what the one before them sent has long come
@@ -73,10 +73,10 @@ class ClaimTable:
         place = group, wish.queue
         claim = self._claims.get(place)
         if claim is None:
-            if wish.generation:  # of a broker that was here before
+            if wish.generation and self._has_room(now_ms):  # of a broker that was here before
                 self._claims[place] = _Claim(asker, wish.generation, now_ms)
                 self._claims[place].give_back(asker)
-            return ClaimAnswer(wish.queue, bool(wish.generation), wish.generation)
+            return ClaimAnswer(wish.queue, place in self._claims, wish.generation)
         mine = claim.mine(asker) and wish.generation in (0, claim.generation) and not claim.released
         mine = mine and asker.seq >= claim.owner.seq  # one without a generation may have been overtaken by a new claim
         if mine:
@@ -101,7 +101,7 @@ class ClaimTable:
     def _ask(self, place: tuple[str, QueueAt], asker: Asker, generation: int, now_ms: int) -> ClaimAnswer:
         claim, queue = self._claims.get(place), place[1]
         if claim is None:
-            if not generation and now_ms < self._opens_ms:
+            if (not generation and now_ms < self._opens_ms) or not self._has_room(now_ms):
                 return ClaimAnswer(queue, False, 0)
             return ClaimAnswer(queue, True, self._grant(place, asker, generation, now_ms))
         before = claim.owner.client_id, now_ms - claim.renewed_ms
@@ -120,6 +120,12 @@ class ClaimTable:
         before = self._claims.get(place)
         self._claims[place] = _Claim(asker, generation, now_ms, former=before.former if before else {})
         return generation
+
+    def _has_room(self, now_ms: int) -> bool:
+        """For one more claim, if need be without those that nobody has renewed for long."""
+        if len(self._claims) >= MOST:
+            self._claims = {place: claim for place, claim in self._claims.items() if not self._free(claim, now_ms)}
+        return len(self._claims) < MOST
 
     def _free(self, claim: _Claim, now_ms: int) -> bool:
         return claim.released or now_ms - claim.renewed_ms > self._life_ms

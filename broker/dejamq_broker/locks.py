@@ -9,6 +9,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+MOST = 100_000
+"""Locks, and claims, that a broker keeps: names are not checked, and nobody may fill its memory with invented ones."""
+
 
 class QueueAt(msgspec.Struct, frozen=True):
     """A queue of this broker."""
@@ -42,11 +45,11 @@ class LockTable:
         """A lock older than ``life_ms`` may be taken by anybody."""
         self._life_ms = life_ms
         self._groups: dict[str, dict[QueueAt, _Lock]] = {}
+        self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[QueueAt], now_ms: int) -> list[Answer]:
         """Give each queue that is free, expired or the client's own; having some of them is normal."""
-        held = self._groups.setdefault(group, {})
-        return [self._lock(held, queue, client_id, now_ms) for queue in queues]
+        return [self._lock(self._groups.setdefault(group, {}), queue, client_id, now_ms) for queue in queues]
 
     def unlock(self, group: str, client_id: str, queues: Iterable[QueueAt], now_ms: int) -> list[Answer]:
         """Free those that are the client's own; another member's lock stays as it is (``granted`` False)."""
@@ -60,7 +63,10 @@ class LockTable:
     def _lock(self, held: dict[QueueAt, _Lock], queue: QueueAt, client_id: str, now_ms: int) -> Answer:
         lock = held.get(queue)
         if lock is None:
+            if self._count >= MOST and not self._forget_expired(now_ms):
+                return Answer(queue, False)
             held[queue] = _Lock(client_id, now_ms)
+            self._count += 1
             return Answer(queue, True)
         answer = Answer(queue, lock.client_id == client_id or self._expired(lock, now_ms), *_before(lock, now_ms))
         if answer.granted:
@@ -74,7 +80,17 @@ class LockTable:
         answer = Answer(queue, lock.client_id == client_id, *_before(lock, now_ms))
         if answer.granted:
             del held[queue]
+            self._count -= 1
         return answer
+
+    def _forget_expired(self, now_ms: int) -> bool:
+        """Make room. False when every lock is alive."""
+        for held in self._groups.values():
+            for queue in [queue for queue, lock in held.items() if self._expired(lock, now_ms)]:
+                del held[queue]
+        self._groups = {group: held for group, held in self._groups.items() if held}
+        self._count = sum(map(len, self._groups.values()))
+        return self._count < MOST
 
     def _expired(self, lock: _Lock, now_ms: int) -> bool:
         return now_ms - lock.renewed_ms > self._life_ms

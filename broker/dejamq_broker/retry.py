@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FIRST_RETRY_LEVEL = 3  # 10 s
+MOST_TRIES = (1 << 31) - 1  # that a record can count
 LONGEST_LIMIT = 10  # digits: more are no number of 32 bits, and endless ones no number to Python either
 
 
@@ -147,7 +148,7 @@ def next_try(original: Record, topic: str, queue_id: int, delay_level: int) -> R
         topic=topic,
         queue_id=queue_id,
         raw_properties=encode_properties(properties),
-        reconsume_times=original.reconsume_times + 1,
+        reconsume_times=min(original.reconsume_times + 1, MOST_TRIES),
         prepared_transaction_offset=0,
         queue_offset=0,
         magic=None,

@@ -16,7 +16,7 @@ from dejamq_broker.groups import Channel, Consumer, Subscription
 from dejamq_broker.lock_service import Locks
 from dejamq_broker.offsets import OffsetTable, Position
 from dejamq_broker.rpc_commands import command_to_proto
-from dejamq_broker.rpc_values import asker_of, queue_at
+from dejamq_broker.rpc_values import asker_of, group_of, queue_at
 from dejamq_broker.streams import Outbox, Streams
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable, check_queue
@@ -76,7 +76,9 @@ class ClientService(ClientServicer):
     async def QueryOffset(self, request: pb.QueryOffsetRequest, _: Context) -> pb.OffsetResponse:
         """Refused with QUERY_NOT_FOUND where the client's own rule decides."""
         at = Position(request.group, request.queue.topic, request.queue.queue_id)
-        return pb.OffsetResponse(offset=self._offsets.query(at, self._store, asker_of(request.caller)))
+        zero = request.set_zero_if_not_found or not request.HasField("set_zero_if_not_found")
+        found = self._offsets.query(at, self._store, asker_of(request.caller), zero_if_young=zero)
+        return pb.OffsetResponse(offset=found)
 
     async def UpdateOffset(self, request: pb.UpdateOffsetRequest, _: Context) -> pb.UpdateOffsetResponse:
         """Refused for an unknown group or queue."""
@@ -102,13 +104,15 @@ class ClientService(ClientServicer):
         return pb.OffsetResponse(offset=found)
 
     async def LockBatch(self, request: pb.LockBatchRequest, _: Context) -> pb.LockBatchResponse:
-        """Never refused as a whole: the answer names what the caller holds."""
-        locked = self._locks.lock(request.group, list(map(queue_at, request.queues)), asker_of(request.caller))
+        """Refused as a whole only for impossible names: the answer names what the caller holds."""
+        locked = self._locks.lock(
+            group_of(request.group), list(map(queue_at, request.queues)), asker_of(request.caller)
+        )
         return pb.LockBatchResponse(locked=[QueueKey(topic=at.topic, queue_id=at.queue_id) for at in locked])
 
     async def UnlockBatch(self, request: pb.UnlockBatchRequest, _: Context) -> pb.UnlockBatchResponse:
-        """Never refused; what is not the caller's stays locked."""
-        self._locks.unlock(request.group, list(map(queue_at, request.queues)), asker_of(request.caller))
+        """Refused only for impossible names; what is not the caller's stays locked."""
+        self._locks.unlock(group_of(request.group), list(map(queue_at, request.queues)), asker_of(request.caller))
         return pb.UnlockBatchResponse()
 
     def _queue(self, key: QueueKey) -> tuple[str, int]:

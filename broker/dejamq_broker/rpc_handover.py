@@ -10,7 +10,7 @@ from dejamq_proto.common_pb2 import QueueKey
 from dejamq_broker.handover import Wish
 from dejamq_broker.handover_service import Handovers, Returned
 from dejamq_broker.locks import QueueAt
-from dejamq_broker.rpc_values import asker_of, queue_at
+from dejamq_broker.rpc_values import asker_of, group_of, queue_at
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -22,19 +22,19 @@ class HandoverService(HandoverServicer):
         self._handovers = handovers
 
     async def Claim(self, request: pb.ClaimRequest, _: Context) -> pb.ClaimResponse:
-        """Never refused as a whole: the answer names what the caller holds."""
+        """Refused as a whole only for impossible names: the answer names what the caller holds."""
         wishes = [Wish(queue_at(each.queue), each.generation) for each in request.claims]
-        granted = self._handovers.claim(request.group, wishes, asker_of(request.caller))
+        granted = self._handovers.claim(group_of(request.group), wishes, asker_of(request.caller))
         claims = [pb.QueueClaim(queue=_key(each.queue), generation=each.generation) for each in granted]
         return pb.ClaimResponse(granted=claims)
 
     async def Release(self, request: pb.ReleaseRequest, _: Context) -> pb.ReleaseResponse:
-        """Never refused as a whole: the answer names what was the caller's."""
+        """Refused as a whole only for impossible names: the answer names what was the caller's."""
         returned = [
             Returned(Wish(queue_at(each.queue), each.generation), None if each.offset < 0 else each.offset)
             for each in request.releases
         ]
-        freed = self._handovers.release(request.group, returned, asker_of(request.caller))
+        freed = self._handovers.release(group_of(request.group), returned, asker_of(request.caller))
         return pb.ReleaseResponse(released=map(_key, freed))
 
 

@@ -1,11 +1,15 @@
 """What several services read from their requests."""
 
 from dejamq_proto import common_pb2
+from dejamq_proto.codes import InvalidName
 from dejamq_proto.common_pb2 import Caller, QueueKey
+from dejamq_proto.names import check_group, check_topic
 
 from dejamq_broker.locks import QueueAt
 from dejamq_broker.offsets import Asker
 from dejamq_broker.topics import TopicConfig
+
+MAX_QUEUE_ID = 65_535
 
 
 def asker_of(caller: Caller) -> Asker:
@@ -14,8 +18,17 @@ def asker_of(caller: Caller) -> Asker:
 
 
 def queue_at(key: QueueKey) -> QueueAt:
-    """The queue of this broker that is meant."""
+    """The queue of this broker that is meant. Raises InvalidName for what can be none: tables keep what is asked."""
+    check_topic(key.topic)
+    if not 0 <= key.queue_id <= MAX_QUEUE_ID:
+        raise InvalidName(f"{key.queue_id} is no queue id; they are 0 to {MAX_QUEUE_ID}")
     return QueueAt(key.topic, key.queue_id)
+
+
+def group_of(name: str) -> str:
+    """The group that is meant. Raises InvalidName for what can be none."""
+    check_group(name)
+    return name
 
 
 def topic_from_proto(topic: common_pb2.TopicConfig) -> TopicConfig:

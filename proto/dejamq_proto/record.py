@@ -70,6 +70,9 @@ HEADER = np.dtype([
 ])  # fmt: skip
 assert HEADER.itemsize == HEADER_SIZE
 
+LONGEST_KEPT = 256
+"""Characters of a text whose hash is remembered: tags and keys have fewer, and strangers fill no memory with others."""
+
 Host = tuple[str, int]
 NO_HOST: Host = ("0.0.0.0", 0)
 
@@ -117,13 +120,19 @@ def body_crc(body: bytes | memoryview) -> int:
     return crc & 0x7FFFFFFF
 
 
-@lru_cache(maxsize=65536)
 def java_hash(text: str) -> int:
     """Java's ``String.hashCode``, signed 32 bits: the tags code of a queue entry, the key hash of the index."""
+    return _kept_hash(text) if len(text) <= LONGEST_KEPT else _hash(text)
+
+
+def _hash(text: str) -> int:
     value = 0
     for unit in struct.unpack(f">{len(text.encode('utf-16-be')) // 2}H", text.encode("utf-16-be")):
         value = (31 * value + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+_kept_hash = lru_cache(maxsize=65536)(_hash)
 
 
 def tags_code(tags: str | None) -> int:

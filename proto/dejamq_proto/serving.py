@@ -4,16 +4,15 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from dejamq_proto.calling import CODE_KEY, MAX_FRAME_BYTES, REMARK_KEY
-from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.calling import MAX_FRAME_BYTES
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.refusals import Refusals
 
 SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, never a second listener
@@ -25,43 +24,6 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
 ]
-STATUS = {
-    Code.TOPIC_NOT_EXIST: grpc.StatusCode.NOT_FOUND,
-    Code.QUERY_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    Code.SUBSCRIPTION_GROUP_NOT_EXIST: grpc.StatusCode.NOT_FOUND,
-    Code.NO_PERMISSION: grpc.StatusCode.PERMISSION_DENIED,
-    Code.INVALID_PARAMETER: grpc.StatusCode.INVALID_ARGUMENT,
-    Code.MESSAGE_ILLEGAL: grpc.StatusCode.INVALID_ARGUMENT,
-    Code.SYSTEM_BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    Code.SERVICE_NOT_AVAILABLE: grpc.StatusCode.FAILED_PRECONDITION,
-}
-
-
-class Refusals(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Turns a DejamqError from a unary method into RocketMQ's code and remark in the trailers of the answer."""
-
-    async def intercept_service(
-        self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], details: grpc.HandlerCallDetails
-    ) -> Any:
-        handler = await continuation(details)
-        if handler is None or handler.unary_unary is None:
-            return handler
-        inner = handler.unary_unary
-
-        async def guarded(request: Any, context: Any) -> Any:
-            try:
-                return await inner(request, context)
-            except DejamqError as error:
-                await refuse(context, error)
-
-        return grpc.unary_unary_rpc_method_handler(guarded, handler.request_deserializer, handler.response_serializer)
-
-
-async def refuse(context: Any, error: DejamqError) -> None:
-    """End the call with the error's code. Never returns (gRPC's abort raises)."""
-    remark = str(error).encode()[:1024]
-    context.set_trailing_metadata(((CODE_KEY, str(int(error.code))), (REMARK_KEY, remark)))
-    await context.abort(STATUS.get(error.code, grpc.StatusCode.UNKNOWN), str(error)[:512])
 
 
 class Server:
@@ -69,7 +31,8 @@ class Server:
 
     def __init__(self, services: Sequence[str]) -> None:
         """``services`` are the full names that reflection lists; add servicers to ``grpc`` before ``start``."""
-        self.grpc = grpc.aio.server(interceptors=(Refusals(),), options=SERVER_OPTIONS)
+        self.refusals = Refusals()
+        self.grpc = grpc.aio.server(interceptors=(self.refusals,), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc)

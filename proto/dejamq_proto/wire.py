@@ -21,6 +21,8 @@ Words = npt.NDArray[np.uint32]
 NO_WORDS: Words = np.empty(0, "<u4")
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+LONGEST_KEPT = 300
+"""Bytes of a queue key that is remembered: one with a longer topic is no queue, and strangers fill no memory."""
 
 
 class BadFrame(ValueError):
@@ -76,7 +78,7 @@ class SendRun(msgspec.Struct, kw_only=True):
         elif number == 6:
             self.tags_codes = _words(value, "<i4")
         elif number == 3:
-            self.queues.append(_queue_key(bytes(value)))
+            self.queues.append((_queue_key if len(value) <= LONGEST_KEPT else _read_queue_key)(bytes(value)))
         elif number == 2:
             self.group = _text(value)
         elif number == 1:
@@ -279,13 +281,15 @@ def _queue_key_bytes(key: Key) -> bytes:
     return QueueKey(topic=key[0], queue_id=key[1]).SerializeToString()
 
 
-@lru_cache(maxsize=4096)
-def _queue_key(raw: bytes) -> Key:
+def _read_queue_key(raw: bytes) -> Key:
     try:
         key = QueueKey.FromString(raw)
     except (DecodeError, UnicodeDecodeError) as error:
         raise BadFrame(f"a queue key cannot be read: {error}") from None
     return key.topic, key.queue_id
+
+
+_queue_key = lru_cache(maxsize=4096)(_read_queue_key)
 
 
 def _caller(raw: bytes) -> tuple[str, str, int]:
