@@ -161,6 +161,10 @@ class Broker:
         self._run_periodic("expire clients", config.client_housekeeping_interval_ms, self.domain.clients.expire)
         self._run_periodic("deliver delayed", config.schedule_poll_interval_ms, self.domain.delay.step)
         self._on_close("delays", self.domain.delay.close)
+        rounds, ops = self.domain.transaction_rounds, self.domain.transactions.ops
+        self._run_periodic("mark transactions", config.transaction_op_batch_interval_ms, ops.flush)
+        self._run_periodic("check transactions", config.transaction_check_interval_ms, rounds.step)
+        self._on_close("transaction rounds", rounds.close)
 
     def _run_periodic(self, name: str, interval_ms: float, step: Callable[[], Awaitable[None]]) -> None:
         periodic = Periodic(name, interval_ms, step)
@@ -181,6 +185,7 @@ class Broker:
         """Answer held pulls, refuse new runs, end the streams after their last answers, then let go of the port."""
         self._long_poll.close()
         self.domain.sender.close()
+        self.domain.transactions.close()
         await self.domain.streams.close(self.config.shutdown_grace_ms)
         await self._server.stop(LAST_CALLS_MS)
 

@@ -11,6 +11,7 @@ from dejamq_proto.settings import setting
 
 from dejamq_broker.offsets_config import OffsetSettings
 from dejamq_broker.store import StoreConfig
+from dejamq_broker.transactions_config import TransactionSettings
 from dejamq_broker.watching_config import BrokerWatchingConfig
 
 ADDRESS = re.compile(r"(?:[^:=\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
@@ -18,7 +19,7 @@ NAME = re.compile(r"[%|a-zA-Z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class BrokerConfig(BrokerWatchingConfig, OffsetSettings):
+class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings):
     """Everything a broker can be told; each field says its RocketMQ name, unit and meaning."""
 
     broker_name: str = setting("broker-a", rocketmq="brokerName", help="masters and slaves of one name share topics")

@@ -34,6 +34,9 @@ from dejamq_broker.store_rates import StoreRates
 from dejamq_broker.streams import Streams
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable
+from dejamq_broker.transaction_check import Rounds
+from dejamq_broker.transaction_rules import Limits
+from dejamq_broker.transactions import Transactions
 
 
 def monotonic_clock_ms() -> int:
@@ -73,7 +76,10 @@ class Domain:
 
     def last_flushes(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What is written when nobody can change it any more; the last one first."""
-        return [("consumer offsets", self.offsets.flush), ("delay progress", self.progress.flush)]
+        return [
+            ("consumer offsets", self.offsets.flush), ("delay progress", self.progress.flush),
+            ("marks of transactions", self.transactions.ops.flush),
+        ]  # fmt: skip
 
     def _load_tables(self, folder: Path) -> None:
         config = self.config
@@ -121,6 +127,7 @@ class Domain:
         replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=self.clock_ms)
         replies.push = self.clients.push_reply
         self.sender = Sender(config, self.writer, self.topics, self.retries, replies)
+        self._make_transactions()
         self.delay = DelayService(
             self.store, self.writer, self.progress, levels, self.clock_ms, config.schedule_error_backoff_ms
         )
@@ -129,6 +136,20 @@ class Domain:
             self.store, self.writer, self.topics, self.groups,
             writable=lambda: config.writable, sync_flush=config.store.sync_flush,
         )  # fmt: skip
+
+    def _make_transactions(self) -> None:
+        config, clock_ms = self.config, self.clock_ms
+        self.transactions = Transactions(
+            self.store, self.writer, self.topics, self.offsets, self.journal, config, clock_ms
+        )
+        self.sender.halves.on_stored = self.transactions.stored
+        reserved_ms = config.store.file_reserved_time_hours * config.store.file_reserved_hour_ms
+        limits = Limits(config.transaction_timeout_ms, config.transaction_check_max, reserved_ms)
+        self.transaction_rounds = Rounds(
+            self.transactions, self.writer, self.topics, self.clients, self.journal, limits,
+            config.transaction_round_max_ms, clock_ms,
+        )  # fmt: skip
+        self.transactions.recover()
 
     def _make_readers(self) -> None:
         self.pull_rules = PullRules(self.config, self.topics, self.groups, self.clients.groups)

@@ -7,6 +7,7 @@ from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
 from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
 from dejamq_proto.dead_letters_pb2_grpc import add_DeadLettersServicer_to_server
 from dejamq_proto.running_pb2_grpc import add_RunningServicer_to_server
+from dejamq_proto.transaction_pb2_grpc import add_TransactionServicer_to_server
 
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.rpc_admin import AdminService
@@ -16,13 +17,14 @@ from dejamq_broker.rpc_handover import HandoverService
 from dejamq_broker.rpc_pull import PullService
 from dejamq_broker.rpc_running import RunningService
 from dejamq_broker.rpc_send import SendService
+from dejamq_broker.rpc_transaction import TransactionService
 
 if TYPE_CHECKING:
     from dejamq_broker.domain import Domain
 
 SERVICES = (
     "dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin",
-    "dejamq.v1.DeadLetters", "dejamq.v1.Running",
+    "dejamq.v1.DeadLetters", "dejamq.v1.Running", "dejamq.v1.Transaction",
 )  # fmt: skip
 
 
@@ -43,3 +45,4 @@ def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
     add_DeadLettersServicer_to_server(DeadLettersService(domain.dead_letters, domain.site), server)
     running = RunningService(domain.commands, inspector, domain.stats, config.broker_name)
     add_RunningServicer_to_server(running, server)
+    add_TransactionServicer_to_server(TransactionService(domain.transactions, streams), server)

@@ -20,7 +20,9 @@ from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.site import IntHost
 from dejamq_broker.store import Appended
+from dejamq_broker.tag_check import check_tags
 from dejamq_broker.topics import TopicConfig, TopicTable, check_queue
+from dejamq_broker.transaction_halves import Halves
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class Sender:
         self, config: BrokerConfig, writer: RecordWriter, topics: TopicTable, retries: Retries, replies: Replies
     ) -> None:
         self._writer, self._topics, self._retries, self._replies = writer, topics, retries, replies
+        self.halves = Halves(writer, topics, reject=config.reject_transaction_message)
         self._levels = len(config.store.delay_levels_ms)
         self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
         self._writable = config.writable
@@ -128,7 +131,7 @@ class Sender:
         )  # fmt: skip
 
     def _store_each(self, run: SendRun, parsed: Run, born_host: IntHost) -> tuple[SendRunResult, int]:
-        """Records with a delay, and retries that a consumer sends itself, are re-encoded one by one.
+        """Records with a delay or a transaction, and retries that a consumer sends itself, are re-encoded one by one.
 
         Rewriting all of them first means that a record that cannot be rewritten refuses the whole run. After
         that only the disk can fail, and then the answer says how many are stored: StoredInPart.
@@ -138,7 +141,8 @@ class Sender:
         stored: list[Appended] = []
         for record in records:
             try:
-                stored.append(self._writer.put(record, origin))
+                is_half = record.topic == names.HALF_TOPIC
+                stored.append((self.halves if is_half else self._writer).put(record, origin))
             except DejamqError as error:
                 if not stored:
                     raise
@@ -175,7 +179,11 @@ class Sender:
         site = self._writer.site
         properties = _with_cluster(record.raw_properties, site.cluster)
         record = msgspec.structs.replace(record, born_host=born, store_host=site.store_host, raw_properties=properties)
-        return scheduled(self._retries.redirect(record), self._levels)
+        try:
+            half = self.halves.made_of(record)
+        except BadRecord as error:
+            raise BadRun(number, str(error)) from None
+        return half or scheduled(self._retries.redirect(record), self._levels)
 
 
 def check_records(parsed: Run, run: SendRun, max_body: int) -> None:
@@ -188,8 +196,9 @@ def check_records(parsed: Run, run: SendRun, max_body: int) -> None:
     headers = parsed.headers
     demand(headers["body_size"] > 0, "its body is empty; a message needs at least one byte")
     demand(headers["body_size"] <= max_body, f"its body is larger than {max_body} bytes")
-    demand(headers["sys_flag"] & SYS_TRANSACTION_MASK == 0, "transactions are not supported by this broker")
+    demand(headers["sys_flag"] & SYS_TRANSACTION_MASK == 0, "its sys flag is a transaction's; TRAN_MSG begins one")
     check_crcs(parsed)
+    check_tags(parsed, run.tags_codes)
     wanted = np.array([queue_id for _, queue_id in run.queues])
     if len(run.queues) > 1:
         wanted = wanted[run.queue_index]
