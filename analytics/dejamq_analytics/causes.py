@@ -71,6 +71,13 @@ CAUSES = {
         "Give each business event one stable key and de-duplicate by it, or send from an outbox.",
         "keys of the message, journal_business_key",
     ),
+    "B1": Cause(
+        "the broker crashed and delivered a delayed message again",
+        "A delayed or retried message was delivered, and the broker ended before it wrote down how far it had come. "
+        "After the restart it delivered from the older place again.",
+        "Stop brokers with SIGTERM, let them write their delay progress more often, and make the handler idempotent.",
+        "flush_delay_offset_interval_ms (RocketMQ: flushDelayOffsetInterval)",
+    ),
     "L1": Cause(
         "the handler asked for a retry",
         "The handler failed or asked for redelivery, so the message came again after a delay, as asked.",
@@ -90,8 +97,8 @@ CAUSES = {
         "max_reconsume_times",
     ),
     "L7": Cause(
-        "an operator had it consumed directly",
-        "A command delivered the message once more without moving any offset.",
+        "an operator asked for it",
+        "A command had the message consumed directly, without moving any offset, or sent a dead letter again.",
         "Nothing: see who gave the command.",
         "",
     ),

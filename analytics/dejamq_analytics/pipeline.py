@@ -9,7 +9,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from dejamq_analytics import attribute, commit_log, read
-from dejamq_analytics.rules import anomalies, appends, copies, deliveries, identity, life, queues, retries
+from dejamq_analytics.rules import (
+    anomalies,
+    appends,
+    copies,
+    deliveries,
+    identity,
+    life,
+    queues,
+    replays,
+    retries,
+    scheduled,
+)
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
 from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, of
 
@@ -79,18 +90,23 @@ def _with_business_key(entered: DataFrame, records: DataFrame) -> DataFrame:
 
 def findings(facts: Facts, run_id: str) -> DataFrame:
     """Every duplicate with its cause, in the columns of the findings table."""
-    pairs = settled(identity.pairs(facts.deliveries))
+    every = settled(replays.with_operator(identity.pairs(facts.deliveries), facts.appends))
+    pairs = replays.not_replayed(every)
     producers = copies.Producers(facts.sends, facts.processes)
-    stored = settled(copies.judged_copies(identity.stored_twice(facts.appends), producers))
+    scheduled_copies = settled(scheduled.judged(scheduled.scheduled_twice(facts.appends), facts.events))
+    sent_copies = copies.judged_copies(identity.stored_twice(facts.appends), producers)
+    stored = settled(sent_copies.unionByName(scheduled_copies))
     by_copy = settled(copies.judged_deliveries(pairs, stored, facts.brokers))
+    by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), copies.by_record(scheduled_copies)))
     delivered = [
         attribute.redelivered(pairs, _life(facts)),
-        retries.retried(pairs, retries.requested(facts.deliveries)),
+        by_chain,
+        replays.replayed(every),
         by_copy,
         copies.sent_again(pairs, producers),
     ]
     told = _table([_delivered_rows(frame) for frame in delivered], DELIVERED_TWICE, run_id)
-    alone = _table([_stored_rows(copies.undelivered(stored, by_copy))], STORED_TWICE, run_id)
+    alone = _table([_stored_rows(copies.undelivered(stored, by_copy.unionByName(by_chain)))], STORED_TWICE, run_id)
     return told.unionByName(alone)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
 
+import stories_delay  # noqa: F401  # its stories register themselves
 from dejamq_analytics import AuditResult, audit
 from dejamq_analytics.session import make_session
 from journals import History

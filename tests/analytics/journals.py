@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from dejamq_proto.events import (
     Append,
     Boot,
@@ -14,6 +15,7 @@ from dejamq_proto.events import (
     Persist,
     PqDrop,
     PqOpen,
+    ProgressFlush,
     Result,
     Sendback,
     SendResult,
@@ -116,8 +118,13 @@ class Process:
 
     # --- broker
 
-    def boot(self, name: str, address: str = "127.0.0.1:10911") -> None:
-        self.write(Boot(broker_name=name, broker_id=0, address=address, clean=True))
+    def boot(self, name: str, address: str = "127.0.0.1:10911", *, clean: bool = True) -> None:
+        self.write(Boot(broker_name=name, broker_id=0, address=address, clean=clean))
+
+    def progress(self, **levels: int) -> None:
+        """Delay progress, by level: ``l3=7``."""
+        table = msgspec.json.encode({level.removeprefix("l"): offset for level, offset in levels.items()})
+        self.write(ProgressFlush(broker_name=self.home.broker_name, service="schedule", progress=table.decode()))
 
     def offset_set(self, client: "Process", old: int, new: int, by: str = "oneway") -> None:
         self.write(

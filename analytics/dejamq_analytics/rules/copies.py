@@ -47,7 +47,7 @@ def judged_copies(stored: DataFrame, producers: Producers) -> DataFrame:
 def judged_deliveries(pairs: DataFrame, copies: DataFrame, brokers: DataFrame) -> DataFrame:
     """Deliveries of two records with one unique key, neither from a retry topic: judged as their stored copies are."""
     sent = pairs.where((sf.col("identity") == "I2") & ~sf.col("second.topic").startswith("%"))
-    judged = beside(sent, _by_record(copies), {name: f"second.{name}" for name in RECORD}, small=False)
+    judged = beside(sent, by_record(copies), {name: f"second.{name}" for name in RECORD}, small=False)
     known = brokers.select("broker_name", sf.lit(True).alias("has_journal"))
     judged = beside(judged, known, {"broker_name": "second.broker_name"})
     unknown = first_of(
@@ -58,7 +58,7 @@ def judged_deliveries(pairs: DataFrame, copies: DataFrame, brokers: DataFrame) -
     return judged.select(
         "identity", "first", "second",
         sf.col("copy.cause").alias("cause"),
-        sf.lit("send").alias("stage"),
+        sf.coalesce("copy.stage", sf.lit("send")).alias("stage"),
         sf.col("copy.trigger").alias("trigger"),
         sf.when(sf.col("copy.cause").isNull(), sf.coalesce("copy.missing", unknown)).alias("missing"),
         sf.lit(False).alias("expected"),
@@ -193,9 +193,9 @@ def _delivered(side: str) -> Column:
     return line("DELIVER", summary, process=f"{side}.process", boot_id=f"{side}.boot_id", seq=f"{side}.seq")
 
 
-def _by_record(copies: DataFrame) -> DataFrame:
+def by_record(copies: DataFrame) -> DataFrame:
     """Each stored record that has a copy, with the judgement of the pair in which it is the later one, if any."""
-    judgement = ("cause", "trigger", "missing", "evidence")
+    judgement = ("cause", "stage", "trigger", "missing", "evidence")
     sides = [
         copies.select(
             *[f"{side}.{name}" for name in RECORD],

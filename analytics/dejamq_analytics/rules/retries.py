@@ -1,13 +1,16 @@
 """Retries that the handler asked for (L1): legal, so expected; a retry that nobody asked for stays undetermined."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
+from dejamq_analytics.rules.identity import RECORD
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.stages import NOT_BY_THIS_VERSION
 
 CHAIN = ("consumer_group", "unique_key", "times")
+LATER = 0
+"""The rank of a record that is the later one of two copies; see ``copies.by_record``."""
 
 
 def requested(deliveries: DataFrame) -> DataFrame:
@@ -29,37 +32,52 @@ def requested(deliveries: DataFrame) -> DataFrame:
     )
 
 
-def retried(pairs: DataFrame, requests: DataFrame) -> DataFrame:
+def retried(pairs: DataFrame, requests: DataFrame, scheduled: DataFrame) -> DataFrame:
     """I2 pairs whose second is a retry record: expected while there are no more records than requests.
 
     RocketMQ counts a retry as a new record with the same unique key: it is a repetition that the handler asked
-    for.
+    for. Records that the broker's delay service made twice (``scheduled``, by record) answer no request of their own.
     """
     chain = ("second.consumer_group", "second.unique_key", "second.reconsume_times")
-    nth = sf.row_number().over(Window.partitionBy(*chain).orderBy("second.wall_us", "second.boot_id", "second.seq"))
     retry = pairs.where((sf.col("identity") == "I2") & sf.col("second.topic").startswith("%"))
-    frame = retry.withColumn("nth", nth)
+    frame = beside(retry, scheduled, {name: f"second.{name}" for name in RECORD})
+    again = sf.coalesce(sf.col("copy.rank") == LATER, sf.lit(False))
+    nth = sf.row_number().over(
+        Window.partitionBy(*chain, again).orderBy("second.wall_us", "second.boot_id", "second.seq")
+    )
+    frame = frame.withColumn("again", again).withColumn("nth", nth)
     frame = beside(frame, requests, dict(zip(CHAIN, chain, strict=True)), small=False)
     missing = first_of(
+        (sf.col("again"), sf.col("copy.missing")),
         (sf.col("requests").isNull(), text("no SENDBACK of a failed delivery of message %s", "second.unique_key")),
-        (sf.col("nth") > sf.col("requests"),
-         sf.lit(NOT_BY_THIS_VERSION + "more retry records than requests (B1, B11)")),
+        (sf.col("nth") > sf.col("requests"), sf.lit(NOT_BY_THIS_VERSION + "more retry records than requests (B11)")),
+    )
+    known = missing.isNull()
+    delivered = line(
+        "DELIVER", text("delivery %s, try %s", "second.delivery_id", "second.reconsume_times"),
+        process="second.process", boot_id="second.boot_id", seq="second.seq",
     )  # fmt: skip
     return frame.select(
         "identity", "first", "second",
-        sf.when(missing.isNull(), "L1").alias("cause"),
-        sf.lit("retry").alias("stage"),
-        text("handler: %s", "asker.result").alias("trigger"),
+        sf.when(known, sf.when(sf.col("again"), sf.col("copy.cause")).otherwise("L1")).alias("cause"),
+        sf.when(sf.col("again"), sf.col("copy.stage")).otherwise("retry").alias("stage"),
+        sf.when(sf.col("again"), sf.col("copy.trigger"))
+        .otherwise(text("handler: %s", "asker.result"))
+        .alias("trigger"),
         missing.alias("missing"),
-        missing.isNull().alias("expected"),
-        lines(
-            line("DELIVER", text("delivery %s", "asker.delivery_id"), process="asker.process", boot_id="asker.boot_id",
-                 seq="asker.seq"),
-            line("RESULT", text("%s", "asker.result"), process="asker.process", boot_id="asker.boot_id",
-                 seq="asker.result_seq"),
-            line("SENDBACK", text("by %s", "asker.sendback_path"), process="asker.process", boot_id="asker.boot_id",
-                 seq="asker.sendback_seq"),
-            line("DELIVER", text("delivery %s, try %s", "second.delivery_id", "second.reconsume_times"),
-                 process="second.process", boot_id="second.boot_id", seq="second.seq"),
-        ).alias("evidence"),
+        (known & ~sf.col("again")).alias("expected"),
+        sf.when(sf.col("again"), sf.concat("copy.evidence", lines(delivered)))
+        .otherwise(sf.concat(_asked(), lines(delivered))).alias("evidence"),
+    )  # fmt: skip
+
+
+def _asked() -> Column:
+    """The failed delivery and its request."""
+    return lines(
+        line("DELIVER", text("delivery %s", "asker.delivery_id"), process="asker.process", boot_id="asker.boot_id",
+             seq="asker.seq"),
+        line("RESULT", text("%s", "asker.result"), process="asker.process", boot_id="asker.boot_id",
+             seq="asker.result_seq"),
+        line("SENDBACK", text("by %s", "asker.sendback_path"), process="asker.process", boot_id="asker.boot_id",
+             seq="asker.sendback_seq"),
     )  # fmt: skip

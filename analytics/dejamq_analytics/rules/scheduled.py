@@ -1,0 +1,101 @@
+"""B1: a delayed or retried message that a broker delivered before a crash and once more after it.
+
+Each delivery's APPEND names the place in the schedule topic that it was made from (``level:offset``). Two appends from
+one place, by two starts of the broker, of which the later one found the store as a crash leaves it, and no
+PROGRESS_FLUSH between them that had gone past the place: then the progress on disk was older than the first delivery.
+"""
+
+from dejamq_proto.events import Boot, ProgressFlush
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, line, lines, text
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.stages import NOT_BY_THIS_VERSION
+from dejamq_analytics.schema import of
+
+
+def scheduled_twice(appends: DataFrame) -> DataFrame:
+    """(``first``, ``second``): deliveries made from one place in the schedule topic, each with the one before it."""
+    whole = sf.struct(*appends.columns)
+    made = appends.where((sf.col("origin") == "schedule") & sf.col("origin_ref").isNotNull())
+    # the key is among them because a broker with a new store counts its places from 0 again
+    place = ("broker_name", "origin_ref", "topic", "unique_key")
+    before = sf.lag(whole).over(Window.partitionBy(*place).orderBy("wall_us", "boot_id", "seq"))
+    ranked = made.select(whole.alias("second"), before.alias("first"))
+    return ranked.where(sf.col("first").isNotNull()).select("first", "second")
+
+
+def judged(copies: DataFrame, events: DataFrame) -> DataFrame:
+    """Those pairs with cause, stage, trigger, missing, expected and evidence."""
+    frame = beside(copies, _in_order(of(events, Boot), "clean"), {"broker_name": "second.broker_name"})
+    frame = frame.withColumnRenamed("told", "boots")
+    progress = _in_order(of(events, ProgressFlush).where("service = 'schedule'"), "progress")
+    frame = beside(frame, progress, {"broker_name": "second.broker_name"}).withColumnRenamed("told", "written")
+    level, offset = (sf.split(sf.col("second.origin_ref"), ":")[part] for part in (0, 1))
+    between = sf.filter("written", lambda one: _inside(one) & (_next(one, level) > offset.cast("bigint")))
+    known = frame.withColumns({
+        "boot": sf.get(sf.filter("boots", _inside), sf.lit(0)),
+        "crash": sf.get(sf.filter("boots", lambda one: _inside(one) & ~one["clean"]), sf.lit(0)),
+        "before": _last_before_first(),
+        "past": sf.get(between, sf.lit(0)),
+    })  # fmt: skip
+    missing = _missing()
+    return known.select(
+        sf.lit("I2").alias("identity"), "first", "second",
+        sf.when(missing.isNull(), "B1").alias("cause"),
+        sf.lit("delay").alias("stage"),
+        text("%s started after a crash", "second.broker_name").alias("trigger"),
+        missing.alias("missing"),
+        sf.lit(False).alias("expected"),
+        lines(
+            _line("PROGRESS_FLUSH", text("level %s up to %s", level, _next(sf.col("before"), level)), "before"),
+            _appended("first"),
+            _line("BOOT", text("clean %s", "crash.clean"), "crash"),
+            _appended("second"),
+        ).alias("evidence"),
+    )  # fmt: skip
+
+
+def _missing() -> Column:
+    """What speaks against a crash, or is not there to speak for it; null where everything is."""
+    one_start = sf.col("first.boot_id") == sf.col("second.boot_id")
+    return first_of(
+        (one_start, sf.lit(NOT_BY_THIS_VERSION + "one start of a broker delivered a delayed message twice")),
+        (sf.col("boot").isNull(), text("no BOOT of %s with boot id %s", "second.process", "second.boot_id")),
+        (sf.col("crash").isNull(), sf.lit(NOT_BY_THIS_VERSION + "delivered again although the broker ended cleanly")),
+        (sf.col("past").isNotNull(),
+         text("the progress written in line %s of %s was lost", "past.seq", "past.process")),
+    )  # fmt: skip
+
+
+def _in_order(events: DataFrame, *more: str) -> DataFrame:
+    """``told``: these lines of each broker, in its order."""
+    one = sf.struct("wall_us", "process", "boot_id", "seq", *more)
+    return events.groupBy("broker_name").agg(sf.array_sort(sf.collect_list(one)).alias("told"))
+
+
+def _inside(one: Column) -> Column:
+    """Whether the line stands between the two appends."""
+    return (one["wall_us"] > sf.col("first.wall_us")) & (one["wall_us"] < sf.col("second.wall_us"))
+
+
+def _next(written: Column, level: Column) -> Column:
+    """The next offset of the level that this progress tells; 0 where it tells nothing."""
+    return sf.coalesce(sf.from_json(written["progress"], "map<string,bigint>")[level], sf.lit(0))
+
+
+def _last_before_first() -> Column:
+    """The progress that was on disk when the first copy was stored."""
+    earlier = sf.filter("written", lambda one: one["wall_us"] < sf.col("first.wall_us"))
+    return sf.get(earlier, sf.size(earlier) - 1)
+
+
+def _line(event: str, summary: Column, told: str) -> Column:
+    return line(event, summary, process=f"{told}.process", boot_id=f"{told}.boot_id", seq=f"{told}.seq")
+
+
+def _appended(side: str) -> Column:
+    summary = text("%s queue %s offset %s from %s of the schedule topic", f"{side}.topic", f"{side}.queue_id",
+                   f"{side}.queue_offset", f"{side}.origin_ref")  # fmt: skip
+    return _line("APPEND", summary, side)
