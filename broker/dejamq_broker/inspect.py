@@ -10,7 +10,7 @@ from dejamq_proto.codes import Code, DejamqError
 
 from dejamq_broker.clients import Clients
 from dejamq_broker.connections import Connection, connections_of
-from dejamq_broker.offsets import OffsetTable
+from dejamq_broker.offsets import OffsetTable, Position
 from dejamq_broker.site import Site
 
 if TYPE_CHECKING:
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """One group's committed offset of one queue beside what the queue holds."""
+    """One group's committed offset of one queue beside what the queue holds, and where it was sent by the last pull."""
 
     topic: str
     queue_id: int
     committed: int
     min_offset: int
     max_offset: int
+    pulled: int | None = None
 
 
 class Inspector:
@@ -60,9 +61,12 @@ class Inspector:
     def progress(self, group: str) -> list[Progress]:
         """Every queue of which the group has committed an offset."""
         return [
-            Progress(topic, queue_id, committed, *self._bounds(topic, queue_id))
+            Progress(
+                topic, queue_id, committed, *self._bounds(topic, queue_id),
+                self._offsets.pulled(Position(group, topic, queue_id)),
+            )
             for topic, queue_id, committed in self._offsets.of_group(group)
-        ]
+        ]  # fmt: skip
 
     def connections(self, group: str) -> list[Connection]:
         """Producers and consumers of this group, of all for ''."""

@@ -54,7 +54,7 @@ class AdminService(AdminChanges):
         return pb.ListOffsetsResponse(offsets=[
             pb.GroupOffset(
                 queue=common_pb2.QueueKey(topic=each.topic, queue_id=each.queue_id), committed=each.committed,
-                min_offset=each.min_offset, max_offset=each.max_offset,
+                min_offset=each.min_offset, max_offset=each.max_offset, pulled=each.pulled,
             )
             for each in self._inspector.progress(request.group)
         ])  # fmt: skip

@@ -1,18 +1,24 @@
 """What an operator sees and changes of a running cluster besides its messages: connections, permission to write."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
+from dejamq_proto import admin_pb2 as pb
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.names import check_group
 
 from dejamq.admin_dead_letters import DeadLetterOffice
 from dejamq.admin_queues import QueueRanges
+from dejamq.rpc_admin import AdminLink
 
 
 class ClientConnection(msgspec.Struct, frozen=True):
     """One client in one group at one broker. ``role`` is ``producer`` or ``consumer``, ``address`` the client's as the
     broker sees it; the time of the last heartbeat is the broker's wall clock.
+
+    ``version`` and ``language`` are of the client's library; ``boot_id`` names one start of the client. Consumers have
+    ``subscriptions``, each a topic and its expression, and their ``message_model``.
     """
 
     broker_name: str
@@ -22,6 +28,28 @@ class ClientConnection(msgspec.Struct, frozen=True):
     address: str
     version: str
     last_heartbeat_ms: int
+    language: str = ""
+    boot_id: str = ""
+    subscriptions: list[str] = []
+    message_model: str = ""
+
+
+class Clash(msgspec.Struct, frozen=True):
+    """A client id that several processes have used in one group at the same time: both get the same queues.
+
+    ``addresses`` and ``boot_ids`` are theirs, ``brokers`` those that saw it; ``present``: it is so now. Times are
+    brokers' wall clocks, of the first and the last heartbeat under such a clash.
+    """
+
+    role: str
+    group: str
+    client_id: str
+    addresses: list[str]
+    brokers: list[str]
+    boot_ids: list[str]
+    first_ms: int
+    last_ms: int
+    present: bool
 
 
 class RunningCluster(DeadLetterOffice, QueueRanges):
@@ -38,11 +66,26 @@ class RunningCluster(DeadLetterOffice, QueueRanges):
         links = [self._open().admin(address) for address in masters.values()]
         answers = await asyncio.gather(*(link.connections(group or "") for link in links))
         found = [
-            ClientConnection(name, one.role, one.group, one.client_id, one.address, one.version, one.last_heartbeat_ms)
+            ClientConnection(
+                name, one.role, one.group, one.client_id, one.address, one.version, one.last_heartbeat_ms,
+                one.language, one.boot_id, list(one.subscriptions), one.message_model,
+            )
             for name, rows in zip(masters, answers, strict=True)
             for one in rows
-        ]
+        ]  # fmt: skip
         return sorted(found, key=lambda one: (one.group, one.role, one.client_id, one.broker_name))
+
+    async def clashes(self) -> list[Clash]:
+        """Client ids that several processes used in one group since the brokers started, by group, role and client id.
+
+        Give each process its own ``client_id``, or leave that to dejamq.
+        """
+        told = await self._open().each(AdminLink.clashes)
+        found: dict[tuple[str, str, str], list[tuple[str, pb.Clash]]] = {}
+        for name, rows in told.items():
+            for one in rows:
+                found.setdefault((one.group, one.role, one.client_id), []).append((name, one))
+        return [_clash(seen) for _, seen in sorted(found.items())]
 
     async def leave_out_silent(self) -> dict[str, DejamqError]:
         """Ask every master whether it answers, and leave those that do not out of all later lists: who, and why.
@@ -85,3 +128,16 @@ class RunningCluster(DeadLetterOffice, QueueRanges):
         if not any(told.values()):
             raise ConfigError(f"no name server knows a broker {broker_name!r}; brokers() lists them")
         return told
+
+
+def _clash(seen: Sequence[tuple[str, pb.Clash]]) -> Clash:
+    """What several brokers saw of one clash."""
+    rows = [one for _, one in seen]
+    return Clash(
+        rows[0].role, rows[0].group, rows[0].client_id,
+        addresses=sorted({address for one in rows for address in one.addresses}),
+        brokers=sorted(name for name, _ in seen),
+        boot_ids=sorted({boot_id for one in rows for boot_id in one.boot_ids}),
+        first_ms=min(one.first_ms for one in rows), last_ms=max(one.last_ms for one in rows),
+        present=any(one.present for one in rows),
+    )  # fmt: skip

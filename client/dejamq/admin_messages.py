@@ -4,16 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
-import numpy as np
-from dejamq_proto import record
 from dejamq_proto.admin_pb2 import QueryMessageRequest
 from dejamq_proto.codes import Code, DejamqError, error_for
 from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.wire import PullAnswer
 
 from dejamq.admin_life import AdminLife
 from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage, receive
+from dejamq.received import ReceivedMessage, receive, receive_stored
 from dejamq.rpc_admin import AdminLink
 
 TOOLS_GROUP = "TOOLS_CONSUMER"  # RocketMQ's group of its own tools
@@ -21,12 +18,13 @@ PULL_MESSAGES = 256
 
 
 class TopicQueues(msgspec.Struct, frozen=True):
-    """A topic at one broker. ``perm`` adds 4 read and 2 write."""
+    """A topic at one broker. ``perm`` adds 4 read and 2 write; ``order``: its messages are to keep theirs."""
 
     broker_name: str
     read_queues: int
     write_queues: int
     perm: int
+    order: bool = False
 
 
 class StoredMessages(AdminLife):
@@ -36,7 +34,7 @@ class StoredMessages(AdminLife):
         """The topic as each master has it, whatever the name servers say; empty when none has it."""
         configs = await self._open().each(AdminLink.topic_configs)
         return [
-            TopicQueues(name, one.read_queue_nums, one.write_queue_nums, one.perm)
+            TopicQueues(name, one.read_queue_nums, one.write_queue_nums, one.perm, one.order)
             for name, found in configs.items()
             for one in found
             if one.topic == topic
@@ -55,7 +53,7 @@ class StoredMessages(AdminLife):
                 if error.code != Code.QUERY_NOT_FOUND:
                     raise
             else:
-                message = _message(raw, name)
+                message = receive_stored(raw, name)
                 if message.offset_message_id == offset_message_id.upper():
                     return message
         raise DejamqError(f"no broker has a message {offset_message_id}", code=Code.QUERY_NOT_FOUND)
@@ -73,7 +71,7 @@ class StoredMessages(AdminLife):
                 topic=topic, key=key, unique=unique, begin_timestamp_ms=begin_ms, end_timestamp_ms=end_ms
             )
             try:
-                found += [_message(raw, name) for raw in await self._open().admin(address).query(request)]
+                found += [receive_stored(raw, name) for raw in await self._open().admin(address).query(request)]
             except DejamqError as error:
                 if error.code != Code.QUERY_NOT_FOUND:
                     raise
@@ -101,11 +99,3 @@ class StoredMessages(AdminLife):
             if answer.next_offset <= place:
                 return
             place = answer.next_offset
-
-
-def _message(raw: bytes, broker_name: str) -> ReceivedMessage:
-    stored = record.decode(raw)
-    queue = MessageQueue(stored.topic, broker_name, stored.queue_id)
-    answer = PullAnswer(sizes=np.array([len(raw)], "<u4"), records=(raw,), next_offset=stored.queue_offset + 1)
-    (message,) = receive(answer, queue, "")[1]
-    return message

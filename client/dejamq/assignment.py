@@ -28,8 +28,12 @@ class OwnedQueue:
     tags: frozenset[str] = frozenset()
     subscription_version: int = 0
     last_pull_s: float = 0.0
+    last_consume_s: float = 0.0
+    """When a handler of it ended last, monotonic, as of the last time that this was counted."""
     corrected_offset: int | None = None
-    """Where the broker says to go on, when ours is outside the queue; ends this ownership."""
+    """Where the broker says to go on, when ours is outside the queue or an operator moved it; ends this ownership."""
+    correction: str = "illegal"
+    """Which of the two: illegal, reset."""
     locked_at_s: float | None = None
     """When its lock was last asked for with success, monotonic; None without one. For consumption in order."""
     lock_lost: bool = False

@@ -12,7 +12,7 @@ from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.record import BadRecord
 from dejamq_proto.run import BadRun
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.wire import OFFSET_RESET, PullAnswer
 
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
@@ -49,6 +49,8 @@ class Fetcher:
         self._locked: Callable[[OwnedQueue], bool] = lambda owned: True
         self.on_moved: Callable[[OwnedQueue, int], None] = self._give_up
         """The broker corrected a queue's offset to this one."""
+        self.on_reset: Callable[[OwnedQueue, int], None] = self._follow
+        """An operator moved the group in this queue to this offset."""
         self.counts: Callable[[MessageQueue], Counts] = lambda queue: Counts()
         """Where the statistics of a queue are counted."""
         self.filters = Filters()
@@ -162,7 +164,8 @@ class Fetcher:
         if owned.dropped:
             return False
         if answer.code == Code.PULL_OFFSET_MOVED:
-            self.on_moved(owned, answer.next_offset)
+            moved = self.on_reset if answer.remark == OFFSET_RESET else self.on_moved
+            moved(owned, answer.next_offset)
             return False
         if answer.code == Code.SUCCESS:
             self._found(owned, answer)
@@ -176,9 +179,17 @@ class Fetcher:
     def _give_up(self, owned: OwnedQueue, corrected_offset: int) -> None:
         """Our offset is outside the queue: what is held is dropped, and the next round begins where the broker says."""
         name, queue_id, offset = owned.queue.broker_name, owned.queue.queue_id, owned.next_offset
-        log.warning("offset_corrected queue=%s:%d from=%d to=%d", name, queue_id, offset, corrected_offset)
+        text = "offset_corrected queue=%s:%d from=%d to=%d why=%s"
+        log.warning(text, name, queue_id, offset, corrected_offset, owned.correction)
         owned.corrected_offset, owned.process_queue.dropped = corrected_offset, True
         self.on_illegal()
+
+    def _follow(self, owned: OwnedQueue, offset: int) -> None:
+        """As after a correction, whichever way it goes: what is held counts for nothing, and comes again where it lies
+        behind (RocketMQ: OFFSET_RESET is handled as an illegal offset).
+        """
+        owned.correction = "reset"
+        self._give_up(owned, offset)
 
     def _found(self, owned: OwnedQueue, answer: PullAnswer) -> None:
         """The broker filtered by the tags' hash; equal hashes of other tags are sorted out here."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from dejamq_proto.client_pb2 import ConsumerData
 from dejamq_proto.codes import RouteNotFound
+from dejamq_proto.running_pb2 import ClientInfo
 
 from dejamq.allocation import Strategy
 from dejamq.assignment import OwnedQueue
@@ -26,6 +27,7 @@ from dejamq.message import MessageQueue
 from dejamq.offset_store import RemoteOffsetStore
 from dejamq.rebalancer import Parts
 from dejamq.routes import TopicRoute
+from dejamq.running_info import add_consumer, add_queues, client_info
 from dejamq.subscriptions import Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
@@ -75,8 +77,9 @@ class LiteRunning(Membership):
         self.shelf.count = lambda: sum(len(owned.process_queue) for owned in self.rebalancer.assignment)
         self.fetcher.cached_bytes = lambda: self.rebalancer.assignment.cached_bytes
         self.fetcher.queue_count = lambda: len(self.rebalancer.assignment.owned)
-        self.fetcher.on_moved, self.fetcher.lite = self._moved, True
+        self.fetcher.on_moved, self.fetcher.on_reset, self.fetcher.lite = self._moved, self._reset, True
         self.instance.on_fatal = self._fail
+        self.instance.commands.info[options.group] = self._info
         self._seen: dict[str, frozenset[MessageQueue]] = {}
 
     async def start(self) -> None:
@@ -183,6 +186,12 @@ class LiteRunning(Membership):
         else:
             self.rebalancer.reopen(owned, offset, "illegal")
 
+    def _reset(self, owned: OwnedQueue, offset: int) -> None:
+        """An operator moved the group here: what is held reaches nobody, nothing of before is committed any more."""
+        name = f"{owned.queue.topic}:{owned.queue.broker_name}:{owned.queue.queue_id}"
+        log.warning("offset_reset queue=%s from=%d to=%d", name, owned.next_offset, offset)
+        self.rebalancer.reopen(owned, offset, "reset")
+
     def _fail(self, error: BaseException) -> None:
         self.failed.set()
         self.shelf.arrived.set()
@@ -202,6 +211,15 @@ class LiteRunning(Membership):
                 await self.rebalancer.release_all("shutdown")
         except TimeoutError:
             log.warning("offsets_not_committed group=%s within %.1f s", self._group, timeout_s)
+
+    def _info(self, stacks: bool) -> ClientInfo:
+        """For an operator who asks through a broker."""
+        assignment = self.rebalancer.assignment
+        state = {"paused_queues": len(self.shelf.paused), "cached_bytes": assignment.cached_bytes}
+        info = client_info(self.instance, state=state, stacks=stacks)
+        add_consumer(info, self._consumer_data())
+        add_queues(info, assignment)
+        return info
 
     def _consumer_data(self) -> ConsumerData:
         manual: Sequence[str] = ("manual",) if self._chosen.queues is not None else self._options.allocation[:1]

@@ -113,7 +113,8 @@ class Rebalancer:
             await locks.give_up_leaving()
         await self._release([one for one in self.assignment if one.claim_lost], "claim_lost")
         await self._release([one for one in self.assignment if one.lock_lost], "lock_lost")
-        await self._let_go([one for one in self.assignment if one.dropped], "illegal")
+        for reason in ("illegal", "reset"):
+            await self._let_go([one for one in self.assignment if one.dropped and one.correction == reason], reason)
         topics = self._parts.subscriptions.topics
         await self._let_go([one for one in self.assignment if one.queue.topic not in topics], "unsubscribed")
         await self._release([one for one in self.assignment if self._outdated(one)], "resubscribed")

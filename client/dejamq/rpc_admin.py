@@ -1,6 +1,6 @@
 """What operators ask of one server: a broker's Admin service, a name server's lists. One channel each."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from dejamq_proto import admin_pb2 as pb
@@ -11,14 +11,19 @@ from dejamq_proto.dead_letters_pb2 import ReplayRequest, ReplayResponse
 from dejamq_proto.dead_letters_pb2_grpc import DeadLettersStub
 from dejamq_proto.namesrv_pb2 import (
     ClusterInfo,
+    DeleteConfigRequest,
+    DeleteNameServerTopicRequest,
     GetClusterInfoRequest,
     GetRouteRequest,
     GetRouteResponse,
+    ListConfigRequest,
     ListTopicsRequest,
+    PutConfigRequest,
     SetWritableRequest,
 )
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
+from dejamq.rpc_admin_changes import AdminChangesLink
 from dejamq.rpc_broker import Identity
 
 
@@ -52,6 +57,28 @@ class NameServerAdminLink:
         request = SetWritableRequest(caller=self._identity.caller(), broker_name=broker_name, writable=writable)
         return int((await self._call(self._stub.SetWritable, request)).topics)
 
+    async def delete_topic(self, topic: str, broker_names: Sequence[str] = ()) -> int:
+        """Forget the topic's routes through these brokers, through all by default; how many there were."""
+        request = DeleteNameServerTopicRequest(
+            caller=self._identity.caller(), topic=topic, broker_names=broker_names
+        )  # fmt: skip
+        return int((await self._call(self._stub.DeleteTopic, request)).routes)
+
+    async def get_config(self, namespace: str, key: str) -> str:
+        """One value of the key-value settings, '' for none."""
+        request = ListConfigRequest(caller=self._identity.caller(), namespace=namespace)
+        return str((await self._call(self._stub.ListConfig, request)).values.get(key, ""))
+
+    async def put_config(self, namespace: str, key: str, value: str) -> None:
+        """Kept on disk before it returns, where the name server has a directory."""
+        request = PutConfigRequest(caller=self._identity.caller(), namespace=namespace, key=key, value=value)
+        await self._call(self._stub.PutConfig, request)
+
+    async def delete_config(self, namespace: str, key: str) -> None:
+        """Deleting what is not there succeeds."""
+        request = DeleteConfigRequest(caller=self._identity.caller(), namespace=namespace, key=key)
+        await self._call(self._stub.DeleteConfig, request)
+
     async def close(self) -> None:
         """A question under way fails."""
         await self._channel.close(None)
@@ -60,7 +87,7 @@ class NameServerAdminLink:
         return await call(method, request, address=self.address, timeout_ms=self._timeout_ms)
 
 
-class AdminLink:
+class AdminLink(AdminChangesLink):
     """The Admin service of one broker address."""
 
     def __init__(self, address: str, identity: Identity, *, timeout_ms: float) -> None:

@@ -213,9 +213,12 @@ class GroupOffset(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     MIN_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_OFFSET_FIELD_NUMBER: _builtins.int
+    PULLED_FIELD_NUMBER: _builtins.int
     committed: _builtins.int
     min_offset: _builtins.int
     max_offset: _builtins.int
+    pulled: _builtins.int
+    """where the last answer to a pull sent the group since the broker started"""
     @_builtins.property
     def queue(self) -> _common_pb2.QueueKey: ...
     def __init__(
@@ -225,12 +228,15 @@ class GroupOffset(_message.Message):
         committed: _builtins.int = ...,
         min_offset: _builtins.int = ...,
         max_offset: _builtins.int = ...,
+        pulled: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pulled", b"_pulled", "pulled", b"pulled", "queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "max_offset", b"max_offset", "min_offset", b"min_offset", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pulled", b"_pulled", "committed", b"committed", "max_offset", b"max_offset", "min_offset", b"min_offset", "pulled", b"pulled", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__pulled: _TypeAlias = _typing.Literal["pulled"]  # noqa: Y015
+    _WhichOneofArgType__pulled: _TypeAlias = _typing.Literal["_pulled", b"_pulled"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pulled) -> _WhichOneofReturnType__pulled | None: ...
 
 Global___GroupOffset: _TypeAlias = GroupOffset  # noqa: Y015
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dejamq_proto import common_pb2 as dejamq__proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64\x65jamq_proto/client.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"[\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nexpression\x18\x02 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\"\xd0\x01\n\x0c\x43onsumerData\x12\r\n\x05group\x18\x01 \x01(\t\x12\x14\n\x0c\x63onsume_type\x18\x02 \x01(\t\x12\x15\n\rmessage_model\x18\x03 \x01(\t\x12\x14\n\x0c\x63onsume_from\x18\x04 \x01(\t\x12.\n\rsubscriptions\x18\x05 \x03(\x0b\x32\x17.dejamq.v1.Subscription\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12\x12\n\nallocation\x18\x07 \x01(\t\x12\x19\n\x11graceful_handover\x18\x08 \x01(\x08\"\x96\x01\n\tHeartbeat\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x17\n\x0fproducer_groups\x18\x02 \x03(\t\x12*\n\tconsumers\x18\x03 \x03(\x0b\x32\x17.dejamq.v1.ConsumerData\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\"\xd3\x02\n\rBrokerCommand\x12\x30\n\rheartbeat_ack\x18\x01 \x01(\x0b\x32\x17.dejamq.v1.HeartbeatAckH\x00\x12=\n\x14\x63onsumer_ids_changed\x18\x02 \x01(\x0b\x32\x1d.dejamq.v1.ConsumerIdsChangedH\x00\x12!\n\x05reply\x18\x03 \x01(\x0b\x32\x10.dejamq.v1.ReplyH\x00\x12\x37\n\x11tell_running_info\x18\x08 \x01(\x0b\x32\x1a.dejamq.v1.TellRunningInfoH\x00\x12\x30\n\rtake_directly\x18\t \x01(\x0b\x32\x17.dejamq.v1.TakeDirectlyH\x00\x12\x38\n\x11\x63heck_transaction\x18\n \x01(\x0b\x32\x1b.dejamq.v1.CheckTransactionH\x00\x42\t\n\x07\x63ommand\"9\n\x0cHeartbeatAck\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\"\x17\n\x05Reply\x12\x0e\n\x06record\x18\x01 \x01(\x0c\"@\n\x0fTellRunningInfo\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06stacks\x18\x03 \x01(\x08\"R\n\x0cTakeDirectly\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x03 \x01(\t\x12\x0e\n\x06record\x18\x04 \x01(\x0c\"\x8f\x01\n\x10\x43heckTransaction\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06record\x18\x02 \x01(\x0c\x12\x19\n\x11half_queue_offset\x18\x03 \x01(\x03\x12\x17\n\x0fhalf_log_offset\x18\x04 \x01(\x03\x12\x13\n\x0b\x63heck_times\x18\x05 \x01(\x05\x12\x13\n\x0b\x62roker_name\x18\x06 \x01(\t\"#\n\x12\x43onsumerIdsChanged\x12\r\n\x05group\x18\x01 \x01(\t\"f\n\x11UnregisterRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x16\n\x0e\x63onsumer_group\x18\x03 \x01(\t\"\x14\n\x12UnregisterResponse\"G\n\x13\x43onsumerListRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\"*\n\x14\x43onsumerListResponse\x12\x12\n\nclient_ids\x18\x01 \x03(\t\"j\n\x12QueryOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\" \n\x0eOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"\x8b\x01\n\x13UpdateOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06oneway\x18\x05 \x01(\x08\"\x16\n\x14UpdateOffsetResponse\"U\n\x0cQueueRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\"\x81\x01\n\x13SearchOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\r\n\x05upper\x18\x04 \x01(\x08\"i\n\x10LockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"8\n\x11LockBatchResponse\x12#\n\x06locked\x18\x01 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"k\n\x12UnlockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"\x15\n\x13UnlockBatchResponse\"D\n\nQueueClaim\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x12\n\ngeneration\x18\x02 \x01(\x03\"g\n\x0c\x43laimRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12%\n\x06\x63laims\x18\x03 \x03(\x0b\x32\x15.dejamq.v1.QueueClaim\"7\n\rClaimResponse\x12&\n\x07granted\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.QueueClaim\"V\n\x0cQueueRelease\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"m\n\x0eReleaseRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12)\n\x08releases\x18\x03 \x03(\x0b\x32\x17.dejamq.v1.QueueRelease\"8\n\x0fReleaseResponse\x12%\n\x08released\x18\x01 \x03(\x0b\x32\x13.dejamq.v1.QueueKey2\xe6\x05\n\x06\x43lient\x12\x43\n\rClientChannel\x12\x14.dejamq.v1.Heartbeat\x1a\x18.dejamq.v1.BrokerCommand(\x01\x30\x01\x12I\n\nUnregister\x12\x1c.dejamq.v1.UnregisterRequest\x1a\x1d.dejamq.v1.UnregisterResponse\x12O\n\x0c\x43onsumerList\x12\x1e.dejamq.v1.ConsumerListRequest\x1a\x1f.dejamq.v1.ConsumerListResponse\x12G\n\x0bQueryOffset\x12\x1d.dejamq.v1.QueryOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12O\n\x0cUpdateOffset\x12\x1e.dejamq.v1.UpdateOffsetRequest\x1a\x1f.dejamq.v1.UpdateOffsetResponse\x12?\n\tMaxOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12?\n\tMinOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12I\n\x0cSearchOffset\x12\x1e.dejamq.v1.SearchOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12\x46\n\tLockBatch\x12\x1b.dejamq.v1.LockBatchRequest\x1a\x1c.dejamq.v1.LockBatchResponse\x12L\n\x0bUnlockBatch\x12\x1d.dejamq.v1.UnlockBatchRequest\x1a\x1e.dejamq.v1.UnlockBatchResponse2\x88\x01\n\x08Handover\x12:\n\x05\x43laim\x12\x17.dejamq.v1.ClaimRequest\x1a\x18.dejamq.v1.ClaimResponse\x12@\n\x07Release\x12\x19.dejamq.v1.ReleaseRequest\x1a\x1a.dejamq.v1.ReleaseResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64\x65jamq_proto/client.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"[\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nexpression\x18\x02 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\"\xd0\x01\n\x0c\x43onsumerData\x12\r\n\x05group\x18\x01 \x01(\t\x12\x14\n\x0c\x63onsume_type\x18\x02 \x01(\t\x12\x15\n\rmessage_model\x18\x03 \x01(\t\x12\x14\n\x0c\x63onsume_from\x18\x04 \x01(\t\x12.\n\rsubscriptions\x18\x05 \x03(\x0b\x32\x17.dejamq.v1.Subscription\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\x12\x12\n\nallocation\x18\x07 \x01(\t\x12\x19\n\x11graceful_handover\x18\x08 \x01(\x08\"\x96\x01\n\tHeartbeat\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x17\n\x0fproducer_groups\x18\x02 \x03(\t\x12*\n\tconsumers\x18\x03 \x03(\x0b\x32\x17.dejamq.v1.ConsumerData\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\"\xd3\x02\n\rBrokerCommand\x12\x30\n\rheartbeat_ack\x18\x01 \x01(\x0b\x32\x17.dejamq.v1.HeartbeatAckH\x00\x12=\n\x14\x63onsumer_ids_changed\x18\x02 \x01(\x0b\x32\x1d.dejamq.v1.ConsumerIdsChangedH\x00\x12!\n\x05reply\x18\x03 \x01(\x0b\x32\x10.dejamq.v1.ReplyH\x00\x12\x37\n\x11tell_running_info\x18\x08 \x01(\x0b\x32\x1a.dejamq.v1.TellRunningInfoH\x00\x12\x30\n\rtake_directly\x18\t \x01(\x0b\x32\x17.dejamq.v1.TakeDirectlyH\x00\x12\x38\n\x11\x63heck_transaction\x18\n \x01(\x0b\x32\x1b.dejamq.v1.CheckTransactionH\x00\x42\t\n\x07\x63ommand\"9\n\x0cHeartbeatAck\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\"\x17\n\x05Reply\x12\x0e\n\x06record\x18\x01 \x01(\x0c\"@\n\x0fTellRunningInfo\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06stacks\x18\x03 \x01(\x08\"R\n\x0cTakeDirectly\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x03 \x01(\t\x12\x0e\n\x06record\x18\x04 \x01(\x0c\"\x8f\x01\n\x10\x43heckTransaction\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06record\x18\x02 \x01(\x0c\x12\x19\n\x11half_queue_offset\x18\x03 \x01(\x03\x12\x17\n\x0fhalf_log_offset\x18\x04 \x01(\x03\x12\x13\n\x0b\x63heck_times\x18\x05 \x01(\x05\x12\x13\n\x0b\x62roker_name\x18\x06 \x01(\t\"#\n\x12\x43onsumerIdsChanged\x12\r\n\x05group\x18\x01 \x01(\t\"f\n\x11UnregisterRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x16\n\x0e\x63onsumer_group\x18\x03 \x01(\t\"\x14\n\x12UnregisterResponse\"G\n\x13\x43onsumerListRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\"*\n\x14\x43onsumerListResponse\x12\x12\n\nclient_ids\x18\x01 \x03(\t\"\xa8\x01\n\x12QueryOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\"\n\x15set_zero_if_not_found\x18\x04 \x01(\x08H\x00\x88\x01\x01\x42\x18\n\x16_set_zero_if_not_found\" \n\x0eOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"\x8b\x01\n\x13UpdateOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05queue\x18\x03 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06oneway\x18\x05 \x01(\x08\"\x16\n\x14UpdateOffsetResponse\"U\n\x0cQueueRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\"\x81\x01\n\x13SearchOffsetRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\"\n\x05queue\x18\x02 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\r\n\x05upper\x18\x04 \x01(\x08\"i\n\x10LockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"8\n\x11LockBatchResponse\x12#\n\x06locked\x18\x01 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"k\n\x12UnlockBatchRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\"\x15\n\x13UnlockBatchResponse\"D\n\nQueueClaim\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x12\n\ngeneration\x18\x02 \x01(\x03\"g\n\x0c\x43laimRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12%\n\x06\x63laims\x18\x03 \x03(\x0b\x32\x15.dejamq.v1.QueueClaim\"7\n\rClaimResponse\x12&\n\x07granted\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.QueueClaim\"V\n\x0cQueueRelease\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.dejamq.v1.QueueKey\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"m\n\x0eReleaseRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12)\n\x08releases\x18\x03 \x03(\x0b\x32\x17.dejamq.v1.QueueRelease\"8\n\x0fReleaseResponse\x12%\n\x08released\x18\x01 \x03(\x0b\x32\x13.dejamq.v1.QueueKey2\xe6\x05\n\x06\x43lient\x12\x43\n\rClientChannel\x12\x14.dejamq.v1.Heartbeat\x1a\x18.dejamq.v1.BrokerCommand(\x01\x30\x01\x12I\n\nUnregister\x12\x1c.dejamq.v1.UnregisterRequest\x1a\x1d.dejamq.v1.UnregisterResponse\x12O\n\x0c\x43onsumerList\x12\x1e.dejamq.v1.ConsumerListRequest\x1a\x1f.dejamq.v1.ConsumerListResponse\x12G\n\x0bQueryOffset\x12\x1d.dejamq.v1.QueryOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12O\n\x0cUpdateOffset\x12\x1e.dejamq.v1.UpdateOffsetRequest\x1a\x1f.dejamq.v1.UpdateOffsetResponse\x12?\n\tMaxOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12?\n\tMinOffset\x12\x17.dejamq.v1.QueueRequest\x1a\x19.dejamq.v1.OffsetResponse\x12I\n\x0cSearchOffset\x12\x1e.dejamq.v1.SearchOffsetRequest\x1a\x19.dejamq.v1.OffsetResponse\x12\x46\n\tLockBatch\x12\x1b.dejamq.v1.LockBatchRequest\x1a\x1c.dejamq.v1.LockBatchResponse\x12L\n\x0bUnlockBatch\x12\x1d.dejamq.v1.UnlockBatchRequest\x1a\x1e.dejamq.v1.UnlockBatchResponse2\x88\x01\n\x08Handover\x12:\n\x05\x43laim\x12\x17.dejamq.v1.ClaimRequest\x1a\x18.dejamq.v1.ClaimResponse\x12@\n\x07Release\x12\x19.dejamq.v1.ReleaseRequest\x1a\x1a.dejamq.v1.ReleaseResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -60,40 +60,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONSUMERLISTREQUEST']._serialized_end=1480
   _globals['_CONSUMERLISTRESPONSE']._serialized_start=1482
   _globals['_CONSUMERLISTRESPONSE']._serialized_end=1524
-  _globals['_QUERYOFFSETREQUEST']._serialized_start=1526
-  _globals['_QUERYOFFSETREQUEST']._serialized_end=1632
-  _globals['_OFFSETRESPONSE']._serialized_start=1634
-  _globals['_OFFSETRESPONSE']._serialized_end=1666
-  _globals['_UPDATEOFFSETREQUEST']._serialized_start=1669
-  _globals['_UPDATEOFFSETREQUEST']._serialized_end=1808
-  _globals['_UPDATEOFFSETRESPONSE']._serialized_start=1810
-  _globals['_UPDATEOFFSETRESPONSE']._serialized_end=1832
-  _globals['_QUEUEREQUEST']._serialized_start=1834
-  _globals['_QUEUEREQUEST']._serialized_end=1919
-  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1922
-  _globals['_SEARCHOFFSETREQUEST']._serialized_end=2051
-  _globals['_LOCKBATCHREQUEST']._serialized_start=2053
-  _globals['_LOCKBATCHREQUEST']._serialized_end=2158
-  _globals['_LOCKBATCHRESPONSE']._serialized_start=2160
-  _globals['_LOCKBATCHRESPONSE']._serialized_end=2216
-  _globals['_UNLOCKBATCHREQUEST']._serialized_start=2218
-  _globals['_UNLOCKBATCHREQUEST']._serialized_end=2325
-  _globals['_UNLOCKBATCHRESPONSE']._serialized_start=2327
-  _globals['_UNLOCKBATCHRESPONSE']._serialized_end=2348
-  _globals['_QUEUECLAIM']._serialized_start=2350
-  _globals['_QUEUECLAIM']._serialized_end=2418
-  _globals['_CLAIMREQUEST']._serialized_start=2420
-  _globals['_CLAIMREQUEST']._serialized_end=2523
-  _globals['_CLAIMRESPONSE']._serialized_start=2525
-  _globals['_CLAIMRESPONSE']._serialized_end=2580
-  _globals['_QUEUERELEASE']._serialized_start=2582
-  _globals['_QUEUERELEASE']._serialized_end=2668
-  _globals['_RELEASEREQUEST']._serialized_start=2670
-  _globals['_RELEASEREQUEST']._serialized_end=2779
-  _globals['_RELEASERESPONSE']._serialized_start=2781
-  _globals['_RELEASERESPONSE']._serialized_end=2837
-  _globals['_CLIENT']._serialized_start=2840
-  _globals['_CLIENT']._serialized_end=3582
-  _globals['_HANDOVER']._serialized_start=3585
-  _globals['_HANDOVER']._serialized_end=3721
+  _globals['_QUERYOFFSETREQUEST']._serialized_start=1527
+  _globals['_QUERYOFFSETREQUEST']._serialized_end=1695
+  _globals['_OFFSETRESPONSE']._serialized_start=1697
+  _globals['_OFFSETRESPONSE']._serialized_end=1729
+  _globals['_UPDATEOFFSETREQUEST']._serialized_start=1732
+  _globals['_UPDATEOFFSETREQUEST']._serialized_end=1871
+  _globals['_UPDATEOFFSETRESPONSE']._serialized_start=1873
+  _globals['_UPDATEOFFSETRESPONSE']._serialized_end=1895
+  _globals['_QUEUEREQUEST']._serialized_start=1897
+  _globals['_QUEUEREQUEST']._serialized_end=1982
+  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1985
+  _globals['_SEARCHOFFSETREQUEST']._serialized_end=2114
+  _globals['_LOCKBATCHREQUEST']._serialized_start=2116
+  _globals['_LOCKBATCHREQUEST']._serialized_end=2221
+  _globals['_LOCKBATCHRESPONSE']._serialized_start=2223
+  _globals['_LOCKBATCHRESPONSE']._serialized_end=2279
+  _globals['_UNLOCKBATCHREQUEST']._serialized_start=2281
+  _globals['_UNLOCKBATCHREQUEST']._serialized_end=2388
+  _globals['_UNLOCKBATCHRESPONSE']._serialized_start=2390
+  _globals['_UNLOCKBATCHRESPONSE']._serialized_end=2411
+  _globals['_QUEUECLAIM']._serialized_start=2413
+  _globals['_QUEUECLAIM']._serialized_end=2481
+  _globals['_CLAIMREQUEST']._serialized_start=2483
+  _globals['_CLAIMREQUEST']._serialized_end=2586
+  _globals['_CLAIMRESPONSE']._serialized_start=2588
+  _globals['_CLAIMRESPONSE']._serialized_end=2643
+  _globals['_QUEUERELEASE']._serialized_start=2645
+  _globals['_QUEUERELEASE']._serialized_end=2731
+  _globals['_RELEASEREQUEST']._serialized_start=2733
+  _globals['_RELEASEREQUEST']._serialized_end=2842
+  _globals['_RELEASERESPONSE']._serialized_start=2844
+  _globals['_RELEASERESPONSE']._serialized_end=2900
+  _globals['_CLIENT']._serialized_start=2903
+  _globals['_CLIENT']._serialized_end=3645
+  _globals['_HANDOVER']._serialized_start=3648
+  _globals['_HANDOVER']._serialized_end=3784
 # @@protoc_insertion_point(module_scope)

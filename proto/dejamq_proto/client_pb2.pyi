@@ -425,7 +425,10 @@ class QueryOffsetRequest(_message.Message):
     CALLER_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
+    SET_ZERO_IF_NOT_FOUND_FIELD_NUMBER: _builtins.int
     group: _builtins.str
+    set_zero_if_not_found: _builtins.bool
+    """unset is true: 0 for a young queue without a record"""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
     @_builtins.property
@@ -436,12 +439,15 @@ class QueryOffsetRequest(_message.Message):
         caller: _common_pb2.Caller | None = ...,
         group: _builtins.str = ...,
         queue: _common_pb2.QueueKey | None = ...,
+        set_zero_if_not_found: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "queue", b"queue"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_set_zero_if_not_found", b"_set_zero_if_not_found", "caller", b"caller", "queue", b"queue", "set_zero_if_not_found", b"set_zero_if_not_found"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_set_zero_if_not_found", b"_set_zero_if_not_found", "caller", b"caller", "group", b"group", "queue", b"queue", "set_zero_if_not_found", b"set_zero_if_not_found"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__set_zero_if_not_found: _TypeAlias = _typing.Literal["set_zero_if_not_found"]  # noqa: Y015
+    _WhichOneofArgType__set_zero_if_not_found: _TypeAlias = _typing.Literal["_set_zero_if_not_found", b"_set_zero_if_not_found"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__set_zero_if_not_found) -> _WhichOneofReturnType__set_zero_if_not_found | None: ...
 
 Global___QueryOffsetRequest: _TypeAlias = QueryOffsetRequest  # noqa: Y015
 

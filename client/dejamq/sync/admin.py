@@ -4,23 +4,21 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, TypeVar
 
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.names import PERM_READ, PERM_WRITE
 
 from dejamq.admin import Admin as AsyncAdmin
-from dejamq.admin import GroupSettings, QueueProgress
 from dejamq.admin_cluster import ClientConnection
 from dejamq.admin_dead_letters import Replay
 from dejamq.admin_links import BrokerInfo
-from dejamq.admin_messages import TopicQueues
 from dejamq.admin_queues import QueueRange
+from dejamq.admin_running import DirectResult, RunningInfo, StatsLine
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
-from dejamq.sync.facade import Facade
+from dejamq.sync.admin_changes import AdminChanges
 
 Item = TypeVar("Item")
 
 
-class Admin(Facade[AsyncAdmin]):
+class Admin(AdminChanges):
     """``dejamq.Admin`` for threads."""
 
     def __init__(self, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
@@ -55,59 +53,21 @@ class Admin(Facade[AsyncAdmin]):
         """As ``dejamq.Admin.start_writes``."""
         return self._await(self._inner.start_writes, broker_name)
 
-    def topics(self) -> list[str]:
-        """Topics with a live broker, sorted."""
-        return self._await(self._inner.topics)
-
-    def topic(self, topic: str) -> list[TopicQueues]:
-        """As ``dejamq.Admin.topic``."""
-        return self._await(self._inner.topic, topic)
-
     def queue_ranges(self, topic: str) -> list[QueueRange]:
         """As ``dejamq.Admin.queue_ranges``."""
         return self._await(self._inner.queue_ranges, topic)
 
-    def create_topic(
-        self, topic: str, *, queues: int = 8, perm: int = PERM_READ | PERM_WRITE, brokers: list[str] | None = None
-    ) -> list[str]:
-        """As ``dejamq.Admin.create_topic``."""
-        return self._await(self._inner.create_topic, topic, queues=queues, perm=perm, brokers=brokers)
+    def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
+        """As ``dejamq.Admin.running_info``."""
+        return self._await(self._inner.running_info, group, client_id, stacks=stacks)
 
-    def routes(self, topic: str) -> dict[str, list[TopicQueues] | DejamqError]:
-        """As ``dejamq.Admin.routes``."""
-        return self._await(self._inner.routes, topic)
+    def consume_directly(self, group: str, client_id: str, message_id: str) -> DirectResult:
+        """As ``dejamq.Admin.consume_directly``."""
+        return self._await(self._inner.consume_directly, group, client_id, message_id)
 
-    def groups(self) -> list[GroupSettings]:
-        """As ``dejamq.Admin.groups``."""
-        return self._await(self._inner.groups)
-
-    def create_group(
-        self, group: str, *, consume_enable: bool = True, ordered: bool = False, retry_queues: int = 1,
-        retry_max_times: int = 16,
-    ) -> list[str]:  # fmt: skip
-        """As ``dejamq.Admin.create_group``."""
-        return self._await(
-            self._inner.create_group, group, consume_enable=consume_enable, ordered=ordered,
-            retry_queues=retry_queues, retry_max_times=retry_max_times,
-        )  # fmt: skip
-
-    def members(self, group: str) -> dict[str, list[str]]:
-        """As ``dejamq.Admin.members``."""
-        return self._await(self._inner.members, group)
-
-    def progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
-        """As ``dejamq.Admin.progress``."""
-        return self._await(self._inner.progress, group, topic)
-
-    def reset_offsets(
-        self, group: str, topic: str, *, to_time_ms: int | None = None, to_offset: int | None = None
-    ) -> list[QueueProgress]:
-        """As ``dejamq.Admin.reset_offsets``."""
-        return self._await(self._inner.reset_offsets, group, topic, to_time_ms=to_time_ms, to_offset=to_offset)
-
-    def clone_offsets(self, source: str, target: str, topic: str) -> list[QueueProgress]:
-        """As ``dejamq.Admin.clone_offsets``."""
-        return self._await(self._inner.clone_offsets, source, target, topic)
+    def stats(self, item: str = "", key: str = "", *, broker_name: str | None = None) -> list[StatsLine]:
+        """As ``dejamq.Admin.stats``."""
+        return self._await(self._inner.stats, item, key, broker_name=broker_name)
 
     def message(self, offset_message_id: str) -> ReceivedMessage:
         """As ``dejamq.Admin.message``."""

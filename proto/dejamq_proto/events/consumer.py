@@ -40,7 +40,8 @@ class PqOpen(Event, tag="PQ_OPEN"):
 class PqDrop(Event, tag="PQ_DROP"):
     """It ends.
 
-    ``reason``: reassigned, shutdown, illegal, unsubscribed, resubscribed, pull_idle, lock_lost, claim_lost, seek.
+    ``reason``: reassigned, shutdown, illegal, reset, unsubscribed, resubscribed, pull_idle, lock_lost, claim_lost,
+    seek.
 
     ``in_flight`` handlers still run.
     """
