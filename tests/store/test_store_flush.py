@@ -1,5 +1,6 @@
 """What is promised to be on disk, and what happens to it when the power goes."""
 
+import errno
 import threading
 import time
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.consume_queue import ConsumeQueue
+from dejamq_broker.store.errors import StoreShort
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
+from dejamq_proto.codes import Code
 from store_making import (
     bodies_of,
     crashed_copy,
@@ -260,6 +263,76 @@ def test_a_disk_without_room_for_queues_refuses_until_there_is_room(
     store.append_run(run_of([("T", 0, b"y")]))
     store.close()
     assert bodies_of(open_small(tmp_path)) == [b"x", b"y"]
+
+
+def test_a_store_without_descriptors_refuses_and_goes_on_by_itself_when_there_are_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(file: MappedFile) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    store = open_small(tmp_path, LAZY)
+    end = store.append_run(run_of([("T", 0, b"x")])).end_log_offset
+    monkeypatch.setattr(MappedFile, "sync", none_left)
+    promise = store.durable(end)
+    until(lambda: store._flusher.short)
+    with pytest.raises(StoreShort, match="too many files are open") as refused:
+        store.append_run(run_of([("T", 0, b"refused")]))
+    assert refused.value.code == Code.SERVICE_NOT_AVAILABLE
+    assert refused.value.not_done
+    assert not promise.done()
+    monkeypatch.undo()
+    promise.result(timeout=10)
+    until(lambda: not store._flusher.short)
+    store.append_run(run_of([("T", 0, b"y")]))
+    settle(store)
+    assert bodies_of(store) == [b"x", b"y"]
+    store.close()
+    assert not (tmp_path / "abort").exists()
+
+
+def test_a_queue_that_cannot_be_opened_is_synced_when_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(queue: ConsumeQueue) -> None:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    store = open_small(tmp_path, QUICK)
+    monkeypatch.setattr(ConsumeQueue, "sync", none_left)
+    store.append_run(run_of([("T", 0, b"x")]))
+    until(lambda: store._flusher.short)
+    monkeypatch.undo()
+    until(lambda: not store._flusher.short)
+    until(lambda: mark_of(tmp_path).log_offset == store.log_max)
+
+
+def test_a_store_that_ends_without_descriptors_says_so_to_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(file: MappedFile) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    store = open_small(tmp_path, LAZY)
+    store.append_run(run_of([("T", 0, b"x")]))
+    monkeypatch.setattr(MappedFile, "sync", none_left)
+    store.close()
+    assert (tmp_path / "abort").exists()
+    monkeypatch.undo()
+    assert bodies_of(open_small(tmp_path, LAZY)) == [b"x"]
+
+
+def test_a_log_that_cannot_be_opened_is_an_answer_and_not_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(file: MappedFile, at: int, size: int) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    store = open_small(tmp_path, LAZY)
+    store.append_run(run_of([("T", 0, b"x")]))
+    monkeypatch.setattr(MappedFile, "read", none_left)
+    for read in (lambda: store.read("T", 0, 0), lambda: store.record_at(0), lambda: store.search_offset("T", 0, 1)):
+        with pytest.raises(StoreError, match="Too many open files"):
+            read()
+    monkeypatch.undo()
+    assert bodies_of(store) == [b"x"]
 
 
 def test_a_promise_beyond_the_end_of_the_log_waits_for_it(tmp_path: Path) -> None:

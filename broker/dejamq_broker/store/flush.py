@@ -13,7 +13,7 @@ from concurrent.futures import Future
 
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.errors import StoreError
+from dejamq_broker.store.errors import StoreError, out_of_descriptors
 from dejamq_broker.store.next_file import WARM_INTERVAL_S, NextFile
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.queue_flush import QueueFlush
@@ -21,10 +21,14 @@ from dejamq_broker.store.queue_flush import QueueFlush
 logger = logging.getLogger(__name__)
 
 PAGE = 4096
+SHORT_PAUSE_S = 0.1
+"""Between two tries while no file can be opened."""
 
 
 class Flusher:
     """Owns the flush thread. ``failure`` is the error that ended it; after a failed flush nothing is promised again.
+
+    ``full``: there is no room for the queues. ``short``: files cannot be opened, as too many are open. Both pass.
 
     The thread does one ``turn`` after the other; before it starts and after it ended the store's own thread does.
     """
@@ -37,7 +41,7 @@ class Flusher:
         next_file.marked = lambda: queues.marked
         self.flushed = log.max_offset
         self.failure: StoreError | None = None
-        self.full = False
+        self.full = self.short = False
         self.dispatched: Callable[[], int] = lambda: 0
         self.on_flushed: Callable[[], None] = lambda: None
         self._wake = threading.Condition()
@@ -104,8 +108,12 @@ class Flusher:
 
     def finish(self) -> None:
         """Bring the queues to disk and mark it, after ``stop`` and when reput has reached the end."""
-        self._guarded(lambda: self._with_room(lambda: self._queues.finish(self._reached(), self.flushed)))
+        self._guarded(self._finish)
         self._next_file.discard()
+
+    def _finish(self) -> None:
+        self._flush_log()  # that of ``stop`` may have found no descriptor
+        self._with_room(lambda: self._queues.finish(self._reached(), self.flushed))
 
     def turn(self, now: float) -> None:
         """What is due at this time (monotonic, s). For the thread. Raises OSError when the disk fails."""
@@ -135,7 +143,9 @@ class Flusher:
     def _wait(self) -> None:
         warming = self._next_file.warm_step()
         with self._wake:
-            if not self._urgent and not self._nudged and not self._stopping:
+            if self.short and not self._stopping:
+                self._wake.wait_for(lambda: self._stopping, SHORT_PAUSE_S)
+            elif not self._urgent and not self._nudged and not self._stopping:
                 self._wake.wait(WARM_INTERVAL_S if warming else self._pause_s())
 
     def _pause_s(self) -> float:
@@ -220,10 +230,23 @@ class Flusher:
             return
         try:
             action()
+            if self.short:
+                logger.warning("descriptors_back directory=%s", self._paths.root)
+            self.short = False
         except Exception as error:
+            if out_of_descriptors(error):
+                self._try_again(error)
+                return
             self._fail(
                 StoreError(f"the disk of {self._paths.root} failed: {error}; restart the broker after mending it")
             )
+
+    def _try_again(self, error: Exception) -> None:
+        """What could not be opened was not synced, and is as it was: the next turn does all of it or says so again."""
+        if not self.short:
+            logger.error("out_of_descriptors directory=%s error=%s", self._paths.root, error)
+        with self._wake:
+            self.short = self._urgent = self._mark_wanted = True
 
     def _fail(self, failure: StoreError) -> None:
         logger.error("flush_failed directory=%s error=%s", self._paths.root, failure)

@@ -18,7 +18,7 @@ from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.consume_queues import ConsumeQueues
 from dejamq_broker.store.directory_lock import DirectoryLock
 from dejamq_broker.store.disk import Disk, DiskUse
-from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull
+from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull, StoreShort, readable
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.flush import Flusher
 from dejamq_broker.store.incoming import DamagedRange
@@ -171,6 +171,8 @@ class MessageStore:
 
     def _refusal(self) -> StoreError | None:
         failure = self._flusher.failure or self._reput.failure
+        if failure is None and self._flusher.short:
+            return StoreShort(f"too many files are open to write to {self._paths.root}: allow more, or wait")
         if failure is None and self._flusher.full:
             return StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
         return failure or (self._disk.refusal() if self._disk.refuses else None)
@@ -240,6 +242,7 @@ class MessageStore:
 
     # Reading.
 
+    @readable
     def read(
         self,
         topic: str,
@@ -256,6 +259,7 @@ class MessageStore:
             self._queues.get((topic, queue_id)), queue_offset, Limits(max_messages, max_bytes, tags)
         )
 
+    @readable
     def record_at(self, log_offset: int) -> bytes | None:
         """The record that begins at this log offset, None when none does."""
         self._check_open()
@@ -266,6 +270,7 @@ class MessageStore:
         self._check_open()
         return self._query.by_key(wanted)
 
+    @readable
     def record_by_id(self, message_id: str) -> bytes | None:
         """The record that an offset message id names; see ``Query``."""
         self._check_open()
@@ -293,6 +298,7 @@ class MessageStore:
         entry = self._entry(topic, queue_id, queue_offset)
         return int(entry["tags_code"]) if entry is not None else None
 
+    @readable
     def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         """The first queue offset stored at or after the time; ``upper``: the last one at or before it."""
         self._check_open()
@@ -327,6 +333,7 @@ class MessageStore:
         """Everything before this log offset is in its queue."""
         return self._reput.position
 
+    @readable
     def _entry(self, topic: str, queue_id: int, queue_offset: int) -> np.void | None:
         self._check_open()
         queue = self._queues.get((topic, queue_id))
@@ -361,6 +368,6 @@ class MessageStore:
         indexed = self._late.finish(CLOSE_INDEX_S)
         self._flusher.finish()
         self._log.files.close()
-        failed = self._flusher.failure or self._flusher.full or self._reput.failure
+        failed = self._flusher.failure or self._flusher.full or self._flusher.short or self._reput.failure
         if self._reput.position == self._log.max_offset and indexed and not failed:
             self._paths.abort.unlink(missing_ok=True)
