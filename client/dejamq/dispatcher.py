@@ -186,10 +186,11 @@ class Dispatcher:
                 await self._settle(owned, [message], outcome, ended - began)
             if ended - self._yielded_s > SLICE_S:
                 owned.counts.called(count, spent_s, succeeded=count)
-                count, spent_s = 0, 0.0
+                count, spent_s, owned.last_consume_s = 0, 0.0, ended
                 await asyncio.sleep(0)
                 self._yielded_s = clock()
         owned.counts.called(count, spent_s, succeeded=count)
+        owned.last_consume_s = clock() if count else owned.last_consume_s
 
     async def _run_batches(self, work: Work, handling: Handling) -> None:
         """As ``_run_each`` for handlers of lists; one answer settles all of them."""
@@ -221,6 +222,7 @@ class Dispatcher:
         """Apply a judged result, unless the queue was lost meanwhile: then it counts for nothing (cause O9)."""
         held, succeeded = owned.process_queue, outcome.acknowledged
         owned.counts.called(1, took_s, succeeded=succeeded, failed=len(messages) - succeeded)
+        owned.last_consume_s = time.monotonic()
         outcome = _timed(outcome, took_s, self._timeout_s)
         if held.dropped:
             self._deliveries.end(owned, messages, outcome)

@@ -14,6 +14,7 @@ from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.events import Gap, State
 from dejamq_proto.journal import Journal, new_boot_id, open_journal
 
+from dejamq.commands import Commands
 from dejamq.config import ClientConfig, parse_addresses
 from dejamq.forking import Origin
 from dejamq.presence import Presence
@@ -53,6 +54,7 @@ class Instance:
         self.boot_id = new_boot_id()
         self.journal = self._open_journal()
         self._origin, self._seq = Origin(), 0
+        self.started_ms = time.time_ns() // 1_000_000
         timeout_ms = config.mq_client_api_timeout_ms
         self.namesrv = NameServerLink(parse_addresses(config.namesrv), self, timeout_ms=timeout_ms)
         self.routes = Routes(
@@ -62,6 +64,8 @@ class Instance:
         )
         self.presence = Presence(config, links=self._heartbeat_links, heartbeat=self._heartbeat)
         self.presence.on_ids_changed = self._ids_changed
+        self.commands = Commands(self.spawn)
+        self.presence.on_command = self.commands.received
         self._links: dict[str, BrokerLink] = {}
         self._retiring: set[str] = set()
         self._given_up: set[BrokerLink] = set()

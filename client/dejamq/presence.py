@@ -6,6 +6,7 @@ The open channel is the membership: its end makes the client leave. Source: Rock
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from dejamq_proto.client_pb2 import BrokerCommand, Heartbeat
 from dejamq_proto.codes import Code, DejamqError, SendTimeout
@@ -36,6 +37,8 @@ class Presence:
         self.on_ids_changed: Callable[[str], None] = lambda group: None
         self.on_reply: Callable[[bytes], None] = lambda record: None
         """Called with the record of a reply that a broker pushed."""
+        self.on_command: Callable[[BrokerLink, BrokerCommand], None] = lambda link, command: None
+        """Called with every other command, and the broker that gave it."""
         self.on_connected: Callable[[str], None] = lambda address: None
         """Called with a broker's address when it acknowledged the first heartbeat of a connection."""
 
@@ -67,7 +70,7 @@ class Presence:
         and a round of allocation may find it in the list.
         """
         fresh = not link.heartbeats.open or link.address in self._silent
-        link.heartbeats.on_push, link.heartbeats.on_break = self._pushed, self._broken
+        link.heartbeats.on_push, link.heartbeats.on_break = partial(self._pushed, link), self._broken
         try:
             async with asyncio.timeout(self._timeout_s):
                 ack = (await link.heartbeat(self._heartbeat())).heartbeat_ack
@@ -87,11 +90,13 @@ class Presence:
             self.on_connected(link.address)
         return ""
 
-    def _pushed(self, command: BrokerCommand) -> None:
+    def _pushed(self, link: BrokerLink, command: BrokerCommand) -> None:
         if command.HasField("consumer_ids_changed"):
             self.on_ids_changed(command.consumer_ids_changed.group)
         elif command.HasField("reply"):
             self.on_reply(command.reply.record)
+        else:
+            self.on_command(link, command)
 
     def _broken(self, error: DejamqError) -> None:
         asyncio.get_running_loop().call_later(self._retry_s, self._due.set)

@@ -127,6 +127,12 @@ class ProcessQueue:
         return self.low_water if self._settled else None
 
     @property
+    def ends(self) -> tuple[int, int] | None:
+        """The first and the last unfinished offset; None while there is none."""
+        span = self.span
+        return (self._order[0], self._order[0] + span) if self._order else None
+
+    @property
     def span(self) -> int:
         """Distance from the first to the last unfinished message: what an owner change may replay."""
         order = self._order

@@ -20,6 +20,7 @@ from dejamq.namespace import wrap
 from dejamq.producer_config import ProducerConfig
 from dejamq.received import ReceivedMessage
 from dejamq.requests import Requests
+from dejamq.running_info import client_info
 from dejamq.send_batches import all_stored, check_batch, split
 from dejamq.send_hooks import SendHook, SendHooks
 from dejamq.sender import Sender
@@ -64,6 +65,10 @@ class Producer:
             return
         instance = Instance(self.config, role="producer")
         instance.register_producer(self._inner_group)
+        instance.commands.info[self._inner_group] = lambda stacks: client_info(
+            instance, state={"pending_bytes": sender.backlog.bytes, "pending_messages": sender.backlog.calls},
+            stacks=stacks,
+        )  # fmt: skip
         sender = Sender(instance, self.config, self._inner_group, self._hooks)
         instance.on_fatal = lambda error: sender.abandon(lambda definite: _ended(str(error), definite))
         self._instance, self._sender = instance, sender

@@ -16,7 +16,7 @@ from dejamq_proto.wire import PullAnswer, Words
 
 from dejamq.batch import Batch, WideBatch
 from dejamq.message import MessageQueue
-from dejamq.namespace import unwrap
+from dejamq.namespace import unwrap, unwrap_queue
 
 
 class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
@@ -166,6 +166,16 @@ def receive(answer: PullAnswer, queue: MessageQueue, boot_id: str) -> tuple[Batc
         batch = WideBatch(_decode_alone(data, answer.sizes), queue, boot_id)
     messages = list(map(ReceivedMessage, repeat(batch), range(len(batch)), batch.column("queue_offset")))
     return batch, messages
+
+
+def receive_stored(raw: bytes, broker_name: str, boot_id: str = "", namespace: str = "") -> ReceivedMessage:
+    """One stored record as a message that nobody pulled. Raises BadRecord for bytes that are none."""
+    stored = record.decode(raw)
+    queue = unwrap_queue(namespace, MessageQueue(stored.topic, broker_name, stored.queue_id))
+    answer = PullAnswer(sizes=np.array([len(raw)], "<u4"), records=(raw,), next_offset=stored.queue_offset + 1)
+    batch, (message,) = receive(answer, queue, boot_id)
+    batch.namespace = namespace
+    return message
 
 
 class Columns(msgspec.Struct):

@@ -27,6 +27,8 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
 from dejamq_proto.pull_pb2 import CheckFilterRequest, PullRequest
 from dejamq_proto.pull_pb2_grpc import PullStub
+from dejamq_proto.running_pb2 import CommandAnswer
+from dejamq_proto.running_pb2_grpc import RunningStub
 from dejamq_proto.send_pb2 import SendBackRequest
 from dejamq_proto.send_pb2_grpc import SendStub
 from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult
@@ -59,6 +61,7 @@ class BrokerLink:
         self._client: Any = ClientStub(self._channel)
         self._handover: Any = HandoverStub(self._channel)
         self._send: Any = SendStub(self._channel)
+        self._running: Any = RunningStub(self._channel)
         self._puller: Any = PullStub(self._channel)
         self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, _run_result)
         self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answer)
@@ -82,6 +85,11 @@ class BrokerLink:
     def heartbeat(self, beat: Heartbeat) -> asyncio.Future[BrokerCommand]:
         """Tell the broker who lives here; opens the channel whose end makes this client leave."""
         return self.heartbeats.ask(beat.caller.seq, beat.SerializeToString())
+
+    async def answer_command(self, answer: CommandAnswer) -> None:
+        """Say what became of a numbered command; the broker takes any answer."""
+        answer.caller.CopyFrom(self._identity.caller())
+        await self._call(self._running.AnswerCommand, answer)
 
     async def query_offset(self, group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None:
         """The group's committed offset, None when the broker has none."""

@@ -8,12 +8,14 @@ from pathlib import Path
 import msgspec
 from dejamq_proto import names
 from dejamq_proto.client_pb2 import ConsumerData
+from dejamq_proto.running_pb2 import ClientInfo
 
 from dejamq.broadcasting import Dropped, LocalOffsetStore, Unlocked, everything
 from dejamq.claims import QueueClaims
 from dejamq.consume_from import StartRule
 from dejamq.context import Context, context_of
 from dejamq.deliveries import Deliveries
+from dejamq.direct import Direct
 from dejamq.dispatcher import Dispatcher
 from dejamq.fetcher import Fetcher
 from dejamq.handover import Handover
@@ -26,6 +28,7 @@ from dejamq.ordered import GiveUp, OrderedDispatcher, OrderedRules
 from dejamq.overdue import GiveBack
 from dejamq.rebalancer import Parts, Rebalancer
 from dejamq.retry_send import UNLIMITED, RetrySend
+from dejamq.running_info import add_consumer, add_queues, add_statistics, client_info
 from dejamq.send_back import SendBack
 from dejamq.shutdown import Shutdown, ShutdownMode
 from dejamq.statistics import SAMPLE_S, Statistics
@@ -67,6 +70,9 @@ class Running(Membership):
         self.fetcher.counts = self.statistics.of
         self.fetcher.queue_count = lambda: len(self.rebalancer.assignment.owned)
         self.fetcher.on_illegal = self.rebalancer.wake
+        self._direct = Direct(options, subscriptions, self.deliveries, self.instance.boot_id)
+        self.instance.commands.direct[options.group] = self._direct.take
+        self.instance.commands.info[options.group] = self._info
         self._workers: set[asyncio.Task[None]] = set()
         self._shutdown = Shutdown(self)
 
@@ -171,6 +177,7 @@ class Running(Membership):
     def close_threads(self) -> None:
         """Let go of the threads; what they still run ends by itself."""
         self.dispatcher.close()
+        self._direct.close()
         if self._local is not None:
             self._local.close()
 
@@ -185,6 +192,16 @@ class Running(Membership):
         if self.handover is not None:
             self.handover.claims.wake()
         self.rebalancer.wake()
+
+    def _info(self, stacks: bool) -> ClientInfo:
+        """For an operator who asks through a broker."""
+        assignment = self.rebalancer.assignment
+        state = {"suspended": self.rebalancer.suspended, "cached_bytes": assignment.cached_bytes}
+        info = client_info(self.instance, state=state, stacks=stacks)
+        add_consumer(info, self._consumer_data(), concurrency=self._options.max_concurrency)
+        add_queues(info, assignment)
+        add_statistics(info, self.statistics, assignment)
+        return info
 
     async def _sample(self) -> None:
         while True:

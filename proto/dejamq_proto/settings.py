@@ -7,6 +7,7 @@ Keys may be spelled our way (``flush_interval_ms``) or RocketMQ's (``flushInterv
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 import types
 import typing
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from dejamq_proto.codes import ConfigError
 
 ENV_PREFIX = "DEJAMQ_"
+SECRET = re.compile("secret|password|token|credential")
 Config = TypeVar("Config")
 
 
@@ -87,6 +89,12 @@ def changed(config: Config, values: Mapping[str, Any]) -> Config:
 def spellings(cls: type[Config]) -> dict[str, str]:
     """Every spelling of every setting, ours and RocketMQ's, with our name; that of a nested one has its path."""
     return _spellings(cls)
+
+
+def shown(config: Any) -> dict[str, str]:
+    """Every setting that has a value as text, by our name; what looks like a secret is not shown."""
+    values = {name: value for name, value in values_of(config).items() if value is not None}
+    return {name: "***" if SECRET.search(name) and value else str(value) for name, value in values.items()}
 
 
 def scaled(config: Config, factor: float) -> Config:
