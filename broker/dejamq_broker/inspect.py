@@ -36,6 +36,10 @@ class Inspector:
     ) -> None:
         self._store, self._offsets, self._clients, self._site = store, offsets, clients, site
         self._clock_ms, self._started_ms = clock_ms, clock_ms()
+        self.more: Callable[[], dict[str, str]] = dict
+        """What other parts of the broker have to say with the numbers: replication."""
+        self.measured: Callable[[], dict[str, str]] = dict
+        """What ``RuntimeInfo`` measured."""
 
     def runtime(self) -> dict[str, str]:
         """Numbers by name as texts, RocketMQ's names where it has them.
@@ -56,7 +60,7 @@ class Inspector:
             "consumerGroups": ",".join(sorted(groups.names())),
             "clientIdClashes": ";".join(f"{group}:{','.join(ids)}" for group, ids in clashes.items()),
         }  # fmt: skip
-        return {name: str(value) for name, value in values.items()}
+        return {name: str(value) for name, value in values.items()} | self.measured() | self.more()
 
     def progress(self, group: str) -> list[Progress]:
         """Every queue of which the group has committed an offset."""
