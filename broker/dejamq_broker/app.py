@@ -11,11 +11,14 @@ from dejamq_proto.events import Boot, State
 from dejamq_proto.journal import Journal, Level, new_boot_id, open_journal
 from dejamq_proto.serving import Server
 
+from dejamq_broker import stats, store_rates
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.domain import Domain
+from dejamq_broker.ha_slave import Follower
 from dejamq_broker.long_poll import LongPoll
 from dejamq_broker.periodic import Periodic
 from dejamq_broker.registrar import Registrar, Registration
+from dejamq_broker.rpc_ha import MasterLink
 from dejamq_broker.rpc_namesrv import NameServerLink
 from dejamq_broker.rpc_services import SERVICES, add_services
 from dejamq_broker.site import Site, settle
@@ -54,6 +57,7 @@ class Broker:
         self._directory = Path(config.store_directory).expanduser()
         self._closers: list[tuple[str, Close]] = []
         self._closing: asyncio.Task[None] | None = None
+        self._follower: Follower | None = None
         self._journal = Journal(None, role="broker", process="", boot_id=self.boot_id, level=Level.OFF)
 
     @property
@@ -115,7 +119,7 @@ class Broker:
         self._long_poll = LongPoll()
         opening = asyncio.ensure_future(asyncio.to_thread(
             MessageStore.open, self._directory, self._store_config,
-            clock_ms=self._clock_ms, on_arrival=self._long_poll.on_arrival,
+            clock_ms=self._clock_ms, on_arrival=self._long_poll.on_arrival, copies_only=not self.site.master,
         ))  # fmt: skip
         try:
             self._store = await asyncio.shield(opening)
@@ -159,12 +163,33 @@ class Broker:
         self._run_periodic("flush offsets", config.flush_consumer_offset_interval_ms, self.domain.offsets.flush)
         self._run_periodic("flush delay progress", config.flush_delay_offset_interval_ms, self.domain.progress.flush)
         self._run_periodic("expire clients", config.client_housekeeping_interval_ms, self.domain.clients.expire)
+        self._run_periodic("sample rates", store_rates.SAMPLE_MS, self.domain.sample_rates)
+        self._run_periodic("sample statistics", stats.SAMPLE_MS, self.domain.sample_statistics)
+        if self.site.master:
+            self._deliver()
+        else:
+            self._follow()
+
+    def _deliver(self) -> None:
+        """What only a master does with the log: deliver what was delayed, end what transactions began."""
+        config = self.config
         self._run_periodic("deliver delayed", config.schedule_poll_interval_ms, self.domain.delay.step)
         self._on_close("delays", self.domain.delay.close)
         rounds, ops = self.domain.transaction_rounds, self.domain.transactions.ops
         self._run_periodic("mark transactions", config.transaction_op_batch_interval_ms, ops.flush)
         self._run_periodic("check transactions", config.transaction_check_interval_ms, rounds.step)
         self._on_close("transaction rounds", rounds.close)
+
+    def _follow(self) -> None:
+        """A slave copies its master's log, and delivers and ends nothing of its own."""
+        config, site = self.config, self.site
+        self._follower = Follower(
+            config, self._store, self._journal, site,
+            lambda address: MasterLink(address, site, config.ha_housekeeping_interval_ms),
+        )  # fmt: skip
+        self.domain.ha_info = self._follower.info
+        self._follower.start()
+        self._on_close("follower", self._follower.close)
 
     def _run_periodic(self, name: str, interval_ms: float, step: Callable[[], Awaitable[None]]) -> None:
         periodic = Periodic(name, interval_ms, step)
@@ -179,6 +204,10 @@ class Broker:
         ])  # fmt: skip
         self._on_close("registrar", registrar.close)
         self.domain.topics.on_change = registrar.poke
+        if self._follower is not None:
+            self._follower.look_for_master = registrar.poke
+            for link in links:
+                link.on_master = self._follower.master_is
         await registrar.start()
 
     async def _stop_serving(self) -> None:
@@ -187,6 +216,7 @@ class Broker:
         self.domain.sender.close()
         self.domain.transactions.close()
         await self.domain.streams.close(self.config.shutdown_grace_ms)
+        await self.domain.replication.close(self.config.shutdown_grace_ms)
         await self._server.stop(LAST_CALLS_MS)
 
     async def _close_store(self) -> None:

@@ -9,6 +9,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal import Level
 from dejamq_proto.settings import setting
 
+from dejamq_broker.ha_config import HaSettings
 from dejamq_broker.offsets_config import OffsetSettings
 from dejamq_broker.store import StoreConfig
 from dejamq_broker.transactions_config import TransactionSettings
@@ -19,11 +20,11 @@ NAME = re.compile(r"[%|a-zA-Z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings):
+class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings, HaSettings):
     """Everything a broker can be told; each field says its RocketMQ name, unit and meaning."""
 
     broker_name: str = setting("broker-a", rocketmq="brokerName", help="masters and slaves of one name share topics")
-    broker_id: int = setting(0, rocketmq="brokerId", help="0 is the master")
+    broker_id: int = setting(0, rocketmq="brokerId", help="0 is the master, slaves count from 1")
     cluster_name: str = setting("DefaultCluster", rocketmq="brokerClusterName", help="label of the whole cluster")
     listen: str = setting("127.0.0.1:10911", help="host:port to serve on; port 0 takes a free one")
     advertise: str = setting(
@@ -125,8 +126,7 @@ class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings):
             )
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative; 0 is the master, slaves count from 1")
-        if self.broker_id != names.MASTER_ID:
-            raise ConfigError(f"broker id {self.broker_id}: slaves are not supported yet, use 0")
+        self.check_role(self.broker_id)
         if not _is_address(self.listen):
             raise ConfigError(f"listen address {self.listen!r} is not HOST:PORT, port 0 to 65535")
         if self.journal_level not in set(Level):

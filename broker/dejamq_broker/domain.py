@@ -13,6 +13,7 @@ from dejamq_broker.counts import Counts
 from dejamq_broker.dead_letters import DeadLetters
 from dejamq_broker.delay import DelayService
 from dejamq_broker.delay_progress import DelayProgress
+from dejamq_broker.ha_master import Replication
 from dejamq_broker.handover import ClaimTable
 from dejamq_broker.handover_service import Handovers
 from dejamq_broker.live_settings import LiveSettings
@@ -26,6 +27,7 @@ from dejamq_broker.pull_rules import PullRules
 from dejamq_broker.record_writer import RecordWriter
 from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
+from dejamq_broker.runtime_info import RuntimeInfo
 from dejamq_broker.send import Sender
 from dejamq_broker.site import Site
 from dejamq_broker.stats import Stats
@@ -66,6 +68,7 @@ class Domain:
         self.counts = Counts()
         self.stats = Stats(self.counts, config.cluster_name, clock_ms)
         self.rates = StoreRates(self.counts, clock_ms, local_day)
+        self.runtime = RuntimeInfo(store, Path(config.store_directory).expanduser(), self.counts, self.rates, clock_ms)
         self.writer = RecordWriter(store, journal, site)
         self.writer.counts = self.counts
         self._load_tables(Path(config.store_directory).expanduser() / "config")
@@ -73,6 +76,14 @@ class Domain:
         self._make_writers()
         self._make_readers()
         self._make_changes()
+
+    async def sample_rates(self) -> None:
+        """Once a second."""
+        self.rates.sample()
+
+    async def sample_statistics(self) -> None:
+        """Every ten seconds."""
+        self.stats.sample()
 
     def last_flushes(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What is written when nobody can change it any more; the last one first."""
@@ -127,11 +138,16 @@ class Domain:
         replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=self.clock_ms)
         replies.push = self.clients.push_reply
         self.sender = Sender(config, self.writer, self.topics, self.retries, replies)
+        self.replication = Replication(config, self.store, self.journal, self.site)
+        self.ha_info: Callable[[], dict[str, str]] = lambda: self.replication.info(self.clock_ms())
+        if self.replication.waits:
+            self.sender.replicated = self.replication.acknowledged
         self._make_transactions()
         self.delay = DelayService(
             self.store, self.writer, self.progress, levels, self.clock_ms, config.schedule_error_backoff_ms
         )
         self.delay.clamp()
+        self.runtime.progress, self.runtime.levels = self.progress, len(levels)
         self.dead_letters = DeadLetters(
             self.store, self.writer, self.topics, self.groups,
             writable=lambda: config.writable, sync_flush=config.store.sync_flush,
@@ -149,7 +165,8 @@ class Domain:
             self.transactions, self.writer, self.topics, self.clients, self.journal, limits,
             config.transaction_round_max_ms, clock_ms,
         )  # fmt: skip
-        self.transactions.recover()
+        if self.site.master:
+            self.transactions.recover()
 
     def _make_readers(self) -> None:
         self.pull_rules = PullRules(self.config, self.topics, self.groups, self.clients.groups)

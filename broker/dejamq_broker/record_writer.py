@@ -44,6 +44,11 @@ class RecordWriter:
         """Done when everything before this log offset is on disk."""
         return self._store.durable(log_offset)
 
+    @property
+    def end(self) -> int:
+        """The log offset behind everything stored so far."""
+        return self._store.log_max
+
     def all_durable(self) -> "Future[None]":
         """Done when everything stored so far is on disk."""
         return self._store.durable(self._store.log_max)

@@ -35,6 +35,8 @@ class NameServerLink:
         self._channel = dial(address)
         self._stub = NameServerStub(self._channel)
         self._numbers = itertools.count(1)
+        self.on_master: Callable[[str], None] = lambda address: None
+        """Told with each registration of a slave where its master is, '' when that is not known there."""
 
     async def register(self) -> None:
         """Tell all topics, hear which of them have an order. Raises the DejamqError that the answer, or its absence,
@@ -50,6 +52,7 @@ class NameServerLink:
         )  # fmt: skip
         answer = await call(self._stub.RegisterBroker, request, address=self.address, timeout_ms=self._timeout_ms)
         self._topics.mark_ordered(answer.order_topics)
+        self.on_master(answer.master_address)
 
     async def unregister(self, timeout_ms: float) -> None:
         """Leave at once. Raises the DejamqError that the answer, or its absence, means."""

@@ -18,6 +18,10 @@ from dejamq_broker.site import IntHost, peer_host
 from dejamq_broker.streams import Outbox, Streams
 
 PENDING_ANSWERS = 4
+SLAVE_TROUBLES = {
+    Code.SLAVE_NOT_AVAILABLE: "too few slaves are connected and near enough to have it soon",
+    Code.FLUSH_SLAVE_TIMEOUT: "too few slaves confirmed it in time",
+}
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -63,16 +67,18 @@ class SendService:
             return (await self._finish(self._accept(frame, peer_host(context.peer())))).encode()
 
     async def SendBack(self, request: SendBackRequest, _: Context) -> SendBackResponse:
-        """Refused with the codes of ``Retries.send_back``; SYSTEM_ERROR, as in RocketMQ, when the disk does not confirm
-        the next try: the consumer keeps the message then, and the next try comes all the same.
+        """Refused with the codes of ``Retries.send_back``; SYSTEM_ERROR, as in RocketMQ, when disk or slaves do not
+        confirm the next try: the consumer keeps the message then, and the next try comes all the same.
         """
         self._retries.send_back(GivenBack(
             group=request.group, log_offset=request.log_offset, delay_level=request.delay_level,
             max_reconsume_times=request.max_reconsume_times, delivery_ref=request.delivery_ref,
             asker=asker_of(request.caller),
         ))  # fmt: skip
-        durable = self._sender.given_back_durable()
+        durable, replicated = self._sender.given_back_durable(), self._sender.given_back_replicated()
         trouble = await _wait(durable, self._sync_timeout) if durable else ""
+        if replicated:
+            trouble = SLAVE_TROUBLES.get(await replicated, trouble)
         if trouble:
             raise DejamqError(f"the next try is stored, but {trouble}", code=Code.SYSTEM_ERROR)
         return SendBackResponse()
@@ -97,13 +103,18 @@ class SendService:
         return self._sender.accept(run, born_host)
 
     async def _finish(self, outcome: Outcome) -> SendRunResult:
-        """Wait for the disk if the run asked for it. Late or failed, it is stored all the same: no refusal."""
-        if outcome.durable is None:
-            return outcome.result
-        trouble = await _wait(outcome.durable, self._sync_timeout)
+        """Wait for disk and slaves if the run asked for it. Late or failed, it is stored all the same: no refusal.
+
+        Of two failures the slaves' is told (RocketMQ: ``CommitLog.handleDiskFlushAndHA``).
+        """
+        result, code, trouble = outcome.result, Code.FLUSH_DISK_TIMEOUT, ""
+        if outcome.durable is not None:
+            trouble = await _wait(outcome.durable, self._sync_timeout)
+        if outcome.replicated is not None and (found := await outcome.replicated) in SLAVE_TROUBLES:
+            code, trouble = found, SLAVE_TROUBLES[found]
         if trouble:
-            outcome.result.code, outcome.result.remark = int(Code.FLUSH_DISK_TIMEOUT), f"stored, but {trouble}"
-        return outcome.result
+            result.code, result.remark = int(code), f"stored, but {trouble}"
+        return result
 
 
 async def _wait(durable: "Future[None]", timeout: float) -> str:

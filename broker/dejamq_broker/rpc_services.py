@@ -13,6 +13,7 @@ from dejamq_broker.inspect import Inspector
 from dejamq_broker.rpc_admin import AdminService
 from dejamq_broker.rpc_client import ClientService
 from dejamq_broker.rpc_dead_letters import DeadLettersService
+from dejamq_broker.rpc_ha import ReplicationService
 from dejamq_broker.rpc_handover import HandoverService
 from dejamq_broker.rpc_pull import PullService
 from dejamq_broker.rpc_running import RunningService
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 SERVICES = (
     "dejamq.v1.Send", "dejamq.v1.Pull", "dejamq.v1.Client", "dejamq.v1.Handover", "dejamq.v1.Admin",
-    "dejamq.v1.DeadLetters", "dejamq.v1.Running", "dejamq.v1.Transaction",
+    "dejamq.v1.DeadLetters", "dejamq.v1.Running", "dejamq.v1.Transaction", "dejamq.v1.Replication",
 )  # fmt: skip
 
 
@@ -34,15 +35,18 @@ def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
     sends = SendService(domain.sender, domain.retries, streams, config.sync_flush_timeout_ms)
     longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
     pulls = PullService(domain.puller, domain.pull_rules.filters, domain.long_poll, streams, longest_hold_ms)
-    server.add_generic_rpc_handlers((sends.handlers(), pulls.handlers()))
+    copies = ReplicationService(domain.replication)
+    server.add_generic_rpc_handlers((sends.handlers(), pulls.handlers(), copies.handlers()))
     clients = ClientService(
         domain.clients, streams, domain.store, domain.topics, domain.groups, domain.offsets, domain.locks
     )
     add_ClientServicer_to_server(clients, server)
     add_HandoverServicer_to_server(HandoverService(domain.handovers), server)
     inspector = Inspector(domain.store, domain.offsets, domain.clients, domain.site, domain.clock_ms)
+    inspector.more = lambda: domain.ha_info()
     add_AdminServicer_to_server(AdminService(domain, inspector), server)
     add_DeadLettersServicer_to_server(DeadLettersService(domain.dead_letters, domain.site), server)
+    inspector.measured = domain.runtime.values
     running = RunningService(domain.commands, inspector, domain.stats, config.broker_name)
     add_RunningServicer_to_server(running, server)
     add_TransactionServicer_to_server(TransactionService(domain.transactions, streams), server)

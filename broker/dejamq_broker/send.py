@@ -1,6 +1,7 @@
 """The send path: check a run, append it, answer. A refused run stores nothing and names the record at fault."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
 import msgspec
@@ -28,10 +29,11 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(msgspec.Struct):
-    """The answer to a run; with ``durable`` it may be given only when that is done."""
+    """The answer to a run; with ``durable`` or ``replicated`` it may be given only when those are done."""
 
     result: SendRunResult
     durable: "Future[None] | None" = None
+    replicated: "Awaitable[Code] | None" = None
 
 
 class StoredInPart(DejamqError):
@@ -52,6 +54,8 @@ class Sender:
         self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
         self._writable = config.writable
         self._closed = False
+        self.replicated: Callable[[int], Awaitable[Code]] | None = None
+        """With SYNC_MASTER: done when slaves have everything before a log offset, or will not in time."""
 
     def close(self) -> None:
         """Refuse from now on: what is refused was definitely not stored."""
@@ -60,8 +64,8 @@ class Sender:
     def accept(self, run: SendRun, born_host: IntHost) -> Outcome:
         """Store the run or say why not; nothing is raised for what a client did wrong.
 
-        ``Outcome.durable`` is there only with SYNC_FLUSH and a run that waits: RocketMQ's WAIT property, which
-        a run has once for all of its records.
+        ``Outcome.durable`` is there only with SYNC_FLUSH, ``replicated`` with SYNC_MASTER, both for a run that waits:
+        RocketMQ's WAIT property, which a run has once for all of its records.
         """
         try:
             result, end = self._store_run(run, born_host)
@@ -69,12 +73,19 @@ class Sender:
             return self._refused(run, Code.MESSAGE_ILLEGAL, str(bad), bad.index)
         except DejamqError as error:
             return self._refused(run, error.code, str(error))
-        waits = self._sync and not run.no_wait_store
-        return Outcome(result, self._writer.durable(end) if waits else None)
+        if run.no_wait_store or not end:
+            return Outcome(result)
+        return Outcome(
+            result, self._writer.durable(end) if self._sync else None, self.replicated(end) if self.replicated else None
+        )
 
     def given_back_durable(self) -> "Future[None] | None":
         """With SYNC_FLUSH, done when what was stored so far is on disk: a consumer may forget the original then."""
         return self._writer.all_durable() if self._sync else None
+
+    def given_back_replicated(self) -> "Awaitable[Code] | None":
+        """As ``given_back_durable``, with SYNC_MASTER and for slaves."""
+        return self.replicated(self._writer.end) if self.replicated else None
 
     def _refused(self, run: SendRun, code: Code, remark: str, bad_record: int = -1) -> Outcome:
         log.info("send_refused client=%s code=%s remark=%s", run.client_id, code.name, remark)
@@ -91,6 +102,8 @@ class Sender:
         """
         if self._closed:
             raise DejamqError("the broker is shutting down; send to another one", code=Code.SERVICE_NOT_AVAILABLE)
+        if not self._writer.site.master:
+            raise DejamqError("this broker is a slave; send to its master", code=Code.SERVICE_NOT_AVAILABLE)
         if any(queue_id < 0 for _, queue_id in run.queues):
             chosen, queue_ids = placed(run, lambda topic: self._topic(topic, run.default_queue_nums))
             result, end = self._store_run(chosen, born_host)

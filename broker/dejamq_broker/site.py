@@ -31,7 +31,7 @@ class Site(msgspec.Struct, kw_only=True):
 
     @property
     def master(self) -> bool:
-        """Slaves are not supported yet, so this is True for every broker that starts."""
+        """Whether it takes messages: a slave only copies its master's."""
         return self.broker_id == MASTER_ID
 
     @property

@@ -90,7 +90,10 @@ def test_addresses_that_clients_are_told_may_be_given_several_times() -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("brokerId=1", "slaves are not supported"),
+        ("brokerRole=SLAVE", "id above 0"),
+        ("brokerRole=SYNC_MASTER\nbrokerId=1", "has id 0"),
+        ("brokerRole=LEADER", "SYNC_MASTER"),
+        ("inSyncReplicas=0", "above 0"),
         ("brokerId=-1", "negative"),
         ("brokerId=one", "whole number"),
         ("brokerName=a b", "letters"),

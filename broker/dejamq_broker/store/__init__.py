@@ -3,6 +3,7 @@
 from dejamq_broker.store.append import Appended, AppendRun
 from dejamq_broker.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from dejamq_broker.store.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked
+from dejamq_broker.store.incoming import BadCopy
 from dejamq_broker.store.message_store import MessageStore
 from dejamq_broker.store.query import QueryResult, Wanted
 from dejamq_broker.store.reading import ReadResult, ReadStatus
@@ -13,6 +14,7 @@ __all__ = [
     "SYNC_FLUSH",
     "AppendRun",
     "Appended",
+    "BadCopy",
     "MessageStore",
     "QueryResult",
     "ReadResult",
