@@ -61,6 +61,16 @@ def b1_without_the_restart(made: History) -> None:
 @story
 def b1_although_progress_was_written(made: History) -> None:
     broker = first_start(made, TOPIC)
+    for _ in range(2):
+        broker.progress(l3=7)
+    broker.kill()
+    again(made, next_start(made), TOPIC)
+
+
+@story
+def b1_killed_while_progress_was_written(made: History) -> None:
+    """The line stands in the journal, the file was not replaced any more."""
+    broker = first_start(made, TOPIC)
     broker.progress(l3=7)
     broker.kill()
     again(made, next_start(made), TOPIC)

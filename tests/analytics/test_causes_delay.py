@@ -13,7 +13,7 @@ UNDETERMINED = {
 }
 
 
-@pytest.mark.parametrize("name", ["b1", "b1-at-another-level"])
+@pytest.mark.parametrize("name", ["b1", "b1-at-another-level", "b1-killed-while-progress-was-written"])
 def test_a_delayed_message_delivered_before_and_after_a_crash_is_b1_with_both_records(told: Told, name: str) -> None:
     finding = told.only(name)
     assert (finding.kind, finding.identity, finding.cause, finding.stage) == ("delivered twice", "I2", "B1", "delay")

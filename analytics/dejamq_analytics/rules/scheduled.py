@@ -3,6 +3,7 @@
 Each delivery's APPEND names the place in the schedule topic that it was made from (``level:offset``). Two appends from
 one place, by two starts of the broker, of which the later one found the store as a crash leaves it, and no
 PROGRESS_FLUSH between them that had gone past the place: then the progress on disk was older than the first delivery.
+The line stands before the file is replaced, so the last one before the crash proves nothing; the one before it does.
 """
 
 from dejamq_proto.events import Boot, ProgressFlush
@@ -38,7 +39,7 @@ def judged(copies: DataFrame, events: DataFrame) -> DataFrame:
         "boot": sf.get(sf.filter("boots", _inside), sf.lit(0)),
         "crash": sf.get(sf.filter("boots", lambda one: _inside(one) & ~one["clean"]), sf.lit(0)),
         "before": _last_before_first(),
-        "past": sf.get(between, sf.lit(0)),
+        "past": sf.when(sf.size(between) > 1, sf.get(between, sf.lit(0))),
     })  # fmt: skip
     missing = _missing()
     return known.select(
