@@ -84,11 +84,11 @@ def stacks_now() -> str:
 
     RocketMQ: jstack. Local variables are not shown: they may hold bodies.
     """
-    parts = []
-    for task in sorted(asyncio.all_tasks(), key=lambda one: one.get_name())[:MOST_STACKS]:
-        parts.append(f"task {task.get_name()}\n{''.join(_waiting_at(task.get_coro()).format())}")
-    for number, frame in sys._current_frames().items():
-        parts.append(f"thread {number}\n{''.join(traceback.format_stack(frame))}")
+    tasks = sorted(asyncio.all_tasks(), key=lambda one: one.get_name())[:MOST_STACKS]
+    parts = [f"task {task.get_name()}\n{''.join(_waiting_at(task.get_coro()).format())}" for task in tasks]
+    parts += [
+        f"thread {number}\n{''.join(traceback.format_stack(frame))}" for number, frame in sys._current_frames().items()
+    ]
     return "\n".join(parts)[:MOST_TEXT]
 
 

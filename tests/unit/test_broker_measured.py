@@ -1,0 +1,169 @@
+"""What the paths of a broker count, and what it tells of it under RocketMQ's names."""
+
+from pathlib import Path
+
+import pytest
+from broker_parts import Parts, clock_ms, parts_in
+from broker_pulls import answered, pull
+from dejamq_broker.clients import Clients
+from dejamq_broker.commands import Commands, TellRunning
+from dejamq_broker.config import BrokerConfig
+from dejamq_broker.counts import Counts
+from dejamq_broker.groups import Consumer
+from dejamq_broker.offsets import Asker
+from dejamq_broker.retry import GivenBack
+from dejamq_broker.runtime_info import RuntimeInfo, size_text
+from dejamq_broker.store_rates import StoreRates
+from dejamq_broker.topics import TopicConfig
+from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.journal import Journal, Level
+
+
+def counted(parts: Parts) -> Counts:
+    counts = Counts()
+    parts.writer.counts = parts.puller.counts = counts
+    parts.topics.update(TopicConfig("orders", 4, 4))
+    return counts
+
+
+def test_a_run_counts_once_with_all_its_messages(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        counts = counted(parts)
+        parts.send("orders", b"one", b"two", b"three")
+        topic = counts.topics["orders"]
+        assert (topic.messages, topic.calls, counts.puts.times) == (3, 1, 1)
+        assert topic.bytes == counts.puts.bytes == parts.store.log_max
+        assert sum(counts.puts.by_time) == sum(counts.puts.fine) == 1
+        assert counts.puts.longest_us >= topic.us > 0
+
+
+def test_a_refused_run_counts_as_nothing(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        counts = counted(parts)
+        parts.send("orders", b"")
+        assert (counts.topics, counts.puts.messages) == ({}, 0)
+
+
+def test_a_run_that_the_store_refuses_is_a_failed_put(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        counts = counted(parts)
+        parts.store.close()
+        parts.send("orders", b"one")
+        assert (counts.puts.failed, counts.puts.messages) == (1, 0)
+
+
+def test_pulls_count_what_they_found_and_how_far_behind_it_is(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        counts = counted(parts)
+        parts.send("orders", b"one", b"two")
+        parts.settle()
+        end = parts.store.log_max
+        parts.puller.clock_ms = lambda: clock_ms() + 60_000
+        answered(parts, pull(max_messages=1))
+        group = counts.groups["orders", "g"]
+        assert (group.messages, group.bytes, group.calls) == (1, end // 2, 1)
+        assert group.fall_bytes == end
+        assert 60_000 <= group.fall_ms < 70_000
+        answered(parts, pull(2))
+        assert (counts.gets.found, counts.gets.missed, counts.gets.messages) == (1, 1, 1)
+
+
+def test_a_message_given_back_counts_for_its_topic_and_group_and_a_dead_letter_too(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        counts = counted(parts)
+        parts.send("orders", b"one")
+        parts.groups.require("g")
+        parts.retries.send_back(GivenBack(group="g", log_offset=0))
+        parts.retries.send_back(GivenBack(group="g", log_offset=0, delay_level=-1))
+        assert counts.groups["orders", "g"].sent_back == 2
+        assert counts.groups["%DLQ%g", "g"].dead == 1
+
+
+def told(parts: Parts, counts: Counts) -> dict[str, str]:
+    rates = StoreRates(counts, clock_ms, lambda now_ms: 0)
+    return RuntimeInfo(parts.store, parts.directory, counts, rates, clock_ms).values()
+
+
+def test_runtime_info_is_what_was_measured(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        counts = counted(parts)
+        before = clock_ms()
+        parts.send("orders", b"one", b"two")
+        parts.settle()
+        answered(parts, pull())
+        values = told(parts, counts)
+        assert values["putMessageTimesTotal"] == values["getMessageTransferredMsgCount"] == "2"
+        assert values["putMessageAverageSize"] == f"{parts.store.log_max / 2:.1f}"
+        assert values["msgPutTotalTodayNow"] == "2"
+        assert before <= int(values["earliestMessageTimeStamp"]) <= clock_ms()
+        assert float(values["putMessageEntireTimeMax"]) * 1000 == counts.puts.longest_us
+        assert values["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+        assert int(values["residentBytes"]) > 10 << 20
+        assert int(values["remainHowManyDataToFlush"]) >= 0
+        assert values["brokerActive"] == "true"
+
+
+def test_an_empty_broker_has_no_earliest_message(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        values = told(parts, Counts())
+        assert (values["earliestMessageTimeStamp"], values["putMessageAverageSize"]) == ("-1", "0.0")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0.0 B"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB"), (5 << 60, "5120.0 PiB")]
+)
+def test_sizes_are_told_to_people(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+# commands to clients
+
+
+class Asked:
+    """Commands to one member."""
+
+    def __init__(self, parts: Parts) -> None:
+        journal = Journal(None, role="broker", process="", boot_id="", level=Level.OFF)
+        self.clients = Clients(BrokerConfig(), parts.topics, parts.groups, journal, lambda: 0)
+        self.sent: list[object] = []
+        self.commands = Commands(self.clients, 50)
+        self.channel = self.clients.open(lambda group: None, command=self.sent.append)
+        self.clients.heartbeat(self.channel, Asker("c1", "boot1"), [Consumer("g")])
+
+    async def ask(self) -> object:
+        return await self.commands.ask("g", "c1", lambda number: TellRunning(number, "g", stacks=False))
+
+
+async def test_the_answer_of_the_client_that_was_asked_counts(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        asked = Asked(parts)
+
+        def answer(command: object) -> None:
+            assert isinstance(command, TellRunning)
+            asked.commands.answered("c1", command.number + 7, "another command's")
+            asked.commands.answered("c2", command.number, "another client's")
+            asked.commands.answered("c1", command.number, "well")
+            asked.commands.answered("c1", command.number, "again")
+
+        asked.clients._commands[asked.channel] = answer
+        assert await asked.ask() == "well"
+        assert len(asked.commands) == 0
+
+
+async def test_a_client_that_goes_away_answers_nothing_more(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        asked = Asked(parts)
+        asked.clients._commands[asked.channel] = lambda command: asked.clients.close(asked.channel)
+        with pytest.raises(DejamqError, match="went away") as gone:
+            await asked.ask()
+        assert (gone.value.code, gone.value.definite) == (Code.CONSUMER_NOT_ONLINE, False)
+        assert len(asked.commands) == 0
+
+
+async def test_a_client_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        asked = Asked(parts)
+        with pytest.raises(DejamqError) as late:
+            await asked.ask()
+        assert (late.value.code, late.value.definite) == (Code.CONSUME_MSG_TIMEOUT, False)
+        assert len(asked.commands) == 0
