@@ -20,11 +20,12 @@ from dejamq_lab import rpc_control
 from dejamq_lab.cluster_process import ProcessServers, ServerProcess
 from dejamq_lab.duplicates import Duplicate, find_duplicates
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.plan import Plan
+from dejamq_lab.plan import Plan, replica_of
 from dejamq_lab.waiting import until_async
 
 if TYPE_CHECKING:
-    from dejamq import LitePullConsumer, Producer, PushConsumer
+    from dejamq import LitePullConsumer, Producer, PushConsumer, TransactionProducer
+    from dejamq_broker.config import BrokerConfig
 
     from dejamq_lab.cluster_inproc import InProcessServer, InProcessServers
 
@@ -54,15 +55,17 @@ class Cluster:
         journal_level: str = "forensic",
         directory: str | Path | None = None,
     ) -> None:
-        """``topics``: name -> queues at each broker. Raises ConfigError and NotSupported."""
+        """``topics``: name -> queues at each broker. ``slaves``: of each broker, ``broker-a-s1``. Raises ConfigError."""
         self._directory = Path(directory).absolute() if directory else Path(tempfile.mkdtemp(prefix="dejamq-"))
         if not directory:
             weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._plan = Plan(
-            self._directory, brokers, namesrvs, time_scale, settings or {}, dict(topics or {}), journal_level
+            self._directory, brokers, namesrvs, time_scale, settings or {}, dict(topics or {}), journal_level, slaves
         )
-        self._plan.check(slaves)
+        self._plan.check()
         self._processes = processes
+        self.failpoints = False
+        """Whether server processes look for armed failpoints. Before the start only."""
         self._servers: ProcessServers | InProcessServers | None = None
         self._namesrvs: list[ServerProcess | InProcessServer] = []
         self._brokers: list[ServerProcess | InProcessServer] = []
@@ -86,11 +89,17 @@ class Cluster:
         for name in self._plan.namesrv_names():
             self._namesrvs.append(await servers.start_namesrv(self._plan.namesrv(name)))
         for name in self._plan.broker_names():
-            self._brokers.append(await servers.start_broker(self._plan.broker(name, self.namesrv)))
+            self._brokers.append(await servers.start_broker(await self._broker_config(name)))
         for topic, queues in self._plan.topics.items():
             for broker in self._brokers:
                 await rpc_control.create_topic(broker.address, topic, queues)
+        for name in self._plan.slave_names():
+            self._brokers.append(await servers.start_broker(await self._broker_config(name)))
         await self.ready()
+
+    async def _broker_config(self, name: str) -> "BrokerConfig":
+        """What a broker is started with; the name servers run."""
+        return self._plan.broker(name, self.namesrv)
 
     def _make_servers(self) -> "ProcessServers | InProcessServers":
         if not self._processes:
@@ -102,7 +111,7 @@ class Cluster:
             self.journal_dir, role="harness", process="lab", boot_id=new_boot_id(), level=self._plan.journal_level
         )
         self._journal.write(State(state="started", reason=f"level={self._journal.level}"))
-        servers = ProcessServers(self._directory, self._journal)
+        servers = ProcessServers(self._directory, self._journal, failpoints=self.failpoints)
         weakref.finalize(self, servers.kill_all)
         return servers
 
@@ -123,13 +132,18 @@ class Cluster:
         namesrvs, brokers = (self._running(servers) for servers in (self._namesrvs, self._brokers))
         if not all(await asyncio.gather(*(rpc_control.healthy(s.address) for s in (*namesrvs, *brokers)))):
             return False
-        names = {broker.name for broker in brokers}
+        addresses, names = {broker.address for broker in brokers}, {replica_of(broker.name)[0] for broker in brokers}
         for namesrv in namesrvs:
-            found = [await rpc_control.registered_brokers(namesrv.address)]
-            found += [await rpc_control.routed_brokers(namesrv.address, topic) for topic in self._plan.topics]
+            if not addresses <= await rpc_control.registered_addresses(namesrv.address):
+                return False
+            found = [await rpc_control.routed_brokers(namesrv.address, topic) for topic in self._plan.topics]
             if not all(names <= some for some in found):
                 return False
-        return True
+        masters = {broker.name for broker in brokers}
+        slaves = [broker for broker in brokers if broker.name not in self._plan.broker_names()]
+        return all([
+            await rpc_control.follows(slave.address) for slave in slaves if replica_of(slave.name)[0] in masters
+        ])  # fmt: skip
 
     def _running(self, servers: "list[ServerProcess | InProcessServer]") -> "list[ServerProcess | InProcessServer]":
         return [server for server in servers if not isinstance(server, ServerProcess) or server.state == "running"]
@@ -171,12 +185,17 @@ class Cluster:
         return ";".join(server.address for server in self._namesrvs)
 
     @property
+    def journal(self) -> Journal | None:
+        """The lab's own journal, where faults are written; None while no processes run."""
+        return self._journal
+
+    @property
     def journal_dir(self) -> Path:
         return self._plan.journal_dir
 
     @property
     def store_dirs(self) -> list[Path]:
-        """The store of each broker, in order of name."""
+        """The store of each master, in order of name."""
         return [self._directory / name / "store" for name in self._plan.broker_names()]
 
     def broker(self, name: str) -> "ServerProcess | InProcessServer":
@@ -184,7 +203,13 @@ class Cluster:
         for broker in self._brokers:
             if broker.name == name:
                 return broker
-        raise ConfigError(f"no broker {name!r} in this cluster; it has {', '.join(self._plan.broker_names())}")
+        names = [*self._plan.broker_names(), *self._plan.slave_names()]
+        raise ConfigError(f"no broker {name!r} in this cluster; it has {', '.join(names)}")
+
+    def server(self, name: str) -> "ServerProcess | InProcessServer":
+        """A name server or broker by its name. Raises ConfigError."""
+        found = [server for server in self._namesrvs if server.name == name]
+        return found[0] if found else self.broker(name)
 
     def namesrv_at(self, index: int) -> "ServerProcess | InProcessServer":
         """The name server at this place of ``namesrv``, for faults. Raises ConfigError."""
@@ -194,28 +219,42 @@ class Cluster:
 
     # --- clients that fit to it
 
+    def client_settings(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments of a client of this kind (producer, push, lite): journal, time scale, and what is given."""
+        from dejamq.config import ConsumerConfig
+        from dejamq.lite_config import FOR_HANDLERS, LitePullConfig
+        from dejamq.producer_config import ProducerConfig
+
+        configs: dict[str, type[Any]] = {"producer": ProducerConfig, "push": ConsumerConfig, "lite": LitePullConfig}
+        every = self._plan.client(configs[kind], given)
+        unfit = FOR_HANDLERS if kind == "lite" else ()
+        return {name: value for name, value in every.items() if name in given or name not in unfit}
+
     def producer(self, group: str, **settings: Any) -> "Producer":
         """A producer with the cluster's addresses, journal and time scale, not started. Keywords are its settings."""
         from dejamq import Producer
-        from dejamq.producer_config import ProducerConfig
 
-        return Producer(group, namesrv=self.namesrv, **self._plan.client(ProducerConfig, settings))
+        return Producer(group, namesrv=self.namesrv, **self.client_settings("producer", settings))
+
+    def transaction_producer(self, group: str, *, checker: Any, **settings: Any) -> "TransactionProducer":
+        """As ``producer``; keywords are its settings and arguments."""
+        from dejamq import TransactionProducer
+        from dejamq.transaction_config import TransactionProducerConfig
+
+        chosen = self._plan.client(TransactionProducerConfig, settings)
+        return TransactionProducer(group, checker=checker, namesrv=self.namesrv, **chosen)
 
     def push_consumer(self, group: str, **settings: Any) -> "PushConsumer":
         """As ``producer``; keywords are its settings and arguments."""
         from dejamq import PushConsumer
-        from dejamq.config import ConsumerConfig
 
-        return PushConsumer(group, namesrv=self.namesrv, **self._plan.client(ConsumerConfig, settings))
+        return PushConsumer(group, namesrv=self.namesrv, **self.client_settings("push", settings))
 
     def lite_pull_consumer(self, group: str, **settings: Any) -> "LitePullConsumer":
         """As ``producer``; keywords are its settings and arguments."""
         from dejamq import LitePullConsumer
-        from dejamq.lite_config import FOR_HANDLERS, LitePullConfig
 
-        every = self._plan.client(LitePullConfig, settings)
-        chosen = {name: value for name, value in every.items() if name in settings or name not in FOR_HANDLERS}
-        return LitePullConsumer(group, namesrv=self.namesrv, **chosen)
+        return LitePullConsumer(group, namesrv=self.namesrv, **self.client_settings("lite", settings))
 
     # --- what it shows
 

@@ -8,6 +8,7 @@ from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 
 from dejamq_lab.errors import NotSupported
+from dejamq_lab.plan import server_name
 
 
 class InProcessServer:
@@ -57,7 +58,7 @@ class InProcessServers:
         server = Broker(config)
         address = await server.start()
         self._running.push_async_callback(server.close)
-        return InProcessServer(config.broker_name, "broker", address)
+        return InProcessServer(server_name(config), "broker", address)
 
     async def close(self) -> None:
         await self._running.aclose()

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from dejamq_broker.config import BrokerConfig
 from dejamq_namesrv.config import NamesrvConfig
+from dejamq_proto import failpoints
 from dejamq_proto.events import Fault
 from dejamq_proto.journal import Journal
 
 from dejamq_lab.errors import ClusterFailed, NotSupported
-from dejamq_lab.plan import as_flags
+from dejamq_lab.plan import as_flags, server_name
 from dejamq_lab.waiting import until
 
 START_TIMEOUT_S = 30
@@ -29,16 +30,18 @@ class ServerProcess:
     """
 
     def __init__(
-        self, config: NamesrvConfig | BrokerConfig, directory: Path, journal: Journal, *, tied: bool = True
-    ) -> None:
-        """``tied``: it is killed when this process ends in whatever way."""
+        self, config: NamesrvConfig | BrokerConfig, directory: Path, journal: Journal, *, tied: bool = True,
+        failpoints: bool = False,
+    ) -> None:  # fmt: skip
+        """``tied``: it is killed when this process ends in whatever way. ``failpoints``: it can be armed."""
+        self._failpoints = directory / "failpoints" if failpoints else None
         self._config, self._journal = config, journal
         self._launcher = ("dejamq_lab.tied", str(os.getpid())) if tied else ()
         self._log_path = directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = self._ending = False
         self.role = "broker" if isinstance(config, BrokerConfig) else "namesrv"
-        self.name = config.broker_name if isinstance(config, BrokerConfig) else config.name
+        self.name = server_name(config)
         self.address = ""
 
     @property
@@ -61,7 +64,7 @@ class ServerProcess:
         module = (*self._launcher, f"dejamq_{self.role}")
         command = [sys.executable, "-m", *module, *as_flags(self._config), *listen]
         with self._log_path.open("ab") as log:
-            self._process = spawn(command, log.fileno())
+            self._process = spawn(command, log.fileno(), self._failpoints)
         self._paused = self._ending = False
 
     async def started(self) -> None:
@@ -101,6 +104,13 @@ class ServerProcess:
 
     def heal(self) -> None:
         raise NotSupported("heal: links between the servers cannot be cut yet, so there is nothing to heal")
+
+    def arm(self, name: str, terms: str) -> None:
+        """Arm a failpoint (``dejamq_proto.failpoints``); ``off`` disarms it. Raises NotSupported."""
+        if self._failpoints is None:
+            raise NotSupported(f"{self.name} was started without failpoints")
+        failpoints.arm(self._failpoints, name, terms)
+        self._note(f"failpoint {name}={terms}", "begin", self.pid)
 
     def stop(self) -> None:
         """Ask it to end, without waiting; no fault. Asked once only: a second SIGTERM would cut the draining short."""
@@ -165,18 +175,18 @@ class ServerProcess:
 class ProcessServers:
     """All server processes of a cluster, in order of start. Closing ends every one of them."""
 
-    def __init__(self, directory: Path, journal: Journal) -> None:
-        self._directory, self._journal = directory, journal
+    def __init__(self, directory: Path, journal: Journal, *, failpoints: bool = False) -> None:
+        self._directory, self._journal, self._failpoints = directory, journal, failpoints
         self._servers: list[ServerProcess] = []
 
     async def start_namesrv(self, config: NamesrvConfig) -> ServerProcess:
         return await self._start(config, config.name)
 
     async def start_broker(self, config: BrokerConfig) -> ServerProcess:
-        return await self._start(config, config.broker_name)
+        return await self._start(config, server_name(config))
 
     async def _start(self, config: NamesrvConfig | BrokerConfig, name: str) -> ServerProcess:
-        server = ServerProcess(config, self._directory / name, self._journal)
+        server = ServerProcess(config, self._directory / name, self._journal, failpoints=self._failpoints)
         self._servers.append(server)
         server.spawn()
         await server.started()
@@ -195,14 +205,16 @@ class ProcessServers:
                 server._reap()
 
 
-def spawn(command: Sequence[str], output: int) -> subprocess.Popen[bytes]:
+def spawn(command: Sequence[str], output: int, armed: Path | None = None) -> subprocess.Popen[bytes]:
     """A server in a session of its own, so that Ctrl-C at a terminal reaches the lab only, which then ends it in order.
 
     The lab's own DEJAMQ_* variables are not for it: its flags say everything.
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("DEJAMQ_")}
-    if "DEJAMQ_FAILPOINTS" in os.environ:
-        environment["DEJAMQ_FAILPOINTS"] = os.environ["DEJAMQ_FAILPOINTS"]
+    if armed is not None:
+        environment[failpoints.VARIABLE] = f"@{armed}"
+    elif failpoints.VARIABLE in os.environ:
+        environment[failpoints.VARIABLE] = os.environ[failpoints.VARIABLE]
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
     )

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from dejamq.config import ConsumerConfig
 from dejamq.producer_config import ProducerConfig
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.ha_config import ASYNC_MASTER
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.names import MASTER_ID
 from dejamq_proto.settings import load, scaled
-
-from dejamq_lab.errors import NotSupported
 
 Config = TypeVar("Config")
 LOG_FILE_SETTINGS = frozenset({"mapped_file_size_commit_log", "mappedFileSizeCommitLog"})
@@ -35,11 +35,13 @@ class Plan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
     journal_level: str = "forensic"
+    slaves: int = 0
+    """Of each broker."""
 
-    def check(self, slaves: int) -> None:
-        """Raise ConfigError or NotSupported for a cluster that cannot be."""
-        if slaves:
-            raise NotSupported("slaves are not built yet; use slaves=0")
+    def check(self) -> None:
+        """Raise ConfigError for a cluster that cannot be."""
+        if self.slaves < 0:
+            raise ConfigError(f"slaves must be 0 or more, not {self.slaves}")
         if not 1 <= self.brokers <= len(string.ascii_lowercase) or self.namesrvs < 1:
             raise ConfigError("a cluster has 1 to 26 brokers and at least 1 name server")
         if self.time_scale <= 0:
@@ -58,12 +60,23 @@ class Plan:
     def broker_names(self) -> list[str]:
         return [f"broker-{letter}" for letter in string.ascii_lowercase[: self.brokers]]
 
+    def slave_names(self) -> list[str]:
+        """``broker-a-s1`` is slave 1 of ``broker-a``."""
+        return [f"{name}-s{number}" for name in self.broker_names() for number in range(1, self.slaves + 1)]
+
     def namesrv(self, name: str, listen: str = ANY_PORT) -> NamesrvConfig:
         return self._config(NamesrvConfig, name=name, listen=listen, directory=str(self.directory / name))
 
     def broker(self, name: str, namesrv: str, listen: str = ANY_PORT) -> BrokerConfig:
+        """Of a master, or of a slave by its name here."""
         store = str(self.directory / name / "store")
-        config = self._config(BrokerConfig, broker_name=name, listen=listen, namesrv=namesrv, store_directory=store)
+        broker_name, broker_id = replica_of(name)
+        config = self._config(
+            BrokerConfig, broker_name=broker_name, broker_id=broker_id, listen=listen, namesrv=namesrv,
+            store_directory=store,
+        )  # fmt: skip
+        if broker_id:
+            config = dataclasses.replace(config, broker_role=ASYNC_MASTER)  # whatever its master is
         own: dict[str, Any] = {}
         if LOG_FILE_SETTINGS.isdisjoint(self.settings):
             own["mapped_file_size_commit_log"] = LOG_FILE_BYTES
@@ -89,6 +102,19 @@ class Plan:
         config = scaled(load(cls, env={}, overrides=chosen), self.time_scale)
         journal = {"journal_dir": str(self.journal_dir), "journal_level": self.journal_level}
         return dataclasses.replace(config, **journal, **own)  # type: ignore[type-var]  # all of them are dataclasses
+
+
+def replica_of(name: str) -> tuple[str, int]:
+    """Broker name and id of a broker by its name in the lab."""
+    broker_name, mark, number = name.rpartition("-s")
+    return (broker_name, int(number)) if mark and number.isdecimal() else (name, MASTER_ID)
+
+
+def server_name(config: NamesrvConfig | BrokerConfig) -> str:
+    """What the lab calls this server, and its folder."""
+    if isinstance(config, NamesrvConfig):
+        return config.name
+    return f"{config.broker_name}-s{config.broker_id}" if config.broker_id else config.broker_name
 
 
 def differing(config: Any) -> Iterator[tuple[str, Any]]:

@@ -88,6 +88,30 @@ async def registered_brokers(namesrv: str) -> set[str]:
         return set()
 
 
+async def registered_addresses(namesrv: str) -> set[str]:
+    """As ``registered_brokers``: where each of their replicas is."""
+    try:
+        return {address for broker in await brokers(namesrv) for address in broker.addresses.values()}
+    except DejamqError:
+        return set()
+
+
+async def runtime(broker: str) -> dict[str, str]:
+    """What a broker says of itself; empty when it does not answer."""
+    async with _channel(broker) as channel:
+        stub: Any = AdminStub(channel)
+        request = admin_pb2.RuntimeInfoRequest()
+        try:
+            return dict((await call(stub.RuntimeInfo, request, address=broker, timeout_ms=TIMEOUT_MS)).values)
+        except DejamqError:
+            return {}
+
+
+async def follows(slave: str) -> bool:
+    """Whether a slave is copying its master's log now."""
+    return (await runtime(slave)).get("following") == "true"
+
+
 async def create_topic(broker: str, topic: str, queues: int) -> None:
     """Make or change the topic at one broker. Raises DejamqError with the broker's reason."""
     config = common_pb2.TopicConfig(

@@ -19,7 +19,7 @@ from dejamq_proto.journal import open_journal
 from dejamq_lab import rpc_control
 from dejamq_lab.cluster_process import ServerProcess
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.plan import Plan
+from dejamq_lab.plan import Plan, server_name
 from dejamq_lab.waiting import until, until_async
 
 STATE_FILE = "cluster.json"
@@ -89,7 +89,7 @@ async def up(directory: Path, size: Size) -> Standing:
             members.append(await _start(directory, plan.namesrv(name, free_address(NAMESRV_PORT + number))))
             _write_state(directory, members)
         namesrv = Standing(tuple(members)).namesrv
-        for number, name in enumerate(plan.broker_names()):
+        for number, name in enumerate((*plan.broker_names(), *plan.slave_names())):
             listen = free_address(BROKER_PORT + number * BROKER_PORT_STEP)
             members.append(await _start(directory, plan.broker(name, namesrv, listen)))
             _write_state(directory, members)
@@ -106,17 +106,17 @@ def _prepare(directory: Path, size: Size) -> Plan:
         names = ", ".join(member.name for member in running)
         raise ConfigError(f"a cluster already runs in {directory} ({names}); end it with: dejamq cluster down")
     plan = Plan(
-        directory.absolute(), size.brokers, size.namesrvs, settings=size.settings, journal_level=size.journal_level
-    )
-    plan.check(size.slaves)
+        directory.absolute(), size.brokers, size.namesrvs, settings=size.settings, journal_level=size.journal_level,
+        slaves=size.slaves,
+    )  # fmt: skip
+    plan.check()
     directory.mkdir(parents=True, exist_ok=True)
     return plan
 
 
 async def _start(directory: Path, config: NamesrvConfig | BrokerConfig) -> Member:
     faults = open_journal(None, role="harness", process="lab", boot_id="", level="off")
-    name = config.broker_name if isinstance(config, BrokerConfig) else config.name
-    server = ServerProcess(config, directory / name, faults, tied=False)
+    server = ServerProcess(config, directory / server_name(config), faults, tied=False)
     server.spawn()
     try:
         await server.started()
@@ -127,11 +127,11 @@ async def _start(directory: Path, config: NamesrvConfig | BrokerConfig) -> Membe
 
 
 async def _ready(standing: Standing) -> None:
-    names = {member.name for member in standing.processes if member.role == "broker"}
+    addresses = {member.address for member in standing.processes if member.role == "broker"}
 
     async def registered() -> bool:
-        found = [await rpc_control.registered_brokers(address) for address in standing.namesrv.split(";")]
-        return all(names <= brokers for brokers in found)
+        found = [await rpc_control.registered_addresses(address) for address in standing.namesrv.split(";")]
+        return all(addresses <= some for some in found)
 
     if not await until_async(registered, READY_TIMEOUT_S):
         raise ClusterFailed(f"the brokers have not registered within {READY_TIMEOUT_S} s")

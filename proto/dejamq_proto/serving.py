@@ -10,9 +10,11 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from dejamq_proto import failpoints
 from dejamq_proto.calling import MAX_FRAME_BYTES
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.refusals import Refusals
+from dejamq_proto.rpc_faults import RpcFaults
 
 SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, never a second listener
@@ -32,7 +34,8 @@ class Server:
     def __init__(self, services: Sequence[str]) -> None:
         """``services`` are the full names that reflection lists; add servicers to ``grpc`` before ``start``."""
         self.refusals = Refusals()
-        self.grpc = grpc.aio.server(interceptors=(self.refusals,), options=SERVER_OPTIONS)
+        faults = (RpcFaults(),) if failpoints.ARMED else ()
+        self.grpc = grpc.aio.server(interceptors=(self.refusals, *faults), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc)

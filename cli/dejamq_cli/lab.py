@@ -1,0 +1,95 @@
+"""``dejamq lab``: causes of duplicates on command, and whether the audit names them."""
+
+import asyncio
+import importlib.util
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from dejamq_lab.errors import NotSupported
+from dejamq_lab.scenario.run import Outcome, run
+from dejamq_lab.scenario.text import Scenario, catalogue, read
+from dejamq_proto.codes import ConfigError
+
+from dejamq_cli.output import NO, Format, Output, say, show_object, show_rows, tell
+
+app = typer.Typer(
+    help="Duplicates on command: the scenarios, and whether the audit names their cause.", no_args_is_help=True
+)
+
+
+class Kind(StrEnum):
+    """Where a scenario is played."""
+
+    PROCESS = "process"
+    COMPOSE = "compose"
+    INPROC = "inproc"
+
+
+@app.command("list")
+def list_(output: Output = Format.TABLE) -> None:
+    """All scenarios: id, what happens, and the source of the behaviour."""
+    rows = [
+        {"id": one.id, "title": one.title, "happens": one.happens, "source": one.source} for one in catalogue().values()
+    ]
+    if output is Format.TABLE:
+        rows = [{"id": row["id"], "what happens": row["title"], "source": row["source"]} for row in rows]
+    show_rows(rows, output, empty="no scenarios")
+
+
+@app.command("run")
+def run_(
+    scenario: Annotated[str, typer.Argument(help="An id of `dejamq lab list`, or the path of a scenario's file.")],
+    cluster: Annotated[Kind, typer.Option(help="Where it is played.")] = Kind.PROCESS,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep journals, stores, ledger and report in this new folder.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Play a scenario on a cluster of its own, audit it, and say whether the audit named what was done.
+
+    Exit status 0 when it did, 1 when it did not.
+    """
+    if cluster is not Kind.PROCESS:
+        raise NotSupported(f"scenarios are not played on a cluster of the kind {cluster} yet; use --cluster process")
+    if importlib.util.find_spec("pyspark") is None:
+        raise ConfigError("the audit needs pyspark: pip install 'dejamq[analytics]'")
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise ConfigError(f"{keep} holds something; choose a folder that is new")
+    chosen = _chosen(scenario)
+    with tempfile.TemporaryDirectory(prefix="dejamq-lab-") as temporary:
+        outcome = asyncio.run(run(chosen, keep or Path(temporary), say))
+        _show(chosen, outcome, output, kept=keep is not None)
+    raise typer.Exit(0 if outcome.ok else NO)
+
+
+def _chosen(name: str) -> Scenario:
+    known = catalogue()
+    if name in known:
+        return known[name]
+    if name.endswith(".toml"):
+        return read(Path(name))
+    raise ConfigError(f"there is no scenario {name!r}; see: dejamq lab list")
+
+
+def _show(scenario: Scenario, outcome: Outcome, output: Format, *, kept: bool) -> None:
+    if output is Format.JSON:
+        show_object(msgspec.to_builtins(outcome))
+        return
+    verdict: dict[str, Any] = outcome.verdict
+    tell(f"{scenario.id}: {scenario.happens}")
+    tell(f"{verdict['messages']} messages, {verdict['deliveries']} deliveries, {verdict['duplicates']} duplicates")
+    for cause, count in sorted(verdict["causes"].items()):
+        tell(f"  {cause}: {count}")
+    for cause, count in sorted(verdict["expected_causes"].items()):
+        tell(f"  {cause}: {count}, expected")
+    for line in outcome.proof:
+        tell(line)
+    for problem in outcome.problems:
+        tell(f"the audit is wrong: {problem}")
+    tell("the audit named what was done" if outcome.ok else "the audit did NOT name what was done")
+    if kept:
+        tell(f"report: {Path(outcome.directory) / 'report.html'}")

@@ -1,0 +1,1 @@
+"""Scenarios: a cluster, traffic, faults in order, and the cause that the audit must find. All of it is data."""

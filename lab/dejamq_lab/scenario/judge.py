@@ -1,0 +1,56 @@
+"""Whether the audit said what the scenario knows to be true, and whether the ledger says the same."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from dejamq_lab.scenario.text import Expected
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What was found out about one run. ``pairs`` are the ids of first and second deliveries of the findings."""
+
+    verdict: dict[str, Any]
+    pairs: Collection[tuple[str, str]]
+    effects: Collection[str]
+    doubles: Collection[str]
+
+
+def problems(expected: Expected, told: Told) -> list[str]:
+    """What is wrong, in sentences; none when the judge passed."""
+    return [*_causes(expected, told.verdict), *_losses(expected, told.verdict), *_ledger(told)]
+
+
+def _causes(expected: Expected, verdict: dict[str, Any]) -> list[str]:
+    causes, asked = verdict["causes"], verdict["expected_causes"]
+    wrong = [f"{cause} was not found" for cause in expected.causes if not causes.get(cause)]
+    allowed = {*expected.causes, *expected.also}
+    wrong += [f"{cause} was blamed {count} times" for cause, count in causes.items() if cause not in allowed]
+    wrong += [f"{cause} was not among the expected causes" for cause in expected.expected if not asked.get(cause)]
+    unasked = set(asked) - {*expected.expected, *expected.also}
+    wrong += [f"{cause} was taken for expected" for cause in sorted(unasked)]
+    if verdict["undetermined"] and not expected.undetermined:
+        missing = ", ".join(f"{text} ({count})" for text, count in verdict["undetermined_missing"].items())
+        wrong.append(f"{verdict['undetermined']} undetermined: {missing}")
+    kinds = verdict["anomalies"]
+    return wrong + [f"no anomaly {kind}" for kind in expected.anomalies if not kinds.get(kind)]
+
+
+def _losses(expected: Expected, verdict: dict[str, Any]) -> list[str]:
+    return [f"{verdict['lost']} messages are lost"] if verdict["lost"] and not expected.lost else []
+
+
+def _ledger(told: Told) -> list[str]:
+    """Every double effect is a finding, and every finding whose deliveries both had an effect doubled one.
+
+    Which of the two effects came second the clock of the ledger says, and it is not that of the deliveries.
+    """
+    doubles, effects = set(told.doubles), set(told.effects)
+    both = [pair for pair in told.pairs if effects.issuperset(pair)]
+    wrong = []
+    if unseen := sorted(doubles.difference(*told.pairs)):
+        wrong.append(f"{len(unseen)} double effects in the ledger are no finding, among them delivery {unseen[0]}")
+    if invented := sorted(second for first, second in both if doubles.isdisjoint((first, second))):
+        wrong.append(f"{len(invented)} findings have a single effect in the ledger, among them delivery {invented[0]}")
+    return wrong

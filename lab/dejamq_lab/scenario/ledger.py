@@ -1,0 +1,64 @@
+"""The ledger of effects: a SQLite file that all consumers of a scenario write, counted without any journal."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entered (delivery_id TEXT PRIMARY KEY, number INTEGER NOT NULL, actor TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS effects (
+    delivery_id TEXT PRIMARY KEY,
+    consumer_group TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    message_id TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    at_us INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS effects_by_number ON effects (consumer_group, number, at_us);
+"""
+
+
+class Ledger:
+    """One process's connection. WAL lets the others read and write meanwhile; each effect is its own transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.execute("PRAGMA synchronous=OFF")  # what a kill leaves matters here, not what a power loss does
+        self.connection.executescript(SCHEMA)
+
+    def enter(self, delivery_id: str, number: int, actor: str) -> None:
+        """A handler was entered: what the step ``entered`` waits for."""
+        self.connection.execute("INSERT OR IGNORE INTO entered VALUES (?, ?, ?)", (delivery_id, number, actor))
+
+    def write(self, delivery_id: str, group: str, number: int, message_id: str, actor: str) -> None:
+        """The effect of a delivery. Ledgers never hide a double effect: its key is the delivery."""
+        row = (delivery_id, group, number, message_id, actor, time.time_ns() // 1000)
+        self.connection.execute("INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def count(self, actor: str = "", *, different: bool = True) -> int:
+        """Effects of this actor, or of all; ``different``: messages that have one."""
+        what = "COUNT(DISTINCT consumer_group || ' ' || number)" if different else "COUNT(*)"
+        return self._one(f"SELECT {what} FROM effects WHERE ? IN ('', actor)", actor)
+
+    def was_entered(self, actor: str, number: int) -> bool:
+        return bool(self._one("SELECT COUNT(*) FROM entered WHERE actor = ? AND number = ?", actor, number))
+
+    def delivery_ids(self) -> set[str]:
+        """Every delivery that had an effect."""
+        return {row[0] for row in self.connection.execute("SELECT delivery_id FROM effects")}
+
+    def doubles(self) -> set[str]:
+        """Delivery ids of the second and later effects of a message in a group, in the order they came."""
+        query = """SELECT delivery_id FROM (
+            SELECT delivery_id, ROW_NUMBER() OVER (
+                PARTITION BY consumer_group, number ORDER BY at_us, delivery_id) AS nth FROM effects)
+            WHERE nth > 1"""
+        return {row[0] for row in self.connection.execute(query)}
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _one(self, query: str, *values: object) -> int:
+        found: int = self.connection.execute(query, values).fetchone()[0]
+        return found

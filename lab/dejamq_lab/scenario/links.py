@@ -1,0 +1,65 @@
+"""The links of a scenario's cluster: one relay for each pair of processes that talk, so that each can be cut alone.
+
+Each actor dials its name servers at an address of 127.0.0.0/8 of its own, and brokers advertise for that address the
+relays that listen there: so every actor has relays of its own to every server.
+"""
+
+from collections.abc import Callable
+
+from dejamq_proto.codes import ConfigError
+
+from dejamq_lab.relay import DOWN, UP, Relay
+
+OWN_HOST = "127.0.100.{}"
+FIRST_HOST = 10
+
+
+class Links:
+    """The relays by who dials and who listens."""
+
+    def __init__(self) -> None:
+        self._relays: dict[tuple[str, str], Relay] = {}
+        self._hosts: dict[str, str] = {}
+
+    def host(self, name: str) -> str:
+        """The address that this one dials others at."""
+        return self._hosts.setdefault(name, OWN_HOST.format(FIRST_HOST + len(self._hosts)))
+
+    async def between(self, dialler: str, listener: str, target: Callable[[], str]) -> str:
+        """The address at which ``dialler`` reaches ``listener``, through a relay of theirs."""
+        relay = self._relays.get((dialler, listener))
+        if relay is None:
+            relay = self._relays[dialler, listener] = Relay(target)
+            await relay.start(self.host(dialler))
+        return relay.address
+
+    def cut(self, one: str, other: str, mode: str) -> None:
+        """``mode`` as the step's. Raises ConfigError for two that have no link, or a mode that there is not."""
+        relay, up = self._relay(one, other)
+        if mode == "reset":
+            relay.cut()
+        elif mode == "silent":
+            relay.lose(UP, DOWN)
+        elif mode in ("to", "from"):
+            relay.lose(UP if (mode == "to") == up else DOWN)
+        else:
+            raise ConfigError(f"a link is cut by reset, silent, to or from, not {mode!r}")
+
+    def delay(self, one: str, other: str, ms: float) -> None:
+        self._relay(one, other)[0].delay(ms)
+
+    def heal(self, one: str, other: str) -> None:
+        self._relay(one, other)[0].heal()
+
+    async def close(self) -> None:
+        for relay in self._relays.values():
+            await relay.close()
+
+    def _relay(self, one: str, other: str) -> tuple[Relay, bool]:
+        """The relay of the two, and whether the first of them dials."""
+        if (one, other) in self._relays:
+            return self._relays[one, other], True
+        if (other, one) in self._relays:
+            return self._relays[other, one], False
+        known = ", ".join(f"{dialler} - {listener}" for dialler, listener in self._relays) or "none: set cluster.links"
+        raise ConfigError(f"there is no link between {one} and {other}; there are: {known}")

@@ -1,0 +1,152 @@
+"""What an actor can do: own one client of the SDK and do with it what the steps say. Used by actor processes."""
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dejamq import LitePullConsumer, Message, MessageQueue, Producer, PushConsumer
+from dejamq_proto.codes import ConfigError, DejamqError
+
+from dejamq_lab.scenario import handling
+from dejamq_lab.scenario.ledger import Ledger
+from dejamq_lab.scenario.steps import Send
+from dejamq_lab.scenario.text import Actor
+
+Client = Producer | PushConsumer | LitePullConsumer
+POLL_MS = 100
+
+
+class Part(msgspec.Struct, kw_only=True, frozen=True):
+    """Everything an actor must know. ``settings`` are scaled keyword arguments of its client."""
+
+    name: str
+    actor: Actor
+    namesrv: str
+    ledger: str
+    settings: dict[str, Any]
+
+
+class Performer:
+    """One actor. Its methods are the commands; belongs to one event loop."""
+
+    def __init__(self, part: Part) -> None:
+        self._part, self._actor = part, part.actor
+        self._ledger = Ledger(Path(part.ledger))
+        self._handlers = handling.Handlers(part.name, part.actor.group, part.actor.handler, self._ledger)
+        self._client: Client = self._made()
+        self._sends: set[asyncio.Task[int]] = set()
+        self._polling: asyncio.Task[None] | None = None
+
+    def _made(self) -> Client:
+        group, namesrv, settings = self._actor.group, self._part.namesrv, self._part.settings
+        if self._actor.kind == "producer":
+            return Producer(group, namesrv=namesrv, **settings)
+        if self._actor.kind == "lite":
+            lite = LitePullConsumer(group, namesrv=namesrv, **settings)
+            for topic in self._actor.topics:
+                lite.subscribe(topic, tags=self._actor.tags)
+            return lite
+        push = PushConsumer(group, namesrv=namesrv, **settings)
+        for topic in self._actor.topics:
+            self._subscribe(push, topic)
+        return push
+
+    def _subscribe(self, push: PushConsumer, topic: str) -> None:
+        handler: Any = self._handlers.chosen()
+        if self._actor.handler.batch:
+            push.subscribe_batch(topic, handler, size=self._actor.handler.batch, tags=self._actor.tags)
+        else:
+            push.subscribe(topic, handler, tags=self._actor.tags)
+
+    async def start(self) -> None:
+        """Start the client; a lite consumer polls from now on."""
+        await self._client.start()
+        if isinstance(self._client, LitePullConsumer):
+            self._polling = asyncio.create_task(self._poll(self._client))
+
+    async def close(self) -> None:
+        """Close the client, which drains."""
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait((self._polling,))
+        await self._client.close()
+
+    async def end(self) -> None:
+        """Close everything."""
+        await self.close()
+        self._ledger.close()
+
+    async def _poll(self, lite: LitePullConsumer) -> None:
+        while True:
+            for received in await lite.poll(timeout_ms=POLL_MS):
+                await self._handlers.one(received)
+
+    async def send(self, step: Send, first: int) -> int:
+        """Send the messages numbered from ``first`` on; how many sends failed. Without ``wait`` 0, at once."""
+        work = asyncio.create_task(self._send(step, first))
+        if step.wait:
+            return await work
+        self._sends.add(work)
+        return 0
+
+    async def sent(self) -> int:
+        """Wait for what ``send`` did not wait for; how many failed."""
+        works, self._sends = self._sends, set()
+        return sum(await asyncio.gather(*works))
+
+    async def _send(self, step: Send, first: int) -> int:
+        assert isinstance(self._client, Producer), "check() of the scenario"
+        topic = step.topic or self._actor.topics[0]
+        made = [
+            handling.message(topic, first + number, step.tags, step.delay_level) for number in range(step.count)
+        ]  # fmt: skip
+        failed, pause_s = 0, 1 / step.rate if step.rate else 0
+        for turn in range(step.times):
+            wave = made if step.same or not turn else [each.replace() for each in made]
+            if step.batch:
+                failed += await _failed([self._client.send_batch(wave)])
+            elif pause_s:
+                for each in wave:
+                    failed += await _failed([self._sending(each, step)])
+                    await asyncio.sleep(pause_s)
+            else:
+                failed += await _failed([self._sending(each, step) for each in wave])
+        return failed
+
+    def _sending(self, message: Message, step: Send) -> Awaitable[Any]:
+        assert isinstance(self._client, Producer)
+        broker_name, _, queue_id = step.queue.rpartition(":")
+        queue = MessageQueue(message.topic, broker_name, int(queue_id)) if step.queue else None
+        return self._client.send(message, queue=queue, timeout_ms=step.timeout_ms or None)
+
+    def release(self) -> None:
+        """Blocked handlers go on."""
+        self._handlers.release()
+
+    def owned(self) -> int:
+        """How many queues of its topics the consumer has now."""
+        assert not isinstance(self._client, Producer)
+        return sum(queue.topic in self._actor.topics for queue in self._client.assignment)
+
+    async def call(self, method: str, arguments: dict[str, Any]) -> None:
+        """A method of the client. Raises ConfigError where it has none of this name."""
+        if method == "subscribe" and isinstance(self._client, PushConsumer):
+            self._subscribe(self._client, **arguments)
+            return
+        found = getattr(self._client, method, None)
+        if found is None or method.startswith("_"):
+            raise ConfigError(f"{type(self._client).__name__} has no method {method!r}")
+        answered = found(**arguments)
+        if asyncio.iscoroutine(answered):
+            await answered
+
+
+async def _failed(sends: list[Awaitable[Any]]) -> int:
+    """How many of these sends were not acknowledged."""
+    ended = await asyncio.gather(*sends, return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException) and not isinstance(each, DejamqError):
+            raise each
+    return sum(isinstance(each, DejamqError) for each in ended)

@@ -1,0 +1,90 @@
+"""One scenario from its text to the judgement of what the audit made of it."""
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dejamq_lab.demo.compare import Finding, read_findings
+from dejamq_lab.errors import ClusterFailed
+from dejamq_lab.scenario.judge import Told, problems
+from dejamq_lab.scenario.ledger import Ledger
+from dejamq_lab.scenario.play import Play, Tell
+from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.scenario.text import Scenario
+
+AUDITED = (0, 1, 3)
+"""Exit statuses of an audit that came to a verdict."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a scenario ended. ``problems`` is empty when the audit named exactly what was done."""
+
+    scenario: str
+    ok: bool
+    problems: list[str]
+    verdict: dict[str, Any]
+    proof: list[str]
+    """One duplicate of each cause with its evidence, as lines."""
+    seconds: float
+    directory: str
+
+
+async def run(scenario: Scenario, directory: Path, tell: Tell) -> Outcome:
+    """Play and judge. ``directory`` is made anew; it keeps journals, stores, ledger, findings and report.
+
+    Raises ClusterFailed when a step does not come to its end, or the audit to no verdict.
+    """
+    began = time.monotonic()
+    shutil.rmtree(directory, ignore_errors=True)
+    stage = Stage(scenario, directory)
+    async with stage:
+        play = Play(stage, tell)
+        await play.run()
+    tell("audit")
+    verdict = await audit(stage.cluster.journal_dir, stage.cluster.store_dirs, directory)
+    findings = read_findings(directory)
+    wrong = problems(scenario.expect, _told(directory, verdict, findings))
+    seconds = time.monotonic() - began
+    return Outcome(scenario.id, not wrong, wrong, verdict, proof(findings), seconds, str(directory))
+
+
+def proof(findings: list[Finding]) -> list[str]:
+    """One finding of each cause, told."""
+    lines: list[str] = []
+    for cause in sorted({row["cause"] for row in findings if row["cause"]}):
+        row = next(row for row in findings if row["cause"] == cause)
+        lines.append(f"one {cause}: message {row['message_id']} {row['business_key'] or ''}".rstrip())
+        lines += [f"  {line['process']} #{line['seq']} {line['event']}: {line['summary']}" for line in row["evidence"]]
+    return lines
+
+
+async def audit(journal_dir: Path, stores: list[Path], out: Path) -> dict[str, Any]:
+    """The verdict of an audit of its own process, which has a Spark of its own."""
+    command = [sys.executable, "-m", "dejamq_analytics", str(journal_dir), "--out", str(out)]
+    command += [part for store in stores if (store / "commitlog").exists() for part in ("--store", str(store))]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    verdict = out / "verdict.json"
+    if process.returncode not in AUDITED or not verdict.exists():
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        raise ClusterFailed(f"the audit gave no verdict: {lines[-1] if lines else 'it said nothing'}")
+    found: dict[str, Any] = json.loads(verdict.read_bytes())
+    return found
+
+
+def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding]) -> Told:
+    rows = [row for row in findings if row["first"] and row["second"]]
+    pairs = {(row["first"]["delivery_id"] or "", row["second"]["delivery_id"] or "") for row in rows}
+    ledger = Ledger(directory / "ledger.sqlite")
+    try:
+        return Told(verdict, pairs, ledger.delivery_ids(), ledger.doubles())
+    finally:
+        ledger.close()

@@ -1,0 +1,184 @@
+"""The steps of a scenario: a table each, with ``do`` and what it is done to. Times are those of an unscaled cluster."""
+
+from typing import Any
+
+import msgspec
+
+
+class Base(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, tag_field="do"):
+    def names(self) -> list[str]:
+        """Actors and servers that must exist."""
+        return []
+
+
+class One(Base, frozen=True):
+    """A step done to one actor or server."""
+
+    who: str
+
+    def names(self) -> list[str]:
+        return [self.who]
+
+
+class Start(One, tag="start", frozen=True):
+    """Start an actor's client; a consumer has its queues when the step ends."""
+
+    assigned: bool = True
+
+
+class Close(One, tag="close", frozen=True):
+    """Close an actor's client: it drains."""
+
+
+class Kill(One, tag="kill", frozen=True):
+    """SIGKILL."""
+
+
+class Pause(One, tag="pause", frozen=True):
+    """SIGSTOP."""
+
+
+class Resume(One, tag="resume", frozen=True):
+    """SIGCONT."""
+
+
+class Terminate(One, tag="terminate", frozen=True):
+    """SIGTERM, and wait for the end."""
+
+
+class Restart(One, tag="restart", frozen=True):
+    """Start a server or an actor's process again, and wait until it serves."""
+
+    wait: bool = True
+
+
+class Send(One, tag="send", frozen=True):
+    """Send so many messages, numbered on from the last one. ``times``: every message is sent so often by the program.
+
+    ``outcome``: ok, error (each must fail), any. ``queue`` is ``broker-a:0``; '': as the producer chooses.
+    """
+
+    count: int
+    topic: str = ""
+    queue: str = ""
+    tags: str = ""
+    delay_level: int = 0
+    times: int = 1
+    same: bool = False
+    """With ``times``: the same Message object, so the same message id."""
+    rate: float = 0
+    timeout_ms: float = 0
+    batch: bool = False
+    outcome: str = "ok"
+    wait: bool = True
+    """Otherwise the next step begins at once; the step ``sent`` waits."""
+
+
+class Sent(One, tag="sent", frozen=True):
+    """Wait until all sends of the actor have ended."""
+
+
+class Handled(Base, tag="handled", frozen=True):
+    """Wait until there are so many effects: of this actor, or of all; ``different`` counts a message once."""
+
+    count: int
+    who: str = ""
+    different: bool = True
+    deadline_ms: float = 600_000
+
+    def names(self) -> list[str]:
+        return [self.who] if self.who else []
+
+
+class Entered(One, tag="entered", frozen=True):
+    """Wait until a handler of this actor was entered with the message of this number."""
+
+    number: int
+
+
+class Release(One, tag="release", frozen=True):
+    """Let the blocked handlers of an actor go on."""
+
+
+class Owns(One, tag="owns", frozen=True):
+    """Wait until the consumer owns so many queues."""
+
+    queues: int
+    deadline_ms: float = 600_000
+
+
+class Sleep(Base, tag="sleep", frozen=True):
+    ms: float
+
+
+class Committed(Base, tag="committed", frozen=True):
+    """Wait until the brokers have every message of the group's topics as done."""
+
+    group: str
+    deadline_ms: float = 600_000
+
+
+class Call(One, tag="call", frozen=True):
+    """Call a method of an actor's client: suspend, resume, unsubscribe, subscribe, seek, commit."""
+
+    method: str
+    arguments: dict[str, Any] = {}
+
+
+class Link(Base, frozen=True):
+    """Something done to the link of two; either may be an actor or a server."""
+
+    between: list[str]
+
+    def names(self) -> list[str]:
+        return self.between
+
+
+class Cut(Link, tag="cut", frozen=True):
+    """``mode`` reset: connections break and none comes up; silent: nothing arrives, in either direction;
+    to, from: nothing arrives at, or from, the second of the two."""
+
+    mode: str = "reset"
+
+
+class Delay(Link, tag="delay", frozen=True):
+    """Everything on the link takes so much longer. Not scaled."""
+
+    ms: float
+
+
+class Heal(Link, tag="heal", frozen=True):
+    """As before the cut or delay; connections that were cut stay broken."""
+
+
+class Failpoint(One, tag="failpoint", frozen=True):
+    """Arm a named place of a process; ``terms`` off disarms it."""
+
+    name: str
+    terms: str
+
+
+class Damage(One, tag="damage", frozen=True):
+    """Harm a file of a stopped server: ``how`` truncate, empty, delete, garbage."""
+
+    file: str
+    how: str
+
+
+class Clock(One, tag="clock", frozen=True):
+    """The wall clock of a process jumps by so much (scaled)."""
+
+    ms: float
+
+
+class AdminCall(Base, tag="admin", frozen=True):
+    """What an operator does with the Admin client: a method and its arguments."""
+
+    method: str
+    arguments: dict[str, Any] = {}
+
+
+Step = (
+    Start | Close | Kill | Pause | Resume | Terminate | Restart | Send | Sent | Handled | Entered | Release | Owns
+    | Sleep | Committed | Call | Cut | Delay | Heal | Failpoint | Damage | Clock | AdminCall
+)  # fmt: skip

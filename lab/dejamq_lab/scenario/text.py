@@ -1,0 +1,129 @@
+"""A scenario as it is written: TOML, read strictly. The same text runs against processes, in process and containers."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dejamq_proto.codes import ConfigError
+
+from dejamq_lab.scenario.steps import Step
+
+TOPIC = "orders"
+
+
+class Shape(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The cluster. ``queues`` are those of each topic at each broker; intervals shrink by ``time_scale``."""
+
+    brokers: int = 1
+    namesrvs: int = 1
+    slaves: int = 0
+    topics: tuple[str, ...] = (TOPIC,)
+    queues: int = 4
+    time_scale: float = 0.05
+    links: bool = False
+    """Whether every connection goes through a relay, so that it can be cut."""
+
+
+class Handling(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What a consumer's handler does with a message, by the message's number within the scenario (0, 1, …)."""
+
+    work_ms: float = 0
+    batch: int = 0
+    """Messages a call; 0: a handler of one message."""
+    blocks: tuple[int, ...] = ()
+    """These messages wait, effect not done, until the step ``release``."""
+    fails: tuple[int, ...] = ()
+    """These fail the first ``failures`` times, after their effect."""
+    failures: int = 1
+    plain: bool = False
+    """A plain function, in a worker thread."""
+    inbox: bool = False
+    """Effects go through ``Inbox``: once a message, whatever is delivered."""
+
+
+class Actor(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A client process: ``kind`` producer, push or lite. ``settings`` are its own, unscaled, as keyword arguments."""
+
+    kind: str
+    group: str
+    topics: tuple[str, ...] = (TOPIC,)
+    tags: str = "*"
+    settings: dict[str, Any] = {}
+    handler: Handling = Handling()
+
+
+class Expected(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What the audit must say. Empty ``causes`` and ``expected`` mean clean."""
+
+    causes: tuple[str, ...] = ()
+    """Each is found at least once, ``certain``."""
+    also: tuple[str, ...] = ()
+    """Other causes that may be found: what this fault does beside."""
+    expected: tuple[str, ...] = ()
+    """Causes that must be under ``expected_causes``."""
+    anomalies: tuple[str, ...] = ()
+    """Kinds that must be among the anomalies."""
+    undetermined: bool = False
+    """Whether duplicates without a cause are allowed."""
+    lost: bool = False
+    """Whether acknowledged messages may be lost."""
+
+
+class Scenario(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One experiment. ``needs`` are what a cluster must be able to: ``process`` where something is killed or frozen."""
+
+    id: str
+    title: str
+    happens: str
+    source: str
+    needs: tuple[str, ...] = ()
+    cluster: Shape = Shape()
+    settings: dict[str, Any] = {}
+    actors: dict[str, Actor]
+    steps: list[Step]
+    expect: Expected = Expected()
+
+
+def read(path: Path) -> Scenario:
+    """Raises ConfigError that says which file and which field."""
+    try:
+        scenario = msgspec.toml.decode(path.read_bytes(), type=Scenario)
+    except OSError as error:
+        raise ConfigError(f"cannot read the scenario {path}: {error.strerror}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"the scenario {path} is not one: {error}") from None
+    check(scenario)
+    return scenario
+
+
+def check(scenario: Scenario) -> None:
+    """Raise ConfigError for a step whose actor does not exist, or a kind of actor that there is not."""
+    for name, actor in scenario.actors.items():
+        if actor.kind not in ("producer", "push", "lite"):
+            raise ConfigError(f"scenario {scenario.id}: actor {name} is of the kind {actor.kind!r}, which there is not")
+    known = {*scenario.actors, *server_names(scenario.cluster)}
+    for number, step in enumerate(scenario.steps, 1):
+        for name in step.names():
+            if name not in known:
+                raise ConfigError(f"scenario {scenario.id}, step {number}: there is no {name!r}")
+
+
+def server_names(shape: Shape) -> list[str]:
+    """What the cluster's servers are called."""
+    letters = "abcdefghijklmnopqrstuvwxyz"[: shape.brokers]
+    slaves = [f"broker-{letter}-s{number}" for letter in letters for number in range(1, shape.slaves + 1)]
+    return [*(f"namesrv-{n}" for n in range(shape.namesrvs)), *(f"broker-{letter}" for letter in letters), *slaves]
+
+
+def catalogue() -> dict[str, Scenario]:
+    """All scenarios that come with the lab, by id, in the order of the catalogue of causes."""
+    found = [read(path) for path in sorted((Path(__file__).parent / "catalogue").glob("*.toml"))]
+    return {scenario.id: scenario for scenario in sorted(found, key=_place)}
+
+
+def _place(scenario: Scenario) -> tuple[int, str, int, str]:
+    """healthy first, then P, B, O, R, L by number, then the negative controls."""
+    letter, number = scenario.id[:1], "".join(filter(str.isdigit, scenario.id.partition("-")[0]))
+    if not number:
+        return (0 if scenario.id == "healthy" else 9), scenario.id, 0, ""
+    return 1 + "PBORL".index(letter), letter, int(number), scenario.id

@@ -1,0 +1,86 @@
+"""The steps that wait, by what the ledger, the brokers or an actor say; never by a journal, which is on trial."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from dejamq import Admin
+from dejamq_proto.codes import DejamqError
+
+from dejamq_lab.errors import ClusterFailed
+from dejamq_lab.scenario import steps
+from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.waiting import until_async
+
+LEAST_DEADLINE_S = 30.0
+Wait = steps.Handled | steps.Entered | steps.Owns | steps.Committed
+
+
+class Waits:
+    """Each raises ClusterFailed when its deadline is over."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._scale = stage, stage.scenario.cluster.time_scale
+
+    async def wait(self, step: Wait) -> None:
+        match step:
+            case steps.Handled():
+                await self._handled(step)
+            case steps.Entered():
+                await self._entered(step)
+            case steps.Owns():
+                await self.owns(step.who, step.queues, self._deadline_s(step.deadline_ms))
+            case steps.Committed():
+                await self._committed(step)
+
+    async def owns(
+        self, who: str, queues: int, deadline_s: float = LEAST_DEADLINE_S, *, least: bool = False
+    ) -> None:  # fmt: skip
+        """``least``: or more."""
+        actor = self._stage.actor(who)
+
+        async def enough() -> bool:
+            owned = await actor.ask("owned", LEAST_DEADLINE_S) or 0
+            return owned >= queues if least else owned == queues
+
+        await self._until(f"{who} has {queues} queues", enough, deadline_s)
+
+    async def _handled(self, step: steps.Handled) -> None:
+        def count() -> int:
+            return self._stage.ledger.count(step.who, different=step.different)
+
+        async def enough() -> bool:
+            return count() >= step.count
+
+        try:
+            await self._until("handled", enough, self._deadline_s(step.deadline_ms))
+        except ClusterFailed as error:
+            raise ClusterFailed(f"{count()} of {step.count}: {error}") from None
+
+    async def _entered(self, step: steps.Entered) -> None:
+        async def entered() -> bool:
+            return self._stage.ledger.was_entered(step.who, step.number)
+
+        await self._until(f"message {step.number} at {step.who}", entered, LEAST_DEADLINE_S)
+
+    async def _committed(self, step: steps.Committed) -> None:
+        actors = self._stage.scenario.actors.values()
+        topics = {topic for actor in actors if actor.group == step.group for topic in actor.topics}
+
+        async def committed() -> bool:
+            try:
+                progress = await admin.progress(step.group)
+            except DejamqError:
+                return False
+            found = [one for one in progress if one.queue.topic in topics]
+            return bool(found) and not any(one.lag for one in found)
+
+        async with Admin(self._stage.cluster.namesrv) as admin:
+            await self._until(f"{step.group} has committed all", committed, self._deadline_s(step.deadline_ms))
+
+    def _deadline_s(self, ms: float) -> float:
+        return max(LEAST_DEADLINE_S, ms * self._scale / 1000)
+
+    async def _until(self, what: str, condition: Callable[[], Awaitable[bool]], deadline_s: float) -> None:
+        if not await until_async(condition, deadline_s):
+            raise ClusterFailed(f"not within {deadline_s:.0f} s: {what}")
+        await asyncio.sleep(0)

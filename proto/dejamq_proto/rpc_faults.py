@@ -1,0 +1,39 @@
+"""Single calls that are lost, late or never answered: failpoints ``rpc.METHOD.request`` and ``rpc.METHOD.answer``.
+
+A TCP relay cannot pick one call out of HTTP/2. ``drop`` at the request: it never arrived. ``drop`` at the answer: the
+work was done and nobody hears of it. Streams have failpoints of their own where they handle each message.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from dejamq_proto import failpoints
+
+Handler = Any
+
+
+class RpcFaults(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Put before the servicers of a process whose failpoints are armed."""
+
+    async def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
+    ) -> Handler:
+        """Unary calls only."""
+        handler = await continuation(details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+        method, answer = details.method.rpartition("/")[2], handler.unary_unary
+
+        async def faulty(request: Any, context: Any) -> Any:
+            if await failpoints.reached(f"rpc.{method}.request"):
+                await asyncio.Event().wait()
+            answered = await answer(request, context)
+            if await failpoints.reached(f"rpc.{method}.answer"):
+                await asyncio.Event().wait()
+            return answered
+
+        return grpc.unary_unary_rpc_method_handler(faulty, handler.request_deserializer, handler.response_serializer)

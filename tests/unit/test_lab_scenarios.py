@@ -1,0 +1,92 @@
+"""Scenarios as data: what can be read, what is refused, and how a run is judged."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dejamq_lab.scenario.judge import Told, problems
+from dejamq_lab.scenario.text import Expected, catalogue, read
+from dejamq_proto.codes import ConfigError
+
+LEAST = """
+id = "X"
+title = "t"
+happens = "h"
+source = "s"
+
+[actors.p]
+kind = "producer"
+group = "p"
+
+[[steps]]
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    return path
+
+
+def test_every_scenario_of_the_catalogue_can_be_read_and_begins_with_the_healthy_one() -> None:
+    found = catalogue()
+    assert next(iter(found)) == "healthy"
+    assert all(id_ == scenario.id for id_, scenario in found.items())
+
+
+@pytest.mark.parametrize(("step", "said"), [
+    ('do = "start"\nwho = "nobody"', "step 1: there is no 'nobody'"),
+    ('do = "explode"\nwho = "p"', "explode"),
+    ('do = "start"\nwho = "p"\nhard = true', "hard"),
+    ('do = "send"\nwho = "p"', "count"),
+    ('do = "cut"\nbetween = ["p", "broker-b"]', "broker-b"),
+])  # fmt: skip
+def test_a_step_that_cannot_be_is_refused_with_what_is_wrong(tmp_path: Path, step: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(written(tmp_path, LEAST + step))
+
+
+def test_a_kind_of_actor_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'clown'"):
+        read(written(tmp_path, LEAST.replace('"producer"', '"clown"') + 'do = "start"\nwho = "p"'))
+
+
+def told(**changed: Any) -> Told:
+    verdict: dict[str, Any] = {
+        "causes": {}, "expected_causes": {}, "undetermined": 0, "undetermined_missing": {}, "anomalies": {}, "lost": 0,
+    }  # fmt: skip
+    ledger = {name: changed.pop(name, ()) for name in ("pairs", "effects", "doubles")}
+    return Told(verdict | changed, **ledger)
+
+
+def test_a_clean_run_that_should_be_clean_has_no_problem() -> None:
+    assert problems(Expected(), told()) == []
+
+
+def test_what_was_found_as_expected_is_no_problem() -> None:
+    both = told(causes={"O1": 3, "O9": 1}, pairs={("a", "b")}, effects={"a", "b"}, doubles={"b"})
+    assert problems(Expected(causes=("O1",), also=("O9",)), both) == []
+
+
+@pytest.mark.parametrize(("expected", "found", "said"), [
+    (Expected(causes=("O1",)), told(), "O1 was not found"),
+    (Expected(), told(causes={"R2": 4}), "R2 was blamed 4 times"),
+    (Expected(), told(expected_causes={"L1": 1}), "L1 was taken for expected"),
+    (Expected(expected=("L1",)), told(), "L1 was not among"),
+    (Expected(), told(undetermined=2, undetermined_missing={"no OFF_GET": 2}), "2 undetermined: no OFF_GET (2)"),
+    (Expected(), told(lost=1), "1 messages are lost"),
+    (Expected(anomalies=("offset_regression",)), told(), "no anomaly offset_regression"),
+    (Expected(), told(doubles={"b"}, effects={"a", "b"}), "1 double effects in the ledger are no finding"),
+    (Expected(), told(pairs={("a", "b")}, effects={"a", "b"}), "1 findings have a single effect"),
+])  # fmt: skip
+def test_each_disagreement_is_a_problem_in_words(expected: Expected, found: Told, said: str) -> None:
+    assert any(said in problem for problem in problems(expected, found))
+
+
+def test_a_first_delivery_without_effect_makes_no_problem() -> None:
+    assert problems(Expected(causes=("O9",)), told(causes={"O9": 1}, pairs={("a", "b")}, effects={"b"})) == []
+
+
+def test_which_effect_came_second_is_for_the_ledger_to_say() -> None:
+    late = told(causes={"O9": 1}, pairs={("a", "b")}, effects={"a", "b"}, doubles={"a"})
+    assert problems(Expected(causes=("O9",)), late) == []
