@@ -110,6 +110,13 @@ class QueueTable:
     def set_next(self, key: QueueKey, queue_offset: int) -> None:
         self.next[self.number_of(key)] = queue_offset
 
+    def begin_again(self, topic: str) -> list[int]:
+        """Queue offsets of the topic begin at 0 again, for it was deleted; the numbers of its queues."""
+        numbers = [number for (name, _), number in self.numbers.items() if name == topic]
+        for number in numbers:
+            self.next[number] = 0
+        return numbers
+
     def peek(self, groups: Groups, count: int) -> Ints:
         """The queue offsets that ``count`` records get when they are stored; those in no group get 0."""
         if len(groups) == 1 and groups.order is None:

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -72,6 +72,14 @@ class Progress(msgspec.Struct):
         counts = [count for _, count in found.by_queue()]
         folders = all(topic not in ("", ".", "..") and "/" not in topic for topic in found.queues)
         return found if folders and min(found.log_offset, found.flushed, *counts) >= 0 else None
+
+    def without(self, topics: Iterable[str]) -> "Progress":
+        """The mark as if these topics had never been."""
+        gone = set(topics)
+        return Progress(
+            self.log_offset, {name: counts for name, counts in self.queues.items() if name not in gone}, self.flushed,
+            {name: firsts for name, firsts in self.firsts.items() if name not in gone},
+        )  # fmt: skip
 
     def by_queue(self) -> Iterator[tuple[tuple[str, int], int]]:
         """How many entries each queue (topic, queue id) has."""

@@ -98,6 +98,11 @@ class ConsumeQueue:
         self.min_offset = self.synced = 0
         self._settle(0)
 
+    def remove(self) -> None:
+        """Delete the files and, where it is empty then, the folder: the topic was deleted. Raises OSError."""
+        self._files.discard()
+        self._files.remove_folder()
+
     def reach(self, queue_offset: int) -> None:
         """Queue offsets before this one were given out, though no record is left of the last ones: never again."""
         if self.max_offset == 0 or queue_offset - self.max_offset <= MAX_GAP:

@@ -6,7 +6,8 @@ import numpy as np
 
 from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
-from dejamq_broker.store.consume_queue import CHUNK, ENTRY, ConsumeQueue, Entries
+from dejamq_broker.store.consume_queue import CHUNK, ENTRY, FILLER_SIZE, ConsumeQueue, Entries
+from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.entry_files import PLAIN_ENTRY
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.log_scan import Damage, Extent
@@ -35,6 +36,11 @@ class ConsumeQueues:
     def __init__(self, paths: StorePaths, file_size: int, table: QueueTable) -> None:
         self._paths, self._file_size, self._table = paths, file_size, table
         self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self.deleted = DeletedTopics(paths.deleted)
+        self._ends: dict[int, int] = {}
+        """By queue number: where the earlier life ended of a topic that was deleted since the start."""
+        self._leaving: list[ConsumeQueue] = []
+        """Queues of deleted topics whose files are still there; the flush thread takes them away."""
         self.lacking = ""
         """Why the files cannot be believed, found by ``load``; "" when they can."""
 
@@ -61,6 +67,8 @@ class ConsumeQueues:
         wrong = queue.load(synced, thorough=not (clean and progress))
         if wrong:
             return wrong
+        if self._is_of_earlier_life(topic, queue):
+            return "its topic was deleted"
         if log.start == 0 < queue.min_offset:
             # nothing has expired yet
             return f"the entries before {queue.min_offset} are missing"
@@ -76,6 +84,12 @@ class ConsumeQueues:
                 return "an entry points into an extended queue that is not there"
         return ""
 
+    def _is_of_earlier_life(self, topic: str, queue: ConsumeQueue) -> bool:
+        """The files of a deleted topic that a crash has left."""
+        first = queue.entries(queue.min_offset, 1)
+        real = len(first) and first[0]["size"] != FILLER_SIZE
+        return bool(real and first[0]["log_offset"] < self.deleted.end_of_life(topic))
+
     def feed(self, batch: Batch, *, whole: bool) -> list[Damage]:
         """Give the queues entries of records that were read back from the log, in its order.
 
@@ -85,6 +99,12 @@ class ConsumeQueues:
         """
         damages: list[Damage] = []
         for number, queue_offsets, entries, ends in _by_queue(batch):
+            ended = self.deleted.end_of_life(self._table.keys[number][0])
+            if ended:
+                lives = entries["log_offset"] >= ended
+                queue_offsets, entries, ends = queue_offsets[lives], entries[lives], ends[lives]
+                if not len(entries):
+                    continue
             queue = self._numbered(number)
             if queue.continues(queue_offsets, ends):
                 queue.append(queue_offsets, entries, ends)
@@ -151,14 +171,38 @@ class ConsumeQueues:
     def dispatch(self, batch: Batch | Single) -> None:
         """Give every queue its entries, one append a queue."""
         if isinstance(batch, Single):
-            if batch.queue_number >= 0:
+            if batch.queue_number >= 0 and not self._is_over(batch.queue_number, batch.log_offset):
                 self._numbered(batch.queue_number).append_one(batch)
             return
         for number, queue_offsets, entries, ends in _by_queue(batch):
-            self._numbered(number).append(queue_offsets, entries, ends)
+            if not self._is_over(number, int(entries["log_offset"][0])):
+                self._numbered(number).append(queue_offsets, entries, ends)
+
+    def _is_over(self, number: int, log_offset: int) -> bool:
+        """The record was stored before its topic was deleted. A batch is of one time: it lies before that or after."""
+        return bool(self._ends) and log_offset < self._ends.get(number, 0)
+
+    def delete(self, topic: str, log_end: int, log_min: int) -> None:
+        """Forget the topic's queues: everything before ``log_end`` is of a life that is over.
+
+        Called by the appending thread while nothing is dispatched. The list of the deleted goes to disk first: a crash
+        then finds files of a life that is over, and makes the queues without it. Raises OSError, with nothing changed.
+        """
+        self.deleted.add(topic, log_end, log_min)
+        for number in self._table.begin_again(topic):
+            self._ends[number] = log_end
+        gone = [key for key in self._queues if key[0] == topic]
+        self._leaving += [self._queues.pop(key) for key in gone]
+
+    def _remove_leaving(self) -> None:
+        """Before anything is written: a topic that was made again has its files where they were."""
+        while self._leaving:
+            self._leaving[0].remove()
+            del self._leaving[0]
 
     def write_out(self) -> None:
         """Bring all files up to date. Raises OSError."""
+        self._remove_leaving()
         for queue in self.values():
             queue.write_out()
 

@@ -144,9 +144,18 @@ class EntryFiles:
     def discard(self) -> None:
         """Delete all data files, whatever their length. Raises OSError."""
         for start in self._lengths():
-            (self.folder / file_name(start)).unlink()
+            (self.folder / file_name(start)).unlink(missing_ok=True)
             self._unsynced_names = True
         self._unsynced.clear()
+
+    def remove_folder(self) -> None:
+        """Remove the folder and, with the last queue, its topic's. One with something else in it stays."""
+        for folder in (self.folder, self.folder.parent):
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+            sync_directory(folder.parent)
 
     def _is_clear(self, first: int, count: int) -> bool:
         """Whether this file is known to have nothing behind so many entries: zeros in the page, and a hole after."""

@@ -177,6 +177,17 @@ class MessageStore:
             return StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
         return failure or (self._disk.refusal() if self._disk.refuses else None)
 
+    def delete_topic(self, topic: str) -> None:
+        """Forget the topic's queues; its queue offsets begin at 0 again. Called where appends are.
+
+        Its records stay in the log until they expire, and are found by id and key. Raises StoreClosed, StoreError.
+        """
+        self._check_open()
+        try:
+            self._reput.between(lambda: self._queues.delete(topic, self._log.max_offset, self._log.min_offset))
+        except OSError as error:
+            raise StoreError(f"{self._paths.deleted} cannot be written: {error.strerror}; make room") from error
+
     def clean_soon(self) -> None:
         """Delete expired files at the next looks, whatever the hour (RocketMQ: ``executeDeleteFilesManually``)."""
         self._retention.clean_soon()

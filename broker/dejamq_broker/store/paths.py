@@ -20,6 +20,7 @@ class StorePaths:
         self.abort = self.root / "abort"
         self.lock = self.root / "lock"
         self.progress = self.root / "dispatched.json"
+        self.deleted = self.root / "deleted.json"
         self.cut = self.root / "cut"
         self.topics = self.root / "config" / "topics.json"
         self.consume_queues_ext = self.root / "consumequeue_ext"

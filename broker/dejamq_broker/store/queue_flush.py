@@ -12,6 +12,7 @@ import msgspec
 from dejamq_broker.store.batch import QueueKey
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.config import StoreConfig
+from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.consume_queues import ConsumeQueues
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.paths import StorePaths
@@ -48,7 +49,7 @@ class QueueFlush:
         self.times = FlushedTimes()
         self.indexed_until_ms: Callable[[], int] = lambda: 0
         """Up to this store time, index files are full and on disk."""
-        self._counts: dict[QueueKey, int] = {}
+        self._counts: dict[QueueKey, tuple[ConsumeQueue, int]] = {}
         self._marked: tuple[int, int, dict[str, dict[int, int]]] = (-1, -1, {})
         self._saved = Progress.load(paths.progress), Checkpoint.load(paths.checkpoint)
         self._thorough = time.monotonic()
@@ -122,6 +123,8 @@ class QueueFlush:
     def _counts_before(self, log_offset: int) -> dict[str, dict[int, int]]:
         counts: dict[str, dict[int, int]] = {}
         for key, queue in self._queues.items():
-            count = min(queue.synced, queue.count_before(log_offset, since=self._counts.get(key, 0)))
-            self._counts[key] = counts.setdefault(key[0], {})[key[1]] = count
+            known, since = self._counts.get(key, (queue, 0))
+            count = min(queue.synced, queue.count_before(log_offset, since=since if known is queue else 0))
+            counts.setdefault(key[0], {})[key[1]] = count
+            self._counts[key] = queue, count
         return counts

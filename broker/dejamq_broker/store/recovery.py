@@ -99,9 +99,14 @@ class Recovery:
         files.load()
         end = files.end if self._keep_to is None else min(files.end, self._keep_to.log_offset)
         self._extent = Extent(files.start, end, files.file_size)
-        self._mark = Progress.load(self._paths.progress)
+        self._mark = self._mark_of_this_life()
         self._queues.load(self._mark, self._extent, clean=clean)
         mark_open(self._paths)
+
+    def _mark_of_this_life(self) -> Progress | None:
+        """What an older mark says of topics that were deleted since holds for nothing any more."""
+        mark, deleted = Progress.load(self._paths.progress), self._queues.deleted
+        return mark and mark.without(topic for topic in deleted if mark.log_offset <= deleted.end_of_life(topic))
 
     def _start_point(self, clean: bool, clock_ms: Callable[[], int]) -> StartPoint:
         extent, read = self._extent, self._log.files.read

@@ -64,6 +64,11 @@ class Reput:
         finally:
             self._turn.release()
 
+    def between(self, action: Callable[[], None]) -> None:
+        """Do this while nothing is dispatched. Any thread but one that dispatches."""
+        with self._turn:
+            action()
+
     def wake(self) -> None:
         """Look again: the limit may have moved. Any thread."""
         if not self._event.is_set():

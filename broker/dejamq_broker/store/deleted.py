@@ -1,0 +1,41 @@
+"""Topics that were deleted while the log still has records of theirs: those are of an earlier life and get no entry.
+
+RocketMQ keeps no such list: queues that it builds again from the log show the messages of deleted topics once more.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from dejamq_broker.store.checkpoint import atomic_write
+
+
+class DeletedTopics:
+    """For each topic the log offset of its last deletion. Changed by the appending thread, read by any."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ends: dict[str, int] = _read(path)
+
+    def end_of_life(self, topic: str) -> int:
+        """Records of the topic that begin before this log offset are of an earlier life; 0: it never was deleted."""
+        return self._ends.get(topic, 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ends)
+
+    def add(self, topic: str, log_offset: int, log_min: int) -> None:
+        """On disk before it returns; those of which the log has nothing any more are left out. Raises OSError."""
+        kept = {name: end for name, end in self._ends.items() if end > log_min}
+        ends = kept | {topic: log_offset}
+        atomic_write(self._path, msgspec.json.encode(ends))
+        self._ends = ends
+
+
+def _read(path: Path) -> dict[str, int]:
+    """Without the file, or with one that cannot be it, every record is of a topic's only life."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
