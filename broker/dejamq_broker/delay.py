@@ -71,6 +71,8 @@ class DelayService:
     ) -> None:  # fmt: skip
         self._store, self._writer, self._progress = store, writer, progress
         self._levels_ms, self._clock_ms, self._error_backoff_ms = levels_ms, clock_ms, error_backoff_ms
+        self.is_topic: Callable[[str], bool] = lambda topic: True
+        """Whether there is such a topic; what is due for one that was deleted meanwhile is dropped."""
         self._rests_until_ms: dict[int, int] = {}
         self._closed = False
 
@@ -157,6 +159,9 @@ class DelayService:
         original = restored(record)
         if original is None:
             log.error("delayed_message_homeless level=%d queue_offset=%d", level, record.queue_offset)
+        elif not self.is_topic(original.topic):
+            text = "delayed_message_dropped level=%d queue_offset=%d: topic %s was deleted"
+            log.warning(text, level, record.queue_offset, original.topic)
         else:
             self._writer.put(original, Origin("schedule", f"{level}:{record.queue_offset}"))
 

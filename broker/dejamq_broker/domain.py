@@ -13,6 +13,7 @@ from dejamq_broker.counts import Counts
 from dejamq_broker.dead_letters import DeadLetters
 from dejamq_broker.delay import DelayService
 from dejamq_broker.delay_progress import DelayProgress
+from dejamq_broker.fast_failure import FastFailure
 from dejamq_broker.ha_master import Replication
 from dejamq_broker.handover import ClaimTable
 from dejamq_broker.handover_service import Handovers
@@ -65,11 +66,13 @@ class Domain:
         self.config, self.store, self.journal, self.site, self.long_poll = config, store, journal, site, long_poll
         self.clock_ms = clock_ms
         self.streams = Streams()
+        self.fast_failure = FastFailure(config)
         self.counts = Counts()
         self.stats = Stats(self.counts, config.cluster_name, clock_ms)
         self.rates = StoreRates(self.counts, clock_ms, local_day)
         self.runtime = RuntimeInfo(store, Path(config.store_directory).expanduser(), self.counts, self.rates, clock_ms)
         self.writer = RecordWriter(store, journal, site)
+        self.writer.on_append_ms = self.fast_failure.appended
         self.writer.counts = self.counts
         self._load_tables(Path(config.store_directory).expanduser() / "config")
         self._make_groups()
@@ -146,6 +149,7 @@ class Domain:
         self.delay = DelayService(
             self.store, self.writer, self.progress, levels, self.clock_ms, config.schedule_error_backoff_ms
         )
+        self.delay.is_topic = lambda topic: self.topics.get(topic) is not None
         self.delay.clamp()
         self.runtime.progress, self.runtime.levels = self.progress, len(levels)
         self.dead_letters = DeadLetters(
@@ -179,5 +183,5 @@ class Domain:
         wake = self.long_poll.on_arrival
         self.moves = OffsetMoves(self.store, self.topics, self.groups, self.offsets, wake)
         self.lives = Lives(self.topics, self.groups, self.offsets)
-        self.lives.wake = wake
+        self.lives.wake, self.lives.delete_queues = wake, self.store.delete_topic
         self.settings = LiveSettings(self.config)
