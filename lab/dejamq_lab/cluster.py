@@ -55,7 +55,7 @@ class Cluster:
         journal_level: str = "forensic",
         directory: str | Path | None = None,
     ) -> None:
-        """``topics``: name -> queues at each broker. ``slaves``: of each broker, ``broker-a-s1``. Raises ConfigError."""
+        """``topics``: name -> queues at each broker. ``slaves``: of each (``broker-a-s1``). Raises ConfigError."""
         self._directory = Path(directory).absolute() if directory else Path(tempfile.mkdtemp(prefix="dejamq-"))
         if not directory:
             weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)

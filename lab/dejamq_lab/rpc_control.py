@@ -80,16 +80,8 @@ async def routed_brokers(namesrv: str, topic: str) -> set[str]:
     return {queue.broker_name for queue in queues}
 
 
-async def registered_brokers(namesrv: str) -> set[str]:
-    """The names of the brokers that the name server knows; empty when it is away."""
-    try:
-        return {broker.broker_name for broker in await brokers(namesrv)}
-    except DejamqError:
-        return set()
-
-
 async def registered_addresses(namesrv: str) -> set[str]:
-    """As ``registered_brokers``: where each of their replicas is."""
+    """Where the replicas of all brokers are that the name server knows; empty when it is away."""
     try:
         return {address for broker in await brokers(namesrv) for address in broker.addresses.values()}
     except DejamqError:

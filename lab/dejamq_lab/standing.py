@@ -19,7 +19,7 @@ from dejamq_proto.journal import open_journal
 from dejamq_lab import rpc_control
 from dejamq_lab.cluster_process import ServerProcess
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.plan import Plan, server_name
+from dejamq_lab.plan import Plan, replica_of, server_name
 from dejamq_lab.waiting import until, until_async
 
 STATE_FILE = "cluster.json"
@@ -57,6 +57,15 @@ class Standing(msgspec.Struct, frozen=True):
 
     def running(self, role: str = "") -> list[Member]:
         return [member for member in self.processes if member.runs and role in ("", member.role)]
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """``kind``: master or slave. ``lag_bytes`` and ``lag_ms``: of a slave that follows its master."""
+
+    kind: str
+    lag_bytes: int | None = None
+    lag_ms: int | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,13 +137,14 @@ async def _start(directory: Path, config: NamesrvConfig | BrokerConfig) -> Membe
 
 async def _ready(standing: Standing) -> None:
     addresses = {member.address for member in standing.processes if member.role == "broker"}
+    slaves = [member.address for member in standing.processes if member.role == "broker" and replica_of(member.name)[1]]
 
     async def registered() -> bool:
         found = [await rpc_control.registered_addresses(address) for address in standing.namesrv.split(";")]
-        return all(addresses <= some for some in found)
+        return all(addresses <= some for some in found) and all([await rpc_control.follows(each) for each in slaves])
 
     if not await until_async(registered, READY_TIMEOUT_S):
-        raise ClusterFailed(f"the brokers have not registered within {READY_TIMEOUT_S} s")
+        raise ClusterFailed(f"the brokers have not registered, or slaves do not follow, within {READY_TIMEOUT_S} s")
 
 
 async def states(standing: Standing) -> list[tuple[Member, str]]:
@@ -147,6 +157,19 @@ async def states(standing: Standing) -> list[tuple[Member, str]]:
 
     found = await asyncio.gather(*map(state, standing.processes))
     return list(zip(standing.processes, found, strict=True))
+
+
+async def replicas(standing: Standing) -> dict[str, Replica]:
+    """Of each broker that runs: what it is, and how far behind its master a slave is."""
+
+    async def replica(member: Member) -> tuple[str, Replica]:
+        values = await rpc_control.runtime(member.address)
+        kind = "slave" if replica_of(member.name)[1] else "master"
+        if values.get("following") != "true":
+            return member.name, Replica(kind, trouble=values.get("followingTrouble", ""))
+        return member.name, Replica(kind, int(values["lagBytes"]), int(values["lagMs"]))
+
+    return dict(await asyncio.gather(*map(replica, standing.running("broker"))))
 
 
 async def down(standing: Standing) -> list[Member]:

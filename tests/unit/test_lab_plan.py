@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 from dejamq.producer_config import ProducerConfig
-from dejamq_lab import Cluster, NotSupported
-from dejamq_lab.plan import Plan, as_flags
+from dejamq_lab import Cluster
+from dejamq_lab.plan import Plan, as_flags, server_name
 from dejamq_proto.codes import ConfigError
 
 
@@ -71,6 +71,17 @@ def test_a_cluster_that_cannot_be_is_refused_at_once(tmp_path: Path, arguments: 
         Cluster(directory=tmp_path, **arguments)
 
 
-def test_slaves_are_not_supported_yet(tmp_path: Path) -> None:
-    with pytest.raises(NotSupported, match="slaves=0"):
-        Cluster(directory=tmp_path, slaves=1)
+def test_a_cluster_has_no_negative_number_of_slaves(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="0 or more"):
+        Cluster(directory=tmp_path, slaves=-1)
+
+
+def test_a_slave_is_a_replica_of_its_broker_with_a_store_of_its_own(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, brokers=2, slaves=2, settings={"brokerRole": "SYNC_MASTER"})
+    assert plan.slave_names() == ["broker-a-s1", "broker-a-s2", "broker-b-s1", "broker-b-s2"]
+    slave, master = plan.broker("broker-b-s2", "n:1"), plan.broker("broker-b", "n:1")
+    assert (slave.broker_name, slave.broker_id, server_name(slave)) == ("broker-b", 2, "broker-b-s2")
+    assert (master.broker_name, master.broker_id, server_name(master)) == ("broker-b", 0, "broker-b")
+    assert slave.store_directory != master.store_directory
+    assert (slave.broker_role, master.broker_role) == ("ASYNC_MASTER", "SYNC_MASTER")
+    slave.validate()

@@ -1,0 +1,79 @@
+"""Clusters with slaves: what is sent to a master is in its slave's log, whatever kind of cluster it is."""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dejamq import Message
+from dejamq_lab import Cluster
+from dejamq_lab.rpc_control import runtime
+from replica_files import assert_same_files
+
+
+async def settled(cluster: Cluster, broker: str) -> None:
+    """Wait until the slave has everything that its master has."""
+    deadline = time.monotonic() + 20
+    while True:
+        values = [await runtime(cluster.broker(name).address) for name in (broker, f"{broker}-s1")]
+        ends = {value.get("commitLogMaxOffset") for value in values}
+        if len(ends) == 1 and all(value.get("dispatchBehindBytes") == "0" for value in values):
+            return
+        assert time.monotonic() < deadline, ends
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.process)])
+async def test_what_is_sent_to_a_master_is_in_its_slaves_log(tmp_path: Path, processes: bool) -> None:
+    async with Cluster(
+        brokers=2, slaves=1, processes=processes, topics={"orders": 2}, directory=tmp_path, time_scale=0.1
+    ) as cluster:
+        async with cluster.producer("till") as producer:
+            for number in range(200):
+                await producer.send(Message("orders", b"order-%d" % number))
+        for broker in ("broker-a", "broker-b"):
+            await settled(cluster, broker)
+            assert (await runtime(cluster.broker(broker).address))["slaves"] == "1"
+    for broker in ("broker-a", "broker-b"):
+        assert_same_files(tmp_path / broker / "store", tmp_path / f"{broker}-s1" / "store")
+
+
+@pytest.mark.process
+async def test_a_slave_that_was_killed_and_one_whose_master_was_follow_again(tmp_path: Path) -> None:
+    async with (
+        Cluster(slaves=1, processes=True, topics={"orders": 2}, directory=tmp_path, time_scale=0.1) as cluster,
+        cluster.producer("till") as producer,
+    ):
+        for name in ("broker-a-s1", "broker-a"):
+            await producer.send(Message("orders", b"before"))
+            cluster.broker(name).kill()
+            cluster.broker(name).restart()
+            await cluster.ready()
+            await producer.send(Message("orders", b"after"))
+        await settled(cluster, "broker-a")
+    assert_same_files(tmp_path / "broker-a" / "store", tmp_path / "broker-a-s1" / "store")
+
+
+@pytest.mark.process
+async def test_the_status_of_a_cluster_shows_who_is_a_slave_and_how_far_behind(tmp_path: Path) -> None:
+    async def dejamq(*arguments: str) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "dejamq_cli", "cluster", *arguments, "--dir", str(tmp_path),
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        output, _ = await process.communicate()
+        return process.returncode, output.decode()
+
+    status, _ = await dejamq("up", "--namesrvs", "1", "--brokers", "1", "--slaves", "1")
+    assert status == 0
+    try:
+        status, output = await dejamq("status", "-o", "json")
+        assert status == 0
+        master, slave = json.loads(output)["processes"][1:]
+        assert (master["name"], master["replica"], master["lag_bytes"]) == ("broker-a", "master", None)
+        assert (slave["name"], slave["replica"]) == ("broker-a-s1", "slave")
+        assert (slave["lag_bytes"], slave["lag_ms"]) == (0, 0)
+    finally:
+        await dejamq("down")
