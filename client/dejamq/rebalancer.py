@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from dejamq_proto import failpoints
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import Assign
 from dejamq_proto.names import is_internal
@@ -107,6 +108,8 @@ class Rebalancer:
         Queues that gave themselves up (an offset outside of the queue) and those of unsubscribed topics are let
         go first. Topics are gone through one after the other; what fails for one leaves the others alone.
         """
+        if failpoints.ARMED:
+            await failpoints.reached("consumer.rebalance")
         self._rounds += 1
         locks, handover = self._parts.locks, self._parts.handover
         if locks is not None:

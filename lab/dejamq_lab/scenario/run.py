@@ -35,22 +35,54 @@ class Outcome(msgspec.Struct, frozen=True):
     directory: str
 
 
+class Played(msgspec.Struct, frozen=True):
+    """Where a scenario that was played has its journals and stores."""
+
+    journal_dir: Path
+    stores: list[Path]
+    seconds: float
+
+
 async def run(scenario: Scenario, directory: Path, tell: Tell) -> Outcome:
     """Play and judge. ``directory`` is made anew; it keeps journals, stores, ledger, findings and report.
 
     Raises ClusterFailed when a step does not come to its end, or the audit to no verdict.
     """
+    played = await play(scenario, directory, tell)
+    tell("audit")
+    began = time.monotonic()
+    await audit(played, directory)
+    return judged(scenario, directory, played.seconds + time.monotonic() - began)
+
+
+async def play(scenario: Scenario, directory: Path, tell: Tell) -> Played:
+    """Play only. Raises ClusterFailed."""
     began = time.monotonic()
     shutil.rmtree(directory, ignore_errors=True)
     stage = Stage(scenario, directory)
     async with stage:
-        play = Play(stage, tell)
-        await play.run()
-    tell("audit")
-    verdict = await audit(stage.cluster.journal_dir, stage.cluster.store_dirs, directory)
-    findings = read_findings(directory)
+        await Play(stage, tell).run()
+    stores = [store for store in stage.cluster.store_dirs if (store / "commitlog").exists()]
+    return Played(stage.cluster.journal_dir, stores, time.monotonic() - began)
+
+
+async def audit(played: Played, out: Path) -> None:
+    """An audit of its own process, which has a Spark of its own. Raises ClusterFailed."""
+    command = [sys.executable, "-m", "dejamq_analytics", str(played.journal_dir), "--out", str(out)]
+    command += [part for store in played.stores for part in ("--store", str(store))]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    if process.returncode not in AUDITED or not (out / "verdict.json").exists():
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        raise ClusterFailed(f"the audit gave no verdict: {lines[-1] if lines else 'it said nothing'}")
+
+
+def judged(scenario: Scenario, directory: Path, seconds: float) -> Outcome:
+    """What is right and wrong about the audit whose output is in ``directory``."""
+    verdict, findings = json.loads((directory / "verdict.json").read_bytes()), read_findings(directory)
     wrong = problems(scenario.expect, _told(directory, verdict, findings))
-    seconds = time.monotonic() - began
     return Outcome(scenario.id, not wrong, wrong, verdict, proof(findings), seconds, str(directory))
 
 
@@ -62,22 +94,6 @@ def proof(findings: list[Finding]) -> list[str]:
         lines.append(f"one {cause}: message {row['message_id']} {row['business_key'] or ''}".rstrip())
         lines += [f"  {line['process']} #{line['seq']} {line['event']}: {line['summary']}" for line in row["evidence"]]
     return lines
-
-
-async def audit(journal_dir: Path, stores: list[Path], out: Path) -> dict[str, Any]:
-    """The verdict of an audit of its own process, which has a Spark of its own."""
-    command = [sys.executable, "-m", "dejamq_analytics", str(journal_dir), "--out", str(out)]
-    command += [part for store in stores if (store / "commitlog").exists() for part in ("--store", str(store))]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    said, _ = await process.communicate()
-    verdict = out / "verdict.json"
-    if process.returncode not in AUDITED or not verdict.exists():
-        lines = said.decode("utf-8", "replace").strip().splitlines()
-        raise ClusterFailed(f"the audit gave no verdict: {lines[-1] if lines else 'it said nothing'}")
-    found: dict[str, Any] = json.loads(verdict.read_bytes())
-    return found
 
 
 def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding]) -> Told:
