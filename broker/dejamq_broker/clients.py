@@ -21,7 +21,7 @@ from dejamq_broker.topics import TopicTable
 
 log = logging.getLogger(__name__)
 Tell = Callable[[str], None]
-Push = Callable[[bytes], None]
+Push = Callable[[bytes], bool]
 Command = Callable[[object], None]
 
 
@@ -55,8 +55,12 @@ class Clients:
         self._peers: dict[Channel, Peer] = {}
         self._numbers = itertools.count(1)
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Other settings are in force."""
+        self._config = config
+
     def open(
-        self, tell: Tell, push: Push = lambda record: None, *, command: Command = lambda command: None,
+        self, tell: Tell, push: Push = lambda record: True, *, command: Command = lambda command: None,
         address: str = "",
     ) -> Channel:  # fmt: skip
         """A stream began; its number is the member's identity."""
@@ -133,13 +137,10 @@ class Clients:
         self.producers.unregister(asker.client_id, group)
 
     def push_reply(self, client_id: str, record: bytes) -> bool:
-        """Queue a reply for this client; False when it is not connected here."""
+        """Queue a reply for this client; False when it is not connected here, or does not read those that wait."""
         channel = self.producers.channel_of(client_id)
         push = None if channel is None else self._pushes.get(channel)
-        if push is None:
-            return False
-        push(record)
-        return True
+        return push is not None and push(record)
 
     async def expire(self) -> None:
         """One housekeeping round.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 Key = tuple[str, int]  # topic, queue id
+NO_END = 1 << 62
 
 
 class Hold(msgspec.Struct, eq=False):
@@ -38,22 +39,25 @@ class HoldTable:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, list[Hold]] = {}
+        self._by_key: dict[Key, dict[Hold, None]] = {}
+        self._by_owner: dict[object, dict[Hold, None]] = {}
         self._by_deadline: list[tuple[float, int, Hold]] = []
-        self._count = 0
+        self._count = self._size = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_key.values()))
+        return self._size
 
     def park(self, hold: Hold) -> None:
         """Keep a hold until an arrival, its deadline or the end of its owner."""
-        self._by_key.setdefault(hold.key, []).append(hold)
+        self._by_key.setdefault(hold.key, {})[hold] = None
+        self._by_owner.setdefault(hold.owner, {})[hold] = None
         self._count += 1
+        self._size += 1
         heapq.heappush(self._by_deadline, (hold.deadline_ms, self._count, hold))
 
     def arrived(self, keys: Iterable[Key]) -> list[Hold]:
         """Take out every hold of these queues."""
-        holds = [_unpark(hold) for key in keys for hold in self._by_key.pop(key, ())]
+        holds = [self._unpark(hold) for key in keys for hold in self._by_key.pop(key, ())]
         if holds:
             self._compact()
         return holds
@@ -70,7 +74,7 @@ class HoldTable:
 
     def forget(self, owner: object) -> None:
         """Drop the holds of a stream that is gone; they are never woken."""
-        for hold in [hold for holds in self._by_key.values() for hold in holds if hold.owner is owner]:
+        for hold in list(self._by_owner.get(owner, ())):
             self._remove(hold)
         self._compact()
 
@@ -88,15 +92,19 @@ class HoldTable:
 
     def _remove(self, hold: Hold) -> None:
         holds = self._by_key[hold.key]
-        holds.remove(hold)
+        del holds[hold]
         if not holds:
             del self._by_key[hold.key]
-        _unpark(hold)
+        self._unpark(hold)
 
-
-def _unpark(hold: Hold) -> Hold:
-    hold.parked = False
-    return hold
+    def _unpark(self, hold: Hold) -> Hold:
+        hold.parked = False
+        self._size -= 1
+        of_owner = self._by_owner[hold.owner]
+        del of_owner[hold]
+        if not of_owner:
+            del self._by_owner[hold.owner]
+        return hold
 
 
 class LongPoll:
@@ -108,6 +116,8 @@ class LongPoll:
 
     def __init__(self) -> None:
         self._holds = HoldTable()
+        self.most = NO_END
+        """How many requests may wait."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._arrivals: deque[Key] = deque()
@@ -126,6 +136,11 @@ class LongPoll:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:  # the loop is closed: nobody is left to be woken
                 pass
+
+    @property
+    def full(self) -> bool:
+        """Whether as many requests wait as may."""
+        return len(self._holds) >= self.most
 
     def park(self, hold: Hold) -> None:
         """Hold a request, or wake it at once as timed out when the broker is closing."""

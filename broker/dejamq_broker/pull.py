@@ -62,6 +62,7 @@ class Puller:
         A refused request commits nothing.
         """
         self._rules.admit(pull)
+        pull.expression = ""  # what it means is known; while the request is held its text only takes room
         pull.read_offset = pull.queue_offset
         if pull.commit_offset is not None:
             at = Position(pull.group, pull.topic, pull.queue_id)

@@ -1,6 +1,7 @@
 """How records enter the log: whole runs of producers, and single ones of the broker's services. Each is journalled."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ class RecordWriter:
     def __init__(self, store: "MessageStore", journal: Journal, site: Site) -> None:
         self._store, self._journal, self.site = store, journal, site
         self.counts = Counts()
+        self.on_append_ms: Callable[[float], None] = lambda took_ms: None
+        """Told how long each append stood at the disk, and the event loop with it."""
 
     def durable(self, log_offset: int) -> "Future[None]":
         """Done when everything before this log offset is on disk."""
@@ -71,7 +74,9 @@ class RecordWriter:
             tags_codes=run.tags_codes.astype(np.int64) if len(run.tags_codes) else np.zeros(count, np.int64),
             born_host=born_host, store_host=self.site.store_host_number,
         ))  # fmt: skip
-        self._count_run(run, parsed, key_index, (perf_counter_ns() - began) // 1000)
+        took_us = (perf_counter_ns() - began) // 1000
+        self.on_append_ms(took_us / 1000)
+        self._count_run(run, parsed, key_index, took_us)
         if self._journal.on:
             tries = parsed.headers["reconsume_times"]
             self._journal.write(Append(
@@ -94,7 +99,9 @@ class RecordWriter:
         except DejamqError:
             self.counts.refused()
             raise
-        self._count(record, origin, appended, (perf_counter_ns() - began) // 1000)
+        took_us = (perf_counter_ns() - began) // 1000
+        self.on_append_ms(took_us / 1000)
+        self._count(record, origin, appended, took_us)
         if self._journal.on:
             asker = origin.asker
             self._journal.write(Append(

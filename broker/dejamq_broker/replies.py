@@ -63,5 +63,8 @@ class Replies:
             record, raw_properties=encode_properties(properties), store_timestamp_ms=now_ms
         )
         if not self.push(client_id, encode(pushed)):
-            return f"client {client_id} has no channel to this broker, so the reply cannot be handed to it here"
+            return (
+                f"client {client_id} has no channel to this broker, or reads nothing from it, so the reply cannot be "
+                "handed to it here"
+            )
         return ""

@@ -32,8 +32,10 @@ class ClientService(ClientServicer):
 
     def __init__(
         self, clients: Clients, streams: Streams, store: "MessageStore", topics: TopicTable,
-        groups: SubscriptionGroupTable, offsets: OffsetTable, locks: Locks,
+        groups: SubscriptionGroupTable, offsets: OffsetTable, locks: Locks, *, backlog_bytes: int,
     ) -> None:  # fmt: skip
+        """``backlog_bytes`` of replies may wait for one client."""
+        self._backlog_bytes = backlog_bytes
         self._clients, self._streams, self._store = clients, streams, store
         self._topics, self._groups, self._offsets, self._locks = topics, groups, offsets, locks
 
@@ -47,7 +49,8 @@ class ClientService(ClientServicer):
         """
         with self._streams.outbox() as outbox:
             channel = self._clients.open(
-                lambda group: outbox.put(_ids_changed(group)), lambda record: outbox.put(_reply(record)),
+                lambda group: outbox.put_once(_ids_changed(group), group),
+                lambda record: outbox.offer(_reply(record), len(record), self._backlog_bytes),
                 command=lambda command: outbox.put(command_to_proto(command)),
                 address=peer_text(context.peer()),
             )  # fmt: skip
@@ -55,6 +58,8 @@ class ClientService(ClientServicer):
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(beats, channel, outbox))
                     while (command := await outbox.get()) is not None:
+                        if isinstance(command, pb.BrokerCommand) and command.HasField("heartbeat_ack"):
+                            outbox.made_room()
                         await context.write(command)
                     reader.cancel()
             finally:
@@ -122,6 +127,7 @@ class ClientService(ClientServicer):
     async def _read(self, beats: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object]) -> None:
         """Heartbeats until the client closes its side, which ends the stream after the last acknowledgement."""
         async for beat in beats:
+            await outbox.room()
             ack = pb.HeartbeatAck(seq=beat.caller.seq)
             peer = self._clients.peer(channel)
             peer.version, peer.language = beat.version, beat.language or "PYTHON"

@@ -49,6 +49,8 @@ class PullService:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(requests, outbox))
                     while (item := await outbox.get()) is not None:
+                        if isinstance(item, PullRequest):
+                            outbox.made_room()
                         answer = self._turn(item, outbox)
                         if answer is not None:
                             await context.write(answer.encode())
@@ -77,6 +79,7 @@ class PullService:
     async def _read(self, requests: AsyncIterator[PullRequest], outbox: Outbox[object]) -> None:
         """Requests until the client closes its side; what is still held then is forgotten with the stream."""
         async for request in requests:
+            await outbox.room()
             outbox.put(request)
         outbox.end()
 
@@ -98,6 +101,11 @@ class PullService:
         except DejamqError as error:
             return PullAnswer(seq=pull.asker.seq, code=int(error.code), remark=str(error))
         if answer is None:
+            if self._long_poll.full:
+                text = "[POLLING_FULL]as many pulls wait for messages here as may (max_held_pulls): pull again later"
+                return PullAnswer(
+                    seq=pull.asker.seq, code=int(Code.POLLING_FULL), remark=text, next_offset=pull.queue_offset
+                )
             wake = partial(_wake, outbox, pull)
             self._long_poll.park(Hold((pull.topic, pull.queue_id), pull.deadline_ms, wake, outbox))
         return answer

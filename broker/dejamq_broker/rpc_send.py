@@ -7,17 +7,19 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from dejamq_proto import failpoints
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.send_pb2 import SendBackRequest, SendBackResponse
 from dejamq_proto.wire import BadFrame, SendRun, SendRunResult
 
+from dejamq_broker.fast_failure import FastFailure
 from dejamq_broker.retry import GivenBack, Retries
 from dejamq_broker.rpc_values import asker_of
 from dejamq_broker.send import Outcome, Sender
+from dejamq_broker.send_intake import Intake, refused
 from dejamq_broker.site import IntHost, peer_host
 from dejamq_broker.streams import Outbox, Streams
 
-PENDING_ANSWERS = 4
 SLAVE_TROUBLES = {
     Code.SLAVE_NOT_AVAILABLE: "too few slaves are connected and near enough to have it soon",
     Code.FLUSH_SLAVE_TIMEOUT: "too few slaves confirmed it in time",
@@ -34,8 +36,10 @@ class SendService:
 
     name = "dejamq.v1.Send"
 
-    def __init__(self, sender: Sender, retries: Retries, streams: Streams, sync_flush_timeout_ms: float) -> None:
-        self._sender, self._retries, self._streams = sender, retries, streams
+    def __init__(
+        self, sender: Sender, retries: Retries, streams: Streams, fast: FastFailure, sync_flush_timeout_ms: float
+    ) -> None:
+        self._sender, self._retries, self._streams, self._fast = sender, retries, streams, fast
         self._sync_timeout = sync_flush_timeout_ms / 1000
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
@@ -51,20 +55,24 @@ class SendService:
     async def SendStream(self, frames: AsyncIterator[bytes], context: Context) -> None:
         """Answers in order. A run that waits for the disk does not keep the next ones from being read."""
         born_host = peer_host(context.peer())
-        room = asyncio.Semaphore(PENDING_ANSWERS)
-        with self._streams.outbox() as outbox:
+        with self._streams.outbox() as outbox, Intake(self._fast).open() as intake:
             async with asyncio.TaskGroup() as tasks:
-                reader = tasks.create_task(self._read(frames, born_host, outbox, room))
+                reader = tasks.create_task(self._read(frames, born_host, outbox, intake))
                 while (outcome := await outbox.get()) is not None:
                     assert isinstance(outcome, Outcome)
-                    await context.write((await self._finish(outcome)).encode())
-                    room.release()
+                    answer = (await self._finish(outcome)).encode()
+                    if not (failpoints.ARMED and await failpoints.reached("send.answer")):
+                        await context.write(answer)
+                    intake.answered()
                 reader.cancel()
 
     async def SendOne(self, frame: bytes, context: Context) -> bytes:
         """As one frame of the stream, for other languages."""
-        with self._streams.running():
-            return (await self._finish(self._accept(frame, peer_host(context.peer())))).encode()
+        with self._streams.running(), Intake(self._fast).open() as intake:
+            await intake.enter(len(frame))
+            outcome = self._accept(frame, peer_host(context.peer()), intake)
+            del frame  # it is stored, and nothing else has to be kept while disk and slaves take their time
+            return (await self._finish(outcome)).encode()
 
     async def SendBack(self, request: SendBackRequest, _: Context) -> SendBackResponse:
         """Refused with the codes of ``Retries.send_back``; SYSTEM_ERROR, as in RocketMQ, when disk or slaves do not
@@ -73,7 +81,7 @@ class SendService:
         self._retries.send_back(GivenBack(
             group=request.group, log_offset=request.log_offset, delay_level=request.delay_level,
             max_reconsume_times=request.max_reconsume_times, delivery_ref=request.delivery_ref,
-            asker=asker_of(request.caller),
+            asker=asker_of(request.caller), reason=request.reason,
         ))  # fmt: skip
         durable, replicated = self._sender.given_back_durable(), self._sender.given_back_replicated()
         trouble = await _wait(durable, self._sync_timeout) if durable else ""
@@ -84,22 +92,31 @@ class SendService:
         return SendBackResponse()
 
     async def _read(
-        self, frames: AsyncIterator[bytes], born_host: IntHost, outbox: Outbox[object], room: asyncio.Semaphore
+        self, frames: AsyncIterator[bytes], born_host: IntHost, outbox: Outbox[object], intake: Intake
     ) -> None:
-        """At most ``PENDING_ANSWERS`` runs are accepted and unanswered: a client that sends faster than the disk
-        confirms is slowed down by the stream's own flow control.
+        """A client that sends faster than disk and slaves confirm is slowed down by the stream's own flow control, and
+        its runs are refused when they wait too long.
         """
         async for frame in frames:
-            await room.acquire()
-            outbox.put(self._accept(frame, born_host))
+            late = await intake.enter(len(frame))
+            outbox.put(self._accept(frame, born_host, intake, late))
         outbox.end()
 
-    def _accept(self, frame: bytes, born_host: IntHost) -> Outcome:
-        """What is no frame at all has no number to answer to: the answer's ``seq`` is 0, which no run has."""
+    def _accept(self, frame: bytes, born_host: IntHost, intake: Intake, late: DejamqError | None = None) -> Outcome:
+        """What is no frame at all has no number to answer to: the answer's ``seq`` is 0, which no run has.
+
+        ``late``: why a run is refused that waited for others.
+        """
         try:
             run = SendRun.decode(frame)
         except BadFrame as error:
             return Outcome(SendRunResult(code=int(Code.MESSAGE_ILLEGAL), remark=f"not a run of records: {error}"))
+        try:
+            if late is not None:
+                raise late
+            intake.check(run)
+        except DejamqError as busy:
+            return Outcome(refused(run, busy))
         return self._sender.accept(run, born_host)
 
     async def _finish(self, outcome: Outcome) -> SendRunResult:

@@ -32,14 +32,16 @@ SERVICES = (
 def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
     """Open every door of the broker at this server, which does not listen yet."""
     config, streams = domain.config, domain.streams
-    sends = SendService(domain.sender, domain.retries, streams, config.sync_flush_timeout_ms)
+    sends = SendService(domain.sender, domain.retries, streams, domain.fast_failure, config.sync_flush_timeout_ms)
     longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
+    domain.long_poll.most = config.max_held_pulls
     pulls = PullService(domain.puller, domain.pull_rules.filters, domain.long_poll, streams, longest_hold_ms)
     copies = ReplicationService(domain.replication)
     server.add_generic_rpc_handlers((sends.handlers(), pulls.handlers(), copies.handlers()))
     clients = ClientService(
-        domain.clients, streams, domain.store, domain.topics, domain.groups, domain.offsets, domain.locks
-    )
+        domain.clients, streams, domain.store, domain.topics, domain.groups, domain.offsets, domain.locks,
+        backlog_bytes=config.channel_backlog_bytes,
+    )  # fmt: skip
     add_ClientServicer_to_server(clients, server)
     add_HandoverServicer_to_server(HandoverService(domain.handovers), server)
     inspector = Inspector(domain.store, domain.offsets, domain.clients, domain.site, domain.clock_ms)

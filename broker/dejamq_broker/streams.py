@@ -6,28 +6,59 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+MOST_ASKED = 64
+"""Requests of one stream that are read and not answered."""
 
 
 class Outbox(Generic[Item]):
     """What waits to be written to one stream. ``None`` ends the stream after what was put before it.
 
-    Unbounded: what fills it is bounded elsewhere, by pending answers of sends and by one hold for each pull.
+    Whoever puts something because the stream's client asked takes a place for it first (``room``), so that a client
+    that reads no answers is not read from either. What others put is bounded by its kind: ``put_once``, ``offer``.
     """
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Item | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[Item | None, int, object]] = asyncio.Queue()
+        self._pending: set[object] = set()
+        self._places = asyncio.Semaphore(MOST_ASKED)
+        self._bytes = 0
 
     def put(self, item: Item) -> None:
         """Queue an item; what comes after the end is never written."""
-        self._queue.put_nowait(item)
+        self._queue.put_nowait((item, 0, None))
+
+    async def room(self) -> None:
+        """Wait for a place for what the client asks next. Whoever took the item out gives it back: ``made_room``."""
+        await self._places.acquire()
+
+    def made_room(self) -> None:
+        """One of the things that the client asked for is out."""
+        self._places.release()
+
+    def put_once(self, item: Item, name: object) -> None:
+        """Queue what needs to be said once, however often it becomes true before it is read."""
+        if name not in self._pending:
+            self._pending.add(name)
+            self._queue.put_nowait((item, 0, name))
+
+    def offer(self, item: Item, size: int, most: int) -> bool:
+        """Queue an item of so many bytes, unless more than ``most`` of them wait already."""
+        if self._bytes + size > most:
+            return False
+        self._bytes += size
+        self._queue.put_nowait((item, size, None))
+        return True
 
     def end(self) -> None:
         """Let the stream end after what was put so far."""
-        self._queue.put_nowait(None)
+        self._queue.put_nowait((None, 0, None))
 
     async def get(self) -> Item | None:
         """The next item; None at the end."""
-        return await self._queue.get()
+        item, size, name = await self._queue.get()
+        self._bytes -= size
+        self._pending.discard(name)
+        return item
 
 
 class Streams:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic_ns
 from typing import Any, Protocol
 
 from dejamq_proto.calling import call, dial
@@ -31,6 +32,8 @@ from dejamq_proto.running_pb2 import CommandAnswer
 from dejamq_proto.running_pb2_grpc import RunningStub
 from dejamq_proto.send_pb2 import SendBackRequest
 from dejamq_proto.send_pb2_grpc import SendStub
+from dejamq_proto.transaction_pb2 import EndTransactionRequest
+from dejamq_proto.transaction_pb2_grpc import TransactionStub
 from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult
 from google.protobuf.message import DecodeError
 
@@ -63,6 +66,7 @@ class BrokerLink:
         self._send: Any = SendStub(self._channel)
         self._running: Any = RunningStub(self._channel)
         self._puller: Any = PullStub(self._channel)
+        self._transaction: Any = TransactionStub(self._channel)
         self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, _run_result)
         self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answer)
         self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, _command)
@@ -70,6 +74,7 @@ class BrokerLink:
 
     def send_run(self, run: SendRun) -> asyncio.Future[SendRunResult]:
         """Send a run; ``run.seq`` is the caller's. A refusal is a result with its code, not an exception."""
+        run.sent_ms = monotonic_ns() // 1_000_000 or 1
         return self._runs.ask(run.seq, run.encode())
 
     def break_sends(self, reason: str) -> None:
@@ -156,6 +161,10 @@ class BrokerLink:
             request.caller.CopyFrom(self._identity.caller())
         await self._progress(self._send.SendBack, request)
 
+    def end_transaction_oneway(self, request: EndTransactionRequest, *, timeout_ms: float) -> None:
+        """Tell how a transaction ended, without waiting; a failure is only logged, as the broker asks then."""
+        self._oneway(self._end_transaction(request, timeout_ms))
+
     async def lock_batch(self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]:
         """Lock queues for this client, or renew the locks; those it holds now, maybe fewer."""
         request = LockBatchRequest(caller=self._identity.caller(seq), group=group, queues=[_key(*key) for key in keys])
@@ -229,6 +238,9 @@ class BrokerLink:
         queues = [_key(*key) for key in keys]
         request = UnlockBatchRequest(caller=self._identity.caller(seq), group=group, queues=queues)
         await call(self._client.UnlockBatch, request, address=self.address, timeout_ms=timeout_ms)
+
+    async def _end_transaction(self, request: EndTransactionRequest, timeout_ms: float) -> None:
+        await call(self._transaction.EndTransaction, request, address=self.address, timeout_ms=timeout_ms)
 
     async def _release(self, group: str, returned: Sequence[tuple[Key, int, int]]) -> None:
         await self.release(group, returned)

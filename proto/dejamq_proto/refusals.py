@@ -24,6 +24,8 @@ STATUS = {
     Code.SYSTEM_BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Code.SERVICE_NOT_AVAILABLE: grpc.StatusCode.FAILED_PRECONDITION,
 }
+MAX_REQUEST_BYTES = 8 << 20
+"""Of everything but runs of records: names and numbers need less, and a server keeps some of them for long."""
 LONGEST_REMARK, LONGEST_DETAILS = 1024, 512  # bytes, characters: trailers have little room
 Reader = Callable[[bytes], Any]
 Check = Callable[[str], None]
@@ -61,6 +63,7 @@ def _unary(handler: Any) -> Any:
 
     async def guarded(raw: bytes, context: Any) -> Any:
         try:
+            _check_awaited(context)
             return await inner(read(raw), context)
         except DejamqError as error:
             await refuse(context, error)
@@ -134,14 +137,28 @@ class _Read:
 
 
 def _reader(deserializer: Reader | None) -> Reader:
+    if deserializer is None:
+        return lambda raw: raw
+
     def read(raw: bytes) -> Any:
+        if len(raw) > MAX_REQUEST_BYTES:
+            text = f"the request has {len(raw)} bytes, {MAX_REQUEST_BYTES} are the most"
+            raise DejamqError(text, code=Code.INVALID_PARAMETER)
         try:
-            return deserializer(raw) if deserializer else raw
+            return deserializer(raw)
         except (DecodeError, UnicodeDecodeError) as error:
             text = f"the request cannot be read: {' '.join(str(error).split())}"
             raise DejamqError(text, code=Code.INVALID_PARAMETER) from None
 
     return read
+
+
+def _check_awaited(context: Any) -> None:
+    """A call that came to its turn when its client had given it up is not done any more (RocketMQ: fast failure)."""
+    left_s = context.time_remaining()
+    if left_s is not None and left_s <= 0:
+        text = "[TIMEOUT_CLEAN_QUEUE]server busy: the time for this call was over before it was begun"
+        raise DejamqError(text, code=Code.SYSTEM_BUSY)
 
 
 async def refuse(context: Any, error: DejamqError) -> None:

@@ -35,6 +35,7 @@ class SendRun(_message.Message):
     REWRITE_FIELD_NUMBER: _builtins.int
     DEFAULT_QUEUE_NUMS_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
+    SENT_MS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """producer group"""
@@ -46,6 +47,8 @@ class SendRun(_message.Message):
     """for a topic that must be created; 0: 4"""
     reply: _builtins.bool
     """one record: the reply to a request, pushed to the client in REPLY_TO_CLIENT"""
+    sent_ms: _builtins.int
+    """by a clock of the client's that only goes on; 0: not told"""
     records: _builtins.bytes
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
@@ -78,11 +81,12 @@ class SendRun(_message.Message):
         rewrite: _builtins.bool = ...,
         default_queue_nums: _builtins.int = ...,
         reply: _builtins.bool = ...,
+        sent_ms: _builtins.int = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "default_queue_nums", b"default_queue_nums", "group", b"group", "no_wait_store", b"no_wait_store", "queue_index", b"queue_index", "queues", b"queues", "records", b"records", "reply", b"reply", "rewrite", b"rewrite", "sizes", b"sizes", "tags_codes", b"tags_codes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "default_queue_nums", b"default_queue_nums", "group", b"group", "no_wait_store", b"no_wait_store", "queue_index", b"queue_index", "queues", b"queues", "records", b"records", "reply", b"reply", "rewrite", b"rewrite", "sent_ms", b"sent_ms", "sizes", b"sizes", "tags_codes", b"tags_codes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

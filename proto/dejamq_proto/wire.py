@@ -44,6 +44,7 @@ class SendRun(msgspec.Struct, kw_only=True):
     rewrite: bool = False
     default_queue_nums: int = 0
     reply: bool = False
+    sent_ms: int = 0
     records: Sequence[bytes | memoryview] = ()
 
     def encode(self) -> bytes:
@@ -54,6 +55,7 @@ class SendRun(msgspec.Struct, kw_only=True):
         head += [_number(7, self.no_wait_store), _number(8, self.rewrite), _number(9, self.default_queue_nums)]
         if self.reply:
             head.append(_number(10, True))
+        head.append(_number(11, self.sent_ms))
         return _with_payload(head, self.records)
 
     @classmethod
@@ -98,6 +100,7 @@ class SendRun(msgspec.Struct, kw_only=True):
 
 _RUN_NUMBERS = {
     7: ("no_wait_store", bool), 8: ("rewrite", bool), 9: ("default_queue_nums", int), 10: ("reply", bool),
+    11: ("sent_ms", int),
 }  # fmt: skip
 
 

@@ -28,7 +28,10 @@ SMALL = StoreConfig(
 
 
 def broker_config(directory: Path, **settings: Any) -> BrokerConfig:
-    base: dict[str, Any] = {"listen": "127.0.0.1:0", "namesrv": "", "store_directory": str(directory), "store": SMALL}
+    base: dict[str, Any] = {
+        "listen": "127.0.0.1:0", "namesrv": "", "store_directory": str(directory), "store": SMALL,
+        "broker_fast_failure_enable": False,  # one loop for broker and test: what a test does long is no overload
+    }  # fmt: skip
     return BrokerConfig(**(base | settings))
 
 

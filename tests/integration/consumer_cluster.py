@@ -42,7 +42,7 @@ class Servers:
         config = BrokerConfig(
             listen=self.address or "127.0.0.1:0", namesrv=self.namesrv.address,
             store_directory=str(self.directory / "store"), store=STORE, namesrv_reconnect_ms=50,
-            journal_dir=str(self.directory / "servers"), **self.settings,
+            journal_dir=str(self.directory / "servers"), **({"broker_fast_failure_enable": False} | self.settings),
         )  # fmt: skip
         self.broker = Broker(config)
         self.address = await self.broker.start()

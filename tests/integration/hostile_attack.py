@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +222,13 @@ def log_faults(process: Process) -> list[str]:
 
 def stored_runs(journal: Path) -> set[int]:
     """Numbers of the hostile runs that were appended."""
-    events = (json.loads(line) for file in journal.glob("*.jsonl") for line in file.open() if '"APPEND"' in line)
+    events = (json.loads(line) for file in journal.glob("*.jsonl") for line in _lines(file) if '"APPEND"' in line)
     return {int(event["request_seq"]) for event in events if event.get("client_boot_id") == "hostile"}
+
+
+def _lines(file: Path) -> Iterator[str]:
+    with file.open() as lines:
+        yield from lines
 
 
 def check_left_behind(told: Told, broker: Process) -> None:

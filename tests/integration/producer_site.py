@@ -31,7 +31,7 @@ class Site:
     async def start_broker(self, name: str, listen: str = "127.0.0.1:0") -> Broker:
         config = BrokerConfig(
             broker_name=name, listen=listen, namesrv=self.namesrv.address, store=STORE,
-            store_directory=str(self._directory / name), **self._settings,
+            store_directory=str(self._directory / name), **({"broker_fast_failure_enable": False} | self._settings),
         )  # fmt: skip
         self.brokers[name] = broker = Broker(config)
         await broker.start()

@@ -111,3 +111,19 @@ async def test_closing_answers_everybody_and_holds_nobody_afterwards() -> None:
     poll.park(calls.hold(deadline_ms=poll.now_ms() + 60_000))
     await asyncio.sleep(0)
     assert calls == [True, True]
+
+
+def test_the_table_knows_how_many_it_holds_whichever_way_they_leave() -> None:
+    table, calls, owner = HoldTable(), Calls(), object()
+    for number in range(4):
+        table.park(calls.hold(T0, deadline_ms=number))
+        table.park(calls.hold(T1, deadline_ms=500, owner=owner))
+    assert len(table) == 8
+    table.expired(1)
+    assert len(table) == 6
+    table.forget(owner)
+    assert len(table) == 2
+    table.forget(owner)
+    table.arrived([T0, T1])
+    assert len(table) == 0
+    assert table.next_deadline_ms() is None

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from dejamq_broker.streams import Outbox, Streams
+from dejamq_broker.streams import MOST_ASKED, Outbox, Streams
 
 
 async def test_items_leave_in_the_order_they_came() -> None:
@@ -89,3 +89,34 @@ async def test_a_call_that_fails_is_not_waited_for() -> None:
         raise ValueError("broken")
     async with asyncio.timeout(5):
         await streams.close(60_000)
+
+
+async def test_what_needs_to_be_said_once_waits_once() -> None:
+    outbox: Outbox[object] = Outbox()
+    for _ in range(3):
+        outbox.put_once("changed", "g")
+    outbox.put_once("changed too", "h")
+    assert [await outbox.get(), await outbox.get()] == ["changed", "changed too"]
+    outbox.put_once("changed again", "g")
+    outbox.end()
+    assert [await outbox.get(), await outbox.get()] == ["changed again", None]
+
+
+async def test_an_outbox_takes_so_many_bytes_and_more_when_they_are_read() -> None:
+    outbox: Outbox[object] = Outbox()
+    assert outbox.offer("a", 60, 100)
+    assert not outbox.offer("b", 60, 100)
+    assert outbox.offer("c", 40, 100)
+    assert await outbox.get() == "a"
+    assert outbox.offer("d", 60, 100)
+
+
+async def test_a_client_that_reads_nothing_is_not_read_from() -> None:
+    outbox: Outbox[object] = Outbox()
+    for _ in range(MOST_ASKED):
+        await outbox.room()
+    waiting = asyncio.ensure_future(outbox.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    outbox.made_room()
+    await waiting

@@ -11,7 +11,7 @@ def a_run() -> wire.SendRun:
     return wire.SendRun(
         client_id="c", boot_id="b", seq=7, group="g", queues=[("orders", 0), ("orders", 3)],
         sizes=np.array([100, 200], "<u4"), queue_index=np.array([0, 1], "<u4"), tags_codes=np.array([-5, 6], "<i4"),
-        no_wait_store=True, rewrite=True, default_queue_nums=4, reply=True, records=(b"x" * 100, b"y" * 200),
+        no_wait_store=True, rewrite=True, default_queue_nums=4, reply=True, sent_ms=77, records=(b"x" * 100, b"y" * 200),
     )  # fmt: skip
 
 
@@ -26,6 +26,7 @@ def test_a_send_run_is_what_the_generated_class_writes_and_reads() -> None:
     assert back.queues == [("orders", 0), ("orders", 3)]
     assert bytes(back.records[0]) == generated.records
     assert (back.no_wait_store, back.rewrite, back.reply, back.default_queue_nums) == (True, True, True, 4)
+    assert back.sent_ms == 77
 
 
 @pytest.mark.parametrize("bad_record", [-1, 0, 41])
