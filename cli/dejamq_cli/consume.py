@@ -1,94 +1,125 @@
 """``dejamq consume``: look at a topic's messages, or take them for a group."""
 
 import asyncio
-import base64
-import datetime
+import time
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import typer
-from dejamq import ConsumeFrom, MessageQueue, PushConsumer, ReceivedMessage
+from dejamq import Admin, ConsumeFrom, MessageQueue, PushConsumer, ReceivedMessage
 from dejamq.rpc_broker import BrokerLink
-from dejamq_proto.codes import ConfigError
-from dejamq_proto.names import check_topic
+from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.names import check_group, check_topic
 
-from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_object
-from dejamq_cli.reading import Start, read_topic
+from dejamq_cli.asking import Silent, ask, finish, nobody_answers, say_silent
+from dejamq_cli.completing import Topic, group_names
+from dejamq_cli.message_text import described, one_line, place_text
+from dejamq_cli.output import (
+    DEFAULT_NAMESRV,
+    INTERRUPTED,
+    Format,
+    Namesrv,
+    Output,
+    show_object,
+    tell,
+    tell_bytes,
+)
+from dejamq_cli.reading import Start, TopicReading
+from dejamq_cli.stopping import stop_signals, until
+from dejamq_cli.taking import Taking
+from dejamq_cli.times import FORMS, LEAST_EPOCH_MS, time_ms
 
-IDLE_S = 3.0
-CLOSE_TIMEOUT_MS = 1_000
+Show = Callable[[ReceivedMessage], None]
+EXAMPLES = """dejamq consume orders --from '10m ago'
+
+dejamq consume orders --follow -o json | jq .body
+
+dejamq consume orders --group billing --from begin --count 1"""
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
-    group: Annotated[str | None, typer.Option(help="Take the messages for this group and commit them.")] = None,
-    start: Annotated[str | None, typer.Option("--from", help="begin, end, a TIME (ISO 8601) or an OFFSET.")] = None,
-    count: Annotated[int, typer.Option(min=0, help="Stop after so many messages; 0: no limit.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for further messages until Ctrl-C.")] = False,
+    topic: Topic,
+    group: Annotated[
+        str | None, typer.Option(metavar="G", help="Take them for this group and commit.", autocompletion=group_names)
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="begin|end|TIME|OFFSET", help=f"TIME is {FORMS}.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=0, metavar="N", help="Stop after so many; 0: no limit.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for further messages until Ctrl-C.")] = False,
+    raw: Annotated[bool, typer.Option("--body", help="Write only the bodies, a line end after each.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show messages. Without --group it only reads: nothing is committed, nobody is disturbed.
+    """Show messages by store time. Without --group it only reads: nothing is committed, nobody is disturbed.
 
-    Without --follow it ends at what is the end of the queues now; with --group when none came for 3 s.
+    It ends at what is the end of the queues now (with --group when none came for 3 s), with --follow at Ctrl-C.
+
+    With --group a message is acknowledged once it is written; --from is for a group that has no offsets yet.
     """
     check_topic(topic)
-    printer = Printer(output, count)
+    if raw and output is Format.JSON:
+        raise ConfigError("--body writes bytes, -o json objects: give one of them")
+    show = shower(output, raw)
+    begin = start or ("end" if follow or group else "begin")
+    silent: Silent = {}
     if group is None:
-        asyncio.run(_read(namesrv, topic, start_of(start or ("end" if follow else "begin")), follow, printer))
+        interrupted, silent = asyncio.run(_read(namesrv, topic, start_of(begin), follow, show, count))
     else:
-        consumer = PushConsumer(group, namesrv=namesrv, max_concurrency=1, **group_start(start or "end"))
-        asyncio.run(_consume(consumer, topic, follow, printer))
+        settings = group_start(begin)
+        check_group(group)
+        if not follow:
+            ask(namesrv, lambda admin: _check_topic_exists(admin, topic))
+        taking = Taking(PushConsumer(group, namesrv=namesrv, max_concurrency=1, **settings), topic, show, count)
+        interrupted = asyncio.run(taking.run(follow=follow))
+    if interrupted:
+        say_silent(silent)
+        raise typer.Exit(INTERRUPTED)
+    finish(silent)
 
 
-class Printer:
-    """Shows at most ``count`` messages; ``full`` is set with the last one, ``moved`` with each."""
-
-    def __init__(self, output: Format, count: int) -> None:
-        self._output, self._left = output, count or -1
-        self.full, self.moved = asyncio.Event(), asyncio.Event()
-
-    def show(self, message: ReceivedMessage) -> None:
-        if self._output is Format.JSON:
-            show_object(described(message))
-        else:
-            print(_line(message), flush=True)
-        self.moved.set()
-        self._left -= 1
-        if not self._left:
-            self.full.set()
+def shower(output: Format, raw: bool) -> Show:
+    """How one message is written. It raises OutputClosed."""
+    if raw:
+        return lambda message: tell_bytes(message.body + b"\n")
+    if output is Format.JSON:
+        return lambda message: show_object(described(message))
+    return lambda message: tell(line_of(message))
 
 
-async def _read(namesrv: str, topic: str, start: Start, follow: bool, printer: Printer) -> None:
-    async for message in read_topic(namesrv, topic, start, follow=follow):
-        printer.show(message)
-        if printer.full.is_set():
-            return
+def line_of(message: ReceivedMessage) -> str:
+    """Place, id, tag and keys, body: in one line whatever the body has."""
+    labels = " ".join(filter(None, (message.tags, *message.keys)))
+    return f"{place_text(message)}  {message.message_id}  [{labels}]  {one_line(message.body)}"
 
 
-async def _consume(consumer: PushConsumer, topic: str, follow: bool, printer: Printer) -> None:
-    async def handle(message: ReceivedMessage) -> None:
-        if printer.full.is_set():
-            await asyncio.Future()  # one too many: cancelled by the close, neither acknowledged nor counted as a try
-        printer.show(message)
-
-    consumer.subscribe(topic, handle)
-    await consumer.start()
-    try:
-        await consumer.wait_assigned()
-        await _until_enough(printer, follow)
-    finally:
-        await consumer.close(CLOSE_TIMEOUT_MS)
-
-
-async def _until_enough(printer: Printer, follow: bool) -> None:
-    """Return when the count is reached, or, unless it follows, when nothing came for a while."""
-    while not printer.full.is_set():
-        printer.moved.clear()
+async def _read(namesrv: str, topic: str, start: Start, follow: bool, show: Show, count: int) -> tuple[bool, Silent]:
+    """Whether a signal ended it, and the brokers that did not answer."""
+    with stop_signals() as asked:
         try:
-            async with asyncio.timeout(None if follow else IDLE_S):
-                await printer.moved.wait()
-        except TimeoutError:
-            return
+            async with TopicReading(namesrv, topic, start) as reading:
+                await until(_show_all(reading, follow, show, count), asked.stopped)
+                return asked.stopped.is_set(), reading.silent
+        except DejamqError as error:
+            raise nobody_answers(namesrv, error) if error.code == Code.NO_NAME_SERVER else error from None
+
+
+async def _show_all(reading: TopicReading, follow: bool, show: Show, count: int) -> None:
+    shown = 0
+    async with aclosing(reading.messages(follow=follow)) as messages:
+        async for message in messages:
+            show(message)
+            shown += 1
+            if shown == count:
+                return
+
+
+async def _check_topic_exists(admin: Admin, topic: str) -> None:
+    """A consumer would wait for it. Raises RouteNotFound when every name server that answers knows none."""
+    answers = (await admin.routes(topic)).values()
+    if answers and all(isinstance(one, DejamqError) for one in answers):
+        raise next(one for one in answers if isinstance(one, DejamqError))
 
 
 def start_of(text: str) -> Start:
@@ -101,16 +132,17 @@ def start_of(text: str) -> Start:
         return await link.max_offset(queue.topic, queue.queue_id)
 
     async def offset(link: BrokerLink, queue: MessageQueue) -> int:
-        return int(text)
-
-    async def since(link: BrokerLink, queue: MessageQueue) -> int:
-        return await link.search_offset(queue.topic, queue.queue_id, _time_ms(text))
+        return max(int(text), await begin(link, queue))
 
     if text in ("begin", "end"):
         return begin if text == "begin" else end
-    if text.isdigit():
+    if _is_offset(text):
         return offset
-    _time_ms(text)
+    since_ms = _time_ms(text)
+
+    async def since(link: BrokerLink, queue: MessageQueue) -> int:
+        return await link.search_offset(queue.topic, queue.queue_id, since_ms)
+
     return since
 
 
@@ -118,42 +150,15 @@ def group_start(text: str) -> dict[str, Any]:
     """Where a group begins that has never committed; one that has goes on from there. Raises ConfigError."""
     if text in ("begin", "end"):
         return {"consume_from": ConsumeFrom.FIRST_OFFSET if text == "begin" else ConsumeFrom.LAST_OFFSET}
-    if text.isdigit():
+    if _is_offset(text):
         raise ConfigError("--from OFFSET is for reading without --group; a group begins at begin, end or a TIME")
     return {"consume_from": ConsumeFrom.TIMESTAMP, "consume_timestamp_ms": _time_ms(text)}
 
 
-def described(message: ReceivedMessage) -> dict[str, Any]:
-    """A message for programs; a body that is not text comes as ``body_base64``."""
-    row: dict[str, Any] = {
-        "topic": message.topic,
-        "message_id": message.message_id,
-        "offset_message_id": message.offset_message_id,
-        "tags": message.tags,
-        "keys": message.keys,
-        "broker": message.queue.broker_name,
-        "queue_id": message.queue.queue_id,
-        "queue_offset": message.queue_offset,
-        "born_timestamp_ms": message.born_timestamp_ms,
-        "store_timestamp_ms": message.store_timestamp_ms,
-        "reconsume_times": message.reconsume_times,
-        "properties": dict(message.properties),
-    }
-    try:
-        row["body"] = message.body.decode()
-    except UnicodeDecodeError:
-        row["body_base64"] = base64.b64encode(message.body).decode()
-    return row
-
-
-def _line(message: ReceivedMessage) -> str:
-    place = f"{message.queue.broker_name}:{message.queue.queue_id}@{message.queue_offset}"
-    labels = " ".join(filter(None, (message.tags, *message.keys)))
-    return f"{place}  {message.message_id}  [{labels}]  {message.body.decode(errors='backslashreplace')}"
+def _is_offset(text: str) -> bool:
+    """Small numbers are places in queues, large ones times."""
+    return text.isdecimal() and int(text) < LEAST_EPOCH_MS
 
 
 def _time_ms(text: str) -> int:
-    try:
-        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        raise ConfigError(f"--from is begin, end, a time such as 2026-01-31T12:00 or an offset, not {text!r}") from None
+    return time_ms(text, time.time_ns() // 1_000_000, option="--from (begin, end, an offset, or a time)")

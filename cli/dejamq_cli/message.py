@@ -1,6 +1,5 @@
 """``dejamq message``: single messages, by id, key or place, and the life of one."""
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from dejamq_cli.history.search import find
 from dejamq_cli.history.show import lines_of
 from dejamq_cli.history.telling import tell as story_of
 from dejamq_cli.message_text import body_text, described, described_whole, one_line, place_text, text_of
-from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_object, show_rows, tell
+from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_object, show_rows, tell, tell_bytes
 from dejamq_cli.tables import table
 from dejamq_cli.times import FORMS, time_ms
 
@@ -28,8 +27,6 @@ Id = Annotated[
     typer.Argument(metavar="ID", help="The client-made id (UNIQ_KEY), or the broker-made one of a stored copy."),
 ]
 Raw = Annotated[bool, typer.Option("--body", help="Write only the body, as it is, to standard output.")]
-MOST_LISTED = 64
-"""Bytes of a body in a list."""
 Found = tuple[list[ReceivedMessage], list[dict[str, Any]]]
 """The copies of a message, and what each group has committed in their queues."""
 
@@ -135,10 +132,9 @@ def _answer(answer: tuple[Found, Silent], raw: bool, output: Format, nothing: st
     """Show what was found. Raises DejamqError for nothing, where everybody was asked."""
     (copies, groups), silent = answer
     if copies and raw:
-        sys.stdout.buffer.write(copies[0].body)
-        sys.stdout.buffer.flush()
+        tell_bytes(copies[0].body)
     elif copies and output is Format.JSON:
-        row = described_whole(copies[0]) | {"copies": [_row(one) for one in copies], "groups": groups}
+        row = described_whole(copies[0]) | {"copies": [_copy(one) for one in copies], "groups": groups}
         show_object(row)
     elif copies:
         _show(copies, groups)
@@ -152,7 +148,7 @@ def _show(copies: list[ReceivedMessage], groups: list[dict[str, Any]]) -> None:
     tell(f"\n{body_text(copies[0].body)}")
     if len(copies) > 1:
         tell(f"\n{len(copies)} copies, by store time:")
-        tell(table([_row(one) for one in copies], None))
+        tell(table([_copy(one) for one in copies], None))
     tell("")
     if groups:
         tell(table(groups, None))
@@ -161,13 +157,26 @@ def _show(copies: list[ReceivedMessage], groups: list[dict[str, Any]]) -> None:
 
 
 def _row(message: ReceivedMessage) -> dict[str, Any]:
+    """One of a list, for people."""
     return {
-        "stored": place_text(message),
-        "store_timestamp_ms": message.store_timestamp_ms,
+        "place": place_text(message),
+        "stored_timestamp_ms": message.store_timestamp_ms,
         "message_id": message.message_id,
-        "offset_message_id": message.offset_message_id,
         "failed_tries": message.reconsume_times,
         "tags": message.tags,
         "keys": message.keys,
-        "body": one_line(message.body[:MOST_LISTED]),
+        "body": one_line(message.body),
+    }
+
+
+def _copy(message: ReceivedMessage) -> dict[str, Any]:
+    """Where one copy lies."""
+    return {
+        "broker": message.queue.broker_name,
+        "topic": message.queue.topic,
+        "queue_id": message.queue.queue_id,
+        "queue_offset": message.queue_offset,
+        "store_timestamp_ms": message.store_timestamp_ms,
+        "reconsume_times": message.reconsume_times,
+        "offset_message_id": message.offset_message_id,
     }

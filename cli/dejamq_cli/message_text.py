@@ -9,7 +9,7 @@ from dejamq import ReceivedMessage
 from dejamq_cli.tables import blocks
 
 HEX_WIDTH = 16
-MOST_HEX_BYTES = 1024
+MOST_HEX_BYTES, MOST_LISTED = 1024, 200
 PRINTABLE = range(0x20, 0x7F)
 
 
@@ -61,9 +61,9 @@ def text_of(message: ReceivedMessage) -> str:
         "topic": row["topic"],
         "tags": row["tags"],
         "keys": row["keys"],
-        "stored": f"{place_text(message)}, log offset {row['log_offset']}, {row['store_size_bytes']} bytes",
+        "place": f"{place_text(message)}, log offset {row['log_offset']}, {row['store_size_bytes']} bytes",
         "stored_timestamp_ms": row["store_timestamp_ms"],
-        "stored by": row["store_host"],
+        "stored at": row["store_host"],
         "born_timestamp_ms": row["born_timestamp_ms"],
         "born at": row["born_host"],
         "failed tries": row["reconsume_times"],
@@ -89,9 +89,17 @@ def body_text(body: bytes) -> str:
 
 
 def one_line(body: bytes) -> str:
-    """For lists: what cannot be printed, and the ends of lines, as Python would write them."""
-    text = body.decode(errors="backslashreplace")
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """For lists: the beginning of a text, line ends and the like as Python would write them; hex where it is none.
+
+    JSON and --body have all of it.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        dots = "…" if len(body) > HEX_WIDTH else ""
+        return f"({len(body)} bytes, no text) {body[:HEX_WIDTH].hex(' ')}{dots}"
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:MOST_LISTED])
+    return shown if len(text) <= MOST_LISTED else f"{shown}… ({len(body)} bytes)"
 
 
 def _is_layout(text: str) -> bool:

@@ -34,18 +34,18 @@ class OutputClosed(Exception):
     """Who reads the output has enough, as ``head`` has. The command ends quietly, with status 0."""
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], output: Format, *, empty: str) -> None:
+def show_rows(rows: Sequence[Mapping[str, Any]], output: Format, *, empty: str, brief: Sequence[str] = ()) -> None:
     """A table with the keys as headings, or one JSON array. ``empty`` says in words that there is nothing.
 
-    In a terminal that is too narrow for the table each row becomes a block; anywhere else a row is a line however
-    long it is: an id that is cut off cannot be copied.
+    In a terminal that is too narrow for the table it is shown with its ``brief`` columns only, or each row becomes a
+    block; anywhere else a row is a line however long it is: an id that is cut off cannot be copied.
     """
     if output is Format.JSON:
         show_object(rows)
     elif not rows:
         tell(empty)
     else:
-        tell(table(rows, terminal_columns()))
+        tell(table(rows, terminal_columns(), brief))
 
 
 def show_fields(fields: Mapping[str, Any], output: Format) -> None:
@@ -63,9 +63,15 @@ def show_object(value: Any) -> None:
 
 def tell(text: str) -> None:
     """A line or more on standard output, at once. Raises OutputClosed."""
+    tell_bytes(text.encode(errors="backslashreplace") + b"\n")
+
+
+def tell_bytes(content: bytes) -> None:
+    """On standard output as they are, at once. Raises OutputClosed."""
     try:
-        sys.stdout.write(text + "\n")
         sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
     except BrokenPipeError:
         # the interpreter flushes once more at its end, and would complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,79 +1,168 @@
 """``dejamq send``: messages from the command line, a file or a pipe."""
 
 import asyncio
-import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from dejamq import BacklogFull, Message, Producer, SendResult
-from dejamq_proto.codes import ConfigError
+from dejamq import Message, Producer, SendResult
+from dejamq.signals import StopSignals
+from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.names import check_sendable
 
-from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows
+from dejamq_cli import sources
+from dejamq_cli.completing import Topic
+from dejamq_cli.output import DEFAULT_NAMESRV, INTERRUPTED, Format, Namesrv, Output, say, show_object, show_rows, tell
+from dejamq_cli.progress import Progress
+from dejamq_cli.sending import Sending, Tally
+from dejamq_cli.stopping import stop_signals, until
 
 GROUP = "DEJAMQ_CLI_PRODUCER"
 MOST_ROWS = 20
 
+EXAMPLES = """dejamq send orders 'order 17' --tags paid --key order-17
+
+tail -f access.log | dejamq send access - --lines
+
+dejamq send orders --file order.bin --count 1000 --rate 50"""
+
 
 def send(
-    topic: Annotated[str, typer.Argument(help="Where to; made by the first send where brokers may create topics.")],
-    body: Annotated[str | None, typer.Argument(help="The body; - reads it from standard input.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Take the body from this file.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Every line is a message of its own.")] = False,
-    tags: Annotated[str | None, typer.Option(help="The tag.")] = None,
-    key: Annotated[list[str] | None, typer.Option(help="A business key; repeatable.")] = None,
+    topic: Topic,
+    body: Annotated[str | None, typer.Argument(metavar="[BODY]", help="The body; - reads it from a pipe.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="F", help="Take the body from this file.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Every line is a message, sent as soon as it comes.")] = False,
+    tags: Annotated[str | None, typer.Option(metavar="TAG", help="The tag, which consumers can filter by.")] = None,
+    key: Annotated[list[str] | None, typer.Option(metavar="KEY", help="A business key; repeatable.")] = None,
     delay_level: Annotated[int, typer.Option(min=0, max=18, help="RocketMQ's 1 to 18 (1s … 2h).")] = 0,
-    count: Annotated[int, typer.Option(min=1, help="Send it so many times.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Send each one so many times.")] = 1,
     rate: Annotated[float, typer.Option(min=0, help="At most so many a second; 0: as fast as it goes.")] = 0,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send messages and show where each one is stored. Exit status 0 when all of them are."""
+    """Send messages and show where each one is stored; in JSON one object a line, as soon as it is stored.
+
+    Ends at the first message that fails, and says which and what became of those under way. Exit status 0: all stored.
+    """
     check_sendable(topic)
     if (body is None) == (file is None):
         raise ConfigError("give a BODY (or - for standard input), or --file")
-    bodies = _bodies(body, file, lines)
-    messages = [
-        Message(topic, text, tags=tags, keys=tuple(key or ()), delay_level=delay_level)
-        for _ in range(count)
-        for text in bodies
-    ]
-    results = asyncio.run(_send(namesrv, messages, rate))
-    if output is Format.TABLE and len(results) > MOST_ROWS:
-        print(f"sent {len(results)} messages to {topic}")
+    if lines and file is None and body != "-":
+        raise ConfigError("--lines goes with - (standard input) or --file")
+    like = Message(topic, b"-", tags=tags, keys=tuple(key or ()), delay_level=delay_level)
+    source = file if file is not None else body or ""
+    producer, bodies = Producer(GROUP, namesrv=namesrv), Bodies(source, lines, count)
+    status = asyncio.run(_send(producer, bodies, like, Told(topic, output), rate))
+    raise typer.Exit(status)
+
+
+class Bodies:
+    """What is to be sent: a text, standard input (``-``), or a file; whole or in lines."""
+
+    def __init__(self, source: str | Path, lines: bool, count: int) -> None:
+        self._source, self._lines, self._count = source, lines, count
+        self.left_out = 0
+        """Empty lines: a message needs at least one byte."""
+
+    async def messages(self, like: Message, limit: int) -> AsyncIterator[Message]:
+        """Messages like this one with these bodies, each with an id of its own. Raises OSError, MessageTooLarge."""
+        async for body in self._bodies(limit):
+            if not body and not self._lines:
+                raise ConfigError("the body is empty; a message needs at least one byte")
+            if not body:
+                self.left_out += 1
+                continue
+            for _ in range(self._count):
+                yield like.replace(body=body)
+
+    async def _bodies(self, limit: int) -> AsyncIterator[bytes]:
+        if isinstance(self._source, str) and self._source != "-":
+            yield self._source.encode()
+            return
+        with sources.opened(self._source if isinstance(self._source, Path) else None) as stream:
+            if not self._lines:
+                yield await sources.whole(stream, limit)
+                return
+            async for line in sources.lines(stream, limit):
+                yield line
+
+
+class Told:
+    """What standard output shows of results: a few as a table, many as a number; in JSON each."""
+
+    def __init__(self, topic: str, output: Format) -> None:
+        self._topic, self._output = topic, output
+        self._rows: list[dict[str, Any]] = []
+        self._progress = Progress(f"sent to {topic}")
+
+    def results(self, results: list[SendResult]) -> None:
+        """These are stored. Raises OutputClosed."""
+        self._progress.add(len(results))
+        if self._output is Format.JSON:
+            for result in results:
+                show_object(_row(result))
+        elif len(self._rows) <= MOST_ROWS:
+            self._rows += map(_row, results[: MOST_ROWS + 1])
+
+    def end(self) -> None:
+        """After the last one."""
+        self._progress.end()
+        if self._output is Format.TABLE and self._progress.count > MOST_ROWS:
+            tell(f"sent {self._progress.count} messages to {self._topic}")
+        elif self._rows:
+            show_rows(self._rows, self._output, empty="")
+
+
+async def _send(producer: Producer, bodies: Bodies, like: Message, told: Told, rate: float) -> int:
+    """The exit status. Raises what went wrong first, after everything under way has ended."""
+    with stop_signals() as asked:
+        async with producer:
+            sending = Sending(producer, told.results, rate)
+            problem = await _stream(sending, bodies.messages(like, producer.config.max_message_size), asked)
+    told.end()
+    if bodies.left_out:
+        lines = "1 empty line was" if bodies.left_out == 1 else f"{bodies.left_out} empty lines were"
+        say(f"{lines} left out: a message needs at least one byte")
+    _say_end(sending.tally, interrupted=asked.stopped.is_set())
+    if problem is not None:
+        raise problem
+    return INTERRUPTED if asked.stopped.is_set() else 0
+
+
+async def _stream(sending: Sending, messages: AsyncIterator[Message], asked: StopSignals) -> Exception | None:
+    """Feed until the end, a failure or a signal; then wait for what is under way. What went wrong first, if anything
+    did.
+    """
+    answering = asyncio.ensure_future(sending.answers())
+    problem: Exception | None = None
+    try:
+        await until(sending.feed(messages), asked.stopped, sending.ended)
+    except (DejamqError, OSError) as error:
+        problem = error
+    sending.finish()
+    await until(_ended(answering), asked.hurried)
+    return sending.tally.error or problem
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    await task
+
+
+def _say_end(tally: Tally, *, interrupted: bool) -> None:
+    """How far it came, where it did not come to the end."""
+    if tally.submitted < 2 or (tally.error is None and not interrupted and not tally.unheard):
+        return
+    parts = [f"{tally.stored} stored"]
+    if tally.not_stored:
+        parts.append(f"{tally.not_stored} not stored")
+    if tally.unknown:
+        parts.append(f"{tally.unknown} unknown: they may be stored or not")
+    if tally.error is not None:
+        why = f"message {tally.failed} failed"
     else:
-        show_rows([_row(result) for result in results], output, empty="nothing to send")
-
-
-def _bodies(body: str | None, file: Path | None, lines: bool) -> list[bytes]:
-    if file is not None:
-        content = file.read_bytes()
-    else:
-        content = sys.stdin.buffer.read() if body == "-" else (body or "").encode()
-    return content.splitlines() if lines else [content]
-
-
-async def _send(namesrv: str, messages: list[Message], rate: float) -> list[SendResult]:
-    """All of them, or the first error; what was sent before it stays sent."""
-    async with Producer(GROUP, namesrv=namesrv) as producer:
-        futures = [await _submit(producer, message, pause) for message, pause in _paced(messages, rate)]
-        return list(await asyncio.gather(*futures))
-
-
-async def _submit(producer: Producer, message: Message, pause_s: float) -> "asyncio.Future[SendResult]":
-    await asyncio.sleep(pause_s)
-    while True:
-        try:
-            return producer.submit(message)
-        except BacklogFull:
-            await producer.drain()
-
-
-def _paced(messages: list[Message], rate: float) -> Iterator[tuple[Message, float]]:
-    for number, message in enumerate(messages):
-        yield message, 1 / rate if rate and number else 0
+        why = "stopped" if interrupted else "nobody reads the output any more"
+    say(f"{why}; of {tally.submitted} messages {', '.join(parts)}")
 
 
 def _row(result: SendResult) -> dict[str, Any]:

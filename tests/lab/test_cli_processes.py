@@ -199,7 +199,8 @@ async def test_what_was_sent_is_shown_and_taken_by_a_group(running: tuple[Path, 
     directory, namesrv = running
     to = ("--namesrv", namesrv, "-o", "json")
     assert len((await dejamq("topic", "create", "orders", "--queues", "2", *to)).json()) == 1
-    sent = (await dejamq("send", "orders", "-", "--lines", "--tags", "paid", *to, stdin=b"one\ntwo\nthree\n")).json()
+    ran = await dejamq("send", "orders", "-", "--lines", "--tags", "paid", *to, stdin=b"one\ntwo\nthree")
+    sent = [json.loads(line) for line in ran.output.splitlines()]
     assert [row["status"] for row in sent] == ["SEND_OK"] * 3
     read = await dejamq("consume", "orders", *to)
     assert sorted(json.loads(line)["body"] for line in read.output.splitlines()) == ["one", "three", "two"]
