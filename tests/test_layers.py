@@ -44,7 +44,7 @@ STORE_ROWS = (
     ("queue_flush", "recovery_walk"),
     ("consume_queues", "next_file", "at_rest", "late", "log_copy", "incoming"),
     ("queue_again", "coverage"),
-    ("commit_log", "consume_queue", "index", "disk", "log_cut"),
+    ("commit_log", "consume_queue", "index", "disk", "log_cut", "deleted"),
     ("index_file", "entry_tail"),
     ("entry_files",),
     ("file_queue", "checkpoint", "start_point", "unsupported"),

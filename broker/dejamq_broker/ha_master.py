@@ -214,6 +214,7 @@ class Feed:
         self.sent = position.acknowledged
         self.more = asyncio.Event()
         self._noted = 0.0
+        self._deleted: list[str] = []
 
     async def next(self) -> LogSlice | None:
         """The next slice as soon as there is one, a sign of life after a while, None at the end.
@@ -247,7 +248,10 @@ class Feed:
         self._replication.disconnect(self, reason)
 
     async def _read(self) -> bytes | memoryview:
+        """No slice goes on over the place of a deletion: the slave makes it when its log ends there."""
         copy, most = self._replication.store.copy, self._replication.config.ha_transfer_batch_size
+        self._deleted, before_next = copy.deletions(self.sent)
+        most = min(most, before_next)
         if copy.is_recent(self.sent):
             return copy.recent(self.sent, most)
         data = await asyncio.to_thread(copy.from_disk, self.sent, most)
@@ -258,8 +262,9 @@ class Feed:
     def _slice(self, data: bytes | memoryview) -> LogSlice:
         store = self._replication.store
         return LogSlice(
-            log_offset=self.sent, master_end=store.log_max, master_timestamp_ms=store.copy.last_timestamp_ms, data=data
-        )
+            log_offset=self.sent, master_end=store.log_max, master_timestamp_ms=store.copy.last_timestamp_ms, data=data,
+            deleted_topics=self._deleted if len(data) else [],
+        )  # fmt: skip
 
 
 def _resolve(waiting: Waiting, code: Code) -> None:

@@ -164,6 +164,8 @@ class Follower:
             self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE
             self._note("connected", address)
         state.master_end, state.master_timestamp_ms = slice_.master_end, slice_.master_timestamp_ms
+        for topic in slice_.deleted_topics:
+            store.delete_topic(topic)
         if len(slice_.data):
             store.take_copy(slice_.log_offset, slice_.data)
             self._progress.set()

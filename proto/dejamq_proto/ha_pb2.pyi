@@ -221,6 +221,7 @@ class LogSlice(_message.Message):
     LOG_OFFSET_FIELD_NUMBER: _builtins.int
     MASTER_END_FIELD_NUMBER: _builtins.int
     MASTER_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    DELETED_TOPICS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     log_offset: _builtins.int
     """where the data begins"""
@@ -229,17 +230,22 @@ class LogSlice(_message.Message):
     master_timestamp_ms: _builtins.int
     """store time of the last record there"""
     data: _builtins.bytes
+    @_builtins.property
+    def deleted_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that were deleted when the log ended at log_offset: records before it give no queue entries any more."""
+
     def __init__(
         self,
         *,
         log_offset: _builtins.int = ...,
         master_end: _builtins.int = ...,
         master_timestamp_ms: _builtins.int = ...,
+        deleted_topics: _abc.Iterable[_builtins.str] | None = ...,
         data: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "log_offset", b"log_offset", "master_end", b"master_end", "master_timestamp_ms", b"master_timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "deleted_topics", b"deleted_topics", "log_offset", b"log_offset", "master_end", b"master_end", "master_timestamp_ms", b"master_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

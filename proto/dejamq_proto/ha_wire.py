@@ -5,7 +5,7 @@ The payload is joined once on the way out and stays a view on the way in.
 
 import msgspec
 
-from dejamq_proto.wire import BadFrame, _fields, _number, _with_payload
+from dejamq_proto.wire import BadFrame, _chunk, _fields, _number, _text, _with_payload
 
 
 class LogSlice(msgspec.Struct, kw_only=True):
@@ -14,20 +14,24 @@ class LogSlice(msgspec.Struct, kw_only=True):
     log_offset: int = 0
     master_end: int = 0
     master_timestamp_ms: int = 0
+    deleted_topics: list[str] = []
     data: bytes | memoryview = b""
 
     def encode(self) -> bytes:
         head = [_number(1, self.log_offset), _number(2, self.master_end), _number(3, self.master_timestamp_ms)]
+        head += [_chunk(4, topic.encode()) for topic in self.deleted_topics]
         return _with_payload(head, (self.data,) if len(self.data) else ())
 
     @classmethod
     def decode(cls, frame: bytes) -> "LogSlice":
         """Read a frame. Raises BadFrame."""
-        found = cls()
+        found = cls(deleted_topics=[])
         for number, value in _fields(frame):
             if isinstance(value, memoryview):
                 if number == 15:
                     found.data = value
+                elif number == 4:
+                    found.deleted_topics.append(_text(value))
             elif number in _NUMBERS:
                 setattr(found, _NUMBERS[number], value)
         if min(found.log_offset, found.master_end) < 0:

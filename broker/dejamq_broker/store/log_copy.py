@@ -10,6 +10,7 @@ import numpy as np
 from isal import isal_zlib
 
 from dejamq_broker.store.commit_log import CommitLog
+from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.log_scan import Damage, Extent, Found, walk
 
 RECENT_BYTES = 64 << 20
@@ -20,8 +21,8 @@ PIECE = 1 << 20
 class LogCopy:
     """Reads of one log. Any thread; bytes below the end of the log never change."""
 
-    def __init__(self, log: CommitLog, damages: Sequence[Damage]) -> None:
-        self._log, self._damages = log, damages
+    def __init__(self, log: CommitLog, damages: Sequence[Damage], deleted: DeletedTopics) -> None:
+        self._log, self._damages, self._deleted = log, damages, deleted
 
     @property
     def file_size(self) -> int:
@@ -45,6 +46,12 @@ class LogCopy:
         file = self._log.files.at(log_offset)
         most = min(most, self._log.max_offset - log_offset)
         return file.peek(log_offset - file.start, most) if file is not None and most > 0 else b""
+
+    def deletions(self, log_offset: int) -> tuple[list[str], int]:
+        """The topics that were deleted when the log ended here, and how many bytes on the next ones were."""
+        ends = [(self._deleted.end_of_life(topic), topic) for topic in self._deleted]
+        here = [topic for end, topic in ends if end == log_offset]
+        return here, min((end - log_offset for end, _ in ends if end > log_offset), default=self.file_size)
 
     def digest(self, log_offset: int, size: int) -> tuple[int, int]:
         """How many bytes there are from this offset on, at most ``size``, and their CRC-32. Raises OSError."""

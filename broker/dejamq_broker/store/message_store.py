@@ -121,7 +121,7 @@ class MessageStore:
         self._appender.hand_over, self._appender.refusal = self._reput.hand_over, self._refusal
         self._appender.copies_only = self._around.copies_only
         self._replica = ReplicaWriter(self._log, self._queues, self._appender, config.delay_levels_ms)
-        self.copy = LogCopy(self._log, self.recovery.damages)
+        self.copy = LogCopy(self._log, self.recovery.damages, self._queues.deleted)
         """Reads of the log for a slave, or for the store of one that compares itself with its master's."""
         self._flusher.dispatched = lambda: self._reput.position
         if config.sync_flush:
@@ -187,6 +187,11 @@ class MessageStore:
             self._reput.between(lambda: self._queues.delete(topic, self._log.max_offset, self._log.min_offset))
         except OSError as error:
             raise StoreError(f"{self._paths.deleted} cannot be written: {error.strerror}; make room") from error
+
+    @property
+    def refusal(self) -> StoreError | None:
+        """Why nothing may be appended now; None: it may."""
+        return self._refusal()
 
     def clean_soon(self) -> None:
         """Delete expired files at the next looks, whatever the hour (RocketMQ: ``executeDeleteFilesManually``)."""
@@ -310,6 +315,11 @@ class MessageStore:
         return int(entry["tags_code"]) if entry is not None else None
 
     @readable
+    def stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store time of a queue's message; 0 when there is none, or none any more."""
+        entry = self._entry(topic, queue_id, queue_offset)
+        return 0 if entry is None else self._reader.store_timestamp_ms(int(entry["log_offset"]), int(entry["size"]))
+
     def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         """The first queue offset stored at or after the time; ``upper``: the last one at or before it."""
         self._check_open()
