@@ -7,7 +7,22 @@ from typing import Any
 import typer
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, InvalidName, MessageTooLarge, SendTimeout
 
-from dejamq_cli import audit, bench, cluster, consume, message, send, serve, store, topic
+from dejamq_cli import (
+    audit,
+    bench,
+    broker,
+    client,
+    cluster,
+    consume,
+    group,
+    lab,
+    message,
+    offset,
+    send,
+    serve,
+    store,
+    topic,
+)
 from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say
 from dejamq_cli.watching import with_seconds
 
@@ -21,9 +36,14 @@ app = typer.Typer(
 )
 app.add_typer(serve.app, name="serve")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(broker.app, name="broker")
 app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.add_typer(offset.app, name="offset")
+app.add_typer(client.app, name="client")
 app.add_typer(message.app, name="message")
 app.add_typer(store.app, name="store")
+app.add_typer(lab.app, name="lab")
 app.add_typer(bench.app, name="bench")
 app.command("send")(send.send)
 app.command("consume")(consume.consume)

@@ -6,15 +6,27 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from dejamq.config import parse_addresses
-from dejamq_lab import rpc_control, standing
-from dejamq_lab.rpc_control import BrokerInfo
+from dejamq import Admin
+from dejamq_lab import standing
 from dejamq_lab.standing import Member, Size, Standing
-from dejamq_proto.codes import ConfigError, DejamqError
+from dejamq_proto.codes import ConfigError
 from dejamq_proto.serving import wait_for_signal
 
-from dejamq_cli.addresses import ask_any
-from dejamq_cli.output import DEFAULT_NAMESRV, INTERRUPTED, NO, OK, Format, Namesrv, Output, show_object, show_rows
+from dejamq_cli.asking import ask
+from dejamq_cli.health import health_of, usable
+from dejamq_cli.output import (
+    DEFAULT_NAMESRV,
+    INTERRUPTED,
+    NO,
+    OK,
+    Format,
+    Namesrv,
+    Output,
+    say,
+    show_object,
+    show_rows,
+    tell,
+)
 
 app = typer.Typer(help="A local cluster: up, status, down; and the health of any.", no_args_is_help=True)
 Directory = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps its stores, journals and logs.")]
@@ -43,7 +55,8 @@ def status(directory: Directory = HERE, output: Output = Format.TABLE) -> None:
     state = standing.read_state(directory)
     found = asyncio.run(standing.states(state))
     healthy = bool(found) and all(text == "running" for _, text in found)
-    rows = [_row(member, text) for member, text in found]
+    replicas = asyncio.run(standing.replicas(state))
+    rows = [_row(member, text) | _replica(replicas.get(member.name)) for member, text in found]
     if output is Format.JSON:
         show_object({"namesrv": state.namesrv, "healthy": healthy, "processes": rows})
     else:
@@ -65,23 +78,34 @@ def down(
     show_rows([_row(member, "stopped") for member in ended], output, empty="nothing was running")
 
 
-@app.command()
-def health(namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
-    """Is every name server and every broker it knows serving? Exit status 0 yes, 1 no."""
-    rows = asyncio.run(_health(namesrv))
-    show_rows(rows, output, empty="nobody")
-    if not all(row["healthy"] for row in rows) or not any(row["role"] == "broker" for row in rows):
+@app.command(
+    epilog="Example, in a compose file: test: [CMD, dejamq, cluster, health, --namesrv=namesrv-a:9876;namesrv-b:9876]"
+)
+def health(
+    strict: Annotated[bool, typer.Option("--strict", help="Also no while only a name server is away.")] = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    output: Output = Format.TABLE,
+) -> None:
+    """Can clients use the cluster? Exit status 0 yes, 1 no.
+
+    Yes is: some name server serves, and so does every broker that one of them knows, at least one. A name server that
+    is away is said and shown; clients use the others. Nothing here waits longer than 6 s.
+    """
+    servers = asyncio.run(health_of(namesrv))
+    show_rows([server.row() for server in servers], output, empty="nobody")
+    if away := [server.address for server in servers if server.role == "namesrv" and not server.healthy]:
+        say(f"name servers that do not serve: {', '.join(away)}")
+    if not usable(servers) or (strict and away):
         raise typer.Exit(NO)
 
 
-@app.command("list")
+@app.command("list", epilog="Example: dejamq cluster list -o json")
 def list_(namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
-    """The brokers that are registered."""
-    brokers: list[BrokerInfo] = asyncio.run(ask_any(namesrv, rpc_control.brokers))
+    """The brokers that are registered, with every replica. None of them is asked: dejamq broker list does that."""
     rows = [
         {"cluster": broker.cluster, "broker": broker.broker_name, "id": broker_id, "address": address}
-        for broker in brokers
-        for broker_id, address in broker.addresses.items()
+        for broker in ask(namesrv, Admin.brokers)
+        for broker_id, address in sorted(broker.addresses.items())
     ]
     show_rows(rows, output, empty="no broker is registered")
 
@@ -106,30 +130,14 @@ def _tell(state: Standing, output: Format) -> None:
         rows = [_row(member, "running") for member in state.processes]
         show_object({"namesrv": state.namesrv, "healthy": True, "processes": rows})
     else:
-        print(f"export DEJAMQ_NAMESRV='{state.namesrv}'", flush=True)
+        tell(f"export DEJAMQ_NAMESRV='{state.namesrv}'")
 
 
-async def _health(namesrv: str) -> list[dict[str, Any]]:
-    """Every name server by itself: they do not know each other, so each one's brokers are looked at."""
-    rows, seen = [], set()
-    for address in parse_addresses(namesrv):
-        rows.append(_health_row("namesrv", "", address, await rpc_control.healthy(address)))
-        if not rows[-1]["healthy"]:
-            continue
-        try:
-            brokers = await rpc_control.brokers(address)
-        except DejamqError:
-            rows[-1]["healthy"] = False
-            continue
-        for name, where in ((b.broker_name, a) for b in brokers for a in b.addresses.values()):
-            if where not in seen:
-                seen.add(where)
-                rows.append(_health_row("broker", name, where, await rpc_control.healthy(where)))
-    return rows
-
-
-def _health_row(role: str, name: str, address: str, healthy: bool) -> dict[str, Any]:
-    return {"role": role, "name": name, "address": address, "healthy": healthy}
+def _replica(replica: standing.Replica | None) -> dict[str, Any]:
+    """Of a broker: master or slave, and how far behind its master a slave is; nothing while it does not follow."""
+    if replica is None:
+        return {"replica": None, "lag_bytes": None, "lag_ms": None}
+    return {"replica": replica.kind, "lag_bytes": replica.lag_bytes, "lag_ms": replica.lag_ms}
 
 
 def _row(member: Member, state: str) -> dict[str, Any]:

@@ -1,68 +1,243 @@
-"""``dejamq topic``: make topics, list them, show where they are."""
+"""``dejamq topic``: make topics, list them, show what they hold and where they are."""
 
-import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from dejamq_lab import rpc_control
-from dejamq_lab.rpc_control import BrokerInfo
-from dejamq_proto.codes import ConfigError, DejamqError
-from dejamq_proto.names import check_sendable
+from dejamq import Admin
+from dejamq.admin_messages import TopicQueues
+from dejamq_proto.codes import Code, ConfigError, DejamqError, RouteNotFound
+from dejamq_proto.names import (
+    DLQ_PREFIX,
+    PERM_READ,
+    PERM_WRITE,
+    RETRY_PREFIX,
+    check_sendable,
+    check_topic,
+    is_system,
+    reply_topic,
+)
 
-from dejamq_cli.addresses import ask_any
-from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows
+from dejamq_cli.asking import ask, ask_half, finish, refuse_half
+from dejamq_cli.changing import DryRun, Yes, confirm, say_dry_run
+from dejamq_cli.completing import Brokers, Topic
+from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, say, show_object, show_rows, tell
+from dejamq_cli.routes import compared, shown_route
 
-app = typer.Typer(help="Topics: create, list, route.", no_args_is_help=True)
-Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+PERMS = {"rw": PERM_READ | PERM_WRITE, "r": PERM_READ, "w": PERM_WRITE}
+DEFAULT_QUEUES = 8
+FIELDS = ("read_queues", "write_queues", "perm", "order")
+
+app = typer.Typer(help="Topics: make and change them, what they hold, where their queues are.", no_args_is_help=True)
+Queues = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help=f"Queues at each broker.  [default: {DEFAULT_QUEUES} for a new topic]", show_default=False
+    ),
+]
+Perm = Annotated[
+    str | None, typer.Option(metavar="rw|r|w", help="Who may use it: producers w, consumers r.  [default: rw]")
+]
 
 
-@app.command()
+@app.command(epilog="Examples: dejamq topic create orders --queues 4 · dejamq topic create orders --perm r --dry-run")
 def create(
     topic: Topic,
-    queues: Annotated[int, typer.Option(min=1, help="Queues at each broker.")] = 8,
-    broker: Annotated[list[str] | None, typer.Option(help="Only at this broker; repeatable. Default: all.")] = None,
+    queues: Queues = None,
+    read_queues: Annotated[int | None, typer.Option(min=1, help="Queues to read from, where they differ.")] = None,
+    write_queues: Annotated[int | None, typer.Option(min=1, help="Queues to write to, where they differ.")] = None,
+    perm: Perm = None,
+    order: Annotated[
+        bool | None,
+        typer.Option("--order/--no-order", help="Name servers keep its route also while a broker is away."),
+    ] = None,
+    broker: Brokers = None,
+    dry_run: DryRun = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """Create the topic, or change its queues, at every broker."""
+    """Create the topic at every broker; where it is already, change what you give and leave the rest.
+
+    To shrink a topic without losing messages lower --write-queues first, and --read-queues when they are consumed.
+    """
     check_sendable(topic)
-    rows = asyncio.run(_create(namesrv, topic, queues, broker or []))
-    show_rows(rows, output, empty="no broker is registered")
+    if perm is not None and perm not in PERMS:
+        raise ConfigError(f"--perm is rw, r or w, not {perm!r}")
+    wanted = {
+        "read_queues": read_queues or queues,
+        "write_queues": write_queues or queues,
+        "perm": None if perm is None else PERMS[perm],
+        "order": order,
+    }
+    given = {name: value for name, value in wanted.items() if value is not None}
+    rows = ask(namesrv, lambda admin: _create(admin, topic, given, broker, dry_run))
+    show_rows(rows, output, empty="no broker")
+    if dry_run:
+        say_dry_run()
 
 
-@app.command("list")
-def list_(namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
+@app.command("list", epilog="Example: dejamq topic list --all -o json")
+def list_(
+    every: Annotated[bool, typer.Option("--all", help="Also those of retries, dead letters and the system.")] = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    output: Output = Format.TABLE,
+) -> None:
     """All topics that a live broker has."""
-    names = asyncio.run(ask_any(namesrv, rpc_control.topics))
-    show_rows([{"topic": name} for name in names], output, empty="no topics")
+    names, own = ask(namesrv, _names)
+    rows = [{"topic": name, "kind": kind_of(name, own)} for name in names]
+    if not every:
+        rows = [row for row in rows if row["kind"] == "user"]
+    show_rows(rows, output, empty="no topics" if every else "no topics (those of the system: --all)")
 
 
-@app.command()
-def route(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
-    """Where the topic's queues are. Exit status 1 when nobody has the topic."""
-    queues, brokers = asyncio.run(ask_any(namesrv, lambda address: rpc_control.route(address, topic)))
-    addresses = {broker.broker_name: [f"{i}={a}" for i, a in broker.addresses.items()] for broker in brokers}
-    rows: list[dict[str, Any]] = [
-        {
-            "broker": queue.broker_name,
-            "addresses": addresses.get(queue.broker_name, []),
-            "read_queues": queue.read_queue_nums,
-            "write_queues": queue.write_queue_nums,
-            "perm": queue.perm,
-        }
-        for queue in queues
-    ]
-    show_rows(rows, output, empty="no route")
+@app.command(epilog="Example: dejamq topic describe orders")
+def describe(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
+    """What the topic is at each broker, and what each of its queues holds. Exit status 1 when nobody has it."""
+    check_topic(topic)
+    told, silent = ask_half(namesrv, lambda admin: _describe(admin, topic))
+    if output is Format.JSON:
+        show_object(told)
+    else:
+        show_rows(told["brokers"], output, empty="no broker")
+        tell("")
+        show_rows(told["queues"], output, empty="no queues")
+    finish(silent)
 
 
-async def _create(namesrv: str, topic: str, queues: int, wanted: list[str]) -> list[dict[str, Any]]:
-    brokers: list[BrokerInfo] = await ask_any(namesrv, rpc_control.brokers)
-    known = {broker.broker_name: broker.master for broker in brokers}
-    if unknown := sorted(set(wanted) - known.keys()):
-        raise ConfigError(f"no broker named {', '.join(unknown)}; there are {', '.join(known) or 'none'}")
-    masters = {name: master for name, master in known.items() if master and (not wanted or name in wanted)}
-    if not masters:
+@app.command(epilog="Example: dejamq topic delete orders --dry-run")
+def delete(
+    topic: Topic,
+    broker: Brokers = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    output: Output = Format.TABLE,
+) -> None:
+    """Delete the topic, with its queues and everybody's offsets of it. Exit status 1 when nobody has it.
+
+    Name servers forget it at once. A producer that still sends to it may make it anew, where brokers may create topics.
+    """
+    check_topic(topic)
+    rows = ask(namesrv, lambda admin: _doomed(admin, topic, broker))
+    if not dry_run:
+        messages = sum(row["messages"] for row in rows)
+        confirm(f"this deletes {topic} with {messages} messages at {', '.join(row['broker'] for row in rows)}", yes)
+        ask(namesrv, lambda admin: admin.delete_topic(topic, brokers=[row["broker"] for row in rows]))
+    show_rows(rows, output, empty="nothing")
+    if dry_run:
+        say_dry_run()
+
+
+@app.command(epilog="Examples: dejamq topic route orders · dejamq topic route orders --diff")
+def route(
+    topic: Topic,
+    diff: Annotated[bool, typer.Option("--diff", help="Ask every name server, and show where they disagree.")] = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    output: Output = Format.TABLE,
+) -> None:
+    """Where the topic's queues are. Exit status 1 when nobody has the topic.
+
+    With --diff also when name servers disagree: clients that ask different ones then see different queues, and members
+    of one group may share them out differently. Status 3 when a name server does not answer and the others agree.
+    """
+    check_topic(topic)
+    if not diff:
+        show_rows(ask(namesrv, lambda admin: shown_route(admin, topic)), output, empty="no route")
+        return
+    comparison = compared(namesrv, topic)
+    show_rows(comparison.rows(output), output, empty="no name server has a route")
+    if not comparison.agrees:
+        say(f"name servers disagree about {topic}")
+    finish(comparison.silent, findings=not comparison.agrees or not comparison.known)
+
+
+def kind_of(topic: str, own: set[str]) -> str:
+    """``user``, or what else it is for; ``own`` are those that brokers name after themselves and their cluster."""
+    if topic.startswith(RETRY_PREFIX):
+        return "retry"
+    if topic.startswith(DLQ_PREFIX):
+        return "dead letters"
+    return "system" if is_system(topic) or topic in own else "user"
+
+
+async def _names(admin: Admin) -> tuple[list[str], set[str]]:
+    brokers = await admin.brokers()
+    clusters = {broker.cluster for broker in brokers}
+    own = clusters | {broker.broker_name for broker in brokers} | {reply_topic(name) for name in clusters}
+    return await admin.topics(), own
+
+
+async def _create(
+    admin: Admin, topic: str, given: Mapping[str, Any], brokers: list[str] | None, dry_run: bool
+) -> list[dict[str, Any]]:
+    await refuse_half(admin, f"{topic} cannot be created")
+    before = {one.broker_name: one for one in await admin.topic(topic)}
+    names = sorted(brokers or [broker.broker_name for broker in await admin.brokers() if 0 in broker.addresses])
+    if not names:
         raise DejamqError("no broker with a master is registered; start one with: dejamq serve broker")
-    for master in masters.values():
-        await rpc_control.create_topic(master, topic, queues)
-    return [{"topic": topic, "broker": name, "queues": queues} for name in masters]
+    await _check_names(admin, names)
+    rows = [_created(topic, name, before.get(name), given) for name in names]
+    if not dry_run:
+        await _carry_out(admin, topic, given, rows)
+    return rows
+
+
+def _created(topic: str, name: str, before: TopicQueues | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The topic at one broker as it is to be."""
+    base = before or TopicQueues(name, DEFAULT_QUEUES, DEFAULT_QUEUES, PERM_READ | PERM_WRITE)
+    now = {key: getattr(base, key) for key in FIELDS} | dict(given)
+    unchanged = before is not None and all(getattr(before, key) == value for key, value in now.items())
+    change = "created" if before is None else "unchanged" if unchanged else "changed"
+    return {"topic": topic, "broker": name, **now, "change": change}
+
+
+async def _carry_out(admin: Admin, topic: str, given: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        here = [row["broker"]]
+        if row["change"] == "created":
+            await admin.create_topic(
+                topic, queues=row["write_queues"], perm=row["perm"], order=row["order"], brokers=here
+            )  # fmt: skip
+            if row["read_queues"] != row["write_queues"]:
+                await admin.update_topic(topic, read_queues=row["read_queues"], brokers=here)
+        elif row["change"] == "changed":
+            await admin.update_topic(topic, **given, brokers=here)
+
+
+async def _describe(admin: Admin, topic: str) -> dict[str, Any]:
+    ranges = await admin.queue_ranges(topic)
+    return {
+        "topic": topic,
+        "brokers": [
+            {"broker": one.broker_name} | {name: getattr(one, name) for name in FIELDS}
+            for one in await admin.topic(topic)
+        ],
+        "queues": [
+            {
+                "broker": one.queue.broker_name, "queue_id": one.queue.queue_id, "min_offset": one.min_offset,
+                "max_offset": one.max_offset, "messages": one.max_offset - one.min_offset,
+                "last_stored_timestamp_ms": one.last_stored_ms,
+            }
+            for one in ranges
+        ],
+    }  # fmt: skip
+
+
+async def _doomed(admin: Admin, topic: str, brokers: list[str] | None) -> list[dict[str, Any]]:
+    """What a deletion takes. Raises RouteNotFound when there is nothing."""
+    await refuse_half(admin, f"{topic} cannot be deleted")
+    await _check_names(admin, brokers or [])
+    messages: dict[str, int] = {}
+    for one in await admin.queue_ranges(topic):
+        name = one.queue.broker_name
+        messages[name] = messages.get(name, 0) + one.max_offset - one.min_offset
+    names = sorted(set(brokers or messages) & messages.keys())
+    if not names:
+        raise RouteNotFound(f"none of these brokers has a topic {topic!r}", code=Code.TOPIC_NOT_EXIST)
+    return [{"topic": topic, "broker": name, "messages": messages[name], "change": "deleted"} for name in names]
+
+
+async def _check_names(admin: Admin, names: list[str]) -> None:
+    known = {broker.broker_name for broker in await admin.brokers()}
+    if unknown := sorted(set(names) - known):
+        raise ConfigError(f"no broker is named {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}")

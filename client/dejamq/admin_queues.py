@@ -26,7 +26,7 @@ class QueueRanges(StoredMessages):
     """The part of ``Admin`` that measures queues."""
 
     async def queue_ranges(self, topic: str) -> list[QueueRange]:
-        """Every queue of the topic that a master has, for reading or for writing, sorted.
+        """Every queue of the topic that can be read, at every master that has it, sorted.
 
         Raises RouteNotFound for a topic that no master has. Source: RocketMQ ``GET_TOPIC_STATS_INFO``.
         """
@@ -35,9 +35,7 @@ class QueueRanges(StoredMessages):
         if not configs:
             raise error_for(Code.TOPIC_NOT_EXIST, f"no broker has a topic {topic!r}")
         queues = sorted(
-            MessageQueue(topic, one.broker_name, queue_id)
-            for one in configs
-            for queue_id in range(max(one.read_queues, one.write_queues))
+            MessageQueue(topic, one.broker_name, queue_id) for one in configs for queue_id in range(one.read_queues)
         )
         links = {name: self._open().broker(address) for name, address in masters.items()}
         return list(await asyncio.gather(*(self._range(links[queue.broker_name], queue) for queue in queues)))

@@ -45,7 +45,7 @@ class Ran:
 
 def masked(text: str) -> str:
     """Addresses, ids, times and widths of columns are told by what they are."""
-    text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", "TIME", text)
+    text = re.sub(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{3}[+-]\d\d:\d\d)?", "TIME", text)
     text = re.sub(r"\b127\.0\.0\.1:\d+", "HOST:PORT", text)
     text = re.sub(r"\b[0-9A-F]{32}\b", "ID", text)
     return "\n".join(re.sub(r" {2,}", "  ", line) for line in text.splitlines()) + "\n"

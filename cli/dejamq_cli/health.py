@@ -1,0 +1,61 @@
+"""Who of a cluster serves: every name server by itself, for they do not know each other, and the brokers of each."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dejamq.config import parse_addresses
+from dejamq_lab import rpc_control
+from dejamq_lab.rpc_control import BrokerInfo
+from dejamq_proto.codes import DejamqError
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server and whether it says of itself that it serves."""
+
+    role: str
+    name: str
+    address: str
+    healthy: bool
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def usable(servers: Sequence[Server]) -> bool:
+    """Clients need one name server, and every broker that it sends them to."""
+    brokers = [server.healthy for server in servers if server.role == "broker"]
+    return bool(brokers) and all(brokers) and any(one.healthy for one in servers if one.role == "namesrv")
+
+
+async def health_of(namesrv: str) -> list[Server]:
+    """All name servers in the order given, then all brokers by name and address. Asked at once, so that one that does
+    not answer takes no longer than three. Raises ConfigError.
+    """
+    addresses = parse_addresses(namesrv)
+    told = await asyncio.gather(*map(_asked, addresses))
+    namesrvs = [
+        Server("namesrv", "", address, brokers is not None) for address, brokers in zip(addresses, told, strict=True)
+    ]
+    known = {
+        (broker.broker_name, address): broker
+        for brokers in told
+        for broker in brokers or ()
+        for address in broker.addresses.values()
+    }
+    healthy = await asyncio.gather(*(rpc_control.healthy(address) for _, address in sorted(known)))
+    return namesrvs + [
+        Server("broker", name, address, serves) for (name, address), serves in zip(sorted(known), healthy, strict=True)
+    ]
+
+
+async def _asked(address: str) -> list[BrokerInfo] | None:
+    """The brokers that this name server knows; None when it does not serve."""
+    if not await rpc_control.healthy(address):
+        return None
+    try:
+        return await rpc_control.brokers(address)
+    except DejamqError:
+        return None
