@@ -10,6 +10,7 @@ from dejamq_proto import common_pb2
 from dejamq_broker.inspect import Inspector
 from dejamq_broker.rpc_admin_changes import AdminChanges
 from dejamq_broker.rpc_values import topic_from_proto, topic_to_proto
+from dejamq_broker.retry_policy import policy_from_json
 from dejamq_broker.store import Wanted
 from dejamq_broker.store.query import ALL, NO_END
 
@@ -63,6 +64,8 @@ class AdminService(AdminChanges):
         """Create or change. Refused with INVALID_PARAMETER."""
         given = request.group
         changes = {name: getattr(given, name) for name in GROUP_SETTINGS if given.HasField(name)}  # type: ignore[arg-type]
+        if given.HasField("group_retry_policy"):
+            changes["group_retry_policy"] = policy_from_json(given.group_retry_policy)
         self._groups.update(given.group, **changes)
         return pb.UpdateGroupResponse()
 
@@ -71,6 +74,7 @@ class AdminService(AdminChanges):
         return pb.ListGroupsResponse(groups=[
             pb.GroupConfig(
                 group=one.group_name, forbidden_topics=self._groups.forbidden_topics(one.group_name),
+                group_retry_policy=msgspec.json.encode(one.group_retry_policy).decode(),
                 **{name: getattr(one, name) for name in GROUP_SETTINGS},
             )
             for one in self._groups

@@ -13,6 +13,7 @@ from dejamq.rpc_admin import AdminLink
 
 class GroupSettings(msgspec.Struct, frozen=True):
     """A group at one broker. ``retry_max_times`` tries come before dead letters; ``forbidden_topics`` it may not read.
+    ``group_retry_policy`` says how long tries wait, as RocketMQ's JSON; without a policy in it, delay level 3 + tries.
 
     Without ``consume_from_min_enable`` and with ``broker_id``, ``which_broker_when_consume_slowly``, ``group_sys_flag``
     and ``consume_timeout_minute`` nothing changes here: they are kept for a RocketMQ that reads the file.
@@ -31,6 +32,7 @@ class GroupSettings(msgspec.Struct, frozen=True):
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: int = 0
     consume_timeout_minute: int = 15
+    group_retry_policy: str = '{"type":"CUSTOMIZED"}'
     forbidden_topics: list[str] = []
 
 

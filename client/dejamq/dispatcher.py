@@ -236,6 +236,7 @@ class Dispatcher:
             for message in failed:
                 if self.overdue.leaving(owned, message.queue_offset):
                     continue
+                message.failure = outcome.reason
                 if await self._send_back.send(owned, message, outcome.delay_level):
                     held.finish(message.queue_offset)
                 else:

@@ -264,6 +264,7 @@ class OrderedDispatcher:
         most, kept = self._rules.max_reconsume_times, False
         for message in messages:
             exhausted = verdict.dead or message.reconsume_times >= most
+            message.failure = verdict.reason
             if exhausted and await self._retries.send(owned, message, most):
                 continue
             kept = True

@@ -83,6 +83,7 @@ class Overdue:
     async def _give_back(self, owned: OwnedQueue, message: ReceivedMessage) -> bool:
         key, held = (owned.number, message.queue_offset), owned.process_queue
         log.warning("handler_overdue message_id=%s: sent back after %.0f s", message.message_id, self._timeout_s)
+        message.failure = f"its handler ran for more than {self._timeout_s:.0f} s"
         self._leaving.add(key)
         held.settling += 1
         try:

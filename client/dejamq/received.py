@@ -34,6 +34,8 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     local_retries: int = 0
     """Failures whose send-back failed as well: counted here only, as the broker does not know of them."""
     _properties: dict[str, str] | None = None
+    failure: str = ""
+    """Why its handler failed, as far as it said: for the broker, and for whoever looks at the dead letter."""
 
     @property
     def topic(self) -> str:

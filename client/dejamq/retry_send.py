@@ -144,9 +144,12 @@ def retry_properties(message: ReceivedMessage, topic: str, again: Try) -> dict[s
 
     ``topic`` is the message's as brokers know it.
     """
-    outdated = ("TRAN_MSG", names.PROPERTY_DELAY, names.PROPERTY_MAX_RECONSUME_TIMES)
+    outdated = (
+        "TRAN_MSG", names.PROPERTY_DELAY, names.PROPERTY_MAX_RECONSUME_TIMES, names.PROPERTY_DEAD_LETTER_REASON
+    )  # fmt: skip
     kept = {name: text for name, text in message.properties.items() if name not in outdated}
     limit = {} if again.most is None else {names.PROPERTY_MAX_RECONSUME_TIMES: str(again.most)}
+    reason = names.reason_text(message.failure)
     return {
         **kept,
         names.PROPERTY_RETRY_TOPIC: topic,
@@ -154,4 +157,5 @@ def retry_properties(message: ReceivedMessage, topic: str, again: Try) -> dict[s
         names.PROPERTY_RECONSUME_TIME: str(again.times),
         names.PROPERTY_DELAY: str(again.delay_level),
         **limit,
+        **({names.PROPERTY_DEAD_LETTER_REASON: reason} if reason else {}),
     }

@@ -5,6 +5,7 @@ import logging
 
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import Sendback
+from dejamq_proto.names import reason_text
 from dejamq_proto.send_pb2 import SendBackRequest
 
 from dejamq.assignment import OwnedQueue
@@ -54,7 +55,7 @@ class SendBack:
             caller=self._context.caller(seq), group=self._context.group, topic=queue.topic,
             log_offset=message.log_offset, delay_level=delay_level, origin_message_id=message.message_id,
             max_reconsume_times=self._max_reconsume_times or 0,
-            delivery_ref=f"{self._context.boot_id}:{message.delivery_number}",
+            delivery_ref=f"{self._context.boot_id}:{message.delivery_number}", reason=reason_text(message.failure),
         )  # fmt: skip
         try:
             await self._context.link(queue.broker_name).send_back(request)

@@ -396,6 +396,7 @@ class GroupConfig(_message.Message):
     NOTIFY_CONSUMER_IDS_CHANGED_ENABLE_FIELD_NUMBER: _builtins.int
     GROUP_SYS_FLAG_FIELD_NUMBER: _builtins.int
     CONSUME_TIMEOUT_MINUTE_FIELD_NUMBER: _builtins.int
+    GROUP_RETRY_POLICY_FIELD_NUMBER: _builtins.int
     FORBIDDEN_TOPICS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     consume_enable: _builtins.bool
@@ -409,6 +410,8 @@ class GroupConfig(_message.Message):
     notify_consumer_ids_changed_enable: _builtins.bool
     group_sys_flag: _builtins.int
     consume_timeout_minute: _builtins.int
+    group_retry_policy: _builtins.str
+    """JSON as RocketMQ writes it"""
     @_builtins.property
     def forbidden_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """in answers only; Forbid changes them"""
@@ -428,11 +431,12 @@ class GroupConfig(_message.Message):
         notify_consumer_ids_changed_enable: _builtins.bool | None = ...,
         group_sys_flag: _builtins.int | None = ...,
         consume_timeout_minute: _builtins.int | None = ...,
+        group_retry_policy: _builtins.str | None = ...,
         forbidden_topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id", "_consume_broadcast_enable", b"_consume_broadcast_enable", "_consume_enable", b"_consume_enable", "_consume_from_min_enable", b"_consume_from_min_enable", "_consume_message_orderly", b"_consume_message_orderly", "_consume_timeout_minute", b"_consume_timeout_minute", "_group_sys_flag", b"_group_sys_flag", "_notify_consumer_ids_changed_enable", b"_notify_consumer_ids_changed_enable", "_retry_max_times", b"_retry_max_times", "_retry_queue_nums", b"_retry_queue_nums", "_which_broker_when_consume_slowly", b"_which_broker_when_consume_slowly", "broker_id", b"broker_id", "consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_from_min_enable", b"consume_from_min_enable", "consume_message_orderly", b"consume_message_orderly", "consume_timeout_minute", b"consume_timeout_minute", "group_sys_flag", b"group_sys_flag", "notify_consumer_ids_changed_enable", b"notify_consumer_ids_changed_enable", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums", "which_broker_when_consume_slowly", b"which_broker_when_consume_slowly"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id", "_consume_broadcast_enable", b"_consume_broadcast_enable", "_consume_enable", b"_consume_enable", "_consume_from_min_enable", b"_consume_from_min_enable", "_consume_message_orderly", b"_consume_message_orderly", "_consume_timeout_minute", b"_consume_timeout_minute", "_group_retry_policy", b"_group_retry_policy", "_group_sys_flag", b"_group_sys_flag", "_notify_consumer_ids_changed_enable", b"_notify_consumer_ids_changed_enable", "_retry_max_times", b"_retry_max_times", "_retry_queue_nums", b"_retry_queue_nums", "_which_broker_when_consume_slowly", b"_which_broker_when_consume_slowly", "broker_id", b"broker_id", "consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_from_min_enable", b"consume_from_min_enable", "consume_message_orderly", b"consume_message_orderly", "consume_timeout_minute", b"consume_timeout_minute", "group_retry_policy", b"group_retry_policy", "group_sys_flag", b"group_sys_flag", "notify_consumer_ids_changed_enable", b"notify_consumer_ids_changed_enable", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums", "which_broker_when_consume_slowly", b"which_broker_when_consume_slowly"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id", "_consume_broadcast_enable", b"_consume_broadcast_enable", "_consume_enable", b"_consume_enable", "_consume_from_min_enable", b"_consume_from_min_enable", "_consume_message_orderly", b"_consume_message_orderly", "_consume_timeout_minute", b"_consume_timeout_minute", "_group_sys_flag", b"_group_sys_flag", "_notify_consumer_ids_changed_enable", b"_notify_consumer_ids_changed_enable", "_retry_max_times", b"_retry_max_times", "_retry_queue_nums", b"_retry_queue_nums", "_which_broker_when_consume_slowly", b"_which_broker_when_consume_slowly", "broker_id", b"broker_id", "consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_from_min_enable", b"consume_from_min_enable", "consume_message_orderly", b"consume_message_orderly", "consume_timeout_minute", b"consume_timeout_minute", "forbidden_topics", b"forbidden_topics", "group", b"group", "group_sys_flag", b"group_sys_flag", "notify_consumer_ids_changed_enable", b"notify_consumer_ids_changed_enable", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums", "which_broker_when_consume_slowly", b"which_broker_when_consume_slowly"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id", "_consume_broadcast_enable", b"_consume_broadcast_enable", "_consume_enable", b"_consume_enable", "_consume_from_min_enable", b"_consume_from_min_enable", "_consume_message_orderly", b"_consume_message_orderly", "_consume_timeout_minute", b"_consume_timeout_minute", "_group_retry_policy", b"_group_retry_policy", "_group_sys_flag", b"_group_sys_flag", "_notify_consumer_ids_changed_enable", b"_notify_consumer_ids_changed_enable", "_retry_max_times", b"_retry_max_times", "_retry_queue_nums", b"_retry_queue_nums", "_which_broker_when_consume_slowly", b"_which_broker_when_consume_slowly", "broker_id", b"broker_id", "consume_broadcast_enable", b"consume_broadcast_enable", "consume_enable", b"consume_enable", "consume_from_min_enable", b"consume_from_min_enable", "consume_message_orderly", b"consume_message_orderly", "consume_timeout_minute", b"consume_timeout_minute", "forbidden_topics", b"forbidden_topics", "group", b"group", "group_retry_policy", b"group_retry_policy", "group_sys_flag", b"group_sys_flag", "notify_consumer_ids_changed_enable", b"notify_consumer_ids_changed_enable", "retry_max_times", b"retry_max_times", "retry_queue_nums", b"retry_queue_nums", "which_broker_when_consume_slowly", b"which_broker_when_consume_slowly"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broker_id: _TypeAlias = _typing.Literal["broker_id"]  # noqa: Y015
     _WhichOneofArgType__broker_id: _TypeAlias = _typing.Literal["_broker_id", b"_broker_id"]  # noqa: Y015
@@ -446,6 +450,8 @@ class GroupConfig(_message.Message):
     _WhichOneofArgType__consume_message_orderly: _TypeAlias = _typing.Literal["_consume_message_orderly", b"_consume_message_orderly"]  # noqa: Y015
     _WhichOneofReturnType__consume_timeout_minute: _TypeAlias = _typing.Literal["consume_timeout_minute"]  # noqa: Y015
     _WhichOneofArgType__consume_timeout_minute: _TypeAlias = _typing.Literal["_consume_timeout_minute", b"_consume_timeout_minute"]  # noqa: Y015
+    _WhichOneofReturnType__group_retry_policy: _TypeAlias = _typing.Literal["group_retry_policy"]  # noqa: Y015
+    _WhichOneofArgType__group_retry_policy: _TypeAlias = _typing.Literal["_group_retry_policy", b"_group_retry_policy"]  # noqa: Y015
     _WhichOneofReturnType__group_sys_flag: _TypeAlias = _typing.Literal["group_sys_flag"]  # noqa: Y015
     _WhichOneofArgType__group_sys_flag: _TypeAlias = _typing.Literal["_group_sys_flag", b"_group_sys_flag"]  # noqa: Y015
     _WhichOneofReturnType__notify_consumer_ids_changed_enable: _TypeAlias = _typing.Literal["notify_consumer_ids_changed_enable"]  # noqa: Y015
@@ -468,6 +474,8 @@ class GroupConfig(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_message_orderly) -> _WhichOneofReturnType__consume_message_orderly | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_timeout_minute) -> _WhichOneofReturnType__consume_timeout_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group_retry_policy) -> _WhichOneofReturnType__group_retry_policy | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_sys_flag) -> _WhichOneofReturnType__group_sys_flag | None: ...
     @_typing.overload

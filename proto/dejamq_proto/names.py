@@ -16,6 +16,7 @@ REPLY_SUFFIX = "_REPLY_TOPIC"
 MAX_TOPIC_SIZE = 127
 MAX_GROUP_SIZE = 120
 MAX_INTERNAL_TOPIC_SIZE = 255
+MAX_REASON_SIZE = 200
 MASTER_ID = 0
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
@@ -102,6 +103,12 @@ def check_group(group: str) -> None:
     _check("group", group, MAX_GROUP_SIZE)
     if group in NOT_FOR_GROUPS:
         raise InvalidName(f"group {group!r} is reserved; choose a name of your own")
+
+
+def reason_text(text: str) -> str:
+    """Why something failed, as a property can hold it: at most 200 characters, none of them a control character."""
+    printable = "".join(letter if letter >= " " else " " for letter in text[:MAX_REASON_SIZE])
+    return printable.encode("utf-8", "replace").decode().strip()
 
 
 def _check(kind: str, name: str, limit: int) -> None:

@@ -70,7 +70,7 @@ def appends(tmp_path: Path) -> list[dict[str, Any]]:
 async def test_a_delayed_message_is_delivered_when_due_and_not_before(
     tmp_path: Path, wire: Wire, broker: Broker, clock: Clock
 ) -> None:
-    run = a_run("orders", [b"later"], properties={"DELAY": "2", "TAGS": "x"}, rewrite=True)
+    run = a_run("orders", [b"later"], tags="x", properties={"DELAY": "2"}, rewrite=True)
     assert (await wire.send(run)).code == 0
     await until(lambda: broker.domain.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 1)
     clock.now_ms += 999

@@ -25,7 +25,7 @@ async def test_a_message_whose_send_back_failed_is_sent_to_the_retry_topic_by_th
     error: DejamqError, tmp_path: Path
 ) -> None:
     async def handler(message: ReceivedMessage) -> None:
-        raise ValueError
+        raise ValueError("no such customer")
 
     owned, link = owned_queue(), FakeLink()
     link.refuse["send_back"] = error
@@ -37,6 +37,7 @@ async def test_a_message_whose_send_back_failed_is_sent_to_the_retry_topic_by_th
     assert record.properties == {
         "UNIQ_KEY": f"{5:032X}", "TIMES": "2", "KEYS": "order-1", "RETRY_TOPIC": "orders",
         "ORIGIN_MESSAGE_ID": f"{5:032X}", "RECONSUME_TIME": "3", "MAX_RECONSUME_TIMES": "9", "DELAY": "5",
+        "DEAD_LETTER_REASON": "ValueError: no such customer",
     }  # fmt: skip
     told = [(line["path"], line["outcome"]) for line in lines(tmp_path) if line["event"] == "SENDBACK"]
     assert told == [("rpc", "failed" if error.definite else "indefinite"), ("fallback", "ok")]
