@@ -10,8 +10,8 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.events import Boot, State
 from dejamq_proto.journal import Journal, Level, new_boot_id, open_journal
 from dejamq_proto.serving import Server
+from dejamq_proto.timings import Timings
 
-from dejamq_broker import stats, store_rates
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.domain import Domain
 from dejamq_broker.ha_slave import Follower
@@ -23,6 +23,7 @@ from dejamq_broker.rpc_namesrv import NameServerLink
 from dejamq_broker.rpc_services import SERVICES, add_services
 from dejamq_broker.site import Site, settle
 from dejamq_broker.store import MessageStore
+from dejamq_broker.watched import Watched
 
 log = logging.getLogger(__name__)
 LAST_CALLS_MS = 200
@@ -96,8 +97,11 @@ class Broker:
         self._make_domain()
         bound = await self._serve()
         self._start_services()
+        await self.watched.start()
+        self._on_close("watched", self.watched.close)
         await self._register()
         await self._server.ready()
+        self._on_close("readiness", self._drain)
         return bound
 
     def _on_close(self, name: str, close: Close) -> None:
@@ -145,7 +149,9 @@ class Broker:
         store host, and after, because only then the port is known.
         """
         config = self.config
-        self._server = Server(SERVICES)
+        timings = Timings() if config.metrics_address else None
+        self._server = Server(SERVICES, timings)
+        self.watched = Watched(self.domain, self._server, timings)
         add_services(self._server.grpc, self.domain)
         await settle(self.site, config, config.listen)
         bound = await self._server.start(config.listen)
@@ -159,12 +165,11 @@ class Broker:
 
     def _start_services(self) -> None:
         """Each service is a Periodic of its own: a step that waits for the disk delays no other."""
-        config = self.config
-        self._run_periodic("flush offsets", config.flush_consumer_offset_interval_ms, self.domain.offsets.flush)
-        self._run_periodic("flush delay progress", config.flush_delay_offset_interval_ms, self.domain.progress.flush)
-        self._run_periodic("expire clients", config.client_housekeeping_interval_ms, self.domain.clients.expire)
-        self._run_periodic("sample rates", store_rates.SAMPLE_MS, self.domain.sample_rates)
-        self._run_periodic("sample statistics", stats.SAMPLE_MS, self.domain.sample_statistics)
+        self.domain.fast_failure.start()
+        self._on_close("fast failure", self.domain.fast_failure.close)
+        self._run_changeable("flush offsets", "flush_consumer_offset_interval_ms", self.domain.offsets.flush)
+        self._run_changeable("flush delay progress", "flush_delay_offset_interval_ms", self.domain.progress.flush)
+        self._run_changeable("expire clients", "client_housekeeping_interval_ms", self.domain.clients.expire)
         if self.site.master:
             self._deliver()
         else:
@@ -191,10 +196,16 @@ class Broker:
         self._follower.start()
         self._on_close("follower", self._follower.close)
 
-    def _run_periodic(self, name: str, interval_ms: float, step: Callable[[], Awaitable[None]]) -> None:
+    def _run_periodic(self, name: str, interval_ms: float, step: Callable[[], Awaitable[None]]) -> Periodic:
         periodic = Periodic(name, interval_ms, step)
         periodic.start()
         self._on_close(name, periodic.close)
+        return periodic
+
+    def _run_changeable(self, name: str, setting: str, step: Callable[[], Awaitable[None]]) -> None:
+        """The interval is a setting that operators may change while the broker runs."""
+        periodic = self._run_periodic(name, getattr(self.config, setting), step)
+        self.domain.settings.changeable[setting] = periodic.set_interval
 
     async def _register(self) -> None:
         config = self.config
@@ -209,6 +220,11 @@ class Broker:
             for link in links:
                 link.on_master = self._follower.master_is
         await registrar.start()
+
+    async def _drain(self) -> None:
+        """Whoever asks for health is sent elsewhere before anything ends."""
+        self.domain.runtime.active = False
+        await self._server.drain()
 
     async def _stop_serving(self) -> None:
         """Answer held pulls, refuse new runs, end the streams after their last answers, then let go of the port."""

@@ -17,6 +17,7 @@ from dejamq_broker.fast_failure import FastFailure
 from dejamq_broker.ha_master import Replication
 from dejamq_broker.handover import ClaimTable
 from dejamq_broker.handover_service import Handovers
+from dejamq_broker.live_parts import changeable
 from dejamq_broker.live_settings import LiveSettings
 from dejamq_broker.lives import Lives
 from dejamq_broker.lock_service import Locks
@@ -80,14 +81,6 @@ class Domain:
         self._make_readers()
         self._make_changes()
 
-    async def sample_rates(self) -> None:
-        """Once a second."""
-        self.rates.sample()
-
-    async def sample_statistics(self) -> None:
-        """Every ten seconds."""
-        self.stats.sample()
-
     def last_flushes(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What is written when nobody can change it any more; the last one first."""
         return [
@@ -110,6 +103,7 @@ class Domain:
         self.offsets.log_on_disk = self.progress.log_on_disk = self.writer.on_disk
         auto_create_queues = config.default_topic_queue_nums if config.auto_create_topic_enable else 0
         self.topics.ensure_system(auto_create_queues, config.cluster_name)
+        self.topics.mask_permissions(config.broker_permission)
 
     def _make_groups(self) -> None:
         config = self.config
@@ -134,8 +128,8 @@ class Domain:
     def _make_writers(self) -> None:
         config, levels = self.config, self.config.store.delay_levels_ms
         self.retries = Retries(
-            self.store, self.writer, self.topics, self.groups, len(levels),
-            writable=config.writable,
+            self.store, self.writer, self.topics, self.groups,
+            tuple(ms * 1000 // config.store.delay_second_ms for ms in levels), writable=config.writable,
             ordered=lambda group: not self.locks.all_expired(group),
         )  # fmt: skip
         replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=self.clock_ms)
@@ -154,7 +148,7 @@ class Domain:
         self.runtime.progress, self.runtime.levels = self.progress, len(levels)
         self.dead_letters = DeadLetters(
             self.store, self.writer, self.topics, self.groups,
-            writable=lambda: config.writable, sync_flush=config.store.sync_flush,
+            writable=lambda: self.retries.writable, sync_flush=config.store.sync_flush,
         )  # fmt: skip
 
     def _make_transactions(self) -> None:
@@ -185,3 +179,4 @@ class Domain:
         self.lives = Lives(self.topics, self.groups, self.offsets)
         self.lives.wake, self.lives.delete_queues = wake, self.store.delete_topic
         self.settings = LiveSettings(self.config)
+        self.settings.changeable |= changeable(self)

@@ -20,6 +20,11 @@ class Periodic:
         """Begin; the first step comes after one interval."""
         self._task = asyncio.create_task(self._run(), name=self._name)
 
+    def set_interval(self, interval_ms: float) -> None:
+        """From now on; a wait under way ends now."""
+        self._interval = interval_ms / 1000
+        self.poke()
+
     def poke(self) -> None:
         """Run the next step now."""
         self._poked.set()

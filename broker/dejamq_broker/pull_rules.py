@@ -60,6 +60,11 @@ class PullRules:
         self.window = config.store.max_filter_message_size // QUEUE_ENTRY_SIZE
         """How many queue entries one look goes through for those that are wanted."""
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Other settings are in force; requests that are held keep their filters."""
+        self._config = config
+        self.filters.filter_by_sql(config.enable_property_filter)
+
     def admit(self, pull: Pull) -> None:
         """Fill in what is wanted. Raises the error that the consumer is to see, in RocketMQ's order.
 

@@ -16,6 +16,7 @@ from dejamq_proto.record import BadRecord, Record, decode, encode_properties
 from dejamq_broker.delay import scheduled
 from dejamq_broker.offsets import Asker
 from dejamq_broker.record_writer import Origin, RecordWriter
+from dejamq_broker.retry_policy import retry_level
 from dejamq_broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from dejamq_broker.store import MessageStore
 
 log = logging.getLogger(__name__)
-FIRST_RETRY_LEVEL = 3  # 10 s
 MOST_TRIES = (1 << 31) - 1  # that a record can count
+ROOM_FOR_A_REASON = 30_000  # bytes of properties; a record holds 32,767
 LONGEST_LIMIT = 10  # digits: more are no number of 32 bits, and endless ones no number to Python either
 
 
@@ -33,7 +34,7 @@ class GivenBack(msgspec.Struct, frozen=True, kw_only=True):
 
     ``log_offset`` is where the original begins in this broker's log. ``max_reconsume_times`` 0 leaves the limit
     to the group. ``delivery_ref`` names the consumer's delivery, so that the audit can tell which one asked for
-    the retry.
+    the retry; ``reason`` is why it failed, which only a dead letter keeps.
     """
 
     group: str
@@ -41,6 +42,7 @@ class GivenBack(msgspec.Struct, frozen=True, kw_only=True):
     delay_level: int = 0
     max_reconsume_times: int = 0
     delivery_ref: str = ""
+    reason: str = ""
     asker: Asker = Asker()
 
 
@@ -49,36 +51,41 @@ class Retries:
 
     def __init__(
         self, store: "MessageStore", writer: RecordWriter, topics: TopicTable, groups: SubscriptionGroupTable,
-        levels: int, *, writable: bool = True, ordered: Callable[[str], bool] = lambda group: False,
+        levels_ms: tuple[int, ...], *, writable: bool = True, ordered: Callable[[str], bool] = lambda group: False,
     ) -> None:  # fmt: skip
-        """``writable``: the broker may be written. ``ordered``: whether a member of the group holds a lock now."""
+        """``levels_ms``: the delays as the table of levels says them. ``writable``: the broker may be written.
+        ``ordered``: whether a member of the group holds a lock now.
+        """
         self._store, self._writer, self._topics, self._groups = store, writer, topics, groups
-        self._levels, self._writable, self._ordered = levels, writable, ordered
+        self._levels_ms, self.writable, self._ordered = levels_ms, writable, ordered
 
     def send_back(self, given: GivenBack) -> None:
         """Store the next try. Raises SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION; SYSTEM_ERROR: original gone.
 
-        RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack. Level 0 becomes 3 + the tries so far, that
-        is 10 s for the first retry. Success with nothing stored is possible: a group without retry queues wants
-        its failures dropped.
+        RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack, with its checks in its order. Level 0 becomes 3 +
+        the tries so far, that is 10 s for the first retry, or what the group's retry policy says. Success with
+        nothing stored is possible: a group without retry queues wants its failures dropped.
         """
         group = self._groups.known(given.group)
-        if not self._writable:
+        if not self.writable:
             raise PermissionDenied("this broker may not be written (broker_permission); another one may take it")
         if group.retry_queue_nums <= 0:  # RocketMQ: such a group wants no retries, the message is dropped
             log.warning("send_back_dropped group=%s log_offset=%d", given.group, given.log_offset)
             return
+        topic = self._retry_topic(group)
         original = self._original(given.log_offset)
-        times = given.max_reconsume_times if given.max_reconsume_times > 0 else group.retry_max_times
-        if given.delay_level < 0 or original.reconsume_times >= times:
-            topic, level = self._dead_letters(group), 0
-        else:
-            topic, level = self._retry_topic(group), given.delay_level or FIRST_RETRY_LEVEL + original.reconsume_times
-        queue_id = random.randrange(self._topics.require(topic).write_queue_nums)
-        again = next_try(original, topic, queue_id, level)
-        again = msgspec.structs.replace(again, store_host=self._writer.site.store_host)
         origin = Origin("sendback", given.delivery_ref, given.asker, given.group)
-        self._writer.put(scheduled(again, self._levels), origin)
+        self._writer.put(scheduled(self._next_of(original, topic, group, given), len(self._levels_ms)), origin)
+
+    def _next_of(self, original: Record, retry_topic: str, group: SubscriptionGroup, given: GivenBack) -> Record:
+        """The next try, or the dead letter when there is none any more, or none wanted."""
+        times = given.max_reconsume_times if given.max_reconsume_times > 0 else group.retry_max_times
+        dead = given.delay_level < 0 or original.reconsume_times >= times
+        topic = self._dead_letters(group) if dead else retry_topic
+        level = given.delay_level or retry_level(group.group_retry_policy, original.reconsume_times, self._levels_ms)
+        queue_id = random.randrange(self._topics.require(topic).write_queue_nums)
+        again = next_try(original, topic, queue_id, 0 if dead else level, given.reason if dead else "")
+        return msgspec.structs.replace(again, store_host=self._writer.site.store_host)
 
     def redirect(self, record: Record) -> Record:
         """An ordinary send to a retry topic: dead letters when its tries are used up (strictly more than the limit).
@@ -132,13 +139,16 @@ class Retries:
         return self._topics.ensure(names.dlq_topic(group.group_name), 1).topic_name
 
 
-def next_try(original: Record, topic: str, queue_id: int, delay_level: int) -> Record:
+def next_try(original: Record, topic: str, queue_id: int, delay_level: int, reason: str = "") -> Record:
     """The record of the next try: same body, tags and properties, one more reconsume time, and where it came from.
 
     The unique key, the time and the host of birth stay, so a retry is the same message to programs; RETRY_TOPIC
-    and ORIGIN_MESSAGE_ID are set by the first try and kept by all later ones.
+    and ORIGIN_MESSAGE_ID are set by the first try and kept by all later ones. A ``reason`` is kept where there is room.
     """
     properties = original.properties
+    properties.pop(names.PROPERTY_DEAD_LETTER_REASON, None)
+    if reason and len(original.raw_properties) < ROOM_FOR_A_REASON:
+        properties[names.PROPERTY_DEAD_LETTER_REASON] = names.reason_text(reason)
     properties.setdefault(names.PROPERTY_RETRY_TOPIC, original.topic)
     properties.setdefault(names.PROPERTY_ORIGIN_MESSAGE_ID, original.offset_message_id)
     properties[names.PROPERTY_WAIT] = "false"

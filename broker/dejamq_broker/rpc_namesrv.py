@@ -13,25 +13,17 @@ from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.rpc_values import topic_to_proto
 from dejamq_broker.site import Site
-from dejamq_broker.topics import READ_WRITE, TopicTable
+from dejamq_broker.topics import TopicTable
 
-ALL = 7
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs forgot it
 
 
 class NameServerLink:
-    """Registers, unregisters, and holds the stream whose end tells a name server that this broker is gone.
-
-    The permissions told are AND-ed with the broker's own, which is all that RocketMQ does with
-    ``brokerPermission`` for ordinary topics: clients obey the route, the broker itself does not refuse
-    (RocketMQ: TopicConfigManager).
-    """
+    """Registers, unregisters, and holds the stream whose end tells a name server that this broker is gone."""
 
     def __init__(self, address: str, site: Site, topics: TopicTable, config: BrokerConfig) -> None:
         self.address = address
         self._site, self._topics, self._timeout_ms = site, topics, config.register_broker_timeout_ms
-        perm = config.broker_permission
-        self._perm_mask = ALL if perm & READ_WRITE == READ_WRITE else perm
         self._channel = dial(address)
         self._stub = NameServerStub(self._channel)
         self._numbers = itertools.count(1)
@@ -45,7 +37,7 @@ class NameServerLink:
         version = self._topics.version
         request = pb.RegisterBrokerRequest(
             caller=self._caller(), broker=self._identity(),
-            topics=[topic_to_proto(config, perm_mask=self._perm_mask) for config in self._topics],
+            topics=[topic_to_proto(config, perm_mask=self._topics.perm_mask) for config in self._topics],
             data_version=DataVersion(
                 state_version=version.state_version, timestamp_ms=version.timestamp, counter=version.counter
             ),

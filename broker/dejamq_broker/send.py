@@ -52,7 +52,7 @@ class Sender:
         self.halves = Halves(writer, topics, reject=config.reject_transaction_message)
         self._levels = len(config.store.delay_levels_ms)
         self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
-        self._writable = config.writable
+        self.writable = config.writable
         self._closed = False
         self.replicated: Callable[[int], Awaitable[Code]] | None = None
         """With SYNC_MASTER: done when slaves have everything before a log offset, or will not in time."""
@@ -125,7 +125,7 @@ class Sender:
         """The topic, made if need be. Raises InvalidName, PermissionDenied, TOPIC_NOT_EXIST."""
         _check_sendable(topic)
         config = self._topics.for_sending(topic, default_queue_nums)
-        if config.order and not self._writable:
+        if config.order and not self.writable:
             raise PermissionDenied(f"this broker may not be written, and messages of {topic!r} have an order")
         return config
 

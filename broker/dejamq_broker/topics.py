@@ -46,6 +46,7 @@ class TopicTable:
         self._path, self._clock_ms, self.on_change = path, clock_ms, on_change
         self._topics: dict[str, TopicConfig] = {}
         self._reply_topic = ""
+        self.perm_mask = READ_WRITE | names.PERM_INHERIT
         self.auto_create = True
         """Whether a first send makes its topic; a template in the file does not decide that by itself."""
         self.version = DataVersion(timestamp=clock_ms())
@@ -76,7 +77,6 @@ class TopicTable:
 
         ``cluster`` names the topic of replies. A template that is there keeps its number of queues.
         """
-        self.auto_create = auto_create_queues > 0
         # two at least: a name server takes a single topic of an unknown broker for an increment and refuses it
         wanted = [
             TopicConfig(SELF_TEST_TOPIC, 1, 1),
@@ -85,12 +85,26 @@ class TopicTable:
         if cluster:
             self._reply_topic = names.reply_topic(cluster)
             wanted.append(TopicConfig(self._reply_topic, 1, 1))
-        if auto_create_queues:
-            perm = READ_WRITE | names.PERM_INHERIT
-            wanted.append(TopicConfig(names.AUTO_CREATE_TOPIC, auto_create_queues, auto_create_queues, perm))
         missing = [config for config in wanted if config.topic_name not in self._topics]
         if missing:
             self._put(missing)
+        self.allow_auto_create(auto_create_queues)
+
+    def allow_auto_create(self, queues: int) -> None:
+        """Let first sends make topics, with so many queues at most; 0: not any more. A template that is there stays."""
+        self.auto_create = queues > 0
+        if queues and names.AUTO_CREATE_TOPIC not in self._topics:
+            self._put([TopicConfig(names.AUTO_CREATE_TOPIC, queues, queues, READ_WRITE | names.PERM_INHERIT)])
+
+    def mask_permissions(self, perm: int) -> None:
+        """What the broker as a whole does not permit is taken from what name servers are told of each topic.
+
+        It is all that RocketMQ does with ``brokerPermission`` for ordinary topics: clients obey the route, the broker
+        itself does not refuse. They are told at once, as of any change.
+        """
+        self.perm_mask = READ_WRITE | names.PERM_INHERIT if perm & READ_WRITE == READ_WRITE else perm
+        self.version = self.version.next(self._clock_ms())
+        self.on_change()
 
     def for_sending(self, topic: str, client_queues: int) -> TopicConfig:
         """The topic, made from TBW102 if need be with the smaller of both queue counts. Raises TOPIC_NOT_EXIST.

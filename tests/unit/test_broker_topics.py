@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from dejamq_broker import json_file
 from dejamq_broker.topics import TopicConfig, TopicTable, check_queue, check_readable
-from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.codes import Code, DejamqError, InvalidName
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -131,3 +131,82 @@ def test_a_topic_that_cannot_be_kept_is_refused_and_not_half_made(tmp_path: Path
         table.for_sending("orders", 4)
     assert caught.value.code is Code.SERVICE_NOT_AVAILABLE
     assert table.get("orders") is None
+
+
+def test_a_template_in_the_file_makes_no_topics_where_that_is_off_and_does_again_where_it_is_on(tmp_path: Path) -> None:
+    table_in(tmp_path)
+    table = table_in(tmp_path, queues=0)
+    with pytest.raises(DejamqError) as caught:
+        table.for_sending("orders", 4)
+    assert caught.value.code is Code.TOPIC_NOT_EXIST
+    table.allow_auto_create(8)
+    assert table.for_sending("orders", 4).write_queue_nums == 4
+
+
+def test_only_a_template_that_may_be_inherited_makes_topics(tmp_path: Path) -> None:
+    table_in(tmp_path)
+    path = tmp_path / "topics.json"
+    content = json.loads(path.read_text())
+    content["topicConfigTable"]["TBW102"]["perm"] = 6
+    path.write_text(json.dumps(content))
+    with pytest.raises(DejamqError) as caught:
+        table_in(tmp_path).for_sending("orders", 4)
+    assert caught.value.code is Code.TOPIC_NOT_EXIST
+
+
+def test_a_change_leaves_what_was_not_given(tmp_path: Path) -> None:
+    table = table_in(tmp_path)
+    table.update(TopicConfig("orders", 4, 4, order=True, attributes={"+message.type": "NORMAL"}))
+    assert table.change("orders", write_queue_nums=2) == table_in(tmp_path).get("orders")
+    changed = table.require("orders")
+    assert (changed.read_queue_nums, changed.write_queue_nums, changed.order) == (4, 2, True)
+    assert changed.attributes == {"+message.type": "NORMAL"}
+    with pytest.raises(DejamqError) as caught:
+        table.change("nowhere", perm=4)
+    assert caught.value.code is Code.TOPIC_NOT_EXIST
+
+
+def test_a_deleted_topic_is_gone_from_the_file_and_name_servers_are_told(tmp_path: Path) -> None:
+    table = table_in(tmp_path)
+    table.for_sending("orders", 2)
+    changes: list[int] = []
+    table.on_change = lambda: changes.append(table.version.counter)
+    before = table.version.counter
+    assert table.delete("orders") is True
+    assert table.delete("orders") is False
+    assert changes == [before + 1]
+    assert table_in(tmp_path).get("orders") is None
+
+
+@pytest.mark.parametrize(
+    "topic", ["TBW102", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_x", "c_REPLY_TOPIC"]
+)
+def test_topics_of_the_broker_itself_are_neither_changed_nor_deleted(tmp_path: Path, topic: str) -> None:
+    table = table_in(tmp_path)
+    table.ensure_system(8, "c")
+    table.ensure(topic, 1)
+    for act in (lambda: table.delete(topic), lambda: table.change(topic, perm=4)):
+        with pytest.raises(InvalidName, match="belongs to the broker itself"):
+            act()
+    assert table.get(topic) is not None
+
+
+def test_a_name_server_marks_topics_as_ordered_and_its_silence_takes_nothing_back(tmp_path: Path) -> None:
+    table = table_in(tmp_path)
+    table.for_sending("orders", 2)
+    table.mark_ordered(["orders", "nowhere"])
+    assert table_in(tmp_path).require("orders").order
+    changes: list[int] = []
+    table.on_change = lambda: changes.append(1)
+    table.mark_ordered(["orders"])
+    table.mark_ordered([])
+    assert (changes, table.require("orders").order) == ([], True)
+
+
+def test_what_the_broker_does_not_permit_is_taken_from_what_is_told_of_topics(tmp_path: Path) -> None:
+    table = table_in(tmp_path)
+    told: list[int] = []
+    table.on_change = lambda: told.append(table.perm_mask)
+    table.mask_permissions(4)
+    table.mask_permissions(6)
+    assert told == [4, 7]

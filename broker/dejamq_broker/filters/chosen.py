@@ -27,7 +27,12 @@ class Filters:
 
     def __init__(self, *, sql: bool) -> None:
         """``sql``: whether this broker filters by SQL92; the parser is made now, and not while pulls wait."""
-        self._compile = _sql_compiler() if sql else None
+        self._compile: Callable[[str], SqlFilter] | None = None
+        self.filter_by_sql(sql)
+
+    def filter_by_sql(self, enabled: bool) -> None:
+        """From now on; filters that were made stay."""
+        self._compile = _sql_compiler() if enabled else None
 
     def of(self, expression: str, kind: str) -> Filter:
         """The filter of a subscription. Raises SUBSCRIPTION_PARSE_FAILED, and SYSTEM_ERROR where SQL92 is off."""
