@@ -77,6 +77,9 @@ class Counts:
         self.groups: dict[tuple[str, str], GroupGets] = {}
         """By topic and group."""
         self.puts, self.gets = Puts(), Gets()
+        self.committed: dict[str, int] = {}
+        """Transactions by the topic that their message was for; the next one too."""
+        self.rolled_back: dict[str, int] = {}
 
     def stored(self, topic: str, messages: int, size: int, took_us: int) -> None:
         """These messages of one topic were appended together."""
@@ -109,6 +112,11 @@ class Counts:
     def buried(self, topic: str, messages: int = 1) -> None:
         """Messages became dead letters: ``topic`` is ``%DLQ%group``."""
         self._of_group(topic, topic.removeprefix(DLQ_PREFIX)).dead += messages
+
+    def ended(self, topic: str, *, commit: bool) -> None:
+        """A transaction ended."""
+        ends = self.committed if commit else self.rolled_back
+        ends[topic] = ends.get(topic, 0) + 1
 
     def found(self, topic: str, group: str, messages: int, size: int, took_us: int) -> GroupGets:
         """A pull got messages; for the caller to add what else it knows."""

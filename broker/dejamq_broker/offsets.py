@@ -101,6 +101,10 @@ class OffsetTable:
         """The committed offset; None when the group has none of this queue."""
         return self._table.get(f"{at.topic}@{at.group}", {}).get(at.queue_id)
 
+    def everything(self) -> list[tuple[str, str, dict[int, int]]]:
+        """(topic, group, committed by queue id) of every group, as they are now."""
+        return [(*_split_key(key), dict(queues)) for key, queues in self._table.items()]
+
     def of_group(self, group: str) -> Iterator[tuple[str, int, int]]:
         """(topic, queue id, committed) of one group."""
         for key, queues in self._table.items():
@@ -268,3 +272,8 @@ class OffsetTable:
 
 def _young(at: Position, queues: Queues) -> bool:
     return queues.min_offset(at.topic, at.queue_id) <= 0 and queues.entry_in_memory(at.topic, at.queue_id, 0)
+
+
+def _split_key(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition("@")
+    return topic, group

@@ -107,6 +107,9 @@ class Transactions:
             self._tell(ending, key, "refused", str(error))
             raise
         self._ended(half)
+        self._writer.counts.ended(
+            half.properties.get(names.PROPERTY_REAL_TOPIC, ""), commit=ending.state == SYS_TRANSACTION_COMMIT
+        )
         self._tell(ending, key, "committed" if ending.state == SYS_TRANSACTION_COMMIT else "rolled_back")
 
     def _check_serving(self) -> None:

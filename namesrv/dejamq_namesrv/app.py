@@ -7,7 +7,9 @@ from contextlib import AsyncExitStack
 
 from dejamq_proto.events import State
 from dejamq_proto.journal import Journal, new_boot_id, open_journal
+from dejamq_proto.metrics import MetricsServer, check_library
 from dejamq_proto.serving import Server
+from dejamq_proto.timings import Timings
 
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.kv_config import KvConfig
@@ -31,7 +33,7 @@ class NameServer:
         self._config, self._now_ms = config, now_ms
         self._parts = AsyncExitStack()
         self.boot_id = new_boot_id()
-        self.address = ""
+        self.address = self.metrics_address = ""
 
     async def start(self) -> str:
         """Serve on the configured address and return the bound one. Raises ConfigError when it cannot."""
@@ -51,14 +53,26 @@ class NameServer:
         self._parts.callback(_end_journal, journal)
         journal.write(State(state="started", reason=f"level={journal.level}"))
         registry = Registry(config, kv, journal, self._now_ms)
-        servicer, server = NameServerServicer(registry), Server([SERVICE])
+        timings = Timings() if config.metrics_address else None
+        servicer, server = NameServerServicer(registry), Server([SERVICE], timings)
         add_to(server.grpc, servicer)
         self._parts.push_async_callback(server.stop, config.shutdown_grace_ms)
         self.address = await server.start(config.listen)
         self._parts.callback(servicer.end_channels)
         self._parts.push_async_callback(_cancelled, asyncio.create_task(self._expire_forever(registry)))
+        if timings is not None:
+            await self._serve_metrics(registry, timings)
         await server.ready()
+        self._parts.push_async_callback(server.drain)
         return self.address
+
+    async def _serve_metrics(self, registry: Registry, timings: Timings) -> None:
+        check_library()
+        from dejamq_namesrv.metrics import NamesrvMetrics
+
+        metrics = MetricsServer(NamesrvMetrics(registry, timings, self._config.name).gather)
+        self.metrics_address = await metrics.start(self._config.metrics_address)
+        self._parts.push_async_callback(metrics.close)
 
     async def close(self) -> None:
         """Running calls get ``shutdown_grace_ms``.

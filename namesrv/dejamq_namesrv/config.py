@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal import Level
 from dejamq_proto.settings import setting
+from dejamq_proto.watching import WatchingConfig
 
 
 @dataclass(frozen=True)
-class NamesrvConfig:
+class NamesrvConfig(WatchingConfig):
     """All of one name server. Times are in milliseconds."""
 
     listen: str = setting("127.0.0.1:9876", rocketmq="listenPort", help="host:port to serve on; port 0: any")
@@ -46,6 +47,7 @@ class NamesrvConfig:
     def validate(self) -> None:
         """Raise ConfigError with the setting that makes no sense."""
         check_listen(self.listen)
+        self.validate_watching()
         if self.journal_level not in list(Level):
             raise ConfigError(f"journal_level is off, audit or forensic, not {self.journal_level!r}")
         for field in ("scan_not_active_broker_interval_ms", "broker_timeout_ms"):

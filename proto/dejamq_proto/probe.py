@@ -1,7 +1,8 @@
-"""``python -m dejamq_proto.probe [HOST:PORT …]``: is a server of ours serving? For health checks of containers.
+"""``python -m dejamq_proto.probe [--service NAME] [HOST:PORT …]``: is a server of ours serving? For health checks.
 
 Exit 0 when every address answers SERVING to gRPC's health call, 1 when one does not, 2 for bad use. Without an address
-the two default ports of this machine are asked, and one that serves is enough: an image does not know its role.
+the two default ports of this machine are asked, and one that serves is enough: an image does not know its role. NAME is
+``readiness`` (what is asked without one), ``liveness``, or a service such as ``dejamq.v1.Send``.
 """
 
 import asyncio
@@ -16,21 +17,21 @@ DEFAULT_ADDRESSES = ("127.0.0.1:9876", "127.0.0.1:10911")  # a name server's and
 TIMEOUT_MS = 3_000
 
 
-async def state_of(address: str, timeout_ms: int = TIMEOUT_MS) -> str:
+async def state_of(address: str, timeout_ms: int = TIMEOUT_MS, *, service: str = "") -> str:
     """SERVING, NOT_SERVING…, or gRPC's word for why nothing was said (UNAVAILABLE, DEADLINE_EXCEEDED…)."""
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=timeout_ms / 1000)
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
             return str(error.code().name)
     return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
 
 
-async def probe(addresses: Sequence[str]) -> bool:
+async def probe(addresses: Sequence[str], service: str = "") -> bool:
     """Whether all of ``addresses`` serve; without any, whether one of the defaults does. Prints one line each."""
     asked = addresses or DEFAULT_ADDRESSES
-    states = await asyncio.gather(*map(state_of, asked))
+    states = await asyncio.gather(*(state_of(address, service=service) for address in asked))
     for address, state in zip(asked, states, strict=True):
         print(f"{address} {state}")
     serving = [state == "SERVING" for state in states]
@@ -38,11 +39,13 @@ async def probe(addresses: Sequence[str]) -> bool:
 
 
 def main() -> int:
-    addresses = sys.argv[1:]
+    addresses, service = sys.argv[1:], ""
+    if addresses[:1] == ["--service"]:
+        service, addresses = "".join(addresses[1:2]), addresses[2:]
     if wrong := [address for address in addresses if not address.rpartition(":")[2].isdigit() or address[0] in ":-"]:
         print(f"dejamq-probe: {wrong[0]!r} is not HOST:PORT", file=sys.stderr)
         return 2
-    return 0 if asyncio.run(probe(addresses)) else 1
+    return 0 if asyncio.run(probe(addresses, service)) else 1
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -15,11 +15,13 @@ from dejamq_proto.calling import MAX_FRAME_BYTES
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.refusals import Refusals
 from dejamq_proto.rpc_faults import RpcFaults
+from dejamq_proto.timings import Timings
 
 SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, never a second listener
     ("grpc.max_send_message_length", MAX_FRAME_BYTES),
     ("grpc.max_receive_message_length", MAX_FRAME_BYTES),
+    ("grpc.max_concurrent_streams", 1000),  # of one connection; what is more waits in the client
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -28,21 +30,34 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
 ]
 
 
-class Server:
-    """A gRPC server with health and reflection. Health says SERVING only between ``ready`` and ``stop``."""
+LIVENESS, READINESS = "liveness", "readiness"
 
-    def __init__(self, services: Sequence[str]) -> None:
-        """``services`` are the full names that reflection lists; add servicers to ``grpc`` before ``start``."""
+
+class Server:
+    """A gRPC server with health and reflection.
+
+    Health knows ``liveness``, SERVING while the process answers at all, and ``readiness``, which is SERVING only when a
+    client can use the server: between ``ready`` and ``drain``. Without a name the answer is that of readiness, and
+    each service has its own, so that one may be closed while the others serve.
+    """
+
+    def __init__(self, services: Sequence[str], timings: Timings | None = None) -> None:
+        """``services`` are the full names that reflection lists; add servicers to ``grpc`` before ``start``.
+
+        ``timings`` is told how long each call took.
+        """
+        self._services, self._ready = services, False
         self.refusals = Refusals()
         faults = (RpcFaults(),) if failpoints.ARMED else ()
-        self.grpc = grpc.aio.server(interceptors=(self.refusals, *faults), options=SERVER_OPTIONS)
+        timed = () if timings is None else (timings,)
+        self.grpc = grpc.aio.server(interceptors=(*timed, self.refusals, *faults), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc)
 
     async def start(self, listen: str) -> str:
         """Bind ``host:port`` (port 0: any) and accept calls. Returns the bound address. Raises ConfigError."""
-        await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._set(("", READINESS, *self._services), False)
         host = listen.rpartition(":")[0]
         try:
             _probe(listen)
@@ -52,10 +67,28 @@ class Server:
         if not port:
             raise ConfigError(f"cannot listen on {listen}: the port is in use or the address is not of this machine")
         await self.grpc.start()
+        await self._set((LIVENESS,), True)
         return f"{host}:{port}"
 
     async def ready(self) -> None:
-        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        """Clients can use it from now on."""
+        self._ready = True
+        await self._set(("", READINESS, *self._services), True)
+
+    async def drain(self) -> None:
+        """Say that clients should go elsewhere; calls are still served. May be called twice, and before ``ready``."""
+        self._ready = False
+        await self._set(("", READINESS, *self._services), False)
+
+    async def set_serving(self, service: str, serving: bool) -> None:
+        """One service opens or closes while the others go on. Nothing changes before ``ready`` and after ``drain``."""
+        if self._ready:
+            await self._set((service,), serving)
+
+    async def _set(self, names: Iterable[str], serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in names:
+            await self._health.set(name, status)
 
     async def stop(self, grace_ms: float) -> None:
         """Refuse new calls, let running ones end within the grace. May be called twice."""

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from dejamq_proto.calling import call, dial
 from dejamq_proto.codes import Code, ConfigError, DejamqError
 from dejamq_proto.common_pb2 import Caller, DataVersion, TopicConfig
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
+from dejamq_proto.probe import state_of
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 IDENTITY = pb.BrokerIdentity(cluster="lab", broker_name="broker-a", address="127.0.0.1:10911", boot_id="b1")
@@ -224,3 +226,15 @@ async def test_a_port_in_use_is_one_clear_error(servers: list[NameServer]) -> No
     with pytest.raises(ConfigError, match="port is in use"):
         await second.start()
     await second.close()
+
+
+async def test_a_name_server_tells_prometheus_what_it_knows() -> None:
+    server = NameServer(NamesrvConfig(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0"))
+    await server.start()
+    try:
+        address = server.metrics_address
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://{address}/metrics").read().decode())
+        assert 'dejamq_namesrv_brokers{node_id="namesrv",node_type="namesrv"} 0.0' in text
+        assert await state_of(server.address, service="liveness") == "SERVING"
+    finally:
+        await server.close()

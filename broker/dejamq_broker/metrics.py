@@ -1,0 +1,159 @@
+"""What a broker tells Prometheus, under RocketMQ's names and labels.
+
+Everything is read when it is asked for; the paths of messages only add to ``Counts``. Source: RocketMQ
+``BrokerMetricsConstant``, ``DefaultStoreMetricsConstant``.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+from dejamq_proto.metric_families import calls_metric, counter, gauge, histogram
+from dejamq_proto.metrics import process_metrics
+from dejamq_proto.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, is_system
+from dejamq_proto.timings import Timings
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+
+from dejamq_broker.connections import connections_of
+from dejamq_broker.counts import SIZE_BOUNDS
+from dejamq_broker.metrics_lag import lag_metrics
+
+if TYPE_CHECKING:
+    from dejamq_broker.domain import Domain
+
+NODE = ("cluster", "node_type", "node_id")
+TOPIC = (*NODE, "topic", "message_type", "is_system")
+GROUP = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
+TYPES = {SCHEDULE_TOPIC: "delay", HALF_TOPIC: "transaction"}
+"""Told by where a message lies; one in order looks like any other."""
+
+
+class BrokerMetrics:
+    """Gathers for a ``MetricsServer``. Belongs to the event loop."""
+
+    def __init__(self, domain: "Domain", timings: Timings) -> None:
+        self._domain, self._timings = domain, timings
+        site = domain.site
+        self._node = (
+            site.cluster,
+            "broker",
+            site.broker_name if site.master else f"{site.broker_name}-{site.broker_id}",
+        )
+
+    async def gather(self) -> AsyncIterator[Metric]:
+        """Every metric; other work goes on between two."""
+        for metrics in (
+            self._topics(),
+            self._groups(),
+            self._transactions(),
+            self._broker(),
+            self._store(),
+            [calls_metric(self._timings, NODE, self._node)],
+            process_metrics(),
+        ):
+            for metric in metrics:
+                yield metric
+                await asyncio.sleep(0)
+        async for metric in lag_metrics(self._domain, self._node):
+            yield metric
+
+    def _topics(self) -> Iterator[Metric]:
+        messages = CounterMetricFamily("rocketmq_messages_in", "Messages stored.", labels=TOPIC)
+        size = CounterMetricFamily("rocketmq_throughput_in", "Bytes of records stored.", labels=TOPIC)
+        for topic, puts in self._domain.counts.topics.items():
+            labels = (*self._node, topic, TYPES.get(topic, "normal"), _truth(is_system(topic)))
+            messages.add_metric(labels, puts.messages)
+            size.add_metric(labels, puts.bytes)
+        sizes = self._domain.counts.puts
+        yield from (messages, size)
+        yield histogram(
+            "rocketmq_message_size", "Bytes of a stored message, of a run on average.", NODE,
+            [(self._node, SIZE_BOUNDS, sizes.sizes, sizes.bytes)],
+        )  # fmt: skip
+
+    def _groups(self) -> Iterator[Metric]:
+        messages = CounterMetricFamily("rocketmq_messages_out", "Messages handed to consumers.", labels=GROUP)
+        size = CounterMetricFamily("rocketmq_throughput_out", "Bytes handed to consumers.", labels=GROUP)
+        back = CounterMetricFamily("rocketmq_send_back_messages", "Failed messages taken back.", labels=GROUP)
+        dead = CounterMetricFamily("rocketmq_send_to_dlq_messages", "Messages that became dead letters.", labels=GROUP)
+        took = CounterMetricFamily("rocketmq_group_get_latency_milliseconds", "Time spent reading.", labels=GROUP)
+        for (topic, group), gets in self._domain.counts.groups.items():
+            retry = topic.startswith(RETRY_PREFIX)
+            labels = (*self._node, topic, group, _truth(retry), _truth(is_system(topic)))
+            if gets.calls:
+                messages.add_metric(labels, gets.messages)
+                size.add_metric(labels, gets.bytes)
+                took.add_metric(labels, gets.us / 1000)
+            if gets.sent_back:
+                back.add_metric(labels, gets.sent_back)
+            if gets.dead:
+                dead.add_metric(labels, gets.dead)
+        yield from (messages, size, took, back, dead)
+
+    def _transactions(self) -> Iterator[Metric]:
+        counts = self._domain.counts
+        for name, told, ended in (
+            ("rocketmq_commit_messages", "Transactions committed.", counts.committed),
+            ("rocketmq_rollback_messages", "Transactions rolled back.", counts.rolled_back),
+        ):
+            values = [((*self._node, topic), number) for topic, number in ended.items()]
+            yield counter(name, told, (*NODE, "topic"), values)
+
+    def _broker(self) -> Iterator[Metric]:
+        domain = self._domain
+        topics = sum(1 for _ in domain.topics)
+        yield gauge(
+            "rocketmq_broker_permission", "4 read + 2 write.", NODE, [(self._node, domain.config.broker_permission)]
+        )
+        yield gauge("rocketmq_topic_number", "Topics, all kinds.", NODE, [(self._node, topics)])
+        groups = sum(1 for _ in domain.groups)
+        yield gauge("rocketmq_consumer_group_number", "Groups that are kept.", NODE, [(self._node, groups)])
+        yield from self._connections()
+
+    def _connections(self) -> Iterator[Metric]:
+        producers: dict[tuple[str, ...], int] = {}
+        consumers: dict[tuple[str, ...], int] = {}
+        modes = {
+            name: "BROADCASTING" if self._domain.clients.groups.broadcasting(name) else "CLUSTERING"
+            for name in self._domain.clients.groups.names()
+        }
+        for one in connections_of(self._domain.clients):
+            if one.role == "producer":
+                key: tuple[str, ...] = (*self._node, "PYTHON", one.version)
+                producers[key] = producers.get(key, 0) + 1
+            else:
+                key = (*self._node, one.group, "PYTHON", one.version, modes.get(one.group, ""))
+                consumers[key] = consumers.get(key, 0) + 1
+        yield gauge(
+            "rocketmq_producer_connections", "Producers.", (*NODE, "language", "version"), producers.items()
+        )  # fmt: skip
+        yield gauge(
+            "rocketmq_consumer_connections", "Members of groups.",
+            (*NODE, "consumer_group", "language", "version", "consume_mode"), consumers.items(),
+        )  # fmt: skip
+
+    def _store(self) -> Iterator[Metric]:
+        store, counts, now_ms = self._domain.store, self._domain.counts, self._domain.clock_ms()
+        earliest_ms = self._domain.runtime.earliest_ms()
+        values = {
+            "rocketmq_storage_size": ("Bytes of the log.", store.log_max - store.log_min),
+            "rocketmq_storage_flush_behind_bytes": ("Not on disk yet.", store.log_max - store.flushed),
+            "rocketmq_storage_dispatch_behind_bytes": ("Not in queues yet.", store.log_max - store.dispatched),
+            "rocketmq_storage_message_reserve_time": (
+                "Age of the oldest message, ms.", max(0, now_ms - earliest_ms) if earliest_ms >= 0 else 0
+            ),
+        }  # fmt: skip
+        for name, (told, value) in values.items():
+            yield gauge(name, told, NODE, [(self._node, value)])
+        counters = {
+            "dejamq_puts": ("Appends to the log.", counts.puts.times),
+            "dejamq_puts_failed": ("Appends that the store refused.", counts.puts.failed),
+            "dejamq_gets_found": ("Pulls that found messages.", counts.gets.found),
+            "dejamq_gets_missed": ("Looks for messages that found none.", counts.gets.missed),
+        }
+        for name, (told, value) in counters.items():
+            yield counter(name, told, NODE, [(self._node, value)])
+
+
+def _truth(value: bool) -> str:
+    return str(value).lower()
