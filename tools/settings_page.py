@@ -16,6 +16,7 @@ import msgspec
 from dejamq.config import ClientConfig, ConsumerConfig
 from dejamq.lite_config import LitePullConfig
 from dejamq.producer_config import ProducerConfig
+from dejamq.transaction_config import TransactionProducerConfig
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.store import StoreConfig
 from dejamq_namesrv.config import NamesrvConfig
@@ -49,6 +50,12 @@ class Section(msgspec.Struct, frozen=True):
 SECTIONS = (
     Section("Every client", "Keyword arguments of all clients.", ClientConfig),
     Section("Producer", "And those of every client.", ProducerConfig, ClientConfig),
+    Section(
+        "Producer of transactions",
+        "`TransactionProducer`; and those of a producer.",
+        TransactionProducerConfig,
+        ProducerConfig,
+    ),
     Section("Consumer", "`PushConsumer`; and those of every client.", ConsumerConfig, ClientConfig),
     Section(
         "Lite pull consumer",

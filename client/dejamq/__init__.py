@@ -35,6 +35,9 @@ from dejamq.runner import run
 from dejamq.selectors import Selector, select_by_hash, select_machine_room, select_random
 from dejamq.send_batches import BatchIncomplete
 from dejamq.send_hooks import SendContext, SendHook
+from dejamq.transaction import TransactionResult, TransactionState
+from dejamq.transaction_hooks import EndTransactionContext, EndTransactionHook
+from dejamq.transaction_producer import TransactionProducer
 
 __all__ = [
     "Admin",
@@ -56,6 +59,8 @@ __all__ = [
     "ConsumeStatus",
     "DeadLetter",
     "DejamqError",
+    "EndTransactionContext",
+    "EndTransactionHook",
     "ForkedProcess",
     "Handler",
     "Inbox",
@@ -81,6 +86,9 @@ __all__ = [
     "SendTimeout",
     "Strategy",
     "SuspendQueue",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "reply_to",
     "run",
     "select_by_hash",

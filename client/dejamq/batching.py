@@ -24,7 +24,7 @@ MAX_RUN_RECORDS = 850
 MAX_RUN_BYTES = 1 << 20
 UNDIVIDED = 16  # so few are one run; of more, half goes and the other half fills the next run meanwhile
 
-PLAIN, NO_WAIT, REWRITE, REPLY = 0, 1, 2, 3  # kinds of records that a run cannot mix
+PLAIN, NO_WAIT, REWRITE, REPLY, TRANSACTION = 0, 1, 2, 3, 4  # kinds of records that a run cannot mix
 
 _QUEUE, _QUEUE_ID = attrgetter("queue"), attrgetter("queue.queue_id")
 
@@ -168,11 +168,11 @@ def build_run(calls: Sequence[Call], *, group: str, default_queue_nums: int) -> 
     for queue, of_queue in groupby(calls, _QUEUE):
         index += [numbers.setdefault(queue, len(numbers))] * len(list(of_queue))
     queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
-    tags_codes = [call.common.tags_code for call in calls]
+    tags_codes, kind = [call.common.tags_code for call in calls], calls[0].kind
     run = SendRun(
         group=group, queues=queues, default_queue_nums=default_queue_nums, records=records,
         sizes=_words(map(len, records), len(records)),
-        no_wait_store=calls[0].kind == NO_WAIT, rewrite=calls[0].kind == REWRITE, reply=calls[0].kind == REPLY,
+        no_wait_store=kind == NO_WAIT, rewrite=kind in (REWRITE, TRANSACTION), reply=kind == REPLY,
     )  # fmt: skip
     if len(queues) > 1:
         run.queue_index = _words(index, len(index))

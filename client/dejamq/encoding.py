@@ -10,8 +10,10 @@ from dejamq_proto.codes import Code, DejamqError, InvalidName, MessageTooLarge
 from dejamq_proto.names import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
+    PROPERTY_PRODUCER_GROUP,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
+    PROPERTY_TRANSACTION,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
     check_sendable,
@@ -21,7 +23,8 @@ from dejamq_proto.record import MAX_PROPERTIES_SIZE, Outgoing, tags_code
 from dejamq.message import Message
 
 RESERVED = frozenset({
-    PROPERTY_UNIQUE_KEY, PROPERTY_TAGS, PROPERTY_KEYS, PROPERTY_DELAY, PROPERTY_WAIT, PROPERTY_SHARDING_KEY, "TRAN_MSG",
+    PROPERTY_UNIQUE_KEY, PROPERTY_TAGS, PROPERTY_KEYS, PROPERTY_DELAY, PROPERTY_WAIT, PROPERTY_SHARDING_KEY,
+    PROPERTY_TRANSACTION, PROPERTY_PRODUCER_GROUP,
 })  # fmt: skip
 """Properties that a message has as arguments of its own, or that only the SDK may set."""
 
@@ -59,9 +62,12 @@ def encode_properties(message: Message, common: Template) -> bytes:
         field = text.encode()
     except UnicodeEncodeError:
         raise InvalidName("a key, tag or property holds half a surrogate pair and cannot be written as UTF-8") from None
-    if len(field) > MAX_PROPERTIES_SIZE:
-        raise MessageTooLarge(f"the properties take {len(field)} bytes, at most {MAX_PROPERTIES_SIZE} are possible")
-    return field
+    return _fitting(field)
+
+
+def transactional(properties: bytes, group: str) -> bytes:
+    """The properties of a half message, which names its producer group. Raises MessageTooLarge."""
+    return _fitting(properties + f"{PROPERTY_TRANSACTION}\x01true\x02{PROPERTY_PRODUCER_GROUP}\x01{group}\x02".encode())
 
 
 def check_body(body: bytes, max_message_size: int) -> None:
@@ -77,6 +83,12 @@ def check_body(body: bytes, max_message_size: int) -> None:
         )
     if not body:
         raise DejamqError("the body is empty; a message needs at least one byte", code=Code.MESSAGE_ILLEGAL)
+
+
+def _fitting(field: bytes) -> bytes:
+    if len(field) > MAX_PROPERTIES_SIZE:
+        raise MessageTooLarge(f"the properties take {len(field)} bytes, at most {MAX_PROPERTIES_SIZE} are possible")
+    return field
 
 
 def _keys_field(keys: tuple[str, ...]) -> str:

@@ -9,8 +9,8 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.compression import compress
 from dejamq_proto.names import MESSAGE_TYPE_REPLY, PROPERTY_MESSAGE_TYPE, PROPERTY_REPLY_TO_CLIENT
 
-from dejamq.batching import NO_WAIT, PLAIN, REPLY, REWRITE, Call
-from dejamq.encoding import check_body, encode_properties, template
+from dejamq.batching import NO_WAIT, PLAIN, REPLY, REWRITE, TRANSACTION, Call
+from dejamq.encoding import check_body, encode_properties, template, transactional
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.namespace import unwrap, unwrap_queue, wrap, wrap_queue
 from dejamq.producer_config import ProducerConfig
@@ -56,6 +56,21 @@ class Intake:
             self._pack(call)
         if message.properties:
             _special(call, message.properties)
+        return call
+
+    def half_call(
+        self, message: Message, group: str, future: "asyncio.Future[SendResult]", timeout_ms: float | None
+    ) -> Call:
+        """As ``call``, for the half message of a transaction of this producer group.
+
+        Raises INVALID_PARAMETER for a reply, which nobody would wait for so long.
+        """
+        call = self.call(message, future, timeout_ms)
+        if call.kind == REPLY:
+            text = "a reply cannot be sent in a transaction"
+            raise DejamqError(text, code=Code.INVALID_PARAMETER, definite=True)
+        call.properties = transactional(call.properties, group)
+        call.kind = TRANSACTION
         return call
 
     def batch_call(self, message: Message, future: "asyncio.Future[SendResult]", timeout_ms: float | None) -> Call:

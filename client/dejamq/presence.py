@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from dejamq_proto.client_pb2 import BrokerCommand, Heartbeat
+from dejamq_proto.client_pb2 import BrokerCommand, CheckTransaction, Heartbeat
 from dejamq_proto.codes import Code, DejamqError, SendTimeout
 
 from dejamq.config import ClientConfig
@@ -39,6 +39,8 @@ class Presence:
         """Called with the record of a reply that a broker pushed."""
         self.on_command: Callable[[BrokerLink, BrokerCommand], None] = lambda link, command: None
         """Called with every other command, and the broker that gave it."""
+        self.on_check: Callable[[BrokerLink, CheckTransaction], None] = lambda link, question: None
+        """Called when a broker asks how a transaction ended."""
         self.on_connected: Callable[[str], None] = lambda address: None
         """Called with a broker's address when it acknowledged the first heartbeat of a connection."""
 
@@ -95,6 +97,8 @@ class Presence:
             self.on_ids_changed(command.consumer_ids_changed.group)
         elif command.HasField("reply"):
             self.on_reply(command.reply.record)
+        elif command.HasField("check_transaction"):
+            self.on_check(link, command.check_transaction)
         else:
             self.on_command(link, command)
 

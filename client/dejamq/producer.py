@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dejamq_proto.codes import BacklogFull, ClientClosed, DejamqError, ForkedProcess, SendTimeout
 from dejamq_proto.names import check_group
@@ -37,11 +37,13 @@ class Producer:
     nowhere.
     """
 
+    _config_class: ClassVar[type[ProducerConfig]] = ProducerConfig
+
     def __init__(self, group: str, *, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
         """``settings`` are fields of ``ProducerConfig``. Raises InvalidName, ConfigError."""
         check_group(group)
         self.group = group
-        self.config = client_config(ProducerConfig, namesrv, settings)
+        self.config = client_config(self._config_class, namesrv, settings)
         self._inner_group = wrap(self.config.namespace, group)
         check_group(self._inner_group)
         self._instance: Instance | None = None

@@ -22,9 +22,20 @@ from dejamq_proto.wire import PullAnswer
 
 from dejamq.instance import Instance
 from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.namespace import unwrap
 from dejamq.received import ReceivedMessage, receive
 
 log = logging.getLogger("dejamq")
+
+
+def pushed_message(record: bytes, boot_id: str, broker_name: str = "", namespace: str = "") -> ReceivedMessage:
+    """The message of a record that a broker pushed. Raises BadRecord, BadRun for what is none."""
+    header = decode(record, check_crc=False)
+    queue = MessageQueue(unwrap(namespace, header.topic), broker_name, header.queue_id)
+    answer = PullAnswer(sizes=np.array([len(record)], "<u4"), records=(record,))
+    batch, (message,) = receive(answer, queue, boot_id)
+    batch.namespace = namespace
+    return message
 
 
 class Expected:
@@ -90,10 +101,7 @@ class Requests:
     def arrived(self, record: bytes) -> None:
         """A broker pushed a reply. One that nobody waits for (any more) is dropped."""
         try:
-            header = decode(record, check_crc=False)
-            queue = MessageQueue(header.topic, "", header.queue_id)
-            answer = PullAnswer(sizes=np.array([len(record)], "<u4"), records=(record,))
-            (message,) = receive(answer, queue, self._instance.boot_id)[1]
+            message = pushed_message(record, self._instance.boot_id)
         except (BadRecord, BadRun) as error:
             log.warning("reply_unreadable reason=%s", error)
             return

@@ -35,7 +35,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
     def callable(self, executor: Executor) -> Callable[[Any], Awaitable[Any]]:
         """The handler as something to await: plain functions run in a thread of ``executor``."""
-        handler = self.handler if is_async(self.handler) else functools.partial(_in_thread, self.handler, executor)
+        handler = self.handler if is_async(self.handler) else functools.partial(in_thread, self.handler, executor)
         return self.hooks.around(handler) if self.hooks else handler
 
 
@@ -120,7 +120,7 @@ def _checked_sql(sql: str, tags: frozenset[str]) -> str:
     return sql
 
 
-async def _in_thread(handler: Callable[[Any], Any], executor: Executor, argument: Any) -> Any:
+async def in_thread(handler: Callable[[Any], Any], executor: Executor, argument: Any) -> Any:
     """Run a plain handler beside the loop, with the caller's context variables; what it returns may be awaited here."""
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from dejamq.config import ClientConfig, ConsumerConfig
 from dejamq.producer_config import ProducerConfig
 
 LIFE = ("start", "close", "__aenter__", "__aexit__")
-CLIENTS = ("Producer", "PushConsumer", "LitePullConsumer", "Admin")
+CLIENTS = ("Producer", "TransactionProducer", "PushConsumer", "LitePullConsumer", "Admin")
 
 # What is called as it stands here binds: required arguments by place, the rest by name.
 PLAIN: dict[str, dict[str, tuple[tuple[Any, ...], dict[str, Any]]]] = {
@@ -21,6 +21,7 @@ PLAIN: dict[str, dict[str, tuple[tuple[Any, ...], dict[str, Any]]]] = {
         "submit": (("m",), {"queue": None, "timeout_ms": 1}),
         "send_oneway": (("m",), {}),
     },
+    "TransactionProducer": {"submit": (("m",), {}), "send_oneway": (("m",), {})},
     "PushConsumer": {
         "subscribe": (("topic", print), {"tags": "a", "sql": None}),
         "subscribe_batch": (("topic", print), {"size": 8, "tags": "a", "sql": None}),
@@ -47,6 +48,7 @@ AWAITED: dict[str, dict[str, tuple[tuple[Any, ...], dict[str, Any]]]] = {
         "request": (("m", 1000), {}),
         "publish_queues": (("topic",), {}),
     },
+    "TransactionProducer": {"send": (("m",), {}), "send_in_transaction": (("m", print), {})},
     "PushConsumer": {
         "wait_assigned": ((1000,), {}),
         "run_until_stopped": ((), {"signals": ()}),
@@ -177,6 +179,9 @@ def test_consumers_have_the_defaults_as_told() -> None:
     assert PUSH_DEFAULTS.items() <= named_defaults(dejamq.PushConsumer).items()
     assert {"namesrv": None, "auto_commit": True}.items() <= named_defaults(dejamq.LitePullConsumer).items()
     assert named_defaults(dejamq.Producer) == {"namesrv": None}
+    required = inspect.Parameter.empty
+    assert {"checker": required, "namesrv": None}.items() <= named_defaults(dejamq.TransactionProducer).items()
+    assert [state.name for state in dejamq.TransactionState] == ["COMMIT", "ROLLBACK", "UNKNOWN"]
     assert inspect.signature(dejamq.Admin).parameters["namesrv"].default is None
     for client in ("PushConsumer", "LitePullConsumer"):
         assert isinstance(getattr(dejamq, client).assignment, property)

@@ -24,6 +24,8 @@ from dejamq import (
     ConsumeStatus,
     DeadLetter,
     DejamqError,
+    EndTransactionContext,
+    EndTransactionHook,
     ForkedProcess,
     Handler,
     InvalidName,
@@ -45,6 +47,8 @@ from dejamq import (
     SendTimeout,
     Strategy,
     SuspendQueue,
+    TransactionResult,
+    TransactionState,
     reply_to,
     select_by_hash,
     select_machine_room,
@@ -56,6 +60,7 @@ from dejamq.sync.lite_pull import LitePullConsumer
 from dejamq.sync.producer import Producer
 from dejamq.sync.push_consumer import PushConsumer
 from dejamq.sync.runner import run
+from dejamq.sync.transaction_producer import TransactionProducer
 
 __all__ = [
     "Admin",
@@ -77,6 +82,8 @@ __all__ = [
     "ConsumeStatus",
     "DeadLetter",
     "DejamqError",
+    "EndTransactionContext",
+    "EndTransactionHook",
     "ForkedProcess",
     "Handler",
     "Inbox",
@@ -102,6 +109,9 @@ __all__ = [
     "SendTimeout",
     "Strategy",
     "SuspendQueue",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "reply_to",
     "run",
     "select_by_hash",

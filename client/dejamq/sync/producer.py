@@ -22,7 +22,10 @@ class Producer(Facade[AsyncProducer]):
 
     def __init__(self, group: str, *, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
         """As ``dejamq.Producer``."""
-        super().__init__(AsyncProducer(group, namesrv=namesrv, **settings))
+        self._wrap(AsyncProducer(group, namesrv=namesrv, **settings), group)
+
+    def _wrap(self, inner: AsyncProducer, group: str) -> None:
+        super().__init__(inner)
         self.group = group
         self._handed: list[Submitted] = []
         self._handed_bytes = 0

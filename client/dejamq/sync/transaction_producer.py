@@ -1,0 +1,38 @@
+"""The blocking producer of transactions."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dejamq.intake import Destination
+from dejamq.message import Message
+from dejamq.send_hooks import SendHook
+from dejamq.sync.producer import Producer
+from dejamq.transaction import Checker, Execute, TransactionResult
+from dejamq.transaction_hooks import EndTransactionHook
+from dejamq.transaction_producer import TransactionProducer as AsyncTransactionProducer
+
+
+class TransactionProducer(Producer):
+    """``dejamq.TransactionProducer`` for threads. ``execute`` and the checker run in threads of their own."""
+
+    _inner: AsyncTransactionProducer
+
+    def __init__(
+        self, group: str, *, checker: Checker, topics: Iterable[str] = (), namesrv: str | Sequence[str] | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        """As ``dejamq.TransactionProducer``."""
+        inner = AsyncTransactionProducer(group, checker=checker, topics=topics, namesrv=namesrv, **settings)
+        self._wrap(inner, group)
+
+    def send_in_transaction(
+        self, message: Message, execute: Execute, *, queue: Destination = None, timeout_ms: float | None = None
+    ) -> TransactionResult:
+        """As ``dejamq.TransactionProducer.send_in_transaction``; Ctrl-C leaves the transaction UNKNOWN."""
+        return self._await(
+            self._inner.send_in_transaction, message, execute, queue=queue, timeout_ms=timeout_ms
+        )  # fmt: skip
+
+    def add_hook(self, hook: SendHook | EndTransactionHook) -> None:
+        """As ``dejamq.TransactionProducer.add_hook``; called in the loop's thread, which a hook must not block."""
+        self._do(self._inner.add_hook, hook)
