@@ -6,7 +6,7 @@ from dejamq_proto.settings import setting
 from dejamq_proto.watching import WatchingConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BrokerWatchingConfig(WatchingConfig):
     """What every server has, and how long a broker waits for the word of a client."""
 
