@@ -1,5 +1,6 @@
-"""A master and its slave in one process, and what tests compare of them."""
+"""A master and its slave in one process, with a relay between them, and what tests compare of them."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Any
 
 from broker_wire import Wire, a_run, running, until
 from dejamq_broker.app import Broker
+from dejamq_lab.relay import Relay
+from dejamq_proto.wire import SendRunResult
 from replica_making import assert_same
 
 QUICK: dict[str, Any] = {
-    "ha_send_heartbeat_interval_ms": 100, "ha_housekeeping_interval_ms": 1000, "ha_reconnect_interval_ms": 400,
+    "ha_send_heartbeat_interval_ms": 100, "ha_housekeeping_interval_ms": 800, "ha_reconnect_interval_ms": 400,
 }  # fmt: skip
 
 
@@ -30,17 +33,45 @@ async def a_slave(directory: Path, master_address: str, **settings: Any) -> Asyn
 
 @asynccontextmanager
 async def a_pair(directory: Path, **settings: Any) -> AsyncIterator[tuple[Broker, Broker]]:
+    """The slave follows. ``settings`` are the master's."""
     async with a_master(directory, **settings) as master, a_slave(directory, master.address) as slave:
+        await following(slave)
         yield master, slave
+
+
+@asynccontextmanager
+async def a_link(target: str) -> AsyncIterator[Relay]:
+    """What a slave takes for its master."""
+    relay = Relay(lambda: target)
+    await relay.start("127.0.0.1")
+    try:
+        yield relay
+    finally:
+        await relay.close()
+
+
+async def following(slave: Broker) -> None:
+    await until(lambda: told(slave)["following"] == "true")
+
+
+def told(broker: Broker) -> dict[str, str]:
+    """What it says of replication."""
+    return broker.domain.ha_info()
 
 
 async def same(master: Broker, slave: Broker) -> None:
     """Wait until the slave has the whole log, then compare bytes and queues."""
     ours, theirs = slave.domain.store, master.domain.store
-    await until(lambda: ours.is_open and ours.log_max == theirs.log_max == ours.dispatched)
+    await until(lambda: ours.is_open and ours.log_max == theirs.log_max == ours.dispatched == theirs.dispatched, 20)
     assert_same(theirs, ours)
 
 
-async def send(wire: Wire, count: int, *, topic: str = "T", queue_id: int = 0, size: int = 300, **more: Any) -> Any:
+async def send(wire: Wire, count: int = 1, *, queue_id: int = 0, size: int = 300, **more: Any) -> SendRunResult:
     bodies = [b"%d" % number + b"." * size for number in range(count)]
-    return await wire.send(a_run(topic, bodies, queue_id=queue_id, **more))
+    return await wire.send(a_run("T", bodies, queue_id=queue_id, **more))
+
+
+def replica_events(journal: Path, role: str = "broker") -> list[dict[str, Any]]:
+    """The REPLICA lines of all processes, in the order of time."""
+    lines = [json.loads(line) for path in journal.glob(f"{role}-*.jsonl") for line in path.read_text().splitlines()]
+    return sorted((line for line in lines if line["event"] == "REPLICA"), key=lambda line: int(line["mono_us"]))

@@ -50,9 +50,10 @@ def _assert_same_queue(master: MessageStore, slave: MessageStore, topic: str, qu
         assert not (entries["log_offset"] >= slave.log_min).any(), f"{name} is missing"
         return
     at = max(mine.min_offset, theirs.min_offset)
-    before = theirs.entries(theirs.min_offset, at - theirs.min_offset)
-    later = (before["log_offset"] >= slave.log_min) & (before["size"] != FILLER_SIZE)
-    assert not later.any(), f"{name} begins at {mine.min_offset}, and records before it are in the log"
+    if at > theirs.min_offset:
+        before = theirs.entries(theirs.min_offset, at - theirs.min_offset)
+        later = (before["log_offset"] >= slave.log_min) & (before["size"] != FILLER_SIZE)
+        assert not later.any(), f"{name} begins at {mine.min_offset}, and records before it are in the log"
     assert mine.max_offset == theirs.max_offset or mine.max_offset == 0 == theirs.max_offset - at, name
     while at < mine.max_offset:
         count = min(CHUNK, mine.max_offset - at)
