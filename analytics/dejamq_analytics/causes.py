@@ -58,6 +58,13 @@ CAUSES = {
         "Keep broker outages short, or let the broker write its offsets more often.",
         "flush_consumer_offset_interval_ms (RocketMQ: flushConsumerOffsetInterval)",
     ),
+    "O17": Cause(
+        "sent back on purpose",
+        "An operator reset or cloned the group's offset, or the program sought one, so everything from there on came "
+        "again, as asked.",
+        "Nothing: see who gave the command. What handlers were at is discarded, so even that must bear coming twice.",
+        "",
+    ),
     "P1": Cause(
         "the producer tried again and both were stored",
         "The first try was stored, but its answer never arrived, so the producer sent the message to another broker.",

@@ -121,8 +121,8 @@ def _life(facts: Facts) -> life.Life:
         .agg(sf.min(sf.struct("seq", "delivery_id", "queue_offset")).alias("blocker"))
     )
     return life.Life(
-        lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)), facts.brokers,
-        facts.processes, settled(faults), settled(blockers),
+        lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)),
+        settled(queues.rewinds(facts.events)), facts.brokers, facts.processes, settled(faults), settled(blockers),
     )  # fmt: skip
 
 

@@ -460,3 +460,62 @@ def p5_by_business_key_without_the_producer(made: History) -> None:
     for number in (3, 4):
         consumer.handle(queue, number, number + 1, business_keys=[f"{made.name}-order"])
     consumer.close()
+
+
+@story
+def o17(made: History) -> None:
+    """Reset while the owner had everything committed; it follows by itself."""
+    broker = made.broker()
+    consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
+    broker.offset_set(consumer, 6, 7)
+    broker.offset_set(made.consumer("operator"), 7, 3, by="reset")
+    consumer.drop_queue(queue, 7, "reset")
+    broker.offset_get(consumer, 3)
+    again = consumer.open_queue(3)
+    consumer.handle(again, 6, 7)
+    consumer.close()
+
+
+@story
+def o17_in_the_middle_of_a_handler(made: History) -> None:
+    broker, consumer = made.broker(), made.consumer("c1")
+    queue = consumer.open_queue(6)
+    consumer.deliver(queue, 6)
+    broker.offset_set(made.consumer("operator"), 6, 6, by="clone")
+    consumer.drop_queue(queue, 6, "reset", in_flight=1)
+    broker.offset_get(consumer, 6)
+    again = consumer.open_queue(6)
+    consumer.handle(again, 6, 7)
+    consumer.close()
+
+
+@story
+def o17_by_a_seek(made: History) -> None:
+    broker = made.broker()
+    consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
+    broker.offset_set(consumer, 6, 7)
+    consumer.drop_queue(queue, 7, "seek")
+    consumer.handle(consumer.open_queue(2, source="seek"), 6, 7)
+    consumer.close()
+
+
+@story
+def o1_long_after_a_reset(made: History) -> None:
+    """A reset before the first delivery explains nothing that came after it."""
+    broker = made.broker()
+    broker.offset_set(made.consumer("operator"), 9, 3, by="reset")
+    consumer, _ = owner_that_did_6(made)
+    consumer.kill()
+    successor(made, broker)
+
+
+@story
+def o1_and_a_reset_that_went_further(made: History) -> None:
+    """A reset to behind the record did not ask for it."""
+    broker = made.broker()
+    consumer, _ = owner_that_did_6(made)
+    broker.offset_set(made.consumer("operator"), 6, 7, by="reset")
+    consumer.kill()
+    successor(made, broker)

@@ -18,6 +18,11 @@ CERTAIN = {
     "o10": ("I1", "O10", "b"),
     "o13": ("I1", "O13", "d"),
     "o13-although-it-committed-more-later": ("I1", "O13", "d"),
+    "o17": ("I1", "O17", "i"),
+    "o17-in-the-middle-of-a-handler": ("I1", "O17", "i"),
+    "o17-by-a-seek": ("I1", "O17", "i"),
+    "o1-long-after-a-reset": ("I1", "O1", "d"),
+    "o1-and-a-reset-that-went-further": ("I1", "O1", "d"),
     "local-retry": ("I1", "B12", "1"),
     "l1": ("I2", "L1", "retry"),
     "p1": ("I2", "P1", "send"),
@@ -122,3 +127,10 @@ def test_duplicates_are_the_sum_of_causes_and_undetermined(told: Told) -> None:
     )
     assert verdict.verdict == "findings"
     assert verdict.by_group["o7"]["causes"] == {"O1": 1, "O7": 1}
+
+
+@pytest.mark.parametrize("name", ["o17", "o17-in-the-middle-of-a-handler", "o17-by-a-seek"])
+def test_what_an_operator_or_the_program_asked_for_again_is_expected(told: Told, name: str) -> None:
+    finding = told.only(name)
+    assert finding.expected
+    assert "to 3 by" in finding.trigger or "clone to 6" in finding.trigger or "sought" in finding.trigger

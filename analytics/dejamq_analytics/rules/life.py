@@ -22,6 +22,7 @@ class Life(NamedTuple):
     queues: DataFrame
     committed: DataFrame
     answered: DataFrame
+    rewinds: DataFrame
     brokers: DataFrame
     processes: DataFrame
     faults: DataFrame
@@ -30,8 +31,8 @@ class Life(NamedTuple):
 
 def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     """Adds structs, null where nothing is known: ``{first,second}_queue``, ``{first,second}_owner``, ``committed`` by
-    the first owner, ``answered`` to the second, ``broker``, ``fault`` done to the first owner, ``blocker`` of its mark;
-    and ``ending``, how the first owner's hold on the queue ended, in words.
+    the first owner, ``answered`` to the second, ``rewind`` by an operator between, ``broker``, ``fault`` done to
+    the first owner, ``blocker`` of its mark; and ``ending``, how the first owner's hold on the queue ended, in words.
     """
     frame = pairs
     for side in ("first", "second"):
@@ -44,11 +45,24 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.committed, queue | {"client_boot_id": "first.boot_id"})
     asked = {"client_boot_id": "second.boot_id", "value": "second_queue.opened.start_offset"}
     frame = beside(frame, life.answered, queue | asked)
+    frame = beside(frame, life.rewinds, queue).withColumn("rewind", _rewind()).drop("rewinds")
     brokers = life.brokers.select("broker_name", sf.struct("whole", "whole_until_us", "process").alias("broker"))
     frame = beside(frame, brokers, {"broker_name": "first.broker_name"})
     frame = beside(frame, life.faults, {"boot_id": "first.boot_id"})
     mark = {"boot_id": "first.boot_id", "pq_id": "first.pq_id", "queue_offset": "first_queue.mark.mem_off"}
     return beside(frame, life.blockers, mark).withColumn("ending", _ending())
+
+
+def _rewind() -> Column:
+    """The last time that the group was sent to the record or before it, after its first delivery and before the queue
+    was opened again: whoever did that wanted it once more.
+    """
+    first_us, opened_us = sf.col("first.wall_us"), sf.col("second_queue.opened.wall_us")
+    x = sf.col("first.queue_offset")
+    between = sf.filter(
+        "rewinds", lambda one: (one["new"] <= x) & (one["wall_us"] > first_us) & (one["wall_us"] <= opened_us)
+    )
+    return sf.array_max(between)
 
 
 def _ending() -> Column:

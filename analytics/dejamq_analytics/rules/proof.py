@@ -78,6 +78,7 @@ def _of_brokers() -> list[Column]:
     told = [
         ("FAULT", text("%s", "fault.kind"), "fault"),
         ("OFF_SET", text("the highest offset taken from it, %s by %s", "committed.new", "committed.by"), "committed"),
+        ("OFF_SET", text("%s by an operator, to %s", "rewind.by", "rewind.new"), "rewind"),
         ("OFF_GET", text("answered %s (%s)", "second_queue.opened.start_offset", "answered.why"), "answered"),
     ]
     return [

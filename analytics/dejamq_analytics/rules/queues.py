@@ -12,6 +12,8 @@ from dejamq_analytics.schema import of
 BUFFERED_US = 200_000
 """How long a line may wait in a journal's buffer at level audit: 100 ms, and as much again for a busy loop."""
 FOREVER_US = (1 << 63) - 1
+BY_OPERATORS = ("admin", "reset", "clone")
+"""Who set an offset, where nobody consumed."""
 QUEUE = ("consumer_group", "broker_name", "topic", "queue_id")
 PQ = ("boot_id", "pq_id")
 
@@ -80,6 +82,19 @@ def answered(events: DataFrame) -> DataFrame:
         .groupBy(*QUEUE, "client_boot_id", "value")
         .agg(sf.max(last).alias("answered"))
         .select(*QUEUE, "client_boot_id", "value", "answered")
+    )
+
+
+def rewinds(events: DataFrame) -> DataFrame:
+    """One row a queue: every time that an operator set where its group goes on."""
+    moved = sf.struct("wall_us", "seq", "process", "boot_id", "new", "by", "client_id")
+    return (
+        of(events, OffSet)
+        .where(sf.col("by").isin(*BY_OPERATORS))
+        .withColumnRenamed("group", "consumer_group")
+        .groupBy(*QUEUE)
+        .agg(sf.collect_list(moved).alias("rewinds"))
+        .select(*QUEUE, "rewinds")
     )
 
 

@@ -67,11 +67,15 @@ def _owners() -> list[Stage]:
     below = text("%s delivered below the offset it opened the queue at", "second.process")
     ended_us = sf.coalesce("first_queue.dropped.wall_us", "first_owner.last_wall_us")
     own = _later("stage 2, members of a broadcasting group each keep their own offsets (L8, O20)")
+    operator = text("%s to %s by %s", "rewind.by", "rewind.new", "rewind.client_id")
+    sought = sf.lit("the program sought an offset")
     two = _later("stage 2, the queue had two owners at once (R1-R6, or O8 at a hand-over)")
     return [
         Stage("2", opened.isNull(), missing=unknown),
         Stage("2", opened["source"].startswith("local"), missing=own),
         Stage("2", opened["start_offset"] > sf.col(X), missing=below),
+        Stage("i", sf.col("rewind").isNotNull(), "O17", trigger=operator, expected=True),
+        Stage("i", opened["source"] == "seek", "O17", trigger=sought, expected=True),
         Stage("2", ended_us > opened["wall_us"], missing=two, trigger=sf.lit("two owners")),
     ]
 
