@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-MOST_ASKED = 64
+MOST_ASKED = 16
 """Requests of one stream that are read and not answered."""
 
 
