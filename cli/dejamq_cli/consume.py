@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from dejamq import Admin, ConsumeFrom, MessageQueue, PushConsumer, ReceivedMessage
 from dejamq.rpc_broker import BrokerLink
-from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError
 from dejamq_proto.names import check_group, check_topic
 
 from dejamq_cli.asking import Silent, ask, finish, nobody_answers, say_silent
@@ -118,8 +118,12 @@ async def _show_all(reading: TopicReading, follow: bool, show: Show, count: int)
 async def _check_topic_exists(admin: Admin, topic: str) -> None:
     """A consumer would wait for it. Raises RouteNotFound when every name server that answers knows none."""
     answers = (await admin.routes(topic)).values()
-    if answers and all(isinstance(one, DejamqError) for one in answers):
-        raise next(one for one in answers if isinstance(one, DejamqError))
+    errors = [one for one in answers if isinstance(one, DejamqError)]
+    if len(errors) == len(answers):
+        silent = [one for one in errors if isinstance(one, ConnectionError | TimeoutError)]
+        if len(silent) == len(errors):
+            raise BrokerUnavailable(str(silent[0]), code=Code.NO_NAME_SERVER)
+        raise next(one for one in errors if one not in silent)
 
 
 def start_of(text: str) -> Start:
