@@ -12,6 +12,7 @@ from dejamq_proto.names import MASTER_ID
 from dejamq_cli.asking import ask, asked_half, finish
 from dejamq_cli.changing import DryRun, say_dry_run
 from dejamq_cli.completing import Broker
+from dejamq_cli.helping import examples
 from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_fields, show_rows
 from dejamq_cli.watching import Watch, show_or_watch
 
@@ -28,7 +29,7 @@ SHOWN = {
 """Columns of the list, out of the numbers by RocketMQ's names; of several times to look back on, the shortest."""
 
 
-@app.command("list", epilog="Examples: dejamq broker list · dejamq broker list --watch")
+@app.command("list", epilog=examples("dejamq broker list", "dejamq broker list --watch"))
 def list_(watch: Watch = None, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
     """All registered brokers, and what each master says of itself: messages in and out a second, disk use.
 
@@ -41,17 +42,19 @@ def list_(watch: Watch = None, namesrv: Namesrv = DEFAULT_NAMESRV, output: Outpu
     finish(show_or_watch(lambda: asked_half(namesrv, _list), show, output, watch))
 
 
-@app.command(epilog="Example: dejamq broker describe broker-a")
+@app.command(epilog=examples("dejamq broker describe broker-a"))
 def describe(name: Broker, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
     """Everything that the master says of itself, by RocketMQ's names. Sizes are bytes, times milliseconds."""
     values = ask(namesrv, lambda admin: admin.runtime_info(name))
     show_fields(dict(sorted(values.items())), output)
 
 
-@config.command("get", epilog="Examples: dejamq broker config get broker-a · … get broker-a flush_disk_type")
+@config.command(
+    "get", epilog=examples("dejamq broker config get broker-a", "dejamq broker config get broker-a flush_disk_type")
+)
 def config_get(
     name: Broker,
-    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY …]", help="Only these settings.")] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY …", help="Only these settings.")] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
@@ -62,7 +65,7 @@ def config_get(
     show_fields({key: settings[key] for key in keys or sorted(settings)}, output)
 
 
-@config.command("set", epilog="Example: dejamq broker config set broker-a file_reserved_time_h=24 --dry-run")
+@config.command("set", epilog=examples("dejamq broker config set broker-a auto_create_topic_enable=false"))
 def config_set(
     name: Broker,
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE …", help="In our spelling or RocketMQ's.")],
@@ -88,7 +91,7 @@ def config_set(
         say_dry_run()
 
 
-@app.command("stop-writes", epilog="Example: dejamq broker stop-writes broker-a")
+@app.command("stop-writes", epilog=examples("dejamq broker stop-writes broker-a --dry-run"))
 def stop_writes(
     name: Broker, dry_run: DryRun = False, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE
 ) -> None:
@@ -100,7 +103,7 @@ def stop_writes(
     _writes(name, False, dry_run, namesrv, output)
 
 
-@app.command("start-writes", epilog="Example: dejamq broker start-writes broker-a")
+@app.command("start-writes", epilog=examples("dejamq broker start-writes broker-a"))
 def start_writes(
     name: Broker, dry_run: DryRun = False, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE
 ) -> None:

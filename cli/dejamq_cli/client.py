@@ -9,6 +9,7 @@ from dejamq.admin_cluster import ClientConnection
 
 from dejamq_cli.asking import asked_half, finish
 from dejamq_cli.completing import group_names
+from dejamq_cli.helping import examples
 from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, say, show_rows
 from dejamq_cli.watching import Watch, show_or_watch
 
@@ -19,7 +20,7 @@ OneGroup = Annotated[
 ]
 
 
-@app.command("list", epilog="Examples: dejamq client list · dejamq client list --group billing --watch 5")
+@app.command("list", epilog=examples("dejamq client list", "dejamq client list --group billing --watch 5"))
 def list_(
     group: OneGroup = None,
     watch: Watch = None,

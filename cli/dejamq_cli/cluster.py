@@ -14,6 +14,7 @@ from dejamq_proto.serving import wait_for_signal
 
 from dejamq_cli.asking import ask
 from dejamq_cli.health import health_of, usable
+from dejamq_cli.helping import examples
 from dejamq_cli.output import (
     DEFAULT_NAMESRV,
     INTERRUPTED,
@@ -33,11 +34,16 @@ Directory = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps 
 HERE = Path(".dejamq")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "dejamq cluster up", "dejamq cluster up --brokers 1 --namesrvs 1 --set autoCreateTopicEnable=false",
+        'eval "$(dejamq cluster up)"',
+    )
+)  # fmt: skip
 def up(
-    namesrvs: Annotated[int, typer.Option(min=1, help="Name servers.")] = 2,
-    brokers: Annotated[int, typer.Option(min=1, max=26, help="Brokers (masters).")] = 2,
-    slaves: Annotated[int, typer.Option(min=0, help="Slaves of each broker.")] = 0,
+    namesrvs: Annotated[int, typer.Option(min=1, metavar="N", help="Name servers.")] = 2,
+    brokers: Annotated[int, typer.Option(min=1, max=26, metavar="N", help="Brokers (masters).")] = 2,
+    slaves: Annotated[int, typer.Option(min=0, metavar="N", help="Slaves of each broker.")] = 0,
     directory: Directory = HERE,
     foreground: Annotated[bool, typer.Option("-f", "--foreground", help="Stay until Ctrl-C, then end it.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Repeatable.")] = None,
@@ -49,7 +55,7 @@ def up(
     asyncio.run(_up(directory, size, foreground, output))
 
 
-@app.command()
+@app.command(epilog=examples("dejamq cluster status -o json"))
 def status(directory: Directory = HERE, output: Output = Format.TABLE) -> None:
     """The processes of the cluster in --dir. Exit status 1 unless all run and are healthy."""
     state = standing.read_state(directory)
@@ -64,7 +70,7 @@ def status(directory: Directory = HERE, output: Output = Format.TABLE) -> None:
     raise typer.Exit(0 if healthy else NO)
 
 
-@app.command()
+@app.command(epilog=examples("dejamq cluster down", "dejamq cluster down --purge"))
 def down(
     directory: Directory = HERE,
     purge: Annotated[bool, typer.Option(help="Also remove its stores, journals and logs.")] = False,
@@ -78,9 +84,7 @@ def down(
     show_rows([_row(member, "stopped") for member in ended], output, empty="nothing was running")
 
 
-@app.command(
-    epilog="Example, in a compose file: test: [CMD, dejamq, cluster, health, --namesrv=namesrv-a:9876;namesrv-b:9876]"
-)
+@app.command(epilog=examples("dejamq cluster health", "dejamq cluster health --strict -o json"))
 def health(
     strict: Annotated[bool, typer.Option("--strict", help="Also no while only a name server is away.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
@@ -99,7 +103,7 @@ def health(
         raise typer.Exit(NO)
 
 
-@app.command("list", epilog="Example: dejamq cluster list -o json")
+@app.command("list", epilog=examples("dejamq cluster list -o json"))
 def list_(namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
     """The brokers that are registered, with every replica. None of them is asked: dejamq broker list does that."""
     rows = [

@@ -12,6 +12,7 @@ from dejamq_cli.asking import ask, asked_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, Yes, confirm, say_dry_run
 from dejamq_cli.completing import Group, group_names, topic_names
 from dejamq_cli.group_lists import describe_group, lag_by_topic, lag_of, list_groups, show_description
+from dejamq_cli.helping import examples
 from dejamq_cli.output import CANNOT_TELL, DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows, tell
 from dejamq_cli.watching import Watch, show_or_watch
 
@@ -19,7 +20,7 @@ app = typer.Typer(help="Consumer groups: members, queues, progress; pausing and 
 group_plan.add_to(app)
 
 
-@app.command("list", epilog="Example: dejamq group list --all")
+@app.command("list", epilog=examples("dejamq group list --all"))
 def list_(
     every: Annotated[
         bool, typer.Option("--all", help="Also those that brokers keep for tools and themselves.")
@@ -36,7 +37,7 @@ def list_(
     finish(show_or_watch(lambda: asked_half(namesrv, lambda admin: list_groups(admin, every)), show, output, watch))
 
 
-@app.command(epilog="Examples: dejamq group describe billing · dejamq group describe billing --watch")
+@app.command(epilog=examples("dejamq group describe billing", "dejamq group describe billing --watch"))
 def describe(
     group: Group, watch: Watch = None, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE
 ) -> None:
@@ -61,10 +62,10 @@ def describe(
         raise typer.Exit(CANNOT_TELL)
 
 
-@app.command(epilog="Examples: dejamq group lag billing --watch · dejamq group lag -o json")
+@app.command(epilog=examples("dejamq group lag billing --watch", "dejamq group lag -o json"))
 def lag(
     group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="Default: all groups.", autocompletion=group_names)
+        str | None, typer.Argument(metavar="GROUP", help="Default: all groups.", autocompletion=group_names)
     ] = None,
     topic: Annotated[
         str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.", autocompletion=topic_names)
@@ -91,7 +92,7 @@ def lag(
     finish(show_or_watch(lambda: asked_half(namesrv, look), show, output, watch))
 
 
-@app.command(epilog="Example: dejamq group pause billing")
+@app.command(epilog=examples("dejamq group pause billing"))
 def pause(
     group: Group, dry_run: DryRun = False, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE
 ) -> None:
@@ -102,7 +103,7 @@ def pause(
     _set_enabled(group, False, dry_run, namesrv, output)
 
 
-@app.command(epilog="Example: dejamq group resume billing")
+@app.command(epilog=examples("dejamq group resume billing"))
 def resume(
     group: Group, dry_run: DryRun = False, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE
 ) -> None:
@@ -110,7 +111,7 @@ def resume(
     _set_enabled(group, True, dry_run, namesrv, output)
 
 
-@app.command(epilog="Example: dejamq group delete billing --dry-run")
+@app.command(epilog=examples("dejamq group delete billing --dry-run"))
 def delete(
     group: Group,
     keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Leave what it has committed.")] = False,

@@ -15,13 +15,15 @@ from dejamq_proto.names import PERM_READ, check_group
 from dejamq_cli.asking import asked
 from dejamq_cli.completing import group_names, topic_names
 from dejamq_cli.group_view import look_at, subscribed
+from dejamq_cli.helping import examples
 from dejamq_cli.output import DEFAULT_NAMESRV, NO, Format, Namesrv, Output, say, show_object, show_rows, tell
 from dejamq_cli.plan_view import Plan, View, given_members, given_queues, plan, queue_text, ranges_text
 
 DEFAULT_STRATEGY = "averagely"
-EPILOG = (
-    "Examples: dejamq group plan --queues 8 --members c1,c2,c3 · "
-    "dejamq group plan --queues broker-a:4,broker-b:4 --members c1,c2 --members c1,c2,c3 · dejamq group plan billing"
+EPILOG = examples(
+    "dejamq group plan billing",
+    "dejamq group plan --queues 8 --members c1,c2,c3",
+    "dejamq group plan --queues broker-a:4,broker-b:4 --members c1,c2 --members c1,c2,c3",
 )
 
 
@@ -32,11 +34,13 @@ def add_to(app: typer.Typer) -> None:
 def plan_(
     group: Annotated[
         str | None,
-        typer.Argument(metavar="[GROUP]", help="Take what is not given from this group.", autocompletion=group_names),
+        typer.Argument(metavar="GROUP", help="Take what is not given from this group.", autocompletion=group_names),
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help=f"{', '.join(STRATEGIES)}.  [default: the group's, else {DEFAULT_STRATEGY}]"),
+        typer.Option(
+            metavar="NAME", help=f"{', '.join(STRATEGIES)}.", show_default=f"the group's, else {DEFAULT_STRATEGY}"
+        ),
     ] = None,
     queues: Annotated[
         list[str] | None,

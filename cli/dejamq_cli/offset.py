@@ -13,6 +13,7 @@ from dejamq_proto.names import check_group, check_topic
 from dejamq_cli.asking import ask, ask_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, say_dry_run
 from dejamq_cli.completing import Group, Topic, group_names, topic_names
+from dejamq_cli.helping import examples
 from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows
 from dejamq_cli.times import time_ms
 
@@ -23,7 +24,7 @@ OneTopic = Annotated[
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="The group that is moved.", autocompletion=group_names)]
 
 
-@app.command(epilog="Example: dejamq offset get billing --topic orders")
+@app.command(epilog=examples("dejamq offset get billing --topic orders"))
 def get(
     group: Group, topic: OneTopic = None, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE
 ) -> None:
@@ -45,8 +46,10 @@ def get(
 
 
 @app.command(
-    epilog="Examples: dejamq offset reset billing orders --to-time '10m ago' --dry-run · "
-    "dejamq offset reset billing orders --to-offset 0 --queue broker-a:0"
+    epilog=examples(
+        "dejamq offset reset billing orders --to-time '10m ago' --dry-run",
+        "dejamq offset reset billing orders --to-offset 0 --queue broker-a:0",
+    )
 )
 def reset(
     group: Group,
@@ -54,7 +57,9 @@ def reset(
     to_time: Annotated[
         str | None, typer.Option(metavar="TIME", help="To what was stored at this time or later.")
     ] = None,
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset, kept within the queue.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(min=0, metavar="OFFSET", help="To this offset, kept within the queue.")
+    ] = None,
     to_begin: Annotated[bool, typer.Option("--to-begin", help="To the oldest message.")] = False,
     to_end: Annotated[bool, typer.Option("--to-end", help="Past the newest message.")] = False,
     force: Annotated[
@@ -88,7 +93,7 @@ def reset(
     _show_moves(ask(namesrv, move), output, dry_run)
 
 
-@app.command(epilog="Example: dejamq offset clone billing billing-again orders --dry-run")
+@app.command(epilog=examples("dejamq offset clone billing billing-again orders --dry-run"))
 def clone(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The group to look at.", autocompletion=group_names)],
     target: Target,
@@ -108,7 +113,7 @@ def clone(
     _show_moves(ask(namesrv, move), output, dry_run)
 
 
-@app.command(epilog="Example: dejamq offset skip billing orders --dry-run")
+@app.command(epilog=examples("dejamq offset skip billing orders --dry-run"))
 def skip(
     group: Group,
     topic: Topic,

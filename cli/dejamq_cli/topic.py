@@ -21,6 +21,7 @@ from dejamq_proto.names import (
 from dejamq_cli.asking import ask, ask_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, Yes, confirm, say_dry_run
 from dejamq_cli.completing import Brokers, Topic
+from dejamq_cli.helping import examples
 from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, say, show_object, show_rows, tell
 from dejamq_cli.routes import compared, shown_route
 
@@ -31,21 +32,24 @@ FIELDS = ("read_queues", "write_queues", "perm", "order")
 app = typer.Typer(help="Topics: make and change them, what they hold, where their queues are.", no_args_is_help=True)
 Queues = Annotated[
     int | None,
-    typer.Option(
-        min=1, help=f"Queues at each broker.  [default: {DEFAULT_QUEUES} for a new topic]", show_default=False
-    ),
+    typer.Option(min=1, metavar="N", help="Queues at each broker.", show_default=f"{DEFAULT_QUEUES} for a new topic"),
 ]
 Perm = Annotated[
-    str | None, typer.Option(metavar="rw|r|w", help="Who may use it: producers w, consumers r.  [default: rw]")
+    str | None,
+    typer.Option(metavar="rw|r|w", help="Producers need w, consumers r.", show_default="rw for a new topic"),
 ]
 
 
-@app.command(epilog="Examples: dejamq topic create orders --queues 4 · dejamq topic create orders --perm r --dry-run")
+@app.command(epilog=examples("dejamq topic create orders --queues 4", "dejamq topic create orders --perm r --dry-run"))
 def create(
     topic: Topic,
     queues: Queues = None,
-    read_queues: Annotated[int | None, typer.Option(min=1, help="Queues to read from, where they differ.")] = None,
-    write_queues: Annotated[int | None, typer.Option(min=1, help="Queues to write to, where they differ.")] = None,
+    read_queues: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Queues to read from, where they differ.")
+    ] = None,
+    write_queues: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Queues to write to, where they differ.")
+    ] = None,
     perm: Perm = None,
     order: Annotated[
         bool | None,
@@ -76,7 +80,7 @@ def create(
         say_dry_run()
 
 
-@app.command("list", epilog="Example: dejamq topic list --all -o json")
+@app.command("list", epilog=examples("dejamq topic list --all -o json"))
 def list_(
     every: Annotated[bool, typer.Option("--all", help="Also those of retries, dead letters and the system.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
@@ -90,7 +94,7 @@ def list_(
     show_rows(rows, output, empty="no topics" if every else "no topics (those of the system: --all)")
 
 
-@app.command(epilog="Example: dejamq topic describe orders")
+@app.command(epilog=examples("dejamq topic describe orders"))
 def describe(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = Format.TABLE) -> None:
     """What the topic is at each broker, and what each of its queues holds. Exit status 1 when nobody has it."""
     check_topic(topic)
@@ -104,7 +108,7 @@ def describe(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = 
     finish(silent)
 
 
-@app.command(epilog="Example: dejamq topic delete orders --dry-run")
+@app.command(epilog=examples("dejamq topic delete orders --dry-run"))
 def delete(
     topic: Topic,
     broker: Brokers = None,
@@ -128,7 +132,7 @@ def delete(
         say_dry_run()
 
 
-@app.command(epilog="Examples: dejamq topic route orders · dejamq topic route orders --diff")
+@app.command(epilog=examples("dejamq topic route orders", "dejamq topic route orders --diff"))
 def route(
     topic: Topic,
     diff: Annotated[bool, typer.Option("--diff", help="Ask every name server, and show where they disagree.")] = False,
