@@ -26,7 +26,6 @@ from dejamq_proto.record import Record, decode
 from dejamq_proto.wire import SendRun, SendRunResult
 
 BORN_HOST = (0x0A000001, 4711)
-LEVELS = 18
 
 
 def clock_ms() -> int:
@@ -51,7 +50,8 @@ class Parts:
         )
         self.offsets = OffsetTable(config_folder / "offsets.json", "broker-a", self.journal, clock_ms)
         self.writer = RecordWriter(store, self.journal, site)
-        self.retries = Retries(store, self.writer, self.topics, self.groups, LEVELS, writable=config.writable)
+        levels_ms = config.store.delay_levels_ms
+        self.retries = Retries(store, self.writer, self.topics, self.groups, levels_ms, writable=config.writable)
         self.replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=clock_ms)
         self.sender = Sender(config, self.writer, self.topics, self.retries, self.replies)
         self.members = GroupTable()

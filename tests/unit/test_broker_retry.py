@@ -59,6 +59,26 @@ def test_a_level_that_the_handler_chose_is_taken(parts: Parts, level: int) -> No
     assert [found for found, _ in waiting(parts)] == [level]
 
 
+EXPONENTIAL = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5000, "max": 7_200_000, "multiplier": 2}}
+
+
+@pytest.mark.parametrize(("tries", "level"), [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6), (15, 18)])
+def test_an_exponential_policy_of_the_group_takes_the_level_that_waits_long_enough(
+    parts: Parts, tries: int, level: int
+) -> None:
+    parts.groups.update("g", group_retry_policy=EXPONENTIAL)
+    original = parts.retries._original(given(parts).log_offset)
+    stored = parts.store.put(msgspec.structs.replace(original, reconsume_times=tries))
+    parts.retries.send_back(GivenBack(group="g", log_offset=int(stored.log_offsets[0])))
+    assert [found for found, _ in waiting(parts)] == [level]
+
+
+def test_a_level_that_the_handler_chose_counts_before_the_groups_policy(parts: Parts) -> None:
+    parts.groups.update("g", group_retry_policy=EXPONENTIAL)
+    parts.retries.send_back(given(parts, delay_level=7))
+    assert [found for found, _ in waiting(parts)] == [7]
+
+
 def test_a_negative_level_makes_a_dead_letter_without_delay(parts: Parts) -> None:
     parts.retries.send_back(given(parts, delay_level=-1))
     assert waiting(parts) == []
@@ -73,6 +93,38 @@ def test_the_groups_limit_of_tries_ends_in_dead_letters(parts: Parts, tries: int
     parts.retries.send_back(GivenBack(group="g", log_offset=int(stored.log_offsets[0])))
     assert bool(parts.everywhere("%DLQ%g")) is dead
     assert bool(waiting(parts)) is not dead
+
+
+def test_dead_letters_lie_in_one_queue_that_may_be_read_and_written(parts: Parts) -> None:
+    parts.groups.update("g", retry_queue_nums=4)
+    parts.retries.send_back(given(parts, delay_level=-1))
+    config = parts.topics.get("%DLQ%g")
+    assert config is not None
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
+
+
+def test_a_dead_letter_says_why_its_last_try_failed_and_a_retry_does_not(parts: Parts) -> None:
+    parts.retries.send_back(given(parts, reason="ValueError: no stock"))
+    parts.retries.send_back(given(parts, delay_level=-1, reason="no such\x01customer\x02" + "!" * 500))
+    ((_, retry),) = waiting(parts)
+    (letter,) = parts.records("%DLQ%g")
+    assert "DEAD_LETTER_REASON" not in retry.properties
+    assert letter.properties["DEAD_LETTER_REASON"] == "no such customer " + "!" * 183
+
+
+def test_a_dead_letter_whose_properties_leave_no_room_goes_without_its_reason(parts: Parts) -> None:
+    place = parts.send("orders", b"x", properties={"LONG": "x" * 30_000})
+    parts.retries.send_back(
+        GivenBack(group="g", log_offset=int(place.span_log_offsets[0]), delay_level=-1, reason="ValueError")
+    )
+    (letter,) = parts.records("%DLQ%g")
+    assert "DEAD_LETTER_REASON" not in letter.properties
+
+
+def test_a_retry_topic_that_may_not_be_written_refuses_dead_letters_too(parts: Parts) -> None:
+    parts.topics.ensure("%RETRY%g", 1, perm=4)
+    with pytest.raises(PermissionDenied):
+        parts.retries.send_back(given(parts, delay_level=-1))
 
 
 def test_the_consumers_own_limit_counts_before_the_groups(parts: Parts) -> None:
