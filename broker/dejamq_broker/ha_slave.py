@@ -134,6 +134,9 @@ class Follower:
             if isinstance(error, BadCopy):
                 self._suspect = error.log_offset
             state.trouble = str(error)
+        except* Exception as errors:  # whatever it is: a slave that no longer tries would be a slave no more
+            log.exception("follow_failed master=%s", link.address)
+            state.trouble = repr(errors.exceptions[0])
         finally:
             if state.connected:
                 self._note("lost", link.address, reason=state.trouble)
@@ -161,7 +164,6 @@ class Follower:
         state, store = self.state, self._store
         if not state.connected:
             state.connected = True
-            self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE
             self._note("connected", address)
         state.master_end, state.master_timestamp_ms = slice_.master_end, slice_.master_timestamp_ms
         for topic in slice_.deleted_topics:
@@ -169,6 +171,7 @@ class Follower:
         if len(slice_.data):
             store.take_copy(slice_.log_offset, slice_.data)
             self._progress.set()
+        self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE
 
     async def _report(self, link: Link) -> None:
         """Acknowledge what came, together when much came; with SYNC_FLUSH when it is on disk."""
