@@ -32,8 +32,8 @@ STORED = {Code.SUCCESS, Code.FLUSH_DISK_TIMEOUT, Code.SLAVE_NOT_AVAILABLE, Code.
 CUT_OFF = "Internal error from Core"
 """What a client of gRPC says that was still writing when the server ended the call: the status did not come through."""
 MAY_BE_HELD = ("/dejamq.v1.Pull/PullOne",)
-SWITCHES = ("/dejamq.v1.Admin/UpdateSettings",)
-"""An operator may turn a broker into a useless one: these get no legal message."""
+SWITCHES = ("/dejamq.v1.Admin/UpdateSettings", "/dejamq.v1.Admin/DeleteTopic", "/dejamq.v1.Admin/DeleteGroup")
+"""An operator may turn a broker into a useless one, or delete what others use: these get no legal message."""
 SMALL = ("mapped_file_size_commit_log=67108864", "disk_check_enable=false", "max_message_size=4194304")
 
 
@@ -126,7 +126,7 @@ class Attack:
                 await self._unary(method)
 
     def _frame(self, method: Method) -> bytes:
-        return os.urandom(20) if method.path in SWITCHES else self._hostile.frame(method)
+        return self._random.randbytes(20) if method.path in SWITCHES else self._hostile.frame(method)
 
     def _channel(self, method: Method) -> Any:
         return self._random.choice(self._channels[method.service == NAME_SERVER])
