@@ -79,17 +79,27 @@ class PullRules:
         if not group.consume_enable:
             raise PermissionDenied(f"group {pull.group!r} may not consume on this broker")
         check_readable(self._topics.require(pull.topic), pull.queue_id)
+        self._check_group(pull, group)
         if pull.registered:
-            chosen = self._registered(pull, group)
+            chosen = self._registered(pull)
         else:
             chosen = self.filters.of(pull.expression, pull.expression_type)
         pull.tags, pull.wanted = chosen.tags, chosen.wanted
         if pull.wanted and self._config.filter_support_retry and pull.topic.startswith(names.RETRY_PREFIX):
             pull.wanted = self._by_first_topic(pull.topic.removeprefix(names.RETRY_PREFIX))
 
-    def _registered(self, pull: Pull, group: SubscriptionGroup) -> Filter:
+    def _check_group(self, pull: Pull, group: SubscriptionGroup) -> None:
+        """What an administrator took from the group, also where a pull brings its own filter (RocketMQ looks at neither
+        then: its consumers bring none by default).
+        """
+        if self._members.broadcasting(pull.group) and not group.consume_broadcast_enable:
+            raise PermissionDenied(f"group {pull.group!r} may not consume by broadcasting")
+        if self._groups.reading_forbidden(pull.group, pull.topic):
+            raise PermissionDenied(f"group {pull.group!r} is forbidden to read topic {pull.topic!r}")
+
+    def _registered(self, pull: Pull) -> Filter:
         """What the group's newest heartbeat wants of the topic."""
-        subscription = self._subscription(pull, group)
+        subscription = self._subscription(pull)
         if subscription.version < pull.subscription_version:
             text = f"the broker knows an older subscription of group {pull.group!r} to {pull.topic!r} than yours"
             raise DejamqError(text, code=Code.SUBSCRIPTION_NOT_LATEST)
@@ -100,14 +110,10 @@ class PullRules:
                 raise
             raise DejamqError(str(error), code=Code.FILTER_DATA_NOT_EXIST) from None
 
-    def _subscription(self, pull: Pull, group: SubscriptionGroup) -> Subscription:
+    def _subscription(self, pull: Pull) -> Subscription:
         if not self._members.members(pull.group):
             text = f"no member of group {pull.group!r} has sent this broker a heartbeat"
             raise DejamqError(text, code=Code.SUBSCRIPTION_NOT_EXIST)
-        if self._members.broadcasting(pull.group) and not group.consume_broadcast_enable:
-            raise PermissionDenied(f"group {pull.group!r} may not consume by broadcasting")
-        if self._groups.reading_forbidden(pull.group, pull.topic):
-            raise PermissionDenied(f"group {pull.group!r} is forbidden to read topic {pull.topic!r}")
         subscription = self._members.subscription(pull.group, pull.topic)
         if subscription is None:
             text = f"group {pull.group!r} does not subscribe to {pull.topic!r}: do its members subscribe differently?"

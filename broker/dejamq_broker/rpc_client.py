@@ -86,9 +86,15 @@ class ClientService(ClientServicer):
         return pb.OffsetResponse(offset=found)
 
     async def UpdateOffset(self, request: pb.UpdateOffsetRequest, _: Context) -> pb.UpdateOffsetResponse:
-        """Refused for an unknown group or queue."""
+        """Refused for an unknown group or topic, and for a queue that never was.
+
+        One that was taken out of use is none of these: who finishes it commits there (RocketMQ looks at no queue).
+        """
         self._groups.known(request.group)
-        topic, queue_id = self._queue(request.queue)
+        topic, queue_id = request.queue.topic, request.queue.queue_id
+        config = self._topics.require(topic)
+        if not self._store.max_offset(topic, queue_id):
+            check_queue(config, queue_id)
         by = "oneway" if request.oneway else "sync"
         at = Position(request.group, topic, queue_id)
         self._offsets.commit(at, request.offset, by=by, asker=asker_of(request.caller))

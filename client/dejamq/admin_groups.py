@@ -91,7 +91,7 @@ class GroupLife(TopicLife):
         that had it.
 
         Members that are still there make it again with their next heartbeat, where brokers make groups on first use.
-        Raises InvalidName for a built-in group. Source: RocketMQ ``deleteSubGroup``.
+        Raises DejamqError with INVALID_PARAMETER for a built-in group. Source: RocketMQ ``deleteSubGroup``.
         """
         check_group(group)
         masters = await self._open().masters()

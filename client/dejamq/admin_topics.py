@@ -70,7 +70,8 @@ class TopicLife(StoredMessages):
 
         Its messages stay in the log until they expire, and are found by id. Producers and consumers learn of it when
         they read the route again; a producer's next send may make the topic again, where brokers make topics on first
-        use. Raises InvalidName for topics of the broker's own, ConfigError for an unknown broker.
+        use. Raises DejamqError with INVALID_PARAMETER for topics of the brokers themselves, ConfigError for an unknown
+        broker.
         """
         check_topic(topic)
         masters = await self._open().masters(brokers)

@@ -21,12 +21,12 @@ class AdminChangesLink:
         await self._call(self._stub.UpdateTopic, request)
 
     async def delete_topic(self, topic: str) -> bool:
-        """Whether the broker had it. Raises InvalidName for a topic of the broker's own."""
+        """Whether the broker had it. Raises DejamqError with INVALID_PARAMETER for its own topics."""
         request = pb.DeleteTopicRequest(caller=self._identity.caller(), topic=topic)
         return bool((await self._call(self._stub.DeleteTopic, request)).existed)
 
     async def delete_group(self, group: str, remove_offsets: bool) -> bool:
-        """Whether the broker had it. Raises InvalidName for a built-in group."""
+        """Whether the broker had it. Raises DejamqError with INVALID_PARAMETER for a built-in group."""
         request = pb.DeleteGroupRequest(caller=self._identity.caller(), group=group, remove_offsets=remove_offsets)
         return bool((await self._call(self._stub.DeleteGroup, request)).existed)
 
