@@ -25,6 +25,19 @@ CAUSES = {
         "Stop consumers with SIGTERM: their last offsets are awaited. Make the handler idempotent.",
         "consumer_progress_timeout_ms",
     ),
+    "O3": Cause(
+        "the broker died before it wrote the offset down",
+        "The broker had taken the offset and kept it in memory. It was killed before it wrote its offsets to disk, and "
+        "its next start told the new owner what the file had.",
+        "Stop brokers with SIGTERM: they write their offsets. Let them write more often.",
+        "flush_consumer_offset_interval_ms (RocketMQ: flushConsumerOffsetInterval)",
+    ),
+    "O4": Cause(
+        "the offset file was damaged",
+        "The broker could not read its file of offsets at a start and took the generation before it, which was older.",
+        "Find out what damaged the file: the disk, a copy while the broker ran, a hand. Use a sound disk.",
+        "flush_consumer_offset_interval_ms (RocketMQ: flushConsumerOffsetInterval)",
+    ),
     "O7": Cause(
         "done above an unfinished message",
         "The message was done, but one with a lower offset in its queue was not. Only the lowest unfinished offset is "
@@ -51,6 +64,13 @@ CAUSES = {
         "Give handlers the time they need when a consumer stops.",
         "await_termination_ms (RocketMQ: awaitTerminationMillisWhenShutdown)",
     ),
+    "O12": Cause(
+        "somebody else set the offset lower",
+        "Another consumer of the group, which had owned the queue before or still believed so, committed its own older "
+        "offset over the newer one. The next owner began there.",
+        "Let the broker refuse lower offsets, and find out why two consumers owned the queue.",
+        "refuse_lower_offsets",
+    ),
     "O13": Cause(
         "the broker was away when the offset had to be kept",
         "The broker left the route, so the consumer gave up the queue and could not tell its offset; when the broker "
@@ -65,6 +85,20 @@ CAUSES = {
         "Nothing: see who gave the command. What handlers were at is discarded, so even that must bear coming twice.",
         "",
     ),
+    "O15": Cause(
+        "the broker had no offset any more",
+        "The group had consumed the queue, and its offset was gone when the next owner asked: deleted, or lost with "
+        "its file. So it began at the beginning.",
+        "Do not delete a group's offsets while somebody may still consume; keep the broker's config folder.",
+        "consume_from (RocketMQ: consumeFromWhere)",
+    ),
+    "O16": Cause(
+        "the offset was outside of the queue",
+        "The consumer asked for an offset that the queue did not have; the broker corrected it to a lower one, and the "
+        "messages from there on came again.",
+        "Find out why the queue ends earlier than it did: a lost or replaced store, or offsets of another cluster.",
+        "",
+    ),
     "P1": Cause(
         "the producer tried again and both were stored",
         "The first try was stored, but its answer never arrived, so the producer sent the message to another broker.",
@@ -77,6 +111,20 @@ CAUSES = {
         "itself called twice.",
         "Give each business event one stable key and de-duplicate by it, or send from an outbox.",
         "keys of the message, journal_business_key",
+    ),
+    "P7": Cause(
+        "the transaction was committed twice",
+        "The broker does not look whether a transaction has ended: the program's own commit came after that of a "
+        "check, or the answers to two checks were commits. Each stored the message once more.",
+        "Let the broker commit once, let local transactions end within 6 s, and do not try half messages again.",
+        "transaction_finish_once, transaction_timeout_ms (RocketMQ: transactionTimeOut), retry_times_when_send_failed",
+    ),
+    "P8": Cause(
+        "the mark of the ended transaction was lost",
+        "The broker was killed after it had stored the committed message and before it had stored the mark that its "
+        "transaction has ended. So it asked again after its start, and committed again.",
+        "Let the broker store the mark behind the message, or gather marks for a shorter time.",
+        "transaction_op_with_commit, transaction_op_batch_interval_ms (RocketMQ: transactionOpBatchInterval)",
     ),
     "B1": Cause(
         "the broker crashed and delivered a delayed message again",

@@ -16,14 +16,18 @@ from dejamq_analytics.rules import (
     deliveries,
     identity,
     life,
+    memory,
     queues,
     replays,
     retries,
     scheduled,
+    transactions,
 )
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
 from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, of
 
+OF_PRODUCERS = ("END_TRANSACTION", "CHECK_TRANSACTION")
+"""Written by brokers; their group is a producer's."""
 DELIVERED_TWICE, STORED_TWICE = "delivered twice", "stored twice"
 
 
@@ -76,7 +80,9 @@ def gather(
 def _of_group(events: DataFrame, group: str) -> DataFrame:
     """Without what other consumer groups did; a producer's group is another thing."""
     other = sf.col("group").isNotNull() & (sf.col("group") != group)
-    return events.where(~other | (sf.col("role") == "producer") | sf.col("event").isin("APPEND", "STATE"))
+    return events.where(
+        ~other | (sf.col("role") == "producer") | sf.col("event").isin(*OF_PRODUCERS, "APPEND", "STATE")
+    )
 
 
 def _with_business_key(entered: DataFrame, records: DataFrame) -> DataFrame:
@@ -95,7 +101,7 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     producers = copies.Producers(facts.sends, facts.processes)
     scheduled_copies = settled(scheduled.judged(scheduled.scheduled_twice(facts.appends), facts.events))
     sent_copies = copies.judged_copies(identity.stored_twice(facts.appends), producers)
-    stored = settled(sent_copies.unionByName(scheduled_copies))
+    stored = settled(_with_transactions(sent_copies.unionByName(scheduled_copies), facts))
     by_copy = settled(copies.judged_deliveries(pairs, stored, facts.brokers))
     by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), copies.by_record(scheduled_copies)))
     delivered = [
@@ -110,6 +116,15 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     return told.unionByName(alone)
 
 
+def _with_transactions(copies: DataFrame, facts: Facts) -> DataFrame:
+    """With what was committed twice; most journals have none of that, and it takes several more readings of them."""
+    twice = settled(transactions.committed_twice(facts.appends))
+    if twice.isEmpty():
+        return copies
+    told = transactions.Told(facts.events, facts.appends, facts.sends, facts.processes)
+    return copies.unionByName(transactions.judged(twice, told))
+
+
 def _life(facts: Facts) -> life.Life:
     lives = settled(queues.process_queues(facts.events))
     faults = _faults(facts)
@@ -122,7 +137,8 @@ def _life(facts: Facts) -> life.Life:
     )
     return life.Life(
         lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)),
-        settled(queues.rewinds(facts.events)), facts.brokers, facts.processes, settled(faults), settled(blockers),
+        settled(queues.rewinds(facts.events)), settled(memory.lowerings(facts.events)),
+        settled(memory.memories(facts.events)), facts.brokers, facts.processes, settled(faults), settled(blockers),
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def _totals(facts: Facts) -> Totals:
 
 def _messages(facts: Facts) -> int:
     """Messages that somebody stored or, where no broker kept a journal, that somebody received."""
-    keys = facts.appends.where("origin = 'client'").select("unique_key")
+    keys = facts.appends.where("origin IN ('client', 'tx_final')").select("unique_key")
     keys = keys.unionByName(facts.deliveries.select("unique_key")).where(sf.col("unique_key").isNotNull())
     row = keys.agg(sf.count_distinct("unique_key").alias("n")).first()
     return int(row.n) if row else 0

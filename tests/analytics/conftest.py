@@ -8,7 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
 
-import stories_delay  # noqa: F401  # its stories register themselves
+import stories_brokers  # noqa: F401  # its stories register themselves
+import stories_delay  # noqa: F401
+import stories_transactions  # noqa: F401
 from dejamq_analytics import AuditResult, audit
 from dejamq_analytics.session import make_session
 from journals import History

@@ -10,7 +10,9 @@ from dejamq_proto.events import (
     Deliver,
     Event,
     Fault,
+    OffFlush,
     OffGet,
+    OffLoad,
     OffSet,
     Persist,
     PqDrop,
@@ -131,10 +133,16 @@ class Process:
             OffSet(**self._place({}), old=old, new=new, by=by, client_id=client.name, client_boot_id=client.boot_id)
         )
 
-    def offset_get(self, client: "Process", value: int) -> None:
+    def offset_get(self, client: "Process", value: int, why: str = "table") -> None:
         self.write(
-            OffGet(**self._place({}), value=value, why="table", client_id=client.name, client_boot_id=client.boot_id)
+            OffGet(**self._place({}), value=value, why=why, client_id=client.name, client_boot_id=client.boot_id)
         )
+
+    def offsets_loaded(self, source: str, entries: int = 1) -> None:
+        self.write(OffLoad(broker_name=self.home.broker_name, source=source, digest="", entries=entries))
+
+    def offsets_flushed(self) -> None:
+        self.write(OffFlush(broker_name=self.home.broker_name, digest="", entries=1))
 
     def append(
         self, key: str, queue_offset: int, producer: "Process | None" = None, request: int = 0, **more: Any

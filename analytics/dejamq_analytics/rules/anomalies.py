@@ -49,7 +49,7 @@ def unseen(events: DataFrame, appends: DataFrame, deliveries: DataFrame) -> Data
     )
     filtered = pulls.groupBy(sf.col("group").alias("consumer_group"), "topic").agg(sf.count("*").alias("pulls"))
     judged = started.join(sf.broadcast(filtered), ["consumer_group", "topic"], how="left_anti")
-    stored = appends.where((sf.col("origin") == "client") & ~sf.col("topic").startswith("%"))
+    stored = appends.where(sf.col("origin").isin("client", "tx_final") & ~sf.col("topic").startswith("%"))
     candidates = stored.join(sf.broadcast(judged), list(QUEUE[1:]), how="inner").where(
         sf.col("queue_offset") >= sf.col("start")
     )

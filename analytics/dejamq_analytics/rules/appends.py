@@ -61,7 +61,7 @@ def _origin_in_log() -> Column:
     delayed = sf.col("topic").startswith("SCHEDULE_TOPIC") | sf.col("real_topic").isNotNull()
     retried = sf.col("topic").startswith("%") | sf.col("retry_topic").isNotNull()
     transaction = (sf.col("sys_flag").bitwiseAND(12) != 0) | sf.col("topic").startswith("RMQ_SYS_")
-    return sf.when(retried, "sendback").when(delayed, "schedule").when(transaction, "transaction").otherwise("client")
+    return sf.when(retried, "sendback").when(transaction, "transaction").when(delayed, "schedule").otherwise("client")
 
 
 def sends(events: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as sf
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.identity import RECORD
 from dejamq_analytics.rules.joins import beside
-from dejamq_analytics.rules.stages import NOT_BY_THIS_VERSION
+from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION
 from dejamq_analytics.schema import EVIDENCE
 
 

@@ -7,15 +7,16 @@ from dejamq_analytics.schema import EVIDENCE
 
 
 def line(
-    event: str | Column, summary: Column, *, process: str = "process", boot_id: str = "boot_id", seq: str = "seq"
-) -> Column:
+    event: str | Column, summary: Column, *, process: str | Column = "process", boot_id: str | Column = "boot_id",
+    seq: str | Column = "seq",
+) -> Column:  # fmt: skip
     """One line of evidence: where in the journals it stands and what it says. Null when there is no such line."""
     name = sf.lit(event) if isinstance(event, str) else event
     named = sf.struct(
-        sf.col(process).alias("process"), sf.col(boot_id).alias("boot_id"), sf.col(seq).alias("seq"),
+        _column(process).alias("process"), _column(boot_id).alias("boot_id"), _column(seq).alias("seq"),
         name.alias("event"), summary.alias("summary"),
     )  # fmt: skip
-    return sf.when(sf.col(seq).isNotNull(), named).cast(EVIDENCE)
+    return sf.when(_column(seq).isNotNull(), named).cast(EVIDENCE)
 
 
 def lines(*evidence: Column) -> Column:

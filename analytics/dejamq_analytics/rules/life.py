@@ -7,6 +7,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.memory import last_lowering
 from dejamq_analytics.rules.queues import QUEUE
 
 QUEUE_FACTS = ("opened", "dropped", "mark", "persisted", "unsent")
@@ -23,6 +24,8 @@ class Life(NamedTuple):
     committed: DataFrame
     answered: DataFrame
     rewinds: DataFrame
+    lowerings: DataFrame
+    memories: DataFrame
     brokers: DataFrame
     processes: DataFrame
     faults: DataFrame
@@ -31,8 +34,9 @@ class Life(NamedTuple):
 
 def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     """Adds structs, null where nothing is known: ``{first,second}_queue``, ``{first,second}_owner``, ``committed`` by
-    the first owner, ``answered`` to the second, ``rewind`` by an operator between, ``broker``, ``fault`` done to
-    the first owner, ``blocker`` of its mark; and ``ending``, how the first owner's hold on the queue ended, in words.
+    the first owner, ``answered`` to the second, ``rewind`` by an operator between, ``lowered`` between the two,
+    ``loaded`` by the start that answered, ``flushed`` last by the one that took it, ``broker``, ``fault`` done to the
+    first owner, ``blocker`` of its mark; and ``ending``, how the first owner's hold on the queue ended, in words.
     """
     frame = pairs
     for side in ("first", "second"):
@@ -46,6 +50,9 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     asked = {"client_boot_id": "second.boot_id", "value": "second_queue.opened.start_offset"}
     frame = beside(frame, life.answered, queue | asked)
     frame = beside(frame, life.rewinds, queue).withColumn("rewind", _rewind()).drop("rewinds")
+    frame = beside(frame, life.lowerings, queue).withColumn("lowered", last_lowering()).drop("lowerings")
+    frame = beside(frame, life.memories.select("boot_id", "loaded"), {"boot_id": "answered.boot_id"})
+    frame = beside(frame, life.memories.select("boot_id", "flushed"), {"boot_id": "committed.boot_id"})
     brokers = life.brokers.select("broker_name", sf.struct("whole", "whole_until_us", "process").alias("broker"))
     frame = beside(frame, brokers, {"broker_name": "first.broker_name"})
     frame = beside(frame, life.faults, {"boot_id": "first.boot_id"})

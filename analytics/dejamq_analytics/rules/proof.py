@@ -7,12 +7,16 @@ from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US
 from dejamq_analytics.rules.stages import X
 
+OF_BROKERS = ("O2", "O3", "O4", "O12", "O15", "O16")
+"""Causes that rest on what a broker did and did not write."""
+
 
 def hole() -> Column:
     """What is missing from the journals that a cause rests on, null when they are whole.
 
-    The first owner must be whole from the delivery to its end, the second from opening the queue to the delivery; a
-    lost offset (O2) also needs the whole journal of the broker until a moment after the offset left.
+    The first owner must be whole from the delivery to its end, the second from opening the queue to the delivery; what
+    a broker lost or let others set also needs its whole journal: until a moment after the offset left (O2), until
+    it answered (O3).
 
     A cause is only named when the absence of a line means that nothing happened. That is what makes a verdict
     certain: a lost journal can make it undetermined, never wrong.
@@ -22,8 +26,10 @@ def hole() -> Column:
     until = sf.coalesce("first_queue.dropped.seq", sf.lit(FOREVER_US))
     mine = _gaps_between(first["gaps"], sf.col("first.seq"), until)
     theirs = _gaps_between(second["gaps"], sf.col("second_queue.opened.seq"), sf.col("second.seq"))
-    needs_broker = sf.col("decision.cause") == "O2"
-    arrival_us = sf.col("first_queue.persisted.wall_us") + BUFFERED_US
+    needs_broker = sf.col("decision.cause").isin(*OF_BROKERS)
+    arrival_us = sf.when(sf.col("decision.cause") == "O2", sf.col("first_queue.persisted.wall_us") + BUFFERED_US)
+    # a flush may be among the lines that a killed broker had not written
+    arrival_us = sf.coalesce(arrival_us, sf.when(sf.col("decision.cause") == "O3", sf.col("answered.wall_us")))
     unflushed = text(
         "the last 100 ms of %s, which ended without closing at journal level %s",
         "first.process",
@@ -79,6 +85,9 @@ def _of_brokers() -> list[Column]:
         ("FAULT", text("%s", "fault.kind"), "fault"),
         ("OFF_SET", text("the highest offset taken from it, %s by %s", "committed.new", "committed.by"), "committed"),
         ("OFF_SET", text("%s by an operator, to %s", "rewind.by", "rewind.new"), "rewind"),
+        ("OFF_SET", text("from %s to %s by %s", "lowered.old", "lowered.new", "lowered.client_id"), "lowered"),
+        ("OFF_FLUSH", text("the last one of that start, %s offsets", "flushed.entries"), "flushed"),
+        ("OFF_LOAD", text("%s offsets from %s", "loaded.entries", "loaded.source"), "loaded"),
         ("OFF_GET", text("answered %s (%s)", "second_queue.opened.start_offset", "answered.why"), "answered"),
     ]
     return [

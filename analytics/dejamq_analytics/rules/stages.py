@@ -4,34 +4,21 @@ Every expression reads the columns that ``life.with_life`` puts beside a pair. `
 Columns exist only once Spark runs, so the rows are made by functions.
 """
 
-from typing import NamedTuple
-
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.rules import broker_stages
 from dejamq_analytics.rules.evidence import first_of, text
+from dejamq_analytics.rules.stage import Stage, later
 
-NOT_BY_THIS_VERSION = "cause not decidable by this version: "
 LEGAL_LOCAL = {"local_retry": "B12", "suspend_retry": "L3", "direct": "L7"}
 """Kinds of delivery that a process asks of itself, and the cause that each names."""
 X = "first.queue_offset"
 
 
-class Stage(NamedTuple):
-    """One row of the pipeline: either it names a ``cause``, or it says what is ``missing`` to name one."""
-
-    name: str
-    when: Column
-    cause: str | None = None
-    missing: Column | None = None
-    trigger: Column | None = None
-    """What set it off; without one, how the first owner's hold on the queue ended."""
-    expected: bool = False
-
-
 def decision() -> Column:
     """The pipeline as one expression: struct of stage, cause, trigger, missing, expected."""
-    stages = [*_same_queue(), *_owners(), *_done(), *_committed()]
+    stages = [*_same_queue(), *_owners(), *_done(), *_committed(), *broker_stages.forgotten()]
     return first_of(*[(stage.when, _outcome(stage)) for stage in stages])
 
 
@@ -57,7 +44,7 @@ def _same_queue() -> list[Stage]:
         Stage("1", same & failed & (sf.col("second.kind") == kind), cause, trigger=handler, expected=True)
         for kind, cause in LEGAL_LOCAL.items()
     ]
-    return [*legal, Stage("1", same, missing=_later("stage 1, one process queue delivered the record twice"))]
+    return [*legal, Stage("1", same, missing=later("stage 1, one process queue delivered the record twice"))]
 
 
 def _owners() -> list[Stage]:
@@ -66,10 +53,10 @@ def _owners() -> list[Stage]:
     unknown = text("no PQ_OPEN of the process queue that delivered second, in %s", "second.process")
     below = text("%s delivered below the offset it opened the queue at", "second.process")
     ended_us = sf.coalesce("first_queue.dropped.wall_us", "first_owner.last_wall_us")
-    own = _later("stage 2, members of a broadcasting group each keep their own offsets (L8, O20)")
+    own = later("stage 2, members of a broadcasting group each keep their own offsets (L8, O20)")
     operator = text("%s to %s by %s", "rewind.by", "rewind.new", "rewind.client_id")
     sought = sf.lit("the program sought an offset")
-    two = _later("stage 2, the queue had two owners at once (R1-R6, or O8 at a hand-over)")
+    two = later("stage 2, the queue had two owners at once (R1-R6, or O8 at a hand-over)")
     return [
         Stage("2", opened.isNull(), missing=unknown),
         Stage("2", opened["source"].startswith("local"), missing=own),
@@ -89,8 +76,8 @@ def _done() -> list[Stage]:
     in_flight = text("in flight when %s", "ending")
     hole = text("offset %s was unfinished when %s", mark["mem_off"], "ending")
     return [
-        Stage("a", result.isNull() & dropped.isNotNull(), missing=_later("stage a, dropped while running (O9, O10)")),
-        Stage("a", result.isNull() & closed, missing=_later("stage a, no result although its process closed (O10)")),
+        Stage("a", result.isNull() & dropped.isNotNull(), missing=later("stage a, dropped while running (O9, O10)")),
+        Stage("a", result.isNull() & closed, missing=later("stage a, no result although its process closed (O10)")),
         Stage("a", result.isNull(), "O1", trigger=in_flight),
         Stage("b", sf.col("first.pq_dropped") & (dropped["reason"] == "shutdown"), "O10"),
         Stage("b", sf.col("first.pq_dropped"), "O9"),
@@ -114,22 +101,17 @@ def _committed() -> list[Stage]:
     taken = sf.col("first_queue.dropped.reason") == "reassigned"
     forgot = same_client & taken & _above_x(sf.col("first_queue.unsent.value"))
     # the highest commit of a client that came back may be of its second time, and then hides those of its first
-    again = _later("stage f, the same consumer opened the queue again and committed more")
+    again = later("stage f, the same consumer opened the queue again and committed more")
     return [
         Stage("d", forgot, "O13", trigger=text("the offset %s could not be told", "first_queue.unsent.value")),
         Stage("f", same_client & late, missing=again),
-        Stage("d", refused, missing=_later("stage d, sending the offset failed")),
+        Stage("d", refused, missing=later("stage d, sending the offset failed")),
         Stage("d", nowhere & gone, "O1"),
-        Stage("d", nowhere, missing=_later("stage d, the queue was given up without its offset (O10, O13, O14, O18)")),
+        Stage("d", nowhere, missing=later("stage d, the queue was given up without its offset (O10, O13, O14, O18)")),
         Stage("e", ~reached & sf.col("broker").isNull(), missing=text("no journal of %s", "first.broker_name")),
         Stage("e", ~reached, "O2", trigger=on_the_way),
         Stage("f", sf.col("answered").isNull(), missing=no_answer),
         Stage("f", late, "O8"),
-        Stage(
-            "g-j",
-            sf.lit(True),
-            missing=_later("stages g-j, the broker had the offset and answered a lower one (O3-O6, O12, O15-O17)"),
-        ),
     ]
 
 
@@ -139,8 +121,3 @@ def _above_x(value: Column) -> Column:
     Unknown counts as no.
     """
     return sf.coalesce(value > sf.col(X), sf.lit(False))
-
-
-def _later(stage: str) -> Column:
-    """A stage that this version recognises and does not decide; the words are what ``missing`` says."""
-    return sf.lit(NOT_BY_THIS_VERSION + stage)

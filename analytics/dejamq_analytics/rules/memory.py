@@ -1,0 +1,45 @@
+"""What brokers forgot or let others overwrite: each start's loaded offsets and last flush, and offsets set lower."""
+
+from dejamq_proto.events import OffFlush, OffLoad, OffSet
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE
+from dejamq_analytics.schema import of
+
+
+def memories(events: DataFrame) -> DataFrame:
+    """One row a broker's start: ``loaded``, where its offsets came from, and ``flushed``, when it last wrote them."""
+    loaded = sf.struct("seq", "process", "boot_id", "source", "entries")
+    flushed = sf.struct("seq", "process", "boot_id", "entries")
+    read = of(events, OffLoad).select("boot_id", loaded.alias("loaded"))
+    written = of(events, OffFlush).select("boot_id", flushed.alias("flushed"))
+    both = read.unionByName(written, allowMissingColumns=True)
+    return both.groupBy("boot_id").agg(sf.max("loaded").alias("loaded"), sf.max("flushed").alias("flushed"))
+
+
+def lowerings(events: DataFrame) -> DataFrame:
+    """One row a queue: every time that somebody who consumes, or a replica, set its group's offset lower."""
+    lowered = sf.struct("wall_us", "seq", "process", "boot_id", "old", "new", "by", "client_id", "client_boot_id")
+    return (
+        of(events, OffSet)
+        .where((sf.col("new") < sf.col("old")) & ~sf.col("by").isin(*BY_OPERATORS, "delete", "load"))
+        .withColumnRenamed("group", "consumer_group")
+        .groupBy(*QUEUE)
+        .agg(sf.collect_list(lowered).alias("lowerings"))
+        .select(*QUEUE, "lowerings")
+    )
+
+
+def last_lowering() -> Column:
+    """The last time that the offset fell to the record or below it at the broker that then answered, after it had
+    taken the first owner's and before it told the second.
+    """
+    taken, told, x = sf.col("committed"), sf.col("answered"), sf.col("first.queue_offset")
+
+    def between(one: Column) -> Column:
+        here = (one["boot_id"] == told["boot_id"]) & (one["seq"] < told["seq"])
+        after = (one["boot_id"] != taken["boot_id"]) | (one["seq"] > taken["seq"])
+        return here & after & (one["new"] <= x)
+
+    return sf.array_max(sf.filter("lowerings", between))

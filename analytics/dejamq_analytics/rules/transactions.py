@@ -1,0 +1,221 @@
+"""P7, P8: a transaction whose message was committed more than once.
+
+Each committed record has an APPEND of origin tx_final, made by the request that the broker's END_TRANSACTION and the
+producer's TX tell of: they say which half message was ended, and whether it was the program's own word or the answer
+to a check. P8: the mark of the first end was still gathered when the broker was killed, and the half message that it
+should have marked was stored anew afterwards to be asked about. P7: every other way to a second commit, as the broker
+does not look whether a transaction has ended.
+"""
+
+from typing import NamedTuple
+
+from dejamq_proto.events import Boot, EndTransaction, ProgressFlush, Tx
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, line, lines, text
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.schema import of
+
+MARKS = "struct<half_offsets:array<bigint>,log_offset:bigint>"
+SIDES = ("first", "second")
+
+
+class Told(NamedTuple):
+    """What journals tell of transactions and of those who wrote them."""
+
+    events: DataFrame
+    appends: DataFrame
+    sends: DataFrame
+    processes: DataFrame
+
+
+def committed_twice(appends: DataFrame) -> DataFrame:
+    """(``first``, ``second``): committed records of one message in one topic, each with the one before it."""
+    whole = sf.struct(*appends.columns)
+    in_log = (sf.col("origin") == "transaction") & ~sf.col("topic").startswith("RMQ_SYS_")
+    finals = appends.where(((sf.col("origin") == "tx_final") | in_log) & sf.col("unique_key").isNotNull())
+    order = Window.partitionBy("topic", "unique_key").orderBy("wall_us", "boot_id", "seq")
+    ranked = finals.select(whole.alias("second"), sf.lag(whole).over(order).alias("first"))
+    return ranked.where(sf.col("first").isNotNull()).select("first", "second")
+
+
+def judged(pairs: DataFrame, told: Told) -> DataFrame:
+    """Those pairs with cause, stage, trigger, missing, expected and evidence."""
+    frame = pairs
+    for side in SIDES:
+        frame = _with_end(frame, told, side)
+    frame = beside(frame, _halves(told), {"unique_key": "second.unique_key"}, small=False)
+    frame = _with_crash(_with_mark(frame, told), told)
+    decided = frame.withColumn("decision", _decision())
+    return decided.select(
+        sf.lit("I2").alias("identity"), *SIDES,
+        sf.col("decision.cause").alias("cause"),
+        sf.lit("transaction").alias("stage"),
+        sf.col("decision.trigger").alias("trigger"),
+        sf.col("decision.missing").alias("missing"),
+        sf.lit(False).alias("expected"),
+        _evidence().alias("evidence"),
+    )  # fmt: skip
+
+
+def _with_end(frame: DataFrame, told: Told, side: str) -> DataFrame:
+    """The broker's END_TRANSACTION and the producer's TX of this commit, and the broker's process."""
+    half = ("half_queue_offset", "half_log_offset", "from_check")
+    ends = _committed(told.events).groupBy("boot_id", "client_boot_id", "request_seq").agg(
+        sf.min(sf.struct("seq", "process", "boot_id", *half)).alias(f"{side}_end")
+    )  # fmt: skip
+    request = {"client_boot_id": f"{side}.client_boot_id", "request_seq": f"{side}.request_seq"}
+    frame = beside(frame, ends, {"boot_id": f"{side}.boot_id"} | request, small=False)
+    said = sf.struct("seq", "process", "boot_id", "state", "from_check")
+    words = of(told.events, Tx).groupBy("boot_id", "request_seq").agg(sf.min(said).alias(f"{side}_tx"))
+    producer = {"boot_id": f"{side}.client_boot_id", "request_seq": f"{side}.request_seq"}
+    return beside(frame, words, producer, small=False)
+
+
+def _committed(events: DataFrame) -> DataFrame:
+    return of(events, EndTransaction).where("outcome = 'committed'")
+
+
+def _halves(told: Told) -> DataFrame:
+    """For each transaction: the half messages that producers sent, by whom, and those that checks stored anew."""
+    sent = told.sends.groupBy("boot_id", "request_seq", "unique_key").agg(
+        sf.min(sf.struct("boot_id", "call_id")).alias("call")
+    )  # fmt: skip
+    stored = told.appends.where("origin IN ('tx_half', 'tx_check')")
+    keys = {"boot_id": "client_boot_id", "request_seq": "request_seq", "unique_key": "unique_key"}
+    known = beside(stored, sent, keys, small=False)
+    is_sent = sf.col("origin") == "tx_half"
+    half = sf.struct("wall_us", "process", "boot_id", "seq", "broker_name", "queue_offset", "origin_ref", "call")
+    return known.groupBy("unique_key").agg(
+        sf.array_sort(sf.collect_list(sf.when(is_sent, half))).alias("halves"),
+        sf.array_sort(sf.collect_list(sf.when(~is_sent, half))).alias("checks"),
+    )
+
+
+def _with_mark(frame: DataFrame, told: Told) -> DataFrame:
+    """``marks``: op messages of the first commit's broker that mark the half message it ended."""
+    marks = of(told.events, ProgressFlush).where("service = 'transaction_op'")
+    marks = marks.withColumn("mark", sf.from_json("progress", MARKS)).select(
+        "boot_id", sf.explode("mark.half_offsets").alias("half_offset"),
+        sf.struct("wall_us", "process", "boot_id", "seq", sf.col("mark.log_offset").alias("log_offset")).alias("one"),
+    )  # fmt: skip
+    by_half = marks.groupBy("boot_id", "half_offset").agg(sf.min("one").alias("mark"))
+    place = {"boot_id": "first.boot_id", "half_offset": "first_end.half_queue_offset"}
+    return beside(frame, by_half, place, small=False)
+
+
+def _with_crash(frame: DataFrame, told: Told) -> DataFrame:
+    """``boot``: the first start of the broker between the two commits; ``broker``: the process of the first one."""
+    one = sf.struct("wall_us", "process", "boot_id", "seq", "clean", "log_max")
+    boots = of(told.events, Boot).groupBy("broker_name").agg(sf.array_sort(sf.collect_list(one)).alias("boots"))
+    frame = beside(frame, boots, {"broker_name": "first.broker_name"})
+    between = sf.filter("boots", lambda boot: _between(boot["wall_us"]))
+    frame = frame.withColumn("boot", sf.when(_one_broker(), sf.get(between, sf.lit(0))))
+    process = told.processes.select("boot_id", sf.struct("process", "gaps", "level", "closed").alias("broker"))
+    return beside(frame, process, {"boot_id": "first.boot_id"})
+
+
+def _decision() -> Column:
+    """First what is not known; then several calls of the program; then the lost mark; what remains is P7."""
+    calls = sf.array_distinct(sf.transform("halves", lambda half: half["call"]))
+    unsent = sf.filter("halves", lambda half: half["call"].isNull())
+    crashed = sf.col("boot").isNotNull() & ~sf.col("boot.clean")
+    ended_first = text("%s:%s", "first_end.half_queue_offset", "first_end.half_log_offset")
+    asked = sf.filter("checks", lambda check: (check["origin_ref"] == ended_first) & _at_first_broker(check))
+    before = sf.filter(asked, lambda check: check["wall_us"] < sf.col("boot.wall_us"))
+    lost = sf.col("mark").isNull() | (sf.col("mark.log_offset") >= sf.col("boot.log_max"))
+    p8 = crashed & lost & (sf.size(asked) > 0) & (sf.size(before) == 0)
+    rests_on_absence = p8 & sf.col("mark").isNull()
+    return first_of(
+        *[(_unknown(side).isNotNull(), _undecided(_unknown(side))) for side in SIDES],
+        (sf.size("halves") == 0, _undecided(text("no APPEND of the half message of %s", "second.unique_key"))),
+        ((sf.size("halves") > 1) & (sf.size(unsent) > 0), _undecided(
+            text("no SEND_TRY of each half message of %s", "second.unique_key"))),
+        (sf.size(calls) > 1, _caused("P5", sf.lit("the application sent the message in another transaction"))),
+        (rests_on_absence & _hole().isNotNull(), _undecided(_hole())),
+        (p8, _caused("P8", text("%s was killed before it had marked the half message", "first.broker_name"))),
+        (sf.lit(True), _caused("P7", _trigger())),
+    )  # fmt: skip
+
+
+def _trigger() -> Column:
+    """How the second commit came about."""
+    own = ~sf.col("first_end.from_check"), ~sf.col("second_end.from_check")
+    return first_of(
+        (sf.size("halves") > 1, sf.lit("the producer's second try stored the half message twice")),
+        (own[0] & own[1], sf.lit("one commit came twice")),
+        (own[0] | own[1], sf.lit("the program's own commit and the answer to a check")),
+        (sf.lit(True), sf.lit("the answers to two checks")),
+    )
+
+
+def _unknown(side: str) -> Column:
+    """Which line of this commit is missing."""
+    append, end = sf.col(side), sf.col(f"{side}_end")
+    unjournaled = text("no APPEND line of a committed record at %s, only its commit log", append["broker_name"])
+    untold = text("no END_TRANSACTION of request %s by %s", append["request_seq"], append["process"])
+    return first_of((append["process"].isNull(), unjournaled), (end.isNull(), untold))
+
+
+def _hole() -> Column:
+    """Why the absence of a mark proves nothing; null where the journal of the killed broker is whole."""
+    broker = sf.col("broker")
+    gaps = sf.filter(broker["gaps"], lambda gap: gap["last"] > sf.col("first.seq"))
+    return first_of(
+        (sf.size(gaps) > 0, text("seq gap of %s", broker["process"])),
+        (~(broker["closed"] | (broker["level"] == "forensic")), text("the last lines of %s", broker["process"])),
+    )
+
+
+def _one_broker() -> Column:
+    return sf.col("first.broker_name") == sf.col("second.broker_name")
+
+
+def _at_first_broker(half: Column) -> Column:
+    return half["broker_name"] == sf.col("first.broker_name")
+
+
+def _between(wall_us: Column) -> Column:
+    return (wall_us > sf.col("first.wall_us")) & (wall_us < sf.col("second.wall_us"))
+
+
+def _caused(cause: str, trigger: Column) -> Column:
+    nothing = sf.lit(None).cast("string")
+    return sf.struct(sf.lit(cause).alias("cause"), trigger.alias("trigger"), nothing.alias("missing"))
+
+
+def _undecided(missing: Column) -> Column:
+    nothing = sf.lit(None).cast("string")
+    return sf.struct(nothing.alias("cause"), nothing.alias("trigger"), missing.alias("missing"))
+
+
+def _evidence() -> Column:
+    """Both commits with the words they came by, and what stood between them."""
+    half = sf.get("halves", sf.lit(0))
+    first_lines, second_lines = (_of_commit(side) for side in SIDES)
+    asked = sf.get(sf.filter("checks", lambda check: check["wall_us"] < sf.col("second.wall_us")), sf.lit(0))
+    return lines(
+        _line("APPEND", text("half message, queue offset %s", half["queue_offset"]), half),
+        *first_lines,
+        _line("PROGRESS_FLUSH", text("mark of half offset %s", "first_end.half_queue_offset"), sf.col("mark")),
+        _line("BOOT", text("clean %s", "boot.clean"), sf.col("boot")),
+        _line("APPEND", text("half message anew from %s, to be asked about", asked["origin_ref"]), asked),
+        *second_lines,
+    )
+
+
+def _of_commit(side: str) -> list[Column]:
+    append, end, said = sf.col(side), sf.col(f"{side}_end"), sf.col(f"{side}_tx")
+    place = text("committed: %s queue %s offset %s, log offset %s", append["topic"], append["queue_id"],
+                 append["queue_offset"], append["log_offset"])  # fmt: skip
+    return [
+        _line("TX", text("%s, from a check: %s", said["state"], said["from_check"]), said),
+        _line("APPEND", place, append),
+        _line("END_TRANSACTION", text("half offset %s, from a check: %s", end["half_queue_offset"], end["from_check"]),
+              end),
+    ]  # fmt: skip
+
+
+def _line(event: str, summary: Column, told: Column) -> Column:
+    return line(event, summary, process=told["process"], boot_id=told["boot_id"], seq=told["seq"])

@@ -1,0 +1,127 @@
+"""Histories in which the broker had the offset and told the next owner a lower one. They join the other stories."""
+
+from dejamq_proto.journal import Level
+from journals import History, Process
+from stories import owner_that_did_6, story, successor
+
+
+def committed_7(made: History, broker: Process) -> None:
+    """A consumer that did 6, told the broker so, and was killed."""
+    consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
+    broker.offset_set(consumer, 6, 7)
+    consumer.kill()
+
+
+def next_start(made: History, source: str = "main", **more: object) -> Process:
+    """The broker again, with a boot id of its own."""
+    broker = made.process("broker", "broker-0", boot_id=f"{made.name}again".replace("-", ""), **more)  # type: ignore[arg-type]
+    broker.boot(broker.name, clean=False)
+    if source:
+        broker.offsets_loaded(source)
+    return broker
+
+
+@story
+def o3(made: History) -> None:
+    broker = made.broker()
+    broker.offsets_flushed()
+    committed_7(made, broker)
+    broker.kill()
+    successor(made, next_start(made))
+
+
+@story
+def o3_of_a_buffering_broker(made: History) -> None:
+    """It may have written the offset, and the line about it be lost with the last 100 ms."""
+    broker = made.broker(level=Level.AUDIT)
+    committed_7(made, broker)
+    broker.kill()
+    successor(made, next_start(made))
+
+
+@story
+def o3_with_a_hole_at_the_broker(made: History) -> None:
+    broker = made.broker()
+    committed_7(made, broker)
+    broker.skip_lines(1)
+    broker.offset_set(made.consumer("c3"), 0, 1)
+    broker.kill()
+    successor(made, next_start(made))
+
+
+@story
+def o3_although_it_was_flushed(made: History) -> None:
+    broker = made.broker()
+    committed_7(made, broker)
+    broker.offsets_flushed()
+    broker.kill()
+    successor(made, next_start(made))
+
+
+@story
+def o3_without_the_load(made: History) -> None:
+    broker = made.broker()
+    committed_7(made, broker)
+    broker.kill()
+    successor(made, next_start(made, source=""))
+
+
+@story
+def o4(made: History) -> None:
+    broker = made.broker()
+    committed_7(made, broker)
+    broker.offsets_flushed()
+    broker.close()
+    successor(made, next_start(made, source="bak"))
+
+
+@story
+def o12(made: History) -> None:
+    """A member that had owned the queue before commits what it still believes."""
+    broker = made.broker()
+    committed_7(made, broker)
+    broker.offset_set(made.consumer("c0"), 7, 6)
+    successor(made, broker)
+
+
+@story
+def o12_by_its_own_hand(made: History) -> None:
+    broker = made.broker()
+    consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
+    broker.offset_set(consumer, 6, 7)
+    broker.offset_set(consumer, 7, 6)
+    consumer.kill()
+    successor(made, broker)
+
+
+@story
+def o15_after_the_file_was_lost(made: History) -> None:
+    broker = made.broker()
+    committed_7(made, broker)
+    broker.offsets_flushed()
+    broker.close()
+    successor(made, next_start(made, source="none"))
+
+
+@story
+def o15_after_the_offsets_were_deleted(made: History) -> None:
+    broker = made.broker()
+    committed_7(made, broker)
+    heir = made.consumer("c2")
+    broker.offset_get(heir, 0, why="default_zero")
+    heir.handle(heir.open_queue(0), 6, 7)
+    heir.close()
+
+
+@story
+def o16(made: History) -> None:
+    broker = made.broker()
+    consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
+    broker.offset_set(consumer, 6, 7)
+    consumer.drop_queue(queue, 7, "illegal")
+    broker.offset_set(consumer, 7, 6, by="sync")
+    consumer.kill()
+    successor(made, broker)
