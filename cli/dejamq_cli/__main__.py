@@ -14,6 +14,7 @@ from dejamq_cli import (
     client,
     cluster,
     consume,
+    dlq,
     group,
     lab,
     message,
@@ -23,6 +24,7 @@ from dejamq_cli import (
     store,
     topic,
 )
+from dejamq_cli.helping import flow
 from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say
 from dejamq_cli.watching import with_seconds
 
@@ -42,12 +44,14 @@ app.add_typer(group.app, name="group")
 app.add_typer(offset.app, name="offset")
 app.add_typer(client.app, name="client")
 app.add_typer(message.app, name="message")
+app.add_typer(dlq.app, name="dlq")
 app.add_typer(store.app, name="store")
 app.add_typer(lab.app, name="lab")
 app.add_typer(bench.app, name="bench")
 app.command("send")(send.send)
 app.command("consume")(consume.consume)
 audit.add_to(app)
+flow(app)
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """What the command line's library raises for bad use; it has no public name there."""
