@@ -61,7 +61,7 @@ def run_here(*arguments: str, stdin: bytes = b"") -> Ran:
         contextlib.redirect_stderr(errors),
     ):
         status = main()
-    return Ran(status, *(stream.buffer.getvalue().decode() for stream in (output, errors)))
+    return Ran(status, *(stream.buffer.getvalue().decode(errors="surrogateescape") for stream in (output, errors)))
 
 
 async def run_beside(*arguments: str, stdin: bytes = b"") -> Ran:
