@@ -4,16 +4,18 @@ import argparse
 import asyncio
 import ctypes
 import gc
-import logging
 import resource
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from dejamq_proto import logs
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.journal import Level
 from dejamq_proto.serving import wait_for_signal
 from dejamq_proto.settings import load
+from dejamq_proto.watching import LEVELS
 
 from dejamq_broker.app import Broker
 from dejamq_broker.config import BrokerConfig
@@ -41,6 +43,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--journal-dir", metavar="DIR", help="write the journal for the audit there")
     made.add_argument("--journal-level", choices=list(Level), help="default audit")
+    made.add_argument("--metrics", dest="metrics_listen", metavar="HOST:PORT", help="serve /metrics there; default off")
+    made.add_argument("--log-level", choices=LEVELS, help="default info")
+    made.add_argument(
+        "--log-json", dest="log_format", action="store_const", const="json", help="log one JSON object a line"
+    )
     return made
 
 
@@ -84,7 +91,7 @@ def allow_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def serve(config: BrokerConfig) -> None:
+async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: None) -> None:
     """From start to a clean end. Raises what ``Broker.start`` raises.
 
     A signal that arrives while the store still recovers ends the start as well: recovery runs in a thread that
@@ -94,12 +101,14 @@ async def serve(config: BrokerConfig) -> None:
     then on clients are served and the name servers were asked once.
     """
     broker = Broker(config)
+    asyncio.get_running_loop().call_later(logs.HOLD_S, release_log)
     signalled = asyncio.create_task(wait_for_signal(), name="signals")
     starting = asyncio.create_task(broker.start(), name="start")
     try:
         await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
+            release_log()
             print(f"ready broker {config.broker_name} {broker.address}", flush=True)
             await signalled
     finally:
@@ -111,15 +120,16 @@ async def serve(config: BrokerConfig) -> None:
 
 def main() -> int:
     """The exit status: 0 after a clean end, 1 for a failure, 2 for bad use."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         config = configured(parser().parse_args())
     except ConfigError as error:
         return _fail(error, BAD_USE)
+    release_log = logs.configure(config)
+    logs.tell_start(config, server="broker")
     tune_memory()
     allow_descriptors()
     try:
-        asyncio.run(serve(config))
+        asyncio.run(serve(config, release_log))
     except (DejamqError, OSError) as error:
         return _fail(error, FAILED)
     return 0

@@ -6,10 +6,10 @@ their fractions, as an append takes far less than one. There is no thread pool h
 
 import os
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dejamq_proto.logs import version
 from dejamq_proto.names import SCHEDULE_TOPIC
 from dejamq_proto.record import BadRecord, decode
 
@@ -101,14 +101,6 @@ class RuntimeInfo:
             for level in range(1, self.levels + 1)
             if (end := self._store.max_offset(SCHEDULE_TOPIC, level - 1))
         }
-
-
-def version() -> str:
-    """Of this package; '' when it is not installed."""
-    try:
-        return metadata.version("dejamq")
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def resident_bytes() -> int:

@@ -3,11 +3,14 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from dejamq_proto import logs
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.serving import wait_for_signal
 from dejamq_proto.settings import load
+from dejamq_proto.watching import LEVELS
 
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
@@ -21,6 +24,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated")
     parser.add_argument("--journal-dir", metavar="DIR", help="keep the journal for the audit here")
     parser.add_argument("--journal-level", choices=("off", "audit", "forensic"), help="default audit")
+    parser.add_argument(
+        "--metrics", dest="metrics_listen", metavar="HOST:PORT", help="serve /metrics there; default off"
+    )
+    parser.add_argument("--log-level", choices=LEVELS, help="default info")
+    parser.add_argument(
+        "--log-json", dest="log_format", action="store_const", const="json", help="log one JSON object a line"
+    )
     return parser
 
 
@@ -32,18 +42,20 @@ def config_of(arguments: argparse.Namespace) -> NamesrvConfig:
         if not equals:
             raise ConfigError(f"--set wants KEY=VALUE, not {pair!r}")
         overrides[key.strip()] = value.strip()
-    for flag in ("listen", "journal_dir", "journal_level"):
+    for flag in ("listen", "journal_dir", "journal_level", "metrics_listen", "log_level", "log_format"):
         if getattr(arguments, flag) is not None:
             overrides[flag] = getattr(arguments, flag)
     return load(NamesrvConfig, file=arguments.config, overrides=overrides)
 
 
-async def serve(config: NamesrvConfig) -> None:
+async def serve(config: NamesrvConfig, release_log: Callable[[], None] = lambda: None) -> None:
     """Until a signal. ``ready namesrv NAME ADDRESS`` on standard output says that brokers and clients are served."""
     server = NameServer(config)
     signalled = asyncio.create_task(wait_for_signal())  # before anybody can read that we are ready
     try:
-        print(f"ready namesrv {config.name} {await server.start()}", flush=True)
+        address = await server.start()
+        release_log()
+        print(f"ready namesrv {config.name} {address}", flush=True)
         await signalled
     finally:
         signalled.cancel()
@@ -58,8 +70,10 @@ def main() -> int:
     except ConfigError as error:
         print(f"dejamq-namesrv: {error}", file=sys.stderr)
         return 2
+    release_log = logs.configure(config)
+    logs.tell_start(config, server="namesrv")
     try:
-        asyncio.run(serve(config))
+        asyncio.run(serve(config, release_log))
     except (DejamqError, OSError) as error:
         print(f"dejamq-namesrv: {error}", file=sys.stderr)
         return 1

@@ -73,6 +73,20 @@ async def refused(process: Process, status: int, *named: str) -> None:
     assert process.out.read_text() == ""
 
 
+async def test_the_log_of_a_broker_begins_with_the_settings_that_were_chosen(start: Any) -> None:
+    process = start("--log-json", "--set", "flush_delay_offset_interval_ms=7000")
+    await process.ready()
+    assert await process.stop() == 0
+    lines = [json.loads(line) for line in process.err.read_text().splitlines()]
+    chosen = {line["name"]: (line["value"], line["default"]) for line in lines if line["event"] == "setting"}
+    assert chosen["flush_delay_offset_interval_ms"] == ("7000", "10000")
+    assert chosen["log_format"] == ("json", "text")
+    assert [line["event"] for line in lines[: len(chosen) + 3]] == [
+        "starting", *["setting"] * len(chosen), "settings_default", "journal",
+    ]  # fmt: skip
+    assert lines[len(chosen) + 1]["broker_name"] == "broker-a"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_it_cleanly(start: Any, tmp_path: Path, number: signal.Signals) -> None:
     store, journal = tmp_path / "s", tmp_path / "j"

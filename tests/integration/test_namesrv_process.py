@@ -23,7 +23,12 @@ async def test_it_says_when_it_is_ready_and_ends_cleanly_on_sigterm() -> None:
     assert ready[:3] == ["ready", "namesrv", "namesrv-7"]
     process.send_signal(signal.SIGTERM)
     _, errors = await process.communicate()
-    assert (process.returncode, errors) == (0, b"")
+    lines = errors.decode().splitlines()
+    assert process.returncode == 0
+    assert [line.split(" event=")[1].split(" ")[0] for line in lines] == [
+        "starting", "setting", "setting", "settings_default", "journal",
+    ]  # fmt: skip
+    assert "name=listen value=127.0.0.1:0 default=127.0.0.1:9876" in lines[1]
 
 
 async def test_a_port_in_use_is_one_line_and_status_1() -> None:
