@@ -14,6 +14,7 @@ from dejamq.filter_check import check_filters
 from dejamq.instance import Instance
 from dejamq.offset_store import OffsetStore
 from dejamq.rebalancer import Queues, Rebalancer
+from dejamq.retry_route import RetryRoute
 from dejamq.subscriptions import Subscriptions
 
 log = logging.getLogger("dejamq.consumer")
@@ -34,6 +35,7 @@ class Membership:
         self.failed = asyncio.Event()
         self.instance.on_fatal = lambda error: self.failed.set()
         self._closing = False
+        self._retry_route = RetryRoute(self.instance.routes, names.retry_topic(group))
         self._rebalancing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -67,7 +69,7 @@ class Membership:
         instance = self.instance
         instance.register_consumer(self._consumer_data)
         instance.on_ids_changed(self._group, self.rebalancer.wake)
-        instance.presence.on_connected = lambda address: self._connected()
+        instance.presence.on_connected = self._connected
         await instance.start()
         for topic in self._subscriptions.topics:
             await self._learn(topic)
@@ -84,9 +86,16 @@ class Membership:
         """What heartbeats say of this member."""
         raise NotImplementedError
 
-    def _connected(self) -> None:
-        """A broker was reached, maybe again: it may have forgotten the members."""
+    def _connected(self, address: str) -> None:
+        """A broker was reached, maybe again: it may have forgotten the members, or made the group's retry topic."""
         self.rebalancer.wake()
+        if names.retry_topic(self._group) in self._subscriptions.topics:
+            self._retry_route.connected(address)
+            self.instance.spawn(self._find_retries(), "retry-route")
+
+    async def _find_retries(self) -> None:
+        if await self._retry_route.complete(self._config.reconnect_interval_ms / 1000):
+            self.rebalancer.wake()
 
     async def _stop_pulling(self) -> None:
         """A round under way may hold a commit: it gets the time of a call to end."""

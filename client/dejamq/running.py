@@ -185,13 +185,13 @@ class Running(Membership):
         retry_topic = names.retry_topic(self._options.group)
         return RetrySend(context, self.deliveries, lambda: self.instance.routes.publish_queues(retry_topic))
 
-    def _connected(self) -> None:
+    def _connected(self, address: str) -> None:
         """A broker may have forgotten the members and what they hold: renew before others ask for what is ours."""
         if self.locks is not None:
             self.locks.wake()
         if self.handover is not None:
             self.handover.claims.wake()
-        self.rebalancer.wake()
+        super()._connected(address)
 
     def _info(self, stacks: bool) -> ClientInfo:
         """For an operator who asks through a broker."""
