@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dejamq import Message
+from dejamq import DejamqError, Message, Producer
 from dejamq_lab import Cluster
 from dejamq_lab.rpc_control import runtime
 from replica_files import assert_same_files
@@ -23,6 +23,18 @@ async def settled(cluster: Cluster, broker: str) -> None:
             return
         assert time.monotonic() < deadline, ends
         await asyncio.sleep(0.02)
+
+
+async def sent(producer: Producer, body: bytes) -> None:
+    """Wait until it is: a route of the time without a master is in the client for a while."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            await producer.send(Message("orders", body))
+            return
+        except DejamqError:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.process)])
@@ -47,11 +59,11 @@ async def test_a_slave_that_was_killed_and_one_whose_master_was_follow_again(tmp
         cluster.producer("till") as producer,
     ):
         for name in ("broker-a-s1", "broker-a"):
-            await producer.send(Message("orders", b"before"))
+            await sent(producer, b"before")
             cluster.broker(name).kill()
             cluster.broker(name).restart()
             await cluster.ready()
-            await producer.send(Message("orders", b"after"))
+            await sent(producer, b"after")
         await settled(cluster, "broker-a")
     assert_same_files(tmp_path / "broker-a" / "store", tmp_path / "broker-a-s1" / "store")
 
