@@ -80,10 +80,8 @@ class PullRules:
             raise PermissionDenied(f"group {pull.group!r} may not consume on this broker")
         check_readable(self._topics.require(pull.topic), pull.queue_id)
         self._check_group(pull, group)
-        if pull.registered:
-            chosen = self._registered(pull)
-        else:
-            chosen = self.filters.of(pull.expression, pull.expression_type)
+        own = (pull.expression, pull.expression_type)
+        chosen = self._registered(pull) if pull.registered else self.filters.of(*own)
         pull.tags, pull.wanted = chosen.tags, chosen.wanted
         if pull.wanted and self._config.filter_support_retry and pull.topic.startswith(names.RETRY_PREFIX):
             pull.wanted = self._by_first_topic(pull.topic.removeprefix(names.RETRY_PREFIX))
