@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Why a record is stored: ``kind`` is client, sendback or schedule, ``ref`` names what it was made from."""
+    """Why a record is stored: ``kind`` is client, sendback, schedule, admin, …; ``ref`` names what it was made from."""
 
     kind: str
     ref: str = ""

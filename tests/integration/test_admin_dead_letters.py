@@ -158,6 +158,23 @@ async def test_a_dry_run_says_what_would_be_done(cluster: Cluster, admin: Admin)
     assert sorted(bool(one.replayed_ms) for one in later) == [False, False, False, True]
 
 
+async def test_a_groups_retry_policy_is_kept_with_it_and_what_is_none_is_refused(
+    cluster: Cluster, admin: Admin
+) -> None:
+    policy = '{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":1000,"max":60000,"multiplier":3}}'
+    await admin.update_group("strict", group_retry_policy=policy, consume_timeout_minute=3)
+    with pytest.raises(DejamqError, match="no retry policy") as caught:
+        await admin.update_group("strict", group_retry_policy="sometimes")
+    assert caught.value.code == Code.INVALID_PARAMETER
+    told = [one for one in await admin.groups() if one.group == "strict"]
+    assert [(json.loads(one.group_retry_policy), one.consume_timeout_minute) for one in told] == [
+        (json.loads(policy), 3)
+    ] * 2
+    for store in cluster.store_dirs:
+        kept = json.loads((store / "config/subscriptionGroup.json").read_text())["subscriptionGroupTable"]["strict"]
+        assert (kept["groupRetryPolicy"], kept["consumeTimeoutMinute"]) == (json.loads(policy), 3)
+
+
 async def test_what_is_no_dead_letter_of_the_group_is_refused(cluster: Cluster, admin: Admin) -> None:
     sent = await send(cluster, b"good")
     for message in (sent[0].offset_message_id, await admin.message(sent[0].offset_message_id)):

@@ -4,10 +4,11 @@ import errno
 from pathlib import Path
 
 import pytest
+from dejamq_broker.delay import scheduled
 from dejamq_broker.record_writer import Origin
 from dejamq_broker.store import Appended, StoreConfig, StoreFull
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.record import Record
+from dejamq_proto.record import Record, decode, encode_properties
 from delay_world import BACKOFF_MS, SCHEDULE, Clock, World, world
 
 HOUR_MS = 3_600_000
@@ -250,6 +251,34 @@ async def test_messages_that_belong_nowhere_or_to_the_broker_itself_are_passed_o
         await delays.service.step()
         assert delays.deliveries == ["1:2"]
     assert caplog.text.count("delayed_message_homeless") == 2
+
+
+async def test_what_is_delivered_is_the_message_as_it_was_sent_but_for_its_store_time(
+    tmp_path: Path, clock: Clock
+) -> None:
+    with world(tmp_path, clock) as delays:
+        sent = Record(
+            topic="orders", queue_id=3, body=b"x", raw_properties=encode_properties({"DELAY": "1", "TAGS": "paid"}),
+            flag=7, born_timestamp_ms=5, born_host=("10.0.0.1", 7), store_host=("10.0.0.2", 8), reconsume_times=2,
+        )  # fmt: skip
+        delays.store.put(scheduled(sent, 3))
+        clock.now_ms += 1000
+        await delays.service.step()
+        found = delays.store.read("orders", 3, 0)
+    delivered = decode(found.records)
+    for name in (
+        "topic",
+        "queue_id",
+        "body",
+        "flag",
+        "born_timestamp_ms",
+        "born_host",
+        "store_host",
+        "reconsume_times",
+    ):
+        assert getattr(delivered, name) == getattr(sent, name), name
+    assert delivered.store_timestamp_ms == clock.now_ms
+    assert delivered.properties == {"DELAY": "1", "TAGS": "paid", "REAL_TOPIC": "orders", "REAL_QID": "3"}
 
 
 async def test_closing_leaves_what_is_due_for_the_next_start(tmp_path: Path, clock: Clock) -> None:
