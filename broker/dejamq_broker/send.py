@@ -19,6 +19,7 @@ from dejamq_broker.placing import placed
 from dejamq_broker.record_writer import Origin, RecordWriter
 from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
+from dejamq_broker.send_intake import refused
 from dejamq_broker.site import IntHost
 from dejamq_broker.store import Appended
 from dejamq_broker.tag_check import check_tags
@@ -88,8 +89,7 @@ class Sender:
         return self.replicated(self._writer.end) if self.replicated else None
 
     def _refused(self, run: SendRun, code: Code, remark: str, bad_record: int = -1) -> Outcome:
-        log.info("send_refused client=%s code=%s remark=%s", run.client_id, code.name, remark)
-        return Outcome(SendRunResult(seq=run.seq, code=int(code), remark=remark, bad_record=bad_record))
+        return Outcome(refused(run, DejamqError(remark, code=code), bad_record))
 
     def _store_run(self, run: SendRun, born_host: IntHost) -> tuple[SendRunResult, int]:
         """The checks in RocketMQ's order: shutting down, topic name, topics that are not for sending, topic and

@@ -75,7 +75,7 @@ class Intake:
         return None
 
 
-def refused(run: SendRun, error: DejamqError) -> SendRunResult:
-    """The answer to a run that was not looked at."""
-    log.info("send_refused client=%.100r code=%s remark=%.200s", run.client_id, error.code.name, error)
-    return SendRunResult(seq=run.seq, code=int(error.code), remark=str(error), bad_record=-1)
+def refused(run: SendRun, error: DejamqError, bad_record: int = -1) -> SendRunResult:
+    """The answer to a run of which nothing was stored. What a stranger wrote does not fill the log."""
+    log.info("send_refused client=%.100s code=%s remark=%.300s", run.client_id, error.code.name, error)
+    return SendRunResult(seq=run.seq, code=int(error.code), remark=str(error), bad_record=bad_record)

@@ -12,7 +12,8 @@ from dejamq_broker import json_file
 from dejamq_broker.data_version import DataVersion
 
 DEFAULT_CLIENT_QUEUES = 4
-MAX_QUEUES = 65536
+MAX_QUEUES = 1024
+"""Of one topic on one broker. RocketMQ sets no limit; here what is asked about all queues is answered in one step."""
 READ_WRITE = names.PERM_READ | names.PERM_WRITE
 SCHEDULE_QUEUES = 18
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"

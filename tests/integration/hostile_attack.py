@@ -25,7 +25,7 @@ from dejamq_proto.wire import BadFrame, SendRun, SendRunResult
 from hostile import TOPICS, Hostile, Method, methods
 
 WORKERS = 16
-ANSWER_S, STREAM_S = 20, 0.3
+ANSWER_S, STREAM_S = 60, 0.3
 NAME_SERVER = "dejamq.v1.NameServer"
 CRASHES = ("Traceback", "Unexpected", "exception was never retrieved", "Exception in", "Fatal")
 STORED = {Code.SUCCESS, Code.FLUSH_DISK_TIMEOUT, Code.SLAVE_NOT_AVAILABLE, Code.FLUSH_SLAVE_TIMEOUT, Code.SYSTEM_ERROR}

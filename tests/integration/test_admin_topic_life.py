@@ -228,7 +228,7 @@ async def test_changes_that_cannot_be_are_refused(cluster: Cluster, admin: Admin
         await admin.update_topic("orders")
     with pytest.raises(RouteNotFound):
         await admin.update_topic("nowhere", perm=4)
-    with pytest.raises(DejamqError, match="1 to 65536 queues"):
+    with pytest.raises(DejamqError, match="1 to 1024 queues"):
         await admin.update_topic("orders", write_queues=0)
     with pytest.raises(DejamqError, match="permission 9"):
         await admin.update_topic("orders", perm=9)

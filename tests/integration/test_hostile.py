@@ -8,7 +8,7 @@ from hostile_attack import Attack, check_left_behind, log_faults, serves_the_hon
 
 pytestmark = pytest.mark.process
 
-INPUTS = 4_000
+INPUTS = 3_000
 
 
 async def test_hostile_input_to_every_rpc_is_answered_with_a_code_and_leaves_nothing_behind(tmp_path: Path) -> None:
