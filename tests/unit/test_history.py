@@ -10,7 +10,7 @@ from dejamq_cli.history.show import lines_of
 from dejamq_cli.history.story import Story
 from dejamq_cli.history.telling import tell
 from dejamq_proto.codes import ConfigError, DejamqError
-from dejamq_proto.events import EndTransaction, Gap, SendEnd, State
+from dejamq_proto.events import EndTransaction, Gap, Member, SendEnd, State
 from dejamq_proto.journal import Level
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from dejamq_proto.record import offset_message_id
@@ -123,6 +123,23 @@ def test_a_killed_process_is_named_with_what_its_journal_may_lack(made: History)
         "C1 has no line of its end: it was killed, and with it up to 100 ms of lines, or runs on",
         "C1: delivery 1 has no result, it was running when the journal ends",
     ]
+
+
+def test_where_a_journal_breaks_off_is_told_in_its_place(made: History) -> None:
+    broker, first = made.broker(), made.consumer("c1")
+    broker.append(KEY, 6)
+    first.deliver(first.open_queue(6), 6)
+    broker.write(Member(broker_name=broker.name, group="billing", client_id=first.name, client_boot_id=first.boot_id,
+                        change="-", reason="close"))  # fmt: skip
+    second = made.consumer("c2")
+    second.handle(second.open_queue(6), 6, 7)
+    second.close()
+    steps = told(story(made))
+    assert steps[2:6] == [
+        "C1 handles copy 1: delivery 1", "C1 its journal breaks off here",
+        "billing-broker-0 sees C1 leave billing (close)",
+        "C2 takes billing-broker-0 orders:0 from offset 6 on (broker)",
+    ]  # fmt: skip
 
 
 def test_holes_and_torn_lines_are_counted(made: History) -> None:
@@ -296,7 +313,7 @@ def test_damage_never_ends_the_telling(made: History) -> None:
     made.end()
     paths = journal_files([made.directory])
     whole = {path: path.read_bytes() for path in paths}
-    for _ in range(300):
+    for _ in range(100):
         for path, content in whole.items():
             damaged = bytearray(content)
             for _ in range(dice.randrange(4)):

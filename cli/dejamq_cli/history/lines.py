@@ -5,7 +5,7 @@ from typing import Union
 import msgspec
 from dejamq_proto.events import EVENTS, Append, Deliver, Event, SendTry
 
-LIFE = (b'{"event":"STATE"', b'{"event":"BOOT"', b'{"event":"FAULT"', b'{"event":"GAP"')
+LIFE = tuple(b'{"event":"%s"' % name for name in (b"STATE", b"BOOT", b"FAULT", b"GAP", b"MEMBER"))
 """How the lines begin that tell of a process rather than of messages."""
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[EVENTS])  # noqa: UP007  # a tuple of types

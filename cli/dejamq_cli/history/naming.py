@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from dejamq_proto.events import Append, Boot, Deliver, Event, Fault, Gap, Sendback, SendTry, State
+from dejamq_proto.events import Append, Boot, Deliver, Event, Fault, Gap, Member, Sendback, SendTry, State
 from dejamq_proto.names import SCHEDULE_TOPIC
 
 from dejamq_cli.history.lines import decode
@@ -22,7 +22,7 @@ class Naming:
         event = decode(line)
         if isinstance(event, Append | Deliver):
             self._records(event)
-        elif isinstance(event, State | Boot | Fault | Gap):
+        elif isinstance(event, State | Boot | Fault | Gap | Member):
             self._trace.lived(event)
         elif event is not None:
             self._other(event)

@@ -37,7 +37,7 @@ class Handled(msgspec.Struct):
 
 
 class Step(msgspec.Struct):
-    """One line of a journal, in words."""
+    """One line of a journal, in words; without ``event`` where a journal breaks off."""
 
     wall_us: int
     actor: str

@@ -1,6 +1,7 @@
 """Makes a story of a trace: who took part, the copies, the steps in time order, how each group stands."""
 
 import heapq
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -22,17 +23,27 @@ def tell(trace: Trace) -> Story:
     actors = _actors(trace, events)
     names = {actor.boot_id: actor.name for actor in actors}
     speech = Speech(trace, lambda boot_id: names.get(boot_id, f"process {boot_id}"))
-    words = Words(speech)
     deliveries = handled(trace, events, names)
     copies = list(_copies(speech))
     return Story(
         message_id=trace.key or copies[0].offset_message_id, topic=trace.topic, processes=actors, copies=copies,
         deliveries=deliveries, groups=group_ends(trace, events, deliveries), missing=missing_evidence(trace, names),
-        steps=[
-            Step(one.wall_us, names[one.boot_id], one.boot_id, one.seq, str(one.__struct_config__.tag), words.say(one))
-            for one in events
-        ],
+        steps=_steps(trace, events, names, Words(speech)),
     )  # fmt: skip
+
+
+def _steps(trace: Trace, events: list[ev.Event], names: dict[str, str], words: Words) -> list[Step]:
+    """The lines, and where the journal of a client breaks off while others go on: no line says so."""
+    steps = [
+        Step(one.wall_us, names[one.boot_id], one.boot_id, one.seq, str(one.__struct_config__.tag), words.say(one))
+        for one in events
+    ]
+    for witness in (trace.witnesses[boot_id] for boot_id in names if boot_id in trace.witnesses):
+        if not witness.closed and witness.role in SHORT and witness.last_wall_us < steps[-1].wall_us:
+            after = bisect_right(steps, witness.last_wall_us, key=lambda step: step.wall_us)
+            place = witness.last_wall_us, names[witness.boot_id], witness.boot_id, witness.last_seq
+            steps.insert(after, Step(*place, "", "its journal breaks off here"))
+    return steps
 
 
 def _copies(speech: Speech) -> Iterator[StoredCopy]:
@@ -50,16 +61,19 @@ def _in_order(trace: Trace) -> Iterator[ev.Event]:
 
 
 def _life(trace: Trace) -> Iterator[ev.Event]:
-    """Starts, ends and stops of those concerned, between the first and the last line about the message."""
+    """What became of those concerned, between the first and the last line about the message."""
     times = [event.wall_us for event in trace.events.values()]
     concerned = {event.boot_id for event in trace.events.values()}
     brokers = {place.broker_name for place in trace.copies}
     targets = brokers | {one.process for boot_id, one in trace.witnesses.items() if boot_id in concerned}
+    consumers = {delivery.boot_id for delivery in trace.deliveries}
     for event in trace.life:
         if isinstance(event, ev.Boot):
             mine = event.broker_name in brokers
         elif isinstance(event, ev.Fault):
             mine = event.target in targets
+        elif isinstance(event, ev.Member):
+            mine = event.client_boot_id in consumers and event.broker_name in brokers and event.change == "-"
         else:  # a broker's STATE says what its BOOT says
             mine = event.boot_id in concerned and not (isinstance(event, ev.State) and event.state == "started")
         if mine and min(times) <= event.wall_us <= max(times):

@@ -17,7 +17,8 @@ class BrokerWords:
         self._speech = speech
         self.sentences: dict[type[ev.Event], Callable[[Any], str]] = {
             ev.Append: self._append, ev.Pull: self._pull, ev.OffSet: self._off_set, ev.OffGet: self._off_get,
-            ev.OffIgnored: self._off_ignored, ev.Boot: self._boot,
+            ev.OffIgnored: self._off_ignored,
+            ev.Member: self._member, ev.Boot: self._boot,
         }  # fmt: skip
 
     def _append(self, event: ev.Append) -> str:
@@ -63,6 +64,9 @@ class BrokerWords:
         copies = self._speech.copies_in(event.broker_name, event.topic, event.queue_id, range(event.value))
         who = self._speech.name_of(event.client_boot_id)
         return f"ignores a commit of {event.group} past {copies} by {who} ({event.value}, {event.why})"
+
+    def _member(self, event: ev.Member) -> str:
+        return f"sees {self._speech.name_of(event.client_boot_id)} leave {event.group} ({event.reason})"
 
     def _boot(self, event: ev.Boot) -> str:
         return "starts" if event.clean else "starts after a crash"
