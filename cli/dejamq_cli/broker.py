@@ -20,13 +20,8 @@ app = typer.Typer(help="Brokers: what they do, their settings, taking one out of
 config = typer.Typer(help="Settings of a running broker.", no_args_is_help=True)
 app.add_typer(config, name="config")
 
-SHOWN = {
-    "version": ("brokerVersionDesc",),
-    "put_tps": ("putTps",),
-    "get_tps": ("getTransferredTps", "getTotalTps"),
-    "disk": ("commitLogDiskRatio",),
-}
-"""Columns of the list, out of the numbers by RocketMQ's names; of several times to look back on, the shortest."""
+SHOWN = ("version", "put_tps", "get_tps", "disk")
+BRIEF = ("broker", "id", "address", "answers")
 
 
 @app.command("list", epilog=examples("dejamq broker list", "dejamq broker list --watch"))
@@ -37,7 +32,7 @@ def list_(watch: Watch = None, namesrv: Namesrv = DEFAULT_NAMESRV, output: Outpu
     """
 
     def show(rows: list[dict[str, Any]], output: Format) -> None:
-        show_rows(rows, output, empty="no broker is registered")
+        show_rows(rows, output, empty="no broker is registered", brief=BRIEF)
 
     finish(show_or_watch(lambda: asked_half(namesrv, _list), show, output, watch))
 
@@ -156,9 +151,19 @@ async def _values(admin: Admin, broker: BrokerInfo) -> dict[str, str] | None:
         return None
 
 
-def _shown(values: dict[str, str]) -> dict[str, str | None]:
-    told = {name: next((values[key] for key in keys if key in values), None) for name, keys in SHOWN.items()}
-    return {name: text and text.split()[0] for name, text in told.items()}
+def _shown(values: dict[str, str]) -> dict[str, Any]:
+    """Rates are told of the last ten seconds, minute and ten minutes: the first of them."""
+    disk = values.get("commitLogDiskRatio")
+    return {
+        "version": values.get("brokerVersionDesc", "").rpartition(" ")[2] or None,
+        "put_tps": _first_number(values.get("putTps")),
+        "get_tps": _first_number(values.get("getTransferredTps")),
+        "disk": None if disk is None else float(disk),
+    }
+
+
+def _first_number(text: str | None) -> float | None:
+    return float(text.split()[0]) if text else None
 
 
 def _own_name(key: str) -> str:
