@@ -84,7 +84,7 @@ def tune_memory() -> None:
 def allow_descriptors() -> None:
     """Take all the descriptors that the system grants, as a Java process does: one goes to each client.
 
-    A flush that finds none left ends the store, for it cannot tell that from a broken disk.
+    While a flush finds none left, the store refuses writes.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # some systems say unlimited and do not mean it
