@@ -1,6 +1,5 @@
 """Servers inside the calling process, on its event loop: the quickest cluster, for tests without faults."""
 
-import dataclasses
 from contextlib import AsyncExitStack
 
 from dejamq_broker.app import Broker
@@ -56,8 +55,7 @@ class InProcessServers:
         return InProcessServer(config.name, "namesrv", address)
 
     async def start_broker(self, config: BrokerConfig) -> InProcessServer:
-        """Without fast failure: the loop is the clients' too, and their own long steps would make them wait."""
-        server = Broker(dataclasses.replace(config, broker_fast_failure_enable=False))
+        server = Broker(config)
         address = await server.start()
         self._running.push_async_callback(server.close)
         return InProcessServer(server_name(config), "broker", address)

@@ -18,6 +18,7 @@ from dejamq_proto.settings import load, scaled
 
 Config = TypeVar("Config")
 LOG_FILE_SETTINGS = frozenset({"mapped_file_size_commit_log", "mappedFileSizeCommitLog"})
+FAST_FAILURE_SETTINGS = frozenset({"broker_fast_failure_enable", "brokerFastFailureEnable"})
 LOG_FILE_BYTES = 64 << 20
 """RocketMQ's 1 GiB, made twice by every broker, is too much for a test that stores a few messages."""
 ANY_PORT = "127.0.0.1:0"
@@ -82,6 +83,9 @@ class Plan:
             own["mapped_file_size_commit_log"] = LOG_FILE_BYTES
         if "disk_check_enable" not in self.settings:
             own["disk_check_enable"] = False  # a test means the same on a machine whose disk is nearly full
+        if FAST_FAILURE_SETTINGS.isdisjoint(self.settings):
+            # as above: on a machine that is busy with something else nothing is refused for coming late
+            config = dataclasses.replace(config, broker_fast_failure_enable=False)
         return dataclasses.replace(config, store=dataclasses.replace(config.store, **own))
 
     def client(self, cls: type[Config], given: Mapping[str, Any]) -> dict[str, Any]:

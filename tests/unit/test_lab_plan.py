@@ -51,6 +51,7 @@ def test_flags_say_what_differs_from_the_defaults(tmp_path: Path) -> None:
         "flush_disk_type=SYNC_FLUSH",
         "mapped_file_size_commit_log=67108864",
         "disk_check_enable=false",
+        "broker_fast_failure_enable=false",
         "auto_create_topic_enable=false",
         f"journal_dir={tmp_path}/journal",
         "journal_level=forensic",
@@ -85,3 +86,9 @@ def test_a_slave_is_a_replica_of_its_broker_with_a_store_of_its_own(tmp_path: Pa
     assert slave.store_directory != master.store_directory
     assert (slave.broker_role, master.broker_role) == ("ASYNC_MASTER", "SYNC_MASTER")
     slave.validate()
+
+
+def test_late_runs_are_refused_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    assert not Plan(tmp_path).broker("broker-a", "").broker_fast_failure_enable
+    asked = Plan(tmp_path, settings={"brokerFastFailureEnable": "true"})
+    assert asked.broker("broker-a", "").broker_fast_failure_enable
