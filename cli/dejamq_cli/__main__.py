@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, InvalidName, MessageTooLarge, SendTimeout
@@ -24,33 +25,52 @@ from dejamq_cli import (
     store,
     topic,
 )
-from dejamq_cli.helping import flow
-from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say
+from dejamq_cli.helping import examples, flow
+from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say, tell
 from dejamq_cli.watching import with_seconds
 
 app = typer.Typer(
     name="dejamq",
     help="A RocketMQ-style message broker that can say why a message was delivered twice.",
-    epilog="Exit status: 0 ok, 1 no or findings, 2 bad use, 3 cannot tell, 130 Ctrl-C.",
+    epilog=examples('eval "$(dejamq cluster up)"', "dejamq send orders hello", "dejamq consume orders")
+    + "\n\nExit status: 0 ok, 1 no or findings, 2 bad use, 3 cannot tell, 130 Ctrl-C.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(serve.app, name="serve")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(broker.app, name="broker")
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
-app.add_typer(offset.app, name="offset")
-app.add_typer(client.app, name="client")
-app.add_typer(message.app, name="message")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(store.app, name="store")
-app.add_typer(lab.app, name="lab")
-app.add_typer(bench.app, name="bench")
-app.command("send")(send.send)
-app.command("consume")(consume.consume)
-audit.add_to(app)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        tell(f"dejamq {metadata.version('dejamq')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before the command."""
+
+
+RUN, OPERATE, MESSAGES, PROVE = "A cluster", "See and change", "Messages", "Look into it"
+app.add_typer(cluster.app, name="cluster", rich_help_panel=RUN)
+app.add_typer(serve.app, name="serve", rich_help_panel=RUN)
+app.add_typer(broker.app, name="broker", rich_help_panel=OPERATE)
+app.add_typer(topic.app, name="topic", rich_help_panel=OPERATE)
+app.add_typer(group.app, name="group", rich_help_panel=OPERATE)
+app.add_typer(offset.app, name="offset", rich_help_panel=OPERATE)
+app.add_typer(client.app, name="client", rich_help_panel=OPERATE)
+app.command("send", rich_help_panel=MESSAGES)(send.send)
+app.command("consume", rich_help_panel=MESSAGES)(consume.consume)
+app.add_typer(message.app, name="message", rich_help_panel=MESSAGES)
+app.add_typer(dlq.app, name="dlq", rich_help_panel=MESSAGES)
+audit.add_to(app, rich_help_panel=PROVE)
+app.add_typer(store.app, name="store", rich_help_panel=PROVE)
+app.add_typer(lab.app, name="lab", rich_help_panel=PROVE)
+app.add_typer(bench.app, name="bench", rich_help_panel=PROVE)
 flow(app)
 
 UsageError: Any = typer.BadParameter.__mro__[1]

@@ -10,8 +10,8 @@ from dejamq_proto.codes import ConfigError
 PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("audit", context_settings=PASS_THROUGH, add_help_option=False)(audit)
+def add_to(app: typer.Typer, *, rich_help_panel: str) -> None:
+    app.command("audit", rich_help_panel=rich_help_panel, context_settings=PASS_THROUGH, add_help_option=False)(audit)
 
 
 def audit(context: typer.Context) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any
 from unittest import mock
 
@@ -96,6 +97,15 @@ def test_help_says_what_a_command_does_and_fits_80_columns(path: tuple[str, ...]
 @pytest.mark.parametrize("path", PUBLIC)
 def test_the_help_of_the_administration_ends_with_an_example(path: str) -> None:
     assert f"dejamq {path}" in EVERY[tuple(path.split())].epilog
+
+
+def test_the_first_help_names_every_group_of_commands_first_steps_and_statuses() -> None:
+    with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+        ran = run_here("--help")
+    assert all(f"│ {name} " in ran.output for name in {path[0] for path in EVERY})
+    assert "dejamq send orders hello" in ran.output
+    assert "3 cannot tell" in ran.output
+    assert run_here("--version").output == f"dejamq {metadata.version('dejamq')}\n"
 
 
 def completed(*words: str) -> str:
