@@ -167,7 +167,9 @@ class Broker:
         """Each service is a Periodic of its own: a step that waits for the disk delays no other."""
         self.domain.fast_failure.start()
         self._on_close("fast failure", self.domain.fast_failure.close)
-        self._run_changeable("flush offsets", "flush_consumer_offset_interval_ms", self.domain.offsets.flush)
+        offsets = self.domain.offsets
+        flushing = self._run_changeable("flush offsets", "flush_consumer_offset_interval_ms", offsets.flush)
+        offsets.flush_soon = flushing.poke
         self._run_changeable("flush delay progress", "flush_delay_offset_interval_ms", self.domain.progress.flush)
         self._run_changeable("expire clients", "client_housekeeping_interval_ms", self.domain.clients.expire)
         if self.site.master:
@@ -202,10 +204,11 @@ class Broker:
         self._on_close(name, periodic.close)
         return periodic
 
-    def _run_changeable(self, name: str, setting: str, step: Callable[[], Awaitable[None]]) -> None:
+    def _run_changeable(self, name: str, setting: str, step: Callable[[], Awaitable[None]]) -> Periodic:
         """The interval is a setting that operators may change while the broker runs."""
         periodic = self._run_periodic(name, getattr(self.config, setting), step)
         self.domain.settings.changeable[setting] = periodic.set_interval
+        return periodic
 
     async def _register(self) -> None:
         config = self.config

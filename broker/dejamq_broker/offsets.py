@@ -10,41 +10,21 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.events import OffFlush, OffGet, OffIgnored, OffLoad, OffSet
+from dejamq_proto.events import OffFlush, OffLoad
 from dejamq_proto.journal import Journal
 
 from dejamq_broker import json_file
 from dejamq_broker.data_version import DataVersion
+from dejamq_broker.offset_lines import NOBODY, Asker, OffsetLines, Position
+
+__all__ = ["NOBODY", "Asker", "OffsetTable", "Position"]
 
 log = logging.getLogger(__name__)
 COMMITS_PER_VERSION = 500
-
-
-class Asker(NamedTuple):
-    """Whose request it is; (boot_id, seq) names it for the audit.
-
-    Empty for requests of the broker's own. ``seq`` counts requests within one start of a client; it stands in
-    the client's journal too, which is how the audit matches both sides of a commit.
-    """
-
-    client_id: str = ""
-    boot_id: str = ""
-    seq: int = 0
-
-
-NOBODY = Asker()
-
-
-class Position(NamedTuple):
-    """One group's place in one queue."""
-
-    group: str
-    topic: str
-    queue_id: int
 
 
 class Queues(Protocol):
@@ -64,6 +44,7 @@ class OffsetTable:
 
     def __init__(self, path: Path, broker_name: str, journal: Journal, clock_ms: Callable[[], int]) -> None:
         self.path, self._broker_name, self._journal, self._clock_ms = path, broker_name, journal, clock_ms
+        self._lines = OffsetLines(broker_name, journal)
         self._table: dict[str, dict[int, int]] = {}
         self._version = DataVersion(timestamp=clock_ms())
         self._commits = self._flushed = 0
@@ -71,6 +52,8 @@ class OffsetTable:
         self._pulled: dict[Position, int] = {}
         self.serve_resets, self.refuse_lower = True, False
         """Whether resets reach members that are online; whether clients may not lower an offset."""
+        self.flush_soon: Callable[[], None] = lambda: None
+        """Has the table written now; called for what operators change."""
         self.queue_end: Callable[[str, int], int] = lambda topic, queue_id: 0
         """The end of a queue: an offset behind it is nothing that could be kept."""
         self.fenced: Callable[[Position, Asker], str] = lambda at, asker: ""
@@ -130,7 +113,7 @@ class OffsetTable:
         why, text = self._ignored(at, queue_offset, by, asker)
         if why:
             log.warning("offset_ignored %s new=%d client=%s: %s", at, queue_offset, asker.client_id, text)
-            self._tell_ignored(at, queue_offset, (by, why), asker)
+            self._lines.ignored(at, self.get(at), queue_offset, (by, why), asker)
             if why == "lower" and by == "sync":
                 raise DejamqError(text, code=Code.INVALID_PARAMETER)
             return
@@ -148,6 +131,7 @@ class OffsetTable:
         self._set(at, queue_offset, by, asker)
         if self.serve_resets:
             self._resets[at] = queue_offset
+        self.flush_soon()
 
     def take_reset(self, at: Position) -> int | None:
         """Where the group's next pull of the queue is sent, once; None when no reset waits for it."""
@@ -162,19 +146,20 @@ class OffsetTable:
         return self._pulled.get(at)
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> int:
-        """Drop every offset of this topic, or of this group; how many. The file follows with the next flush.
+        """Drop every offset of this topic, or of this group; how many. The file follows at once.
 
         Source: RocketMQ ``ConsumerOffsetManager.cleanOffsetByTopic``, ``removeOffset``.
         """
         gone = [at for at in self._places() if topic in (None, at.topic) and group in (None, at.group)]
         for at in gone:
-            self._journal_set(at, -1, "delete", NOBODY)
+            self._lines.changed(at, self.get(at), -1, "delete", NOBODY)
             del self._table[f"{at.topic}@{at.group}"][at.queue_id]
         self._table = {key: queues for key, queues in self._table.items() if queues}
         for table in (self._resets, self._pulled):
             for at in [at for at in table if topic in (None, at.topic) and group in (None, at.group)]:
                 del table[at]
         self._commits += len(gone)
+        self.flush_soon()
         return len(gone)
 
     def _places(self) -> list[Position]:
@@ -195,30 +180,12 @@ class OffsetTable:
             return "lower", f"{at.group!r} is at {old} already, and this broker lowers no offset (refuse_lower_offsets)"
         return "", ""
 
-    def _tell_ignored(self, at: Position, queue_offset: int, how: tuple[str, str], asker: Asker) -> None:
-        if self._journal.on:
-            old = self.get(at)
-            self._journal.write(OffIgnored(
-                broker_name=self._broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                old=-1 if old is None else old, value=queue_offset, by=how[0], why=how[1],
-                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
-            ))  # fmt: skip
-
     def _set(self, at: Position, queue_offset: int, by: str, asker: Asker) -> None:
-        self._journal_set(at, queue_offset, by, asker)
+        self._lines.changed(at, self.get(at), queue_offset, by, asker)
         self._table.setdefault(f"{at.topic}@{at.group}", {})[at.queue_id] = queue_offset
         self._commits += 1
         if self._commits % COMMITS_PER_VERSION == 0:
             self._version = self._version.next(self._clock_ms())
-
-    def _journal_set(self, at: Position, new: int, by: str, asker: Asker) -> None:
-        if self._journal.on:
-            old = self.get(at)
-            self._journal.write(OffSet(
-                broker_name=self._broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                old=-1 if old is None else old, new=new, by=by,
-                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
-            ))  # fmt: skip
 
     def query(self, at: Position, queues: Queues, asker: Asker = NOBODY, *, zero_if_young: bool = True) -> int:
         """Where a new owner begins: a reset that waits, else what is stored, else 0 for a young queue, unless the
@@ -231,11 +198,7 @@ class OffsetTable:
         if value is None:
             young = zero_if_young and _young(at, queues)
             value, why = (0, "default_zero") if young else (-1, "not_found")
-        if self._journal.on:
-            self._journal.write(OffGet(
-                broker_name=self._broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                value=value, why=why, client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
-            ))  # fmt: skip
+        self._lines.answered(at, value, why, asker)
         if value < 0:
             text = f"group {at.group!r} has no offset of queue {at.queue_id} of {at.topic!r}, which is not young"
             raise DejamqError(text, code=Code.QUERY_NOT_FOUND)
