@@ -23,9 +23,9 @@ def pairs(deliveries: DataFrame) -> DataFrame:
     alone = sf.concat_ws("-", "boot_id", "delivery_id")
     ranked = deliveries.select(
         whole.alias("second"),
-        sf.lag(whole).over(_ordered(*RECORD)).alias("same_record"),
-        sf.lag(whole).over(_ordered(sf.coalesce("unique_key", alone))).alias("same_key"),
-        sf.lag(whole).over(_ordered(sf.coalesce("business_key", alone))).alias("same_business"),
+        _before(whole, *RECORD).alias("same_record"),
+        _before(whole, sf.coalesce("unique_key", alone)).alias("same_key"),
+        _before(whole, sf.coalesce("business_key", alone)).alias("same_business"),
     )
     first = sf.coalesce("same_record", "same_key", "same_business")
     identity = (
@@ -46,6 +46,15 @@ def stored_twice(appends: DataFrame) -> DataFrame:
     )
     ranked = sent.select(whole.alias("second"), sf.lag(whole).over(order).alias("first"))
     return ranked.where(sf.col("first").isNotNull()).select("first", "second")
+
+
+def _before(whole: Column, *keys: str | Column) -> Column:
+    """The latest delivery before with these keys. One that an operator asked for counts only where there is no other:
+    it opened no queue and moved no offset, so that nothing that came after it can be its doing.
+    """
+    earlier = _ordered(*keys).rowsBetween(Window.unboundedPreceding, -1)
+    ordinary = sf.when(sf.col("kind") != "direct", whole)
+    return sf.coalesce(sf.last(ordinary, ignorenulls=True).over(earlier), sf.last(whole).over(earlier))
 
 
 def _ordered(*keys: str | Column) -> WindowSpec:

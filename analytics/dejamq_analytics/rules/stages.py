@@ -11,7 +11,7 @@ from dejamq_analytics.rules import broker_stages
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.stage import Stage, later
 
-LEGAL_LOCAL = {"local_retry": "B12", "suspend_retry": "L3", "direct": "L7"}
+LEGAL_LOCAL = {"local_retry": "B12", "suspend_retry": "L3"}
 """Kinds of delivery that a process asks of itself, and the cause that each names."""
 X = "first.queue_offset"
 
@@ -44,7 +44,9 @@ def _same_queue() -> list[Stage]:
         Stage("1", same & failed & (sf.col("second.kind") == kind), cause, trigger=handler, expected=True)
         for kind, cause in LEGAL_LOCAL.items()
     ]
-    return [*legal, Stage("1", same, missing=later("stage 1, one process queue delivered the record twice"))]
+    direct = (sf.col("first.kind") == "direct") | (sf.col("second.kind") == "direct")
+    asked = Stage("1", direct, "L7", trigger=sf.lit("an operator gave it to one member"), expected=True)
+    return [asked, *legal, Stage("1", same, missing=later("stage 1, one process queue delivered the record twice"))]
 
 
 def _owners() -> list[Stage]:
