@@ -53,6 +53,9 @@ class Disk:
         real_write = MappedFile.write
 
         def write(file: MappedFile, at: int, data: bytes | memoryview) -> None:
+            if not file.path.is_relative_to(self.root):
+                real_write(file, at, data)
+                return
             with self._lock:
                 self._step("write", file.path)
                 real_write(file, at, data)

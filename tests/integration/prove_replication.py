@@ -1,0 +1,49 @@
+"""``python tests/integration/prove_replication.py``: masters and slaves that suffer, each life from its own seed.
+
+First: links, processes and disks fail at random moments, and after every fault a slave is its master's copy. Then: with
+SYNC_MASTER and SYNC_FLUSH the master's machine dies, and its slave has every message that was answered with SEND_OK.
+"""
+
+import argparse
+import asyncio
+import logging
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from replication_faults import FAULTS, suffered
+from replication_power import outlived
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Replication under faults.", allow_abbrev=False)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--faults", type=int, default=6, help="in one life")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000_000, help="the first one")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    began, messages, wrecks = time.monotonic(), 0, 0
+    directory = Path(tempfile.mkdtemp(prefix="replication-"))
+    for seed in range(options.seed, options.seed + options.seeds):
+        faults = random.Random(seed).choices(list(FAULTS), k=options.faults)
+        try:
+            messages += asyncio.run(suffered(directory / str(seed), seed, faults))
+            wrecks += asyncio.run(outlived(directory / f"{seed}-power", seed))
+        except AssertionError as failure:
+            print(f"\nFAILED: {failure}", file=sys.stderr)
+            return 1
+        shutil.rmtree(directory)
+        print(f"\r{seed - options.seed + 1} of {options.seeds} lives", end="", flush=True)
+    took = time.monotonic() - began
+    print(f"\n{options.seeds * options.faults} faults, {messages} answered messages, {wrecks} power losses of a master")
+    print(
+        f"with SYNC_MASTER and SYNC_FLUSH, seeds from {options.seed}, {took:.0f} s: nothing lost, every copy the same"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
