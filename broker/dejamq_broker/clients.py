@@ -22,7 +22,7 @@ from dejamq_broker.topics import TopicTable
 log = logging.getLogger(__name__)
 Tell = Callable[[str], None]
 Push = Callable[[bytes], bool]
-Command = Callable[[object], None]
+Command = Callable[[object], bool]
 
 
 class Clients:
@@ -60,7 +60,7 @@ class Clients:
         self._config = config
 
     def open(
-        self, tell: Tell, push: Push = lambda record: True, *, command: Command = lambda command: None,
+        self, tell: Tell, push: Push = lambda record: True, *, command: Command = lambda command: True,
         address: str = "",
     ) -> Channel:  # fmt: skip
         """A stream began; its number is the member's identity."""
@@ -117,11 +117,9 @@ class Clients:
         return max(consumers or producers, default=None)
 
     def command(self, channel: Channel, command: object) -> bool:
-        """Queue a command for the client behind this channel; False for one that has ended."""
+        """Queue a command for the client behind this channel; False for one that has ended, or that reads nothing."""
         send = self._commands.get(channel)
-        if send is not None:
-            send(command)
-        return send is not None
+        return send is not None and send(command)
 
     def peer(self, channel: Channel) -> Peer:
         """The other end of a channel; without address and version for one that has ended."""

@@ -64,7 +64,9 @@ class Commands:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = channel, client_id, answer
         try:
-            self._clients.command(channel, make(number))
+            if not self._clients.command(channel, make(number)):
+                text = f"client {client_id!r} has left, or does not read what waits for it"
+                raise DejamqError(text, code=Code.CONSUMER_NOT_ONLINE, definite=True)
             async with asyncio.timeout(self._timeout_ms / 1000):
                 return await answer
         except TimeoutError:

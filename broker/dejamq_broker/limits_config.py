@@ -15,7 +15,7 @@ class LimitSettings:
     )  # fmt: skip
     wait_time_in_send_queue_ms: int = setting(
         200, rocketmq="waitTimeMillsInSendQueue", unit="ms",
-        help="longest wait of a run before it is stored: for the event loop, or for runs before it that wait for the disk",
+        help="longest wait of a run before it is stored: for the event loop, or for runs that wait for the disk",
     )  # fmt: skip
     os_page_cache_busy_timeout_ms: int = setting(
         1000, rocketmq="osPageCacheBusyTimeOutMills", unit="ms",
@@ -34,5 +34,5 @@ class LimitSettings:
     channel_backlog_bytes: int = setting(
         16 << 20,
         unit="bytes",
-        help="replies that may wait for one client to read them; more are refused to those who reply",
+        help="replies and commands that may wait for one client to read them; more are refused to whoever sends them",
     )

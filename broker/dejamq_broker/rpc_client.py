@@ -50,8 +50,8 @@ class ClientService(ClientServicer):
         with self._streams.outbox() as outbox:
             channel = self._clients.open(
                 lambda group: outbox.put_once(_ids_changed(group), group),
-                lambda record: outbox.offer(_reply(record), len(record), self._backlog_bytes),
-                command=lambda command: outbox.put(command_to_proto(command)),
+                lambda record: self._offer(outbox, _reply(record)),
+                command=lambda command: self._offer(outbox, command_to_proto(command)),
                 address=peer_text(context.peer()),
             )  # fmt: skip
             try:
@@ -129,6 +129,10 @@ class ClientService(ClientServicer):
     def _queue(self, key: QueueKey) -> tuple[str, int]:
         check_queue(self._topics.require(key.topic), key.queue_id)
         return key.topic, key.queue_id
+
+    def _offer(self, outbox: Outbox[object], command: pb.BrokerCommand) -> bool:
+        """What others have for this client, as long as it reads."""
+        return outbox.offer(command, command.ByteSize(), self._backlog_bytes)
 
     async def _read(self, beats: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object]) -> None:
         """Heartbeats until the client closes its side, which ends the stream after the last acknowledgement."""

@@ -127,8 +127,12 @@ class Asked:
         self.clients = Clients(BrokerConfig(), parts.topics, parts.groups, journal, lambda: 0)
         self.sent: list[object] = []
         self.commands = Commands(self.clients, 50)
-        self.channel = self.clients.open(lambda group: None, command=self.sent.append)
+        self.channel = self.clients.open(lambda group: None, command=self._take)
         self.clients.heartbeat(self.channel, Asker("c1", "boot1"), [Consumer("g")])
+
+    def _take(self, command: object) -> bool:
+        self.sent.append(command)
+        return True
 
     async def ask(self) -> object:
         return await self.commands.ask("g", "c1", lambda number: TellRunning(number, "g", stacks=False))
@@ -138,12 +142,13 @@ async def test_the_answer_of_the_client_that_was_asked_counts(tmp_path: Path) ->
     with parts_in(tmp_path) as parts:
         asked = Asked(parts)
 
-        def answer(command: object) -> None:
+        def answer(command: object) -> bool:
             assert isinstance(command, TellRunning)
             asked.commands.answered("c1", command.number + 7, "another command's")
             asked.commands.answered("c2", command.number, "another client's")
             asked.commands.answered("c1", command.number, "well")
             asked.commands.answered("c1", command.number, "again")
+            return True
 
         asked.clients._commands[asked.channel] = answer
         assert await asked.ask() == "well"
@@ -153,7 +158,12 @@ async def test_the_answer_of_the_client_that_was_asked_counts(tmp_path: Path) ->
 async def test_a_client_that_goes_away_answers_nothing_more(tmp_path: Path) -> None:
     with parts_in(tmp_path) as parts:
         asked = Asked(parts)
-        asked.clients._commands[asked.channel] = lambda command: asked.clients.close(asked.channel)
+
+        def leave(command: object) -> bool:
+            asked.clients.close(asked.channel)
+            return True
+
+        asked.clients._commands[asked.channel] = leave
         with pytest.raises(DejamqError, match="went away") as gone:
             await asked.ask()
         assert (gone.value.code, gone.value.definite) == (Code.CONSUMER_NOT_ONLINE, False)
@@ -166,4 +176,14 @@ async def test_a_client_that_says_nothing_is_not_waited_for(tmp_path: Path) -> N
         with pytest.raises(DejamqError) as late:
             await asked.ask()
         assert (late.value.code, late.value.definite) == (Code.CONSUME_MSG_TIMEOUT, False)
+        assert len(asked.commands) == 0
+
+
+async def test_a_client_that_does_not_read_what_waits_for_it_is_not_asked(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        asked = Asked(parts)
+        asked.clients._commands[asked.channel] = lambda command: False
+        with pytest.raises(DejamqError, match="does not read what waits for it") as refused:
+            await asked.ask()
+        assert (refused.value.code, refused.value.definite) == (Code.CONSUMER_NOT_ONLINE, True)
         assert len(asked.commands) == 0

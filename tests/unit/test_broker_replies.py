@@ -29,7 +29,12 @@ def connect(parts: Parts, client_id: str) -> list[bytes]:
     """What is pushed to this client, which is the only one."""
     pushed: list[bytes] = []
     clients = Clients(BrokerConfig(), parts.topics, parts.groups, parts.journal, lambda: NOW_MS)
-    channel = clients.open(lambda group: None, lambda record: pushed.append(record) is None)
+
+    def push(record: bytes) -> bool:
+        pushed.append(record)
+        return True
+
+    channel = clients.open(lambda group: None, push)
     clients.heartbeat(channel, Asker(client_id, "boot"), (), ["producers"])
     parts.replies.push = clients.push_reply
     return pushed

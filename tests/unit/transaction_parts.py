@@ -71,9 +71,10 @@ class TransactionParts:
     def producer(self, client_id: str = "p1", group: str = "g") -> int:
         """A producer comes online; the channel it came by."""
 
-        def take(command: object) -> None:
+        def take(command: object) -> bool:
             assert isinstance(command, CheckProducer)
             self.asked.append((client_id, command))
+            return True
 
         channel = self.clients.open(lambda group: None, command=take)
         self.clients.heartbeat(channel, Asker(client_id, "boot", 1), (), [group])
