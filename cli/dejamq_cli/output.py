@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from dejamq_cli.tables import blocks, table
+from dejamq_cli.tables import blocks, printable, table
 
 OK, NO, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -80,7 +80,7 @@ def tell_bytes(content: bytes) -> None:
 
 def say(text: str) -> None:
     """One line on standard error: what a person should know, and a program that reads the output should not read."""
-    print(f"dejamq: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print(f"dejamq: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
 def terminal_columns() -> int | None:

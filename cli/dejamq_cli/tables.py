@@ -67,7 +67,12 @@ def cell(name: str, value: Any) -> str:
         return "".join(letter for letter, bit in PERM_LETTERS if value & bit) or NOTHING
     if name.endswith(TIME) and isinstance(value, int):
         return moment(value)
-    return str(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """What a client calls itself may not drive the terminal of whoever lists it."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def moment(timestamp_ms: int) -> str:

@@ -14,7 +14,7 @@ from dejamq_cli.output import Format, say, show_object, tell
 from dejamq_cli.tables import moment
 
 EVERY_S = 2.0
-LEAST_S = 0.1
+LEAST_S, MOST_S = 0.1, 86_400
 CLEAR = "\x1b[H\x1b[2J"
 
 Watch = Annotated[
@@ -44,8 +44,8 @@ def show_or_watch(look: Look, show: Show, output: Format, every_s: float | None)
         answer, silent = asyncio.run(_once(look))
         show(answer, output)
         return silent
-    if every_s < LEAST_S:
-        raise ConfigError(f"--watch looks every {LEAST_S} s at most, not every {every_s:g} s")
+    if not LEAST_S <= every_s <= MOST_S:
+        raise ConfigError(f"--watch looks every {LEAST_S} s to every {MOST_S} s, not every {every_s:g} s")
     asyncio.run(_watch(look, show, output, every_s))
     return {}
 

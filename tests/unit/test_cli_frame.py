@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 import os
 import sys
 from collections.abc import Awaitable
@@ -13,7 +14,7 @@ from cli_runner import NOBODY, run_here
 from dejamq import Admin
 from dejamq_cli import changing, watching
 from dejamq_cli.asking import ask, ask_half, finish, refuse_half
-from dejamq_cli.output import Format, OutputClosed, show_fields, tell
+from dejamq_cli.output import Format, OutputClosed, say, show_fields, tell
 from dejamq_cli.tables import blocks, table
 from dejamq_cli.times import time_ms
 from dejamq_cli.watching import show_or_watch, with_seconds
@@ -47,6 +48,14 @@ def test_a_table_that_does_not_fit_the_terminal_loses_first_what_is_not_needed()
 
 def test_what_looks_like_markup_is_shown_as_it_is() -> None:
     assert table([{"topic": "[red]x[/red]", "note": ":smile:"}], None).splitlines()[1] == "[red]x[/red]  :smile:"
+
+
+def test_a_name_that_somebody_chose_does_not_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[2Jc1\nc2 \u4f60"
+    assert table([{"client_id": hostile}], None).splitlines() == ["client_id", "\\x1b[2Jc1\\nc2 \u4f60"]
+    assert blocks([{"client_id": hostile}]) == "client_id  \\x1b[2Jc1\\nc2 \u4f60"
+    say("no \x1b[2J group")
+    assert capsys.readouterr().err == "dejamq: no \\x1b[2J group\n"
 
 
 def test_a_moment_is_told_in_local_time_and_its_key_says_that_it_is_one() -> None:
@@ -160,9 +169,10 @@ def test_what_is_wrong_with_the_question_ends_a_watch() -> None:
         show_or_watch(Looks(ConfigError("no such broker")), show, Format.TABLE, 0.1)
 
 
-def test_nobody_looks_all_the_time() -> None:
+@pytest.mark.parametrize("every_s", [0, -1, math.nan, math.inf])
+def test_nobody_looks_all_the_time_nor_never(every_s: float) -> None:
     with pytest.raises(ConfigError, match=r"every 0\.1 s"):
-        show_or_watch(Looks("x"), show, Format.TABLE, 0)
+        show_or_watch(Looks("x"), show, Format.TABLE, every_s)
 
 
 # --- changes
