@@ -133,6 +133,13 @@ CAUSES = {
         "Stop brokers with SIGTERM, let them write their delay progress more often, and make the handler idempotent.",
         "flush_delay_offset_interval_ms (RocketMQ: flushDelayOffsetInterval)",
     ),
+    "B11": Cause(
+        "one failure was given back twice",
+        "The broker stored the next try, but its answer never arrived, so the consumer sent the message to the retry topic "
+        "itself. Each of the two retries goes its own way.",
+        "Make the handler idempotent: RocketMQ's clients do the same.",
+        "consumer_progress_timeout_ms",
+    ),
     "L1": Cause(
         "the handler asked for a retry",
         "The handler failed or asked for redelivery, so the message came again after a delay, as asked.",

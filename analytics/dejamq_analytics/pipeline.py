@@ -21,6 +21,7 @@ from dejamq_analytics.rules import (
     replays,
     retries,
     scheduled,
+    sent_back_twice,
     transactions,
 )
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
@@ -103,7 +104,8 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     sent_copies = copies.judged_copies(identity.stored_twice(facts.appends), producers)
     stored = settled(_with_transactions(sent_copies.unionByName(scheduled_copies), facts))
     by_copy = settled(copies.judged_deliveries(pairs, stored, facts.brokers))
-    by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), copies.by_record(scheduled_copies)))
+    unasked = _with_fallbacks(copies.by_record(scheduled_copies), facts)
+    by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), unasked))
     delivered = [
         attribute.redelivered(pairs, _life(facts)),
         by_chain,
@@ -114,6 +116,15 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     told = _table([_delivered_rows(frame) for frame in delivered], DELIVERED_TWICE, run_id)
     alone = _table([_stored_rows(copies.undelivered(stored, by_copy.unionByName(by_chain)))], STORED_TWICE, run_id)
     return told.unionByName(alone)
+
+
+def _with_fallbacks(unasked: DataFrame, facts: Facts) -> DataFrame:
+    """With retries that consumers made besides the broker's; most journals have none."""
+    fallbacks = settled(sent_back_twice.by_the_client(facts.events))
+    if fallbacks.isEmpty():
+        return unasked
+    whole = unasked.unionByName(sent_back_twice.doubled(facts.appends, facts.events, fallbacks))
+    return whole.groupBy(*identity.RECORD).agg(sf.min("copy").alias("copy"))
 
 
 def _with_transactions(copies: DataFrame, facts: Facts) -> DataFrame:

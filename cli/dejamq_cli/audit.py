@@ -15,7 +15,7 @@ def add_to(app: typer.Typer, *, rich_help_panel: str) -> None:
 
 
 def audit(context: typer.Context) -> None:
-    """Why was it delivered twice? Reads [JOURNAL_DIR …] [--store DIR …] and writes to [--out DIR]; or --help."""
+    """Why was it delivered twice? Reads journals, names the cause of each duplicate; see --help."""
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             raise ConfigError(f"the audit needs {package}: pip install 'dejamq[analytics]'")

@@ -14,6 +14,7 @@ from dejamq_proto.names import check_group, check_topic
 
 from dejamq_cli.asking import Silent, ask, finish, nobody_answers, say_silent
 from dejamq_cli.completing import Topic, group_names
+from dejamq_cli.helping import examples
 from dejamq_cli.message_text import described, one_line, place_text
 from dejamq_cli.output import (
     DEFAULT_NAMESRV,
@@ -31,11 +32,11 @@ from dejamq_cli.taking import Taking
 from dejamq_cli.times import FORMS, LEAST_EPOCH_MS, time_ms
 
 Show = Callable[[ReceivedMessage], None]
-EXAMPLES = """dejamq consume orders --from '10m ago'
-
-dejamq consume orders --follow -o json | jq .body
-
-dejamq consume orders --group billing --from begin --count 1"""
+EXAMPLES = examples(
+    "dejamq consume orders --from '10m ago'",
+    "dejamq consume orders --follow -o json",
+    "dejamq consume orders --group billing --from begin --count 1",
+)
 
 
 def consume(
@@ -52,11 +53,12 @@ def consume(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show messages by store time. Without --group it only reads: nothing is committed, nobody is disturbed.
+    """Show messages, by store time over all queues.
 
-    It ends at what is the end of the queues now (with --group when none came for 3 s), with --follow at Ctrl-C.
+    Without --group it only reads: nothing is committed, nobody is disturbed. With --group it is a member of that group
+    for as long as it runs: a message is acknowledged once it is written, and --from is for a group without offsets.
 
-    With --group a message is acknowledged once it is written; --from is for a group that has no offsets yet.
+    It ends at what is the end of the queues now, with --group when none came for 3 s, with --follow at Ctrl-C.
     """
     check_topic(topic)
     if raw and output is Format.JSON:

@@ -19,6 +19,7 @@ from dejamq_proto.names import check_group
 from dejamq_cli.asking import ask, ask_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, say_dry_run
 from dejamq_cli.completing import Group, topic_names
+from dejamq_cli.helping import examples
 from dejamq_cli.message_text import one_line, place_text
 from dejamq_cli.output import DEFAULT_NAMESRV, NO, Format, Namesrv, Output, say, show_rows, tell_bytes
 from dejamq_cli.progress import Progress
@@ -40,7 +41,7 @@ class FileFormat(StrEnum):
     CSV = "csv"
 
 
-@app.command("list", epilog="Example: dejamq dlq list billing --from '1h ago'")
+@app.command("list", epilog=examples("dejamq dlq list billing --from '1h ago'"))
 def list_(
     group: Group,
     topic: OneTopic = None,
@@ -49,7 +50,7 @@ def list_(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the group's dead letters: when and where they died, after how many tries, why, and whose topic they are of.
+    """List the group's dead letters: when they died, after how many tries, and why.
 
     The reason is known where a dejamq consumer gave the message up; RocketMQ's clients do not tell.
     """
@@ -60,7 +61,7 @@ def list_(
     finish(silent)
 
 
-@app.command(epilog="Example: dejamq dlq export billing --format csv --file billing-dead.csv")
+@app.command(epilog=examples("dejamq dlq export billing --format csv --file billing-dead.csv"))
 def export(
     group: Group,
     topic: OneTopic = None,
@@ -70,9 +71,10 @@ def export(
     file: Annotated[Path | None, typer.Option(metavar="F", help="Write here instead of standard output.")] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
 ) -> None:
-    """Write the group's dead letters with all their properties and whole bodies; nothing is taken away.
+    """Write the group's dead letters to a file or a pipe.
 
-    `body` is text where the body is UTF-8; `body_base64` always has all of it.
+    With all their properties and whole bodies; nothing is taken away. `body` is text where the body is UTF-8;
+    `body_base64` always has all of it.
     """
     wanted = Wanted(group, topic, begin, end)
     with ExitStack() as opened:
@@ -85,8 +87,9 @@ def export(
 
 
 @app.command(
-    epilog="Examples:\n\ndejamq dlq replay billing --all --dry-run\n\n"
-    "dejamq dlq replay billing C000020215B5DAD8F9706B78B9360002"
+    epilog=examples(
+        "dejamq dlq replay billing --all --dry-run", "dejamq dlq replay billing C000020215B5DAD8F9706B78B9360002"
+    )
 )
 def replay(
     group: Group,
@@ -105,10 +108,11 @@ def replay(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send dead letters again, by default to this group alone, with all its tries before them.
+    """Send dead letters again, by default to this group alone.
 
-    Each is stored as a new message with the same id and body; the dead letter stays, and is not replayed a second
-    time unless --again. Exit status 1 when one of the IDs is none of the group's dead letters.
+    Each is stored as a new message with the same id and body, all tries before it; the dead letter stays, and is
+    not replayed a second time unless --again. Exit status 1 when one of the IDs is none of the group's dead
+    letters.
     """
     if bool(ids) == all_:
         raise ConfigError("give the IDs of dead letters, or --all")

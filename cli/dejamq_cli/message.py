@@ -12,6 +12,7 @@ from dejamq_proto.names import check_topic
 from dejamq_cli.asking import Silent, ask_half, finish
 from dejamq_cli.completing import Topic, broker_names
 from dejamq_cli.finding import consumed_by, copies_of
+from dejamq_cli.helping import examples
 from dejamq_cli.history.files import journal_files
 from dejamq_cli.history.search import find
 from dejamq_cli.history.show import lines_of
@@ -31,7 +32,9 @@ Found = tuple[list[ReceivedMessage], list[dict[str, Any]]]
 """The copies of a message, and what each group has committed in their queues."""
 
 
-@app.command(epilog="dejamq message get C000020215B5DAD8F9706B78B9340001\n\ndejamq message get ID --body > body.bin")
+@app.command(
+    epilog=examples("dejamq message get C000020215B5DAD8F9706B78B9340001", "dejamq message get ID --body > body.bin")
+)
 def get(
     message_id: Id,
     topic: Annotated[list[str] | None, typer.Option(help="Look only in this topic; repeatable.")] = None,
@@ -39,7 +42,7 @@ def get(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show a message with its body, every stored copy of it, and which groups have consumed them.
+    """Show a message, every stored copy of it, and which groups have consumed them.
 
     Retries, dead letters and what was sent twice are copies: one client-made id, different broker-made ids.
     """
@@ -52,7 +55,7 @@ def get(
     _answer(ask_half(namesrv, question), raw, output, f"no broker has a message {message_id}")
 
 
-@app.command()
+@app.command(epilog=examples("dejamq message at orders broker-a 3 1024"))
 def at(
     topic: Topic,
     broker: Annotated[str, typer.Argument(metavar="BROKER", autocompletion=broker_names, help="Its broker's name.")],
@@ -74,7 +77,7 @@ def at(
     _answer(ask_half(namesrv, question), raw, output, nothing)
 
 
-@app.command("by-key", epilog="dejamq message by-key orders order-17 --from '2h ago'")
+@app.command("by-key", epilog=examples("dejamq message by-key orders order-17 --from '2h ago'"))
 def by_key(
     topic: Topic,
     key: Annotated[str, typer.Argument(metavar="KEY", help="One of the business keys that it was sent with.")],
@@ -83,9 +86,9 @@ def by_key(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the messages with a business key, by store time: the newest 64 of each broker.
+    """List the messages with a business key, by store time.
 
-    Exit status 1 when there is none.
+    Of each broker the newest 64. Exit status 1 when there is none.
     """
     check_topic(topic)
     now_ms = time.time_ns() // 1_000_000
@@ -99,9 +102,7 @@ def by_key(
         raise typer.Exit(1)
 
 
-@app.command(
-    epilog="dejamq message history C000020215B5DAD8F9706B78B9340001 --journal .dejamq/journal --journal app/journal"
-)
+@app.command(epilog=examples("dejamq message history C000020215B5DAD8F9706B78B9340001 --journal .dejamq/journal"))
 def history(
     message_id: Id,
     journal: Annotated[
@@ -115,10 +116,11 @@ def history(
     ],
     output: Output = Format.TABLE,
 ) -> None:
-    """Tell the life of one message from the journals, in time order; no cluster is needed, nor Spark.
+    """Tell the life of one message from the journals, in time order.
 
-    Who sent it, each stored copy, who got it and with what result, retries, dead letters, commits past it.
-    What the journals do not say is said at the end. `dejamq audit` names the cause of a duplicate.
+    No cluster is needed, nor Spark. Who sent it, each stored copy, who got it and with what result, retries, dead
+    letters, commits past it. What the journals do not say is said at the end. `dejamq audit` names the cause of a
+    duplicate.
     """  # fmt: skip
     story = story_of(find(journal_files(journal), message_id))
     if output is Format.JSON:

@@ -13,6 +13,7 @@ from dejamq_proto.names import check_sendable
 
 from dejamq_cli import sources
 from dejamq_cli.completing import Topic
+from dejamq_cli.helping import examples
 from dejamq_cli.output import DEFAULT_NAMESRV, INTERRUPTED, Format, Namesrv, Output, say, show_object, show_rows, tell
 from dejamq_cli.progress import Progress
 from dejamq_cli.sending import Sending, Tally
@@ -21,11 +22,11 @@ from dejamq_cli.stopping import stop_signals, until
 GROUP = "DEJAMQ_CLI_PRODUCER"
 MOST_ROWS = 20
 
-EXAMPLES = """dejamq send orders 'order 17' --tags paid --key order-17
-
-tail -f access.log | dejamq send access - --lines
-
-dejamq send orders --file order.bin --count 1000 --rate 50"""
+EXAMPLES = examples(
+    "dejamq send orders 'order 17' --tags paid --key order-17",
+    "tail -f access.log | dejamq send access - --lines",
+    "dejamq send orders --file order.bin --count 1000 --rate 50",
+)
 
 
 def send(
@@ -35,15 +36,20 @@ def send(
     lines: Annotated[bool, typer.Option("--lines", help="Every line is a message, sent as soon as it comes.")] = False,
     tags: Annotated[str | None, typer.Option(metavar="TAG", help="The tag, which consumers can filter by.")] = None,
     key: Annotated[list[str] | None, typer.Option(metavar="KEY", help="A business key; repeatable.")] = None,
-    delay_level: Annotated[int, typer.Option(min=0, max=18, help="RocketMQ's 1 to 18 (1s … 2h).")] = 0,
-    count: Annotated[int, typer.Option(min=1, help="Send each one so many times.")] = 1,
-    rate: Annotated[float, typer.Option(min=0, help="At most so many a second; 0: as fast as it goes.")] = 0,
+    delay_level: Annotated[
+        int, typer.Option(min=0, max=18, metavar="L", help="Deliver later: RocketMQ's levels, 1 (1 s) to 18 (2 h).")
+    ] = 0,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Send each one so many times.")] = 1,
+    rate: Annotated[
+        float, typer.Option(min=0, metavar="R", help="At most so many a second; 0: as fast as it goes.")
+    ] = 0,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send messages and show where each one is stored; in JSON one object a line, as soon as it is stored.
+    """Send messages and show where each one is stored.
 
-    Ends at the first message that fails, and says which and what became of those under way. Exit status 0: all stored.
+    With -o json there is one object a line, as soon as a message is stored. It ends at the first message that fails,
+    and says which one and what became of those under way. Exit status 0: all are stored.
     """
     check_sendable(topic)
     if (body is None) == (file is None):

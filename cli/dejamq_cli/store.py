@@ -12,11 +12,11 @@ PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_
 
 @app.command(context_settings=PASS_THROUGH, add_help_option=False)
 def dump(context: typer.Context) -> None:
-    """List every record, queue entry or setting: DIR [-o json] [--what …] [--topic NAME] [--queue ID]; or --help."""
+    """List every record, queue entry or setting of a store; see --help."""
     raise typer.Exit(store_dump.main(context.args))
 
 
 @app.command(context_settings=PASS_THROUGH, add_help_option=False)
 def verify(context: typer.Context) -> None:
-    """Is it whole? Reads everything, changes nothing: DIR [-o json]; or --help. Exit status 0 yes, 1 no."""
+    """Is a store whole? Reads everything, changes nothing; see --help."""
     raise typer.Exit(store_verify.main(context.args))

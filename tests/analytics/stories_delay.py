@@ -1,6 +1,6 @@
 """Histories of delayed messages that a broker delivered twice, and of dead letters that were sent again."""
 
-from dejamq_proto.names import retry_topic
+from dejamq_proto.names import SCHEDULE_TOPIC, retry_topic
 from journals import TOPIC, History, Process
 from stories import story
 
@@ -124,3 +124,33 @@ def l7_to_the_group(made: History) -> None:
 @story
 def l7_to_the_topic(made: History) -> None:
     dead_letter_replayed(made, TOPIC)
+
+
+def given_back_twice(made: History, *, stored_by_both: bool = True, broker_answers: str = "indefinite") -> None:
+    """A failed delivery whose send-back had no good answer, and which the consumer then sent by itself."""
+    topic, place = retry_topic(made.group), {"topic": retry_topic(made.group), "reconsume_times": [1]}
+    broker, consumer = made.broker(), made.consumer()
+    queue, retries = consumer.open_queue(6), consumer.open_queue(0, topic=topic)
+    delivery = consumer.deliver(queue, 6)
+    consumer.result(queue, delivery, 6, 7, "reconsume")
+    waiting = {"topic": SCHEDULE_TOPIC, "reconsume_times": [1]}
+    if stored_by_both:
+        broker.append(made.key(6), 0, origin="sendback", origin_refs=[f"{consumer.boot_id}:{delivery}"], **waiting)
+    consumer.send_back(delivery, 6, made.key(6), outcome=broker_answers, request_seq=70)
+    broker.append(made.key(6), 1, consumer, 71, **waiting)
+    consumer.send_back(delivery, 6, made.key(6), path="fallback", request_seq=71)
+    for offset in range(0 if stored_by_both else 1, 2):
+        broker.append(made.key(6), offset, origin="schedule", origin_refs=[f"1:{offset}"], **place)
+        consumer.handle(retries, offset, offset + 1, key=made.key(6), **place)
+    consumer.close()
+    broker.close()
+
+
+@story
+def b11(made: History) -> None:
+    given_back_twice(made)
+
+
+@story
+def b11_was_not_stored_by_the_broker(made: History) -> None:
+    given_back_twice(made, stored_by_both=False, broker_answers="failed")

@@ -51,3 +51,16 @@ def test_a_dead_letter_that_was_sent_again_was_asked_for_by_an_operator(told: To
     assert (finding.identity, finding.cause, finding.expected) == ("I2", "L7", True)
     assert [line.event for line in finding.evidence] == ["DELIVER", "APPEND", "DELIVER"]
     assert "7F00000100002A9F0000000000000001" in finding.trigger
+
+
+def test_a_retry_that_the_consumer_made_besides_the_brokers_is_b11_and_the_other_one_l1(told: Told) -> None:
+    asked, doubled = told.of("b11")
+    assert (asked.cause, asked.expected) == ("L1", True)
+    assert (doubled.cause, doubled.expected, doubled.missing) == ("B11", False, None)
+    assert [line.event for line in doubled.evidence] == ["SENDBACK", "APPEND", "SENDBACK", "APPEND", "DELIVER"]
+    assert doubled.trigger == "the send-back ended indefinite although it was stored"
+
+
+def test_a_retry_that_only_the_consumer_made_was_asked_for(told: Told) -> None:
+    finding = told.only("b11-was-not-stored-by-the-broker")
+    assert (finding.cause, finding.expected) == ("L1", True)

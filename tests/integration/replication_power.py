@@ -19,11 +19,11 @@ from dejamq_broker.ha_config import SYNC_MASTER
 from dejamq_broker.store import SYNC_FLUSH
 from dejamq_proto.codes import Code
 from disk_model import Disk
-from ha_pair import QUICK, following, same
+from ha_pair import QUICK, a_link, following, same
 from store_making import records_of
 
 STORE = replace(SMALL, mapped_file_size_commit_log=1 << 16, flush_interval_consume_queue_ms=5, max_hash_slot_num=7)
-SENDERS, MOST_WRECKS, RUNS = 4, 3, 60
+SENDERS, MOST_WRECKS, RUNS, LONGEST_DELAY_MS = 4, 3, 40, 20
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -60,10 +60,13 @@ class Life:
         with self._disk.watching():
             sync: dict[str, Any] = {"broker_role": SYNC_MASTER, "slave_timeout_ms": 30_000, "store": STORE_SYNCED}
             async with running(self._directory / "disk" / "store", **(QUICK | sync)) as master:
-                follow: dict[str, Any] = {"broker_id": 1, "ha_master_address": master.address, "store": STORE}
-                async with running(self._directory / "slave", **(QUICK | follow)) as self._slave:
-                    await following(self._slave)
-                    async with Wire(master.address) as wire:
+                async with a_link(master.address) as link, Wire(master.address) as wire:
+                    follow: dict[str, Any] = {"broker_id": 1, "ha_master_address": link.address, "store": STORE}
+                    async with running(self._directory / "slave", **(QUICK | follow)) as self._slave:
+                        await following(self._slave)
+                        link.delay(
+                            self._rng.uniform(1, LONGEST_DELAY_MS)
+                        )  # or the slave would have all before the disk
                         await asyncio.gather(*(self._send(wire, sender) for sender in range(SENDERS)))
 
     async def _send(self, wire: Wire, queue_id: int) -> None:

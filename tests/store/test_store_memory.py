@@ -8,12 +8,17 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import prove_memory
 import pytest
 from dejamq_broker.store import SYNC_FLUSH, StoreConfig
+from dejamq_broker.store.batch import QueueTable
+from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue
+from dejamq_broker.store.consume_queues import ConsumeQueues
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
+from dejamq_broker.store.paths import StorePaths
 from store_making import SMALL, bodies_of, fill_queue, log_files, open_small, run_of, settle, until
 
 SIZE = 4096
@@ -310,3 +315,34 @@ def test_a_store_that_got_nothing_leaves_no_log_file(tmp_path: Path) -> None:
     until(lambda: log_files(tmp_path) != [])
     store.close()
     assert log_files(tmp_path) == []
+
+
+def grown(folder: Path, kept: int, count: int = 5_000, run: int = 50) -> ConsumeQueue:
+    """A queue that got its entries in runs, each written to its files soon after."""
+    queue = ConsumeQueue(folder, 20 * 1_000)
+    queue.kept_in_memory = lambda: kept
+    for first in range(0, count, run):
+        entries = np.zeros(run, ENTRY)
+        entries["log_offset"], entries["size"] = np.arange(first, first + run) * 100, 100
+        queue.append(np.arange(first, first + run), entries, entries["log_offset"].astype(np.int64) + 100)
+        queue.write_out()
+    return queue
+
+
+def test_a_queue_keeps_its_share_in_memory_and_reads_the_rest_from_its_files(tmp_path: Path) -> None:
+    small, large = grown(tmp_path / "small", 100), grown(tmp_path / "large", 4_096)
+    assert len(small._tail.entries) <= 2 * (100 + 50)
+    assert len(large._tail.entries) > 4_096
+    for queue in (small, large):
+        assert (queue.entries(4_000, 1_000)["log_offset"] == np.arange(4_000, 5_000) * 100).all()
+        assert (queue.entries(0, 1_000)["log_offset"] == np.arange(1_000) * 100).all()
+
+
+def test_many_queues_share_what_a_few_may_keep(tmp_path: Path) -> None:
+    queues = ConsumeQueues(StorePaths(tmp_path), 20_000, QueueTable())
+    first = queues._make(("T", 0))
+    assert first.kept_in_memory() == 4_096
+    for number in range(1, 2_000):
+        queues._make(("T", number))
+    assert first.kept_in_memory() * 2_000 * 40 <= 64 << 20
+    assert first.kept_in_memory() > 500

@@ -221,3 +221,29 @@ def test_tables_with_the_same_brokers_give_the_same_digest() -> None:
     assert first_route is not None
     assert other_route is not None
     assert first_route.digest_text() == other_route.digest_text()
+
+
+def test_a_deleted_topic_is_forgotten_at_once_and_comes_back_with_a_broker_that_still_has_it(table: RouteTable) -> None:
+    a, b = broker(), broker("broker-b", address="10.0.0.2:10911")
+    for one in (a, b):
+        table.register(one, topics("orders"), V1, 0)
+    assert table.delete_topic("orders", ["broker-a", "broker-x"]) == 1
+    assert set(queue_nums(table)) == {"broker-b"}
+    assert table.delete_topic("orders") == 1
+    assert table.delete_topic("orders") == table.delete_topic("nowhere") == 0
+    assert table.route("orders", 0) is None
+    assert "orders" not in table.topics(0)
+    assert set(queue_nums(table, "TBW102")) == {"broker-a", "broker-b"}
+    table.register(a, topics("orders"), V1, 0)
+    assert set(queue_nums(table)) == {"broker-a"}
+
+
+@pytest.mark.parametrize(("forget", "left"), [(False, {"broker-a": 4}), (True, {})])
+def test_what_a_changed_table_lacks_stays_or_goes_as_the_setting_says(forget: bool, left: dict[str, int]) -> None:
+    table = RouteTable(forget_topics=forget)
+    table.register(broker(), topics("orders", "refunds"), V1, 0)
+    table.register(broker(), topics("refunds"), V1, 0)
+    assert queue_nums(table) == {"broker-a": 4}, "the version is the same, so nothing is looked at"
+    table.register(broker(), topics("refunds"), V2, 0)
+    assert queue_nums(table) == left
+    assert queue_nums(table, "refunds") == {"broker-a": 4}

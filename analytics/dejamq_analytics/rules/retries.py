@@ -32,15 +32,15 @@ def requested(deliveries: DataFrame) -> DataFrame:
     )
 
 
-def retried(pairs: DataFrame, requests: DataFrame, scheduled: DataFrame) -> DataFrame:
+def retried(pairs: DataFrame, requests: DataFrame, unasked: DataFrame) -> DataFrame:
     """I2 pairs whose second is a retry record: expected while there are no more records than requests.
 
     RocketMQ counts a retry as a new record with the same unique key: it is a repetition that the handler asked
-    for. Records that the broker's delay service made twice (``scheduled``, by record) answer no request of their own.
+    for. Records that answer no request of their own are ``unasked`` (B1, B11), by record with their judgement.
     """
     chain = ("second.consumer_group", "second.unique_key", "second.reconsume_times")
     retry = pairs.where((sf.col("identity") == "I2") & sf.col("second.topic").startswith("%"))
-    frame = beside(retry, scheduled, {name: f"second.{name}" for name in RECORD})
+    frame = beside(retry, unasked, {name: f"second.{name}" for name in RECORD})
     again = sf.coalesce(sf.col("copy.rank") == LATER, sf.lit(False))
     nth = sf.row_number().over(
         Window.partitionBy(*chain, again).orderBy("second.wall_us", "second.boot_id", "second.seq")
@@ -50,7 +50,7 @@ def retried(pairs: DataFrame, requests: DataFrame, scheduled: DataFrame) -> Data
     missing = first_of(
         (sf.col("again"), sf.col("copy.missing")),
         (sf.col("requests").isNull(), text("no SENDBACK of a failed delivery of message %s", "second.unique_key")),
-        (sf.col("nth") > sf.col("requests"), sf.lit(NOT_BY_THIS_VERSION + "more retry records than requests (B11)")),
+        (sf.col("nth") > sf.col("requests"), sf.lit(NOT_BY_THIS_VERSION + "more retry records than requests")),
     )
     known = missing.isNull()
     delivered = line(

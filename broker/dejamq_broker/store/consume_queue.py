@@ -4,6 +4,7 @@ Derived from the log, so losing the end of it costs only time. Three parties, no
 array in memory, the flush thread writes that array to files, and anybody reads. ``max_offset`` is published last.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,8 @@ class ConsumeQueue:
         """Entries before this queue offset are in the files. Only the flush thread moves it."""
         self.synced = 0
         """Entries before this queue offset are on disk. Only the flush thread moves it."""
+        self.kept_in_memory: Callable[[], int] = lambda: KEPT_IN_MEMORY
+        """How many entries that are in the files stay in memory too, for readers that are a little late."""
         self._files = EntryFiles(folder, file_size)
         self._tail = EntryTail(0)
 
@@ -269,7 +272,7 @@ class ConsumeQueue:
         end = self.max_offset + len(entries)
         if end > self._tail.room_end:
             # all that is not in the files yet is kept, and some that late readers may want
-            start = max(self._tail.start, min(self.written, self.max_offset - KEPT_IN_MEMORY))
+            start = max(self._tail.start, min(self.written, self.max_offset - self.kept_in_memory()))
             self._tail = self._tail.larger(start, self.max_offset, end)
         self._tail.put(self.max_offset, entries)
         self.max_offset = end

@@ -6,7 +6,8 @@ import numpy as np
 
 from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
-from dejamq_broker.store.consume_queue import CHUNK, ENTRY, FILLER_SIZE, ConsumeQueue, Entries
+from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
+from dejamq_broker.store.consume_queue import CHUNK, ENTRY, FILLER_SIZE, KEPT_IN_MEMORY, ConsumeQueue, Entries
 from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.entry_files import PLAIN_ENTRY
 from dejamq_broker.store.errors import StoreError
@@ -15,6 +16,8 @@ from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.queue_again import append_again
 from dejamq_broker.store.unsupported import has_ext_addresses
 
+MEMORY_OF_ALL, LEAST_KEPT = 64 << 20, 64
+ROOM_OF_AN_ENTRY = 2 * QUEUE_ENTRY_SIZE  # a tail that is replaced has room for as many again
 COMPARED = 64
 """Records whose entries are compared with the log: enough to tell queues of another life."""
 
@@ -222,7 +225,12 @@ class ConsumeQueues:
 
     def _make(self, key: QueueKey) -> ConsumeQueue:
         queue = self._queues[key] = ConsumeQueue(self._paths.consume_queue(*key), self._file_size)
+        queue.kept_in_memory = self._share
         return queue
+
+    def _share(self) -> int:
+        """What one queue may keep in memory of what is in its files: many queues share what a few may take."""
+        return max(LEAST_KEPT, min(KEPT_IN_MEMORY, MEMORY_OF_ALL // (ROOM_OF_AN_ENTRY * len(self._queues))))
 
 
 def _by_queue(batch: Batch) -> Iterator[OfQueue]:

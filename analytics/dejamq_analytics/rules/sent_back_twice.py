@@ -1,0 +1,88 @@
+"""B11: one failure, two retries. The broker stored the send-back, its answer got lost, and the consumer sent the message
+to the retry topic itself.
+
+A retry waits in the schedule topic before it is delivered, so its way is walked back: from the record in the retry topic
+to the place that it waited at, and from the append there to the request of the consumer's failed delivery.
+"""
+
+from dejamq_proto.events import Sendback
+from dejamq_proto.names import SCHEDULE_TOPIC
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import line, lines, text
+from dejamq_analytics.rules.identity import RECORD
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.schema import of
+
+FAILURE = ("asker_boot", "asker_delivery")
+"""Names the delivery that failed."""
+
+
+def by_the_client(events: DataFrame) -> DataFrame:
+    """Requests that consumers sent by themselves after a send-back without a good answer."""
+    sent = of(events, Sendback).where("path = 'fallback' AND outcome != 'failed'")
+    return sent.select(
+        sf.col("boot_id").alias("asker_boot"), sf.explode("delivery_ids").alias("asker_delivery"), "request_seq",
+        sf.struct("process", "boot_id", "seq", "outcome").alias("fallback"),
+    )  # fmt: skip
+
+
+def doubled(appends: DataFrame, events: DataFrame, fallbacks: DataFrame) -> DataFrame:
+    """Retry records that consumers made besides the broker's: by record, ``copy`` as ``copies.by_record`` has it."""
+    waiting = appends.where(sf.col("topic") == SCHEDULE_TOPIC)
+    by_broker = _of_broker(waiting)
+    by_client = beside(
+        waiting.where("origin = 'client'"), fallbacks, {"asker_boot": "client_boot_id", "request_seq": "request_seq"},
+        small=False,
+    ).withColumn("asker_boot", sf.col("client_boot_id"))  # fmt: skip
+    both = beside(by_client, by_broker, {name: name for name in FAILURE}, small=False)
+    both = beside(both, _asked(events), {name: name for name in FAILURE}, small=False)
+    twice = both.where(sf.col("broker_copy").isNotNull() & sf.col("fallback").isNotNull())
+    made = appends.where((sf.col("origin") == "schedule") & sf.col("topic").startswith("%"))
+    level, offset = (sf.split("origin_ref", ":")[part].cast("bigint") for part in (0, 1))
+    made = made.select(*RECORD, (level - 1).alias("place_queue"), offset.alias("place_offset"))
+    place = {"broker_name": "broker_name", "queue_id": "place_queue", "queue_offset": "place_offset"}
+    judged = twice.select(*place, _judgement().alias("copy"))
+    return beside(made, judged, place, small=False).where("copy IS NOT NULL").select(*RECORD, "copy")
+
+
+def _of_broker(waiting: DataFrame) -> DataFrame:
+    """What brokers stored of send-backs, one row for each failed delivery."""
+    delivery = sf.split("origin_ref", ":")
+    return (
+        waiting.where("origin = 'sendback'")
+        .groupBy(delivery[0].alias("asker_boot"), delivery[1].cast("bigint").alias("asker_delivery"))
+        .agg(sf.min(sf.struct("process", "boot_id", "seq", "broker_name")).alias("broker_copy"))
+    )
+
+
+def _asked(events: DataFrame) -> DataFrame:
+    """The send-back whose answer was not good."""
+    sent = of(events, Sendback).where("path = 'rpc' AND outcome != 'ok'")
+    asked = sf.struct("process", "boot_id", "seq", "outcome")
+    one = sent.select(
+        sf.col("boot_id").alias("asker_boot"), sf.explode("delivery_ids").alias("asker_delivery"), asked.alias("asked")
+    )
+    return one.groupBy(*FAILURE).agg(sf.min("asked").alias("asked"))
+
+
+def _judgement() -> Column:
+    own = line("APPEND", text("by the consumer, at %s", "broker_name"))
+    return sf.struct(
+        sf.lit(0).alias("rank"),
+        sf.lit("B11").alias("cause"),
+        sf.lit("retry").alias("stage"),
+        text("the send-back ended %s although it was stored", "asked.outcome").alias("trigger"),
+        sf.lit(None).cast("string").alias("missing"),
+        lines(
+            _line("SENDBACK", text("by rpc: %s", "asked.outcome"), "asked"),
+            _line("APPEND", text("by the send-back, at %s", "broker_copy.broker_name"), "broker_copy"),
+            _line("SENDBACK", text("by fallback: %s", "fallback.outcome"), "fallback"),
+            own,
+        ).alias("evidence"),
+    )
+
+
+def _line(event: str, summary: Column, told: str) -> Column:
+    return line(event, summary, process=f"{told}.process", boot_id=f"{told}.boot_id", seq=f"{told}.seq")

@@ -1,0 +1,36 @@
+"""Scenarios played on processes, with real faults, and judged by a real audit against the ledger of effects."""
+
+from pathlib import Path
+
+import pytest
+from dejamq_lab.scenario.run import Outcome
+from dejamq_lab.scenario.text import catalogue
+from dejamq_lab.scenario.trial import trial
+
+PLAYED = ("healthy", "P1", "O3", "O9")
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """One trial for all: starting Spark takes longer than playing."""
+    pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
+    known = catalogue()
+    directory = tmp_path_factory.mktemp("trial")
+    found = trial([known[name] for name in PLAYED], [1], directory, print)
+    again = trial([known[name] for name in PLAYED], [1], directory, print)
+    assert found == again, "what was played and audited is not done again"
+    return {outcome.scenario: outcome for outcome in found}
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_audit_names_what_was_done_and_nothing_else(outcomes: dict[str, Outcome], name: str) -> None:
+    outcome = outcomes[name]
+    assert outcome.problems == []
+    assert (Path(outcome.directory) / "report.html").exists()
+
+
+def test_the_proof_of_a_cause_is_told_line_by_line(outcomes: dict[str, Outcome]) -> None:
+    proof = outcomes["O3"].proof
+    assert proof[0].startswith("one O3: message ")
+    assert any("OFF_LOAD" in line for line in proof)
