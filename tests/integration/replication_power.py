@@ -59,15 +59,16 @@ class Life:
     async def live(self) -> None:
         with self._disk.watching():
             sync: dict[str, Any] = {"broker_role": SYNC_MASTER, "slave_timeout_ms": 30_000, "store": STORE_SYNCED}
-            async with running(self._directory / "disk" / "store", **(QUICK | sync)) as master:
-                async with a_link(master.address) as link, Wire(master.address) as wire:
-                    follow: dict[str, Any] = {"broker_id": 1, "ha_master_address": link.address, "store": STORE}
-                    async with running(self._directory / "slave", **(QUICK | follow)) as self._slave:
-                        await following(self._slave)
-                        link.delay(
-                            self._rng.uniform(1, LONGEST_DELAY_MS)
-                        )  # or the slave would have all before the disk
-                        await asyncio.gather(*(self._send(wire, sender) for sender in range(SENDERS)))
+            async with (
+                running(self._directory / "disk" / "store", **(QUICK | sync)) as master,
+                a_link(master.address) as link,
+                Wire(master.address) as wire,
+            ):
+                follow: dict[str, Any] = {"broker_id": 1, "ha_master_address": link.address, "store": STORE}
+                async with running(self._directory / "slave", **(QUICK | follow)) as self._slave:
+                    await following(self._slave)
+                    link.delay(self._rng.uniform(1, LONGEST_DELAY_MS))  # or the slave would have all before the disk
+                    await asyncio.gather(*(self._send(wire, sender) for sender in range(SENDERS)))
 
     async def _send(self, wire: Wire, queue_id: int) -> None:
         for number in range(RUNS):
