@@ -6,7 +6,15 @@ from importlib import metadata
 from typing import Annotated, Any
 
 import typer
-from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, InvalidName, MessageTooLarge, SendTimeout
+from dejamq_proto.codes import (
+    BrokerUnavailable,
+    Code,
+    ConfigError,
+    DejamqError,
+    InvalidName,
+    MessageTooLarge,
+    SendTimeout,
+)
 
 from dejamq_cli import (
     audit,
@@ -104,7 +112,7 @@ def main() -> int:
 
 def status_of(error: DejamqError) -> int:
     """Bad use is the caller's to change; an absent cluster or answer says nothing about the question asked."""
-    if isinstance(error, ConfigError | InvalidName | MessageTooLarge):
+    if isinstance(error, ConfigError | InvalidName | MessageTooLarge) or error.code == Code.INVALID_PARAMETER:
         return BAD_USE
     return CANNOT_TELL if isinstance(error, BrokerUnavailable | SendTimeout) else NO
 

@@ -14,7 +14,7 @@ from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, say, sho
 from dejamq_cli.watching import Watch, show_or_watch
 
 app = typer.Typer(help="Clients: producers and consumers that are connected.", no_args_is_help=True)
-BRIEF = ("role", "group", "client_id", "last_heartbeat_timestamp_ms", "clash")
+BRIEF = ("role", "group", "client_id", "version", "clash")
 OneGroup = Annotated[
     str | None, typer.Option("--group", metavar="GROUP", help="Only this group.", autocompletion=group_names)
 ]

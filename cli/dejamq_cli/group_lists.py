@@ -17,6 +17,7 @@ from dejamq_cli.output import Format, say, show_object, show_rows, tell
 
 BUILT_IN = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"})
 BUILT_IN_PREFIX = "CID_"
+SETTINGS = ("broker", "consume_enable", "consume_message_orderly", "retry_queue_nums", "retry_max_times")
 
 
 async def list_groups(admin: Admin, every: bool) -> list[dict[str, Any]]:
@@ -80,8 +81,10 @@ def show_description(told: dict[str, Any], output: Format) -> None:
     if output is Format.JSON:
         show_object(told)
         return
-    brief = ("broker", "consume_enable", "consume_message_orderly", "retry_queue_nums", "retry_max_times")
-    show_rows([{name: row[name] for name in brief} for row in told["settings"]], output, empty="no broker keeps it")
+    settings = [{name: row[name] for name in SETTINGS} for row in told["settings"]]
+    show_rows(
+        settings, output, empty="no broker keeps it", brief=[name for name in SETTINGS if name != "retry_queue_nums"]
+    )
     tell("")
     without = ("subscriptions", "silence")
     members = [{name: row[name] for name in row if name not in without} for row in told["members"]]

@@ -1,12 +1,14 @@
 """``dejamq topic``, ``broker``, ``cluster``, ``client`` and ``offset`` against real servers."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import pytest_asyncio
-from cli_cluster import consume, dejamq, fill, ignore
+from cli_cluster import consume, dejamq, fill, ignore, make
 from cli_runner import NOBODY, Ran, run_beside
 from dejamq import Admin
 from dejamq_lab import Cluster
@@ -146,6 +148,20 @@ async def test_bad_use_of_topics_is_one_line_and_changes_nothing(
     assert ran.status in (1, 2)
     assert words in ran.one_line()
     assert (await dejamq(cluster, "topic", "list", "--all")).output == before
+
+
+async def test_the_shell_completes_names_of_the_live_cluster(cluster: Cluster) -> None:
+    await make(cluster, "completed")
+    for words, wanted in (
+        ("topic describe compl", ["completed"]),
+        ("broker describe broker-", ["broker-a", "broker-b"]),
+        ("topic create new --broker broker-b", ["broker-b"]),
+    ):
+        asked = {"_DEJAMQ_COMPLETE": "complete_bash", "COMP_WORDS": f"dejamq {words}"}
+        asked |= {"COMP_CWORD": str(len(words.split())), "DEJAMQ_NAMESRV": cluster.namesrv}
+        with mock.patch.dict(os.environ, asked):
+            ran = await run_beside()
+        assert ran.output.split() == wanted
 
 
 # --- brokers
