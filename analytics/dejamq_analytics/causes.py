@@ -135,8 +135,8 @@ CAUSES = {
     ),
     "B11": Cause(
         "one failure was given back twice",
-        "The broker stored the next try, but its answer never arrived, so the consumer sent the message to the retry topic "
-        "itself. Each of the two retries goes its own way.",
+        "The broker stored the next try, but its answer never arrived, so the consumer sent the message to the retry "
+        "topic itself. Each of the two retries goes its own way.",
         "Make the handler idempotent: RocketMQ's clients do the same.",
         "consumer_progress_timeout_ms",
     ),

@@ -1,5 +1,7 @@
 """Histories of delayed messages that a broker delivered twice, and of dead letters that were sent again."""
 
+from typing import Any
+
 from dejamq_proto.names import SCHEDULE_TOPIC, retry_topic
 from journals import TOPIC, History, Process
 from stories import story
@@ -128,12 +130,13 @@ def l7_to_the_topic(made: History) -> None:
 
 def given_back_twice(made: History, *, stored_by_both: bool = True, broker_answers: str = "indefinite") -> None:
     """A failed delivery whose send-back had no good answer, and which the consumer then sent by itself."""
-    topic, place = retry_topic(made.group), {"topic": retry_topic(made.group), "reconsume_times": [1]}
+    topic = retry_topic(made.group)
+    place: dict[str, Any] = {"topic": topic, "reconsume_times": [1]}
     broker, consumer = made.broker(), made.consumer()
     queue, retries = consumer.open_queue(6), consumer.open_queue(0, topic=topic)
     delivery = consumer.deliver(queue, 6)
     consumer.result(queue, delivery, 6, 7, "reconsume")
-    waiting = {"topic": SCHEDULE_TOPIC, "reconsume_times": [1]}
+    waiting: dict[str, Any] = {"topic": SCHEDULE_TOPIC, "reconsume_times": [1]}
     if stored_by_both:
         broker.append(made.key(6), 0, origin="sendback", origin_refs=[f"{consumer.boot_id}:{delivery}"], **waiting)
     consumer.send_back(delivery, 6, made.key(6), outcome=broker_answers, request_seq=70)

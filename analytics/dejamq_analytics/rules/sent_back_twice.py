@@ -1,8 +1,8 @@
-"""B11: one failure, two retries. The broker stored the send-back, its answer got lost, and the consumer sent the message
-to the retry topic itself.
+"""B11: one failure, two retries. The broker stored what was given back, its answer got lost, and the consumer sent the
+message to the retry topic itself.
 
-A retry waits in the schedule topic before it is delivered, so its way is walked back: from the record in the retry topic
-to the place that it waited at, and from the append there to the request of the consumer's failed delivery.
+A retry waits in the schedule topic before it is delivered, so its way is walked back: from the record in the retry
+topic to the place that it waited at, and from the append there to the request of the consumer's failed delivery.
 """
 
 from dejamq_proto.events import Sendback
