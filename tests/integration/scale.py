@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from dejamq_proto.common_pb2 import QueueKey
 
 QUEUES = 4
 TOPICS_OF_A_GROUP = 5
-MESSAGES_A_QUEUE = 8
+RUN = 500
+PULLED = 8
 DEADLINE_S = 60
 
 
@@ -46,6 +48,10 @@ class Told:
 
     topics: int
     groups: int
+    messages: int
+    """In each queue."""
+    empty_start_s: float = 0.0
+    """Of a broker without anything: what the machine can do now."""
     start_s: float = 0.0
     start_cpu_s: float = 0.0
     start_after_kill_s: float = 0.0
@@ -53,15 +59,19 @@ class Told:
     answers: dict[str, Answers] = field(default_factory=dict)
     resident_mib: float = 0.0
     own_mib: float = 0.0
+    filled_mib: float = 0.0
+    """Its own, when it had just got all messages."""
     descriptors: int = 0
 
     def lines(self) -> list[str]:
         return [
-            f"{self.topics} topics with {QUEUES} queues, {self.groups} groups",
+            f"{self.topics} topics with {QUEUES} queues of {self.messages} messages, {self.groups} groups",
+            f"an empty broker starts in {self.empty_start_s:.2f} s",
             f"start {self.start_s:.2f} s ({self.start_cpu_s:.2f} s of processor), after SIGKILL "
             f"{self.start_after_kill_s:.2f} s ({self.start_after_kill_cpu_s:.2f} s)",
             *(f"{name}: {answers}" for name, answers in self.answers.items()),
-            f"memory {self.resident_mib:.0f} MiB, {self.own_mib:.0f} of it its own; {self.descriptors} descriptors",
+            f"memory {self.resident_mib:.0f} MiB, {self.own_mib:.0f} of it its own "
+            f"(after it got the messages {self.filled_mib:.0f}); {self.descriptors} descriptors",
         ]
 
 
@@ -119,40 +129,49 @@ def topic(number: int) -> str:
     return f"topic-{number:04d}"
 
 
-async def scaled(directory: Path, *, topics: int, groups: int) -> Told:
+async def scaled(directory: Path, *, topics: int, groups: int, messages: int) -> Told:
     """One run in this directory."""
-    told = Told(topics, groups)
+    told = Told(topics, groups, messages)
     namesrv = Server("dejamq_namesrv", directory)
     namesrv.start()
     broker = Server(
         "dejamq_broker", directory, "--namesrv", namesrv.address, "--store", str(directory / "store"),
         "--metrics", "127.0.0.1:0",
     )  # fmt: skip
+    empty = Server("dejamq_broker", directory, "--namesrv", namesrv.address, "--store", str(directory / "empty"))
     try:
+        told.empty_start_s = await asyncio.to_thread(empty.start)
+        empty.stop()
         await asyncio.to_thread(broker.start)
-        await filled(broker.address, namesrv.address, topics, groups)
+        await filled(broker.address, namesrv.address, told)
+        told.filled_mib = broker.status("RssAnon")
         broker.stop()
         told.start_s = await asyncio.to_thread(broker.start)
         told.start_cpu_s = broker.cpu_s
         broker.stop(signal.SIGKILL)
         told.start_after_kill_s = await asyncio.to_thread(broker.start)
         told.start_after_kill_cpu_s = broker.cpu_s
-        told.answers = await asked(broker.address, namesrv.address, topics, groups)
+        told.answers = await asked(broker.address, namesrv.address, told)
         told.resident_mib, told.own_mib = broker.status("VmRSS"), broker.status("RssAnon")
         told.descriptors = broker.descriptors
     finally:
+        empty.stop()
         broker.stop()
         namesrv.stop()
     return told
 
 
-async def filled(address: str, namesrv: str, topics: int, groups: int) -> None:
+async def filled(address: str, namesrv: str, told: Told) -> None:
     """Topics with messages in each queue, groups that have consumed half of some topics and then went away."""
+    topics, groups = told.topics, told.groups
     async with Admin(namesrv) as admin, Wire(address) as wire:
         for number in range(topics):
             await admin.create_topic(topic(number), queues=QUEUES)
             for queue_id in range(QUEUES):
-                await wire.send(a_run(topic(number), [b"x" * 200] * MESSAGES_A_QUEUE, queue_id=queue_id))
+                for first in range(0, told.messages, RUN):
+                    bodies = [b"x" * 100] * min(RUN, told.messages - first)
+                    answer = await wire.send(a_run(topic(number), bodies, queue_id=queue_id))
+                    assert answer.code == 0, answer.remark
         stream: Any = wire.client.ClientChannel(timeout=DEADLINE_S)
         consumers = [
             client_pb2.ConsumerData(group=f"group-{group:04d}", subscriptions=[
@@ -164,16 +183,16 @@ async def filled(address: str, namesrv: str, topics: int, groups: int) -> None:
         while not (command := await stream.read()).HasField("heartbeat_ack"):
             pass
         assert command.heartbeat_ack.code == 0, command.heartbeat_ack.remark
-        await commit(wire, topics, groups)
+        await commit(wire, topics, groups, told.messages // 2)
         stream.cancel()
 
 
-async def commit(wire: Wire, topics: int, groups: int) -> None:
+async def commit(wire: Wire, topics: int, groups: int, offset: int) -> None:
     for group in range(groups):
         await asyncio.gather(*(
             wire.call(wire.client.UpdateOffset, client_pb2.UpdateOffsetRequest(
                 caller=wire.caller(), group=f"group-{group:04d}", queue=QueueKey(topic=one, queue_id=queue_id),
-                offset=MESSAGES_A_QUEUE // 2,
+                offset=offset,
             ))
             for one in topics_of(group, topics)
             for queue_id in range(QUEUES)
@@ -184,8 +203,9 @@ def topics_of(group: int, topics: int) -> list[str]:
     return [topic((group * TOPICS_OF_A_GROUP + one) % topics) for one in range(min(TOPICS_OF_A_GROUP, topics))]
 
 
-async def asked(address: str, namesrv: str, topics: int, groups: int) -> dict[str, Answers]:
+async def asked(address: str, namesrv: str, told: Told) -> dict[str, Answers]:
     """What a dashboard asks; every answer is looked at."""
+    topics, groups = told.topics, told.groups
     answers = {name: Answers() for name in ("route", "lag of a group", "list of topics", "list of groups", "numbers")}
 
     async def ask(name: str, question: Callable[[], Awaitable[Any]]) -> Any:
@@ -198,12 +218,12 @@ async def asked(address: str, namesrv: str, topics: int, groups: int) -> dict[st
         await admin.brokers()
         await admin.topic("warm")
         for number in range(topics):
-            routes = await ask("route", lambda one=topic(number): admin.routes(one))  # type: ignore[misc]
+            routes = await ask("route", partial(admin.routes, topic(number)))
             assert [one.read_queues for one in routes[namesrv]] == [QUEUES]
         for group in range(groups):
             name = f"group-{group:04d}"
-            progress = await ask("lag of a group", lambda name=name: admin.progress(name))  # type: ignore[misc]
-            assert sum(one.lag for one in progress) == len(progress) * MESSAGES_A_QUEUE // 2
+            progress = await ask("lag of a group", partial(admin.progress, name))
+            assert sum(one.lag for one in progress) == len(progress) * (told.messages - told.messages // 2)
             assert len(progress) == QUEUES * len(topics_of(group, topics))
         for _ in range(5):
             assert len(await ask("list of topics", admin.topics)) >= topics
@@ -211,6 +231,6 @@ async def asked(address: str, namesrv: str, topics: int, groups: int) -> dict[st
             assert await ask("numbers", lambda: admin.runtime_info("broker-a"))
         for number in range(0, topics, max(1, topics // 50)):
             for queue_id in range(QUEUES):
-                pulled = await wire.pull(topic(number), 0, queue_id=queue_id)
-                assert len(pulled.sizes) == MESSAGES_A_QUEUE
+                pulled = await wire.pull(topic(number), 0, queue_id=queue_id, max_messages=PULLED)
+                assert len(pulled.sizes) == PULLED
     return answers

@@ -71,7 +71,7 @@ class Handout(Event, tag="HANDOUT"):
 
 class Deliver(Event, tag="DELIVER"):
     """A handler was entered with these messages. ``kind``: first, local_retry, suspend_retry, direct;
-    poll: a program polled these."""
+    poll: a program polled these. A direct one is of no process queue: its ``pq_id`` is 0."""
 
     pq_id: int
     group: str
