@@ -10,6 +10,11 @@ from isal import isal_zlib
 
 from dejamq_proto.record import SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_COMPRESSION_SHIFT
 
+MOST_UNPACKED = 256 << 20
+"""Bytes: a body of some megabytes can be made to unpack to as many gigabytes, and its receiver would be gone."""
+ZSTD_STEP = 1 << 10
+"""Bytes that are unpacked at a time: none of them can become more than some megabytes."""
+
 
 class Compression(IntEnum):
     """The number is what a record's sys flag carries. ``OLD`` is a body of clients that named no type: zlib."""
@@ -65,13 +70,17 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
 
 
 def _unzlib(body: bytes) -> bytes:
-    return bytes(isal_zlib.decompress(body))
+    stream = isal_zlib.decompressobj()
+    unpacked = bytes(stream.decompress(body, MOST_UNPACKED + 1))
+    return _whole(unpacked, stream.eof)
 
 
 def _unlz4(body: bytes) -> bytes:
     import lz4.frame
 
-    return bytes(lz4.frame.decompress(body))
+    stream = lz4.frame.LZ4FrameDecompressor()
+    unpacked = bytes(stream.decompress(body, max_length=MOST_UNPACKED + 1))
+    return _whole(unpacked, stream.eof)
 
 
 def _unzstd(body: bytes) -> bytes:
@@ -79,8 +88,22 @@ def _unzstd(body: bytes) -> bytes:
     import zstandard
 
     stream = zstandard.ZstdDecompressor().decompressobj()
-    unpacked = stream.decompress(body)
-    if not stream.eof:
+    parts, size = [], 0
+    for at in range(0, len(body), ZSTD_STEP):
+        if stream.eof:
+            break
+        parts.append(stream.decompress(body[at : at + ZSTD_STEP]))
+        size += len(parts[-1])
+        if size > MOST_UNPACKED:
+            break
+    return _whole(b"".join(parts), stream.eof)
+
+
+def _whole(unpacked: bytes, ended: bool) -> bytes:
+    """Raises ValueError for what is too much, and for a stream that did not come to its end."""
+    if len(unpacked) > MOST_UNPACKED:
+        raise ValueError(f"it holds more than {MOST_UNPACKED} bytes")
+    if not ended:
         raise ValueError("the frame ends early")
     return unpacked
 

@@ -6,6 +6,7 @@ import zlib
 import lz4.frame
 import pytest
 import zstandard
+from dejamq_proto import compression
 from dejamq_proto.compression import BadCompression, Compression, compress, decompress
 from dejamq_proto.record import SYS_COMPRESSED
 from hypothesis import given
@@ -70,3 +71,16 @@ def test_damage_and_early_ends_are_told_by_name(kind: Compression) -> None:
 def test_a_type_that_rocketmq_does_not_have_is_told() -> None:
     with pytest.raises(BadCompression, match="type 5"):
         decompress(b"x", 0x501)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_body_that_unpacks_to_far_more_than_it_is_does_not_fill_the_memory(
+    kind: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = compress(bytes(30_000_000), kind, 5)
+    assert len(bomb) < 300_000
+    monkeypatch.setattr(compression, "MOST_UNPACKED", 20_000_000)
+    with pytest.raises(BadCompression, match="more than 20000000 bytes"):
+        decompress(bomb, kind.sys_flag)
+    monkeypatch.undo()
+    assert len(decompress(bomb, kind.sys_flag)) == 30_000_000
