@@ -1,13 +1,14 @@
 """The life of topics, as operators lead it: made, changed, deleted, at brokers and at name servers."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 
 from dejamq_proto.codes import Code, ConfigError, DejamqError, error_for
 from dejamq_proto.common_pb2 import TopicConfig
 from dejamq_proto.names import PERM_READ, PERM_WRITE, check_sendable, check_topic
 
 from dejamq.admin_messages import StoredMessages, TopicQueues
+from dejamq.rpc_admin import NameServerAdminLink
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 """The name servers' namespace of topics whose messages have an order (RocketMQ: ``NamesrvUtil``)."""
@@ -71,13 +72,13 @@ class TopicLife(StoredMessages):
         Its messages stay in the log until they expire, and are found by id. Producers and consumers learn of it when
         they read the route again; a producer's next send may make the topic again, where brokers make topics on first
         use. Raises DejamqError with INVALID_PARAMETER for topics of the brokers themselves, ConfigError for an unknown
-        broker.
+        broker, and what a name server failed with after all were told.
         """
         check_topic(topic)
         masters = await self._open().masters(brokers)
         had = [name for name, at in masters.items() if await self._open().admin(at).delete_topic(topic)]
         routed = () if brokers is None else sorted(masters)
-        await asyncio.gather(*(one.delete_topic(topic, routed) for one in self._open().namesrvs))
+        await self._everywhere(lambda namesrv: namesrv.delete_topic(topic, routed))
         if brokers is None:
             await self._forget_order(topic)
         elif await self._ordered(topic):
@@ -112,17 +113,24 @@ class TopicLife(StoredMessages):
         return found
 
     async def _ordered(self, topic: str) -> bool:
-        """Whether a name server keeps an order of the topic's queues."""
-        kept: Sequence[str] = await asyncio.gather(
-            *(one.get_config(ORDER_TOPICS, topic) for one in self._open().namesrvs)
-        )
-        return any(kept)
+        """Whether a name server that answers keeps an order of the topic's queues."""
+        questions = (one.get_config(ORDER_TOPICS, topic) for one in self._open().namesrvs)
+        kept = await asyncio.gather(*questions, return_exceptions=True)
+        return any(isinstance(one, str) and one for one in kept)
 
     async def _tell_order(self, topic: str) -> None:
         """Every name server is told which queues there are, as RocketMQ's ``updateTopic -o true``."""
         having = await self.topic(topic)
         value = ";".join(sorted(f"{one.broker_name}:{one.write_queues}" for one in having))
-        await asyncio.gather(*(one.put_config(ORDER_TOPICS, topic, value) for one in self._open().namesrvs))
+        await self._everywhere(lambda namesrv: namesrv.put_config(ORDER_TOPICS, topic, value))
 
     async def _forget_order(self, topic: str) -> None:
-        await asyncio.gather(*(one.delete_config(ORDER_TOPICS, topic) for one in self._open().namesrvs))
+        if await self._ordered(topic):
+            await self._everywhere(lambda namesrv: namesrv.delete_config(ORDER_TOPICS, topic))
+
+    async def _everywhere(self, tell: Callable[[NameServerAdminLink], Awaitable[object]]) -> None:
+        """Tell every name server; raises what one failed with after all were told: it may say something else now."""
+        answers = await asyncio.gather(*map(tell, self._open().namesrvs), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer

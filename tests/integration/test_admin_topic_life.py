@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from dejamq import (
     Admin,
+    BrokerUnavailable,
     Code,
     ConfigError,
     ConsumeFrom,
@@ -265,6 +266,16 @@ async def test_a_broker_marks_topics_as_ordered_that_its_name_server_keeps_in_or
         return {one.order for one in await admin.topic("orders")} == {True}
 
     await until(marked)
+
+
+async def test_a_lost_name_server_hinders_no_change_and_is_told_of_only_where_it_may_keep_something(
+    cluster: Cluster, admin: Admin
+) -> None:
+    async with Admin("127.0.0.1:1;" + cluster.namesrv) as half:
+        assert await half.update_topic("orders", write_queues=2) == ["broker-a", "broker-b"]
+        with pytest.raises(BrokerUnavailable):
+            await half.delete_topic("orders")
+    assert "orders" not in await admin.topics()
 
 
 async def test_only_the_broker_that_a_first_send_reaches_makes_the_topic(cluster: Cluster, admin: Admin) -> None:
