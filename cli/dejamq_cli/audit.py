@@ -16,8 +16,13 @@ def add_to(app: typer.Typer, *, rich_help_panel: str) -> None:
 
 def audit(context: typer.Context) -> None:
     """Why was it delivered twice? Reads journals, names the cause of each duplicate; see --help."""
+    needs_spark()
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "dejamq_analytics", *context.args])
+
+
+def needs_spark() -> None:
+    """Raise ConfigError where the extra is not installed."""
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             raise ConfigError(f"the audit needs {package}: pip install 'dejamq[analytics]'")
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "dejamq_analytics", *context.args])

@@ -49,5 +49,5 @@ def test_a_group_cannot_begin_at_an_offset() -> None:
 
 
 def test_a_place_that_is_none_is_refused_before_anybody_is_asked() -> None:
-    with pytest.raises(ConfigError, match="--from .begin, end, an offset, or a time."):
+    with pytest.raises(ConfigError, match=r"--from \(begin, end, an offset, or a time\)"):
         start_of("yesterday")

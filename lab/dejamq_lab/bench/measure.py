@@ -44,11 +44,7 @@ class Bench:
     async def run(self, what: str) -> BenchResult:
         """``what`` is send, consume, poll or latency. Raises what the clients raise when the cluster is not well."""
         async with self._target() as (namesrv, journal_dir):
-            self.client: dict[str, Any] = {
-                "namesrv": namesrv,
-                "journal_dir": journal_dir,
-                "journal_level": self.load.journal_level,
-            }
+            self._meet(namesrv, journal_dir)
             ground = await baseline(self.load.body_bytes)
             measures = {"send": self._send, "consume": self._consume, "poll": self._poll, "latency": self._latency}
             measured = await measures[what]()
@@ -58,6 +54,16 @@ class Bench:
             messages_per_second=round(self.load.messages / seconds, 1), p50_ms=p50_ms, p99_ms=p99_ms, baseline=ground,
             settings=self._settings(what),
         )  # fmt: skip
+
+    async def consume_on(self, namesrv: str, journal_dir: str) -> None:
+        """Send and consume all messages, and measure nothing: whoever calls wants the journals."""
+        self._meet(namesrv, journal_dir)
+        await self._consume()
+
+    def _meet(self, namesrv: str, journal_dir: str | None) -> None:
+        self.client: dict[str, Any] = {
+            "namesrv": namesrv, "journal_dir": journal_dir, "journal_level": self.load.journal_level
+        }  # fmt: skip
 
     def _settings(self, what: str) -> dict[str, str | int]:
         """What has to be known to repeat the measurement, besides the numbers."""

@@ -1,0 +1,72 @@
+"""How long ``dejamq audit`` takes: the whole command, Spark's start included, over the journals of real traffic."""
+
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+from dejamq_proto.events import Deliver
+
+from dejamq_lab.bench.measure import QUEUES, Bench
+from dejamq_lab.bench.result import BenchResult, Load
+from dejamq_lab.cluster import Cluster
+from dejamq_lab.errors import ClusterFailed
+
+COMMAND = (sys.executable, "-m", "dejamq_analytics")
+decode_deliver = msgspec.json.Decoder(Deliver).decode
+
+
+async def measure_audit(load: Load) -> BenchResult:
+    """Send and consume the messages on a cluster of one broker, then audit its journals.
+
+    The baseline is a plain reading of the same journals, without any rule. Raises ClusterFailed when the audit does
+    not see every message: then the time says nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="dejamq-bench-") as directory:
+        bench = Bench(load)
+        async with Cluster(
+            processes=True, topics={bench.topic: QUEUES}, journal_level=load.journal_level, directory=Path(directory)
+        ) as cluster:
+            journals = cluster.journal_dir
+            await bench.consume_on(cluster.namesrv, str(journals))
+        ground = await asyncio.to_thread(_read_plainly, journals)
+        began = time.perf_counter()
+        seen = await _audit(journals)
+        seconds = time.perf_counter() - began
+    if seen != load.messages:
+        raise ClusterFailed(f"the audit saw {seen} of {load.messages} messages")
+    return BenchResult(
+        what="audit", messages=load.messages, body_bytes=load.body_bytes, seconds=round(seconds, 4),
+        messages_per_second=round(load.messages / seconds, 1), baseline=ground,
+        settings={"journal_level": load.journal_level, "queues": QUEUES, "master": "local[*]"},
+    )  # fmt: skip
+
+
+async def _audit(journals: Path) -> int:
+    """How many messages it saw."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, str(journals), "-o", "json", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    told, errors = await process.communicate()
+    try:
+        return int(msgspec.json.decode(told)["messages"])
+    except (msgspec.DecodeError, KeyError):
+        lines = errors.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+        raise ClusterFailed(f"the audit gave no verdict: {lines[-1]}") from None
+
+
+def _read_plainly(journals: Path) -> dict[str, float]:
+    began, deliveries, size = time.perf_counter(), 0, 0
+    for path in journals.glob("*.jsonl"):
+        size += path.stat().st_size
+        with path.open("rb") as file:
+            for line in file:
+                if line.startswith(b'{"event":"DELIVER"'):
+                    deliveries += len(decode_deliver(line).delivery_ids)
+    seconds = time.perf_counter() - began
+    return {
+        "journal_mb": round(size / 1e6, 3),
+        "plain_reading_deliveries_per_second": round(deliveries / seconds, 1),
+    }

@@ -1,0 +1,40 @@
+"""``dejamq bench audit``, small, with a stand-in for the audit that counts the messages by itself."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from dejamq_lab.bench import auditing
+from dejamq_lab.bench.result import Load
+from dejamq_lab.errors import ClusterFailed
+from dejamq_proto.events import Deliver
+
+pytestmark = pytest.mark.process
+
+
+async def count(journals: Path) -> int:
+    return await asyncio.to_thread(count_now, journals)
+
+
+def count_now(journals: Path) -> int:
+    lines = [line for path in journals.glob("*.jsonl") for line in path.read_bytes().splitlines()]
+    runs = [msgspec.json.decode(line, type=Deliver) for line in lines if line.startswith(b'{"event":"DELIVER"')]
+    return len({key for run in runs for key in run.unique_keys})
+
+
+async def test_the_journals_that_are_audited_have_every_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "_audit", count)
+    result = await auditing.measure_audit(Load(300, 64))
+    assert (result.what, result.messages, result.settings["journal_level"]) == ("audit", 300, "audit")
+    assert result.seconds > 0
+    assert result.baseline["journal_mb"] > 0
+
+
+async def test_an_audit_that_missed_messages_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def blind(journals: Path) -> int:
+        return await count(journals) - 1
+
+    monkeypatch.setattr(auditing, "_audit", blind)
+    with pytest.raises(ClusterFailed, match="saw 39 of 40"):
+        await auditing.measure_audit(Load(40, 64))
