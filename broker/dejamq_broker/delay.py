@@ -90,10 +90,6 @@ class DelayService:
             low, high = self._bounds(level)
             self._progress.set(level, max(low, min(self._progress.get(level), high)))
 
-    def backlog(self) -> dict[int, tuple[int, int]]:
-        """(next offset to deliver, end of the queue) of each level (RocketMQ: its running stats)."""
-        return {level: (self._progress.get(level), self._bounds(level)[1]) for level in self._levels()}
-
     async def step(self) -> None:
         """Deliver what is due, one read of each level in turn: a long backlog of one keeps no other waiting."""
         more = True
