@@ -36,7 +36,7 @@ class HaSettings:
     )
     ha_send_heartbeat_interval_ms: int = setting(
         5_000, rocketmq="haSendHeartbeatInterval", unit="ms", scale="interval",
-        help="master and slave say after so much silence that they are there",
+        help="a master says after so much silence that it is there, and its slave answers",
     )  # fmt: skip
     ha_housekeeping_interval_ms: int = setting(
         20_000, rocketmq="haHousekeepingInterval", unit="ms", scale="interval",

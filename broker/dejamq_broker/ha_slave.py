@@ -147,6 +147,7 @@ class Follower:
             await link.close()
 
     async def _follow(self, link: Link) -> None:
+        """Each slice and each sign of life is answered with how far this slave is."""
         store = self._store
         if not store.is_open:
             await asyncio.to_thread(store.reopen)
@@ -155,10 +156,16 @@ class Follower:
         self._suspect = 0
         begin = store.begin_copy(master.damaged)
         await link.follow(master.boot_id, begin)
+        sync_flush = self._config.store.sync_flush
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._report(link))
+            if sync_flush:
+                tasks.create_task(self._report_flushed(link))
             while True:
                 self._take(await link.read(), link.address)
+                if sync_flush:
+                    self._progress.set()
+                else:
+                    await link.report(store.log_max)
 
     def _take(self, slice_: LogSlice, address: str) -> None:
         state, store = self.state, self._store
@@ -170,23 +177,16 @@ class Follower:
             store.delete_topic(topic)
         if len(slice_.data):
             store.take_copy(slice_.log_offset, slice_.data)
-            self._progress.set()
         self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE
 
-    async def _report(self, link: Link) -> None:
-        """Acknowledge what came, together when much came; with SYNC_FLUSH when it is on disk."""
-        heartbeat_s = self._config.ha_send_heartbeat_interval_ms / 1000
+    async def _report_flushed(self, link: Link) -> None:
+        """With SYNC_FLUSH, acknowledge what is on disk; what comes while one flush runs shares the next."""
         while True:
+            await self._progress.wait()
             self._progress.clear()
             log_end = self._store.log_max
-            if self._config.store.sync_flush:
-                await asyncio.wrap_future(self._store.durable(log_end))
+            await asyncio.wrap_future(self._store.durable(log_end))
             await link.report(log_end)
-            try:
-                async with asyncio.timeout(heartbeat_s):
-                    await self._progress.wait()
-            except TimeoutError:
-                pass
 
     # Before a stream begins.
 

@@ -1,11 +1,13 @@
 """The writer of a slave's log: what became whole of its master's bytes goes in, and on to the queues."""
 
 from dejamq_broker.store.append import Appender
+from dejamq_broker.store.batch import NOT_QUEUED, Batch, Single
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.entries import batch_of
+from dejamq_broker.store.entries import UNQUEUED_TYPES, batch_of, queue_tags_code
 from dejamq_broker.store.errors import StoreFull
 from dejamq_broker.store.incoming import Incoming, Whole
+from dejamq_broker.store.log_scan import Found
 
 
 class ReplicaWriter:
@@ -27,12 +29,23 @@ class ReplicaWriter:
             for part in self.incoming.take(log_offset, data):
                 self._put(part)
 
+    def _batch(self, part: Whole) -> Batch | Single:
+        """The queue entries of this part."""
+        records = part.records
+        if records is None:
+            return part.no_entries(self._log.last_store_timestamp_ms)
+        if isinstance(records, Found):
+            return batch_of(records, self._queues.number_of, self._delay_levels_ms)
+        queued = records.transaction_type not in UNQUEUED_TYPES
+        return Single(
+            part.log_offset, len(part.data), queue_tags_code(records, self._delay_levels_ms), records.queue_offset,
+            self._queues.number_of((records.topic, records.queue_id)) if queued else NOT_QUEUED, part.end,
+            records.store_timestamp_ms,
+        )  # fmt: skip
+
     def _put(self, part: Whole) -> None:
         log = self._log
-        if part.records is None:
-            batch = part.no_entries(log.last_store_timestamp_ms)
-        else:
-            batch = batch_of(part.records, self._queues.number_of, self._delay_levels_ms)
+        batch = self._batch(part)
         try:
             log.make_room(part.end)
         except OSError as error:

@@ -1,0 +1,125 @@
+"""What a slave costs: a flood of sends, and single sends, to a lone master and to masters with a slave, alternated.
+
+Master, slave and producer are processes of their own. The flood is counted when the master has answered all of it; how
+far the slave was behind then is told beside it.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from dejamq import BacklogFull, Message, Producer, SendStatus
+from dejamq_lab import Cluster
+from dejamq_lab.rpc_control import runtime
+from dejamq_lab.waiting import until_async
+from store_common import Figure, report
+
+TOPIC, QUEUES = "bench", 4
+KINDS = {
+    "lone master": (0, {}),
+    "asynchronous slave": (1, {}),
+    "synchronous slave": (1, {"broker_role": "SYNC_MASTER"}),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--messages", type=int, default=100_000, help="of a flood")
+    parser.add_argument("--sends", type=int, default=1000, help="one after the other")
+    parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()), help="where the stores go")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    options = parser.parse_args()
+    report(asyncio.run(measured(options)), options.directory, options.output)
+
+
+async def measured(options: argparse.Namespace) -> list[Figure]:
+    """All clusters stand all the time, and are measured in turn, so that a busy moment is one of all of them."""
+    found: dict[tuple[str, str], list[float]] = {}
+    body = (bytes(range(256)) * (options.body_bytes // 256 + 1))[: options.body_bytes]
+    async with contextlib.AsyncExitStack() as stack:
+        producers = {kind: await stack.enter_async_context(producer(options, kind)) for kind in KINDS}
+        for _ in range(options.rounds):
+            for kind, (one, slave) in producers.items():
+                rate = await flood(one, body, options.messages)
+                found.setdefault((f"flood, {kind}", "messages/s"), []).append(rate)
+                if slave:
+                    behind = float((await runtime(slave)).get("lagBytes", "nan")) / (1 << 20)
+                    found.setdefault((f"flood, {kind}: behind at its end", "MiB"), []).append(behind)
+                await level(slave)
+            for kind, (one, _slave) in producers.items():
+                found.setdefault((f"one send at a time, {kind}: p50", "ms"), []).append(
+                    await single(one, body, options.sends)
+                )
+    return [Figure.of(what, values, unit) for (what, unit), values in found.items()] + ratios(found)
+
+
+def ratios(found: dict[tuple[str, str], list[float]]) -> list[Figure]:
+    """Of each round by itself."""
+    figures = []
+    for kind in list(KINDS)[1:]:
+        for what, unit in (("flood, {}", "messages/s"), ("one send at a time, {}: p50", "ms")):
+            of_kind, of_lone = found[what.format(kind), unit], found[what.format("lone master"), unit]
+            shares = [one / lone for one, lone in zip(of_kind, of_lone, strict=True)]
+            figures.append(Figure.of(f"{what.format(kind)}, of the lone master's", shares, "times"))
+    return figures
+
+
+@contextlib.asynccontextmanager
+async def producer(options: argparse.Namespace, kind: str) -> AsyncIterator[tuple[Producer, str]]:
+    """A producer to a cluster of this kind, and the address of its slave."""
+    slaves, settings = KINDS[kind]
+    with tempfile.TemporaryDirectory(prefix="dejamq-bench-", dir=options.directory) as directory:
+        async with Cluster(
+            slaves=slaves, processes=True, topics={TOPIC: QUEUES}, settings=settings, journal_level="off",
+            directory=directory,
+        ) as cluster, cluster.producer("bench") as one:  # fmt: skip
+            assert (await one.send(Message(TOPIC, b"first"))).status is SendStatus.SEND_OK
+            yield one, cluster.broker("broker-a-s1").address if slaves else ""
+
+
+async def flood(one: Producer, body: bytes, messages: int) -> float:
+    """Messages a second, all of them answered."""
+    began, results = time.perf_counter(), []
+    for number in range(messages):
+        try:
+            results.append(one.submit(Message(TOPIC, body)))
+        except BacklogFull:
+            await one.drain()
+            results.append(one.submit(Message(TOPIC, body)))
+        if number % 256 == 0:
+            await asyncio.sleep(0)
+    statuses = {result.status for result in await asyncio.gather(*results)}
+    took = time.perf_counter() - began
+    assert statuses == {SendStatus.SEND_OK}, statuses
+    return messages / took
+
+
+async def single(one: Producer, body: bytes, sends: int) -> float:
+    """The median of single sends (ms)."""
+    samples = []
+    for _ in range(sends):
+        began = time.perf_counter()
+        await one.send(Message(TOPIC, body))
+        samples.append((time.perf_counter() - began) * 1000)
+    return statistics.median(samples)
+
+
+async def level(slave: str) -> None:
+    """Wait until the slave has everything: it must not go on while another cluster is measured."""
+    if slave:
+        assert await until_async(lambda: is_level(slave), 60)
+
+
+async def is_level(slave: str) -> bool:
+    return (await runtime(slave)).get("lagBytes") == "0"
+
+
+if __name__ == "__main__":
+    main()
