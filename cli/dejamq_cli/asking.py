@@ -1,7 +1,7 @@
 """Asking a cluster through ``dejamq.Admin``, whole or half, and saying clearly what could not be asked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 import typer
@@ -55,11 +55,17 @@ def nobody_answers(namesrv: str, error: DejamqError) -> BrokerUnavailable:
     )
 
 
-async def refuse_half(admin: Admin, what: str) -> None:
-    """Before a change: raise BrokerUnavailable, with nothing changed anywhere, while a master does not answer."""
-    if silent := await admin.leave_out_silent():
-        names = ", ".join(f"{name} ({_reason(error)})" for name, error in silent.items())
-        raise BrokerUnavailable(f"{what}: no answer from {names}; nothing was changed", code=Code.SYSTEM_ERROR)
+async def refuse_half(admin: Admin, what: str, brokers: Collection[str] | None = None) -> None:
+    """Before a change at these brokers, all by default: raise BrokerUnavailable while one of them does not answer.
+
+    Nothing is changed anywhere then.
+    """
+    silent = await admin.leave_out_silent()
+    names = [f"{name} ({_reason(why)})" for name, why in silent.items() if brokers is None or name in brokers]
+    if names:
+        raise BrokerUnavailable(
+            f"{what}: no answer from {', '.join(names)}; nothing was changed", code=Code.SYSTEM_ERROR
+        )
 
 
 def say_silent(silent: Silent) -> None:

@@ -1,11 +1,13 @@
 """``dejamq broker``: what brokers say of themselves, their settings, and whether they get messages."""
 
+import asyncio
 import re
 from typing import Annotated, Any
 
 import typer
 from dejamq import Admin
 from dejamq.admin_links import BrokerInfo
+from dejamq_lab import rpc_control
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.names import MASTER_ID
 
@@ -131,16 +133,20 @@ async def _routes_through(admin: Admin, name: str, on: bool) -> list[dict[str, A
 
 
 async def _list(admin: Admin) -> list[dict[str, Any]]:
-    rows = []
-    for broker in await admin.brokers():
-        values = await _values(admin, broker)
-        for broker_id, address in sorted(broker.addresses.items()):
-            row: dict[str, Any] = {"broker": broker.broker_name, "id": broker_id, "address": address}
-            if broker_id != MASTER_ID:
-                rows.append(row | {"answers": None} | dict.fromkeys(SHOWN))
-            else:
-                rows.append(row | {"answers": values is not None} | _shown(values or {}))
-    return rows
+    brokers = await admin.brokers()
+    told = await asyncio.gather(*(_values(admin, broker) for broker in brokers))
+    places = [
+        (broker.broker_name, broker_id, address, values if broker_id == MASTER_ID else None)
+        for broker, values in zip(brokers, told, strict=True)
+        for broker_id, address in sorted(broker.addresses.items())
+    ]
+    return list(await asyncio.gather(*(_row(*place) for place in places)))
+
+
+async def _row(name: str, broker_id: int, address: str, values: dict[str, str] | None) -> dict[str, Any]:
+    """A slave is asked only whether it serves."""
+    answers = values is not None if broker_id == MASTER_ID else await rpc_control.healthy(address)
+    return {"broker": name, "id": broker_id, "address": address, "answers": answers} | _shown(values or {})
 
 
 async def _values(admin: Admin, broker: BrokerInfo) -> dict[str, str] | None:

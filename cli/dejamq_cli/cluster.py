@@ -99,6 +99,8 @@ def health(
     show_rows([server.row() for server in servers], output, empty="nobody")
     if away := [server.address for server in servers if server.role == "namesrv" and not server.healthy]:
         say(f"name servers that do not serve: {', '.join(away)}")
+    if headless := [server.name for server in servers if not server.address]:
+        say(f"brokers without a master: {', '.join(headless)}")
     if not usable(servers) or (strict and away):
         raise typer.Exit(NO)
 

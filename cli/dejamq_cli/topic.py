@@ -174,7 +174,7 @@ async def _names(admin: Admin) -> tuple[list[str], set[str]]:
 async def _create(
     admin: Admin, topic: str, given: Mapping[str, Any], brokers: list[str] | None, dry_run: bool
 ) -> list[dict[str, Any]]:
-    await refuse_half(admin, f"{topic} cannot be created")
+    await refuse_half(admin, f"{topic} cannot be created", brokers)
     before = {one.broker_name: one for one in await admin.topic(topic)}
     names = sorted(brokers or [broker.broker_name for broker in await admin.brokers() if 0 in broker.addresses])
     if not names:
@@ -229,7 +229,7 @@ async def _describe(admin: Admin, topic: str) -> dict[str, Any]:
 
 async def _doomed(admin: Admin, topic: str, brokers: list[str] | None) -> list[dict[str, Any]]:
     """What a deletion takes. Raises RouteNotFound when there is nothing."""
-    await refuse_half(admin, f"{topic} cannot be deleted")
+    await refuse_half(admin, f"{topic} cannot be deleted", brokers)
     await _check_names(admin, brokers or [])
     messages: dict[str, int] = {}
     for one in await admin.queue_ranges(topic):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 from dejamq_proto import admin_pb2 as pb
-from dejamq_proto.codes import ConfigError, DejamqError
+from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError
 from dejamq_proto.names import check_group
 
 from dejamq.admin_dead_letters import DeadLetterOffice
@@ -88,12 +88,15 @@ class RunningCluster(DeadLetterOffice, QueueRanges):
         return [_clash(seen) for _, seen in sorted(found.items())]
 
     async def leave_out_silent(self) -> dict[str, DejamqError]:
-        """Ask every master whether it answers, and leave those that do not out of all later lists: who, and why.
+        """Ask every master whether it answers, and leave brokers whose master does not, or that have none now, out of
+        all later lists: which, and why.
 
         For those who would rather have half an answer, and say so; without it a list is whole or there is none.
         """
         links = self._open()
         masters = await links.masters()
+        for name in sorted((await links.brokers()).keys() - masters.keys() - links.left_out.keys()):
+            links.left_out[name] = BrokerUnavailable(f"{name}: it has no master now", code=Code.SYSTEM_ERROR)
         questions = (links.admin(address).runtime_info() for address in masters.values())
         for name, answer in zip(masters, await asyncio.gather(*questions, return_exceptions=True), strict=True):
             if isinstance(answer, DejamqError):

@@ -1,5 +1,6 @@
 """Admin while a part of the cluster does not answer: half an answer for those who ask for it, never by itself."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -35,3 +36,15 @@ async def test_a_broker_that_does_not_answer_is_left_out_by_name_only_when_that_
         with pytest.raises(SendTimeout):
             await admin.settings("broker-b")  # asked for by name: what is wrong with it
     broker.resume()
+
+
+async def test_a_broker_without_a_master_is_left_out_too(tmp_path: Path) -> None:
+    async with Cluster(brokers=1, slaves=1, processes=True, directory=tmp_path) as cluster, asyncio.timeout(30):
+        master = cluster.broker("broker-a")
+        assert isinstance(master, ServerProcess)
+        master.kill()
+        reason = ""
+        while "no master" not in reason:  # until name servers know
+            async with Admin(cluster.namesrv) as admin:
+                reason = str((await admin.leave_out_silent()).get("broker-a", ""))
+                assert await admin.topic("TBW102") == []

@@ -72,6 +72,13 @@ async def test_half_a_cluster_is_not_changed(cluster: Cluster, frozen: None) -> 
     assert [row["topic"] for row in (await dejamq(cluster, "topic", "list", "-o", "json")).json()] == ["orders"]
 
 
+async def test_who_leaves_the_silent_broker_out_by_name_can_change_the_other(cluster: Cluster, frozen: None) -> None:
+    ran = await dejamq(cluster, "topic", "create", "half", "--broker", "broker-a", "-o", "json")
+    assert [(row["broker"], row["change"]) for row in ran.json()] == [("broker-a", "created")]
+    gone = await dejamq(cluster, "topic", "delete", "half", "--broker", "broker-a", "--yes", "-o", "json")
+    assert [(row["broker"], row["change"]) for row in gone.json()] == [("broker-a", "deleted")]
+
+
 async def test_health_is_no_while_a_broker_does_not_answer(cluster: Cluster, frozen: None) -> None:
     ran = await dejamq(cluster, "cluster", "health", "-o", "json")
     assert ran.status == 1

@@ -71,6 +71,21 @@ def test_health_is_0_and_says_so_while_one_of_two_name_servers_is_away(run: Run,
     assert run("cluster", "health", "--strict", "--namesrv", "n:1;n:2")[0] == 1
 
 
+def test_health_is_1_while_a_broker_has_no_master(run: Run, server: dict[str, Any]) -> None:
+    server["brokers"] = [A, BrokerInfo("lab", "broker-c", {1: "h:4"})]
+    status, out, error = run("cluster", "health", "--namesrv", "n:1", "-o", "json")
+    assert (status, error) == (1, "dejamq: brokers without a master: broker-c\n")
+    assert [(row["name"], row["address"], row["healthy"]) for row in json.loads(out)[3:]] == [
+        ("broker-c", "", False), ("broker-c", "h:4", True),
+    ]  # fmt: skip
+
+
+def test_a_master_that_one_of_two_name_servers_knows_is_there(run: Run, server: dict[str, Any]) -> None:
+    half = BrokerInfo("lab", "broker-a", {1: "h:2"})
+    server["brokers"] = lambda address: [A] if address == "n:1" else [half]
+    assert run("cluster", "health", "--namesrv", "n:1;n:2")[0] == 0
+
+
 def test_health_is_1_while_no_broker_is_there(run: Run, server: dict[str, Any]) -> None:
     server["brokers"] = []
     assert run("cluster", "health", "--namesrv", "n:1")[0] == 1
