@@ -1,4 +1,4 @@
-"""Delayed and retried messages while their broker is killed again and again; for tests and `make prove`."""
+"""Delayed and retried messages while their broker is killed, or stopped, all the time; for tests and `make prove`."""
 
 import asyncio
 import itertools
@@ -28,7 +28,6 @@ PAUSE_S = 0.005
 class Told(msgspec.Struct):
     """What became of one run: ``acknowledged`` and ``done`` are message bodies."""
 
-    kills: int
     acknowledged: set[bytes]
     done: set[bytes]
     judged: Judged
@@ -39,7 +38,7 @@ class Told(msgspec.Struct):
         self.judged.check()
 
 
-class Killing:
+class Stopping:
     """One run on one cluster of processes. Everything that is random comes from ``seed``, except what the machine
     does.
     """
@@ -50,24 +49,27 @@ class Killing:
         self._done: set[bytes] = set()
         self._stopped = asyncio.Event()
 
-    async def run(self, kills: int) -> tuple[set[bytes], set[bytes]]:
-        """Bodies of what was acknowledged and of what was handled to its end."""
+    async def run(self, stops: int) -> tuple[set[bytes], set[bytes]]:
+        """Bodies of what was acknowledged and of what was handled to its end. Every third stop is a clean one."""
         async with self._consumer():
             sending = asyncio.ensure_future(self._send())
             try:
-                for _ in range(kills):
+                for number in range(stops):
                     await asyncio.sleep(self._dice.uniform(0.3, 2.5))
-                    await self._kill()
+                    await self._stop(clean=number % 3 == 1)
             finally:
                 self._stopped.set()
                 await sending
             await until(lambda: self._acknowledged <= self._done, 90)
         return self._acknowledged, self._done
 
-    async def _kill(self) -> None:
+    async def _stop(self, *, clean: bool) -> None:
         broker = self._cluster.broker("broker-a")
         assert isinstance(broker, ServerProcess)
-        broker.kill()
+        if clean:
+            await asyncio.to_thread(broker.end)  # clients have to be there while it drains
+        else:
+            broker.kill()
         broker.restart()
         await self._cluster.ready()
 
@@ -99,15 +101,15 @@ class Killing:
                 await asyncio.sleep(PAUSE_S)
 
 
-async def killed(directory: Path, kills: int, seed: int) -> Told:
+async def stopped(directory: Path, stops: int, seed: int) -> Told:
     """One run, judged after everything has ended. The journals stay in ``directory``."""
     settings = {"message_delay_level": TABLE, "flush_delay_offset_interval_ms": FLUSH_MS}
     async with Cluster(
         topics={"later": 4}, processes=True, time_scale=SCALE, settings=settings, directory=directory
     ) as cluster:
-        acknowledged, done = await Killing(cluster, seed).run(kills)
+        acknowledged, done = await Stopping(cluster, seed).run(stops)
         journals, (store,) = cluster.journal_dir, cluster.store_dirs
     lines = [line for line in lines_of(journals) if line["event"] in ("BOOT", "PROGRESS_FLUSH")]
     second_ms = round(StoreConfig().delay_second_ms * SCALE)
     levels_ms = StoreConfig(message_delay_level=TABLE, delay_second_ms=second_ms).delay_levels_ms
-    return Told(kills, acknowledged, done, judge(dump(StorePaths(store), "log", Wanted()), lines, levels_ms))
+    return Told(acknowledged, done, judge(dump(StorePaths(store), "log", Wanted()), lines, levels_ms))

@@ -5,17 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delay_kill import killed
+from delay_kill import stopped
 from delay_proof import SCHEDULE, Judged, judge
 
 LEVELS_MS = (1000, 5000)
 
 
 @pytest.mark.timeout(120)
-async def test_a_killed_broker_loses_no_delayed_message_and_repeats_only_since_its_progress(tmp_path: Path) -> None:
+async def test_a_broker_that_is_killed_and_then_stopped_loses_no_delayed_message_and_repeats_only_what_a_kill_forgot(
+    tmp_path: Path,
+) -> None:
     seed = time.time_ns() % 1_000_000_000
     print(f"seed {seed}")
-    told = await killed(tmp_path, 2, seed)
+    told = await stopped(tmp_path, 2, seed)
     told.check()
     assert told.judged.waited > 20
 
