@@ -8,7 +8,7 @@ import numpy as np
 from dejamq_proto.codes import Code
 from dejamq_proto.events import Pull as PullEvent
 from dejamq_proto.journal import Journal
-from dejamq_proto.record import HEADER, SYS_BORN_HOST_V6
+from dejamq_proto.record import stored_at
 from dejamq_proto.wire import OFFSET_RESET, PullAnswer
 
 from dejamq_broker.counts import Counts
@@ -116,10 +116,9 @@ class Puller:
     def _count(self, pull: Pull, found: ReadResult, took_us: int) -> None:
         """How far behind the group is, is told by the last message that it gets (RocketMQ: recordDiskFall…)."""
         counted = self.counts.found(pull.topic, pull.group, len(found.sizes), len(found.records), took_us)
-        last = np.frombuffer(found.records, HEADER, 1, len(found.records) - found.sizes[-1])[0]
-        counted.fall_bytes += self._store.log_max - int(last["log_offset"])
-        if not last["sys_flag"] & SYS_BORN_HOST_V6:
-            counted.fall_ms += max(0, self.clock_ms() - int(last["store_timestamp_ms"]))
+        log_offset, stored_ms = stored_at(found.records, len(found.records) - found.sizes[-1])
+        counted.fall_bytes += self._store.log_max - log_offset
+        counted.fall_ms += max(0, self.clock_ms() - stored_ms)
 
     def _sent_elsewhere(self, pull: Pull, reset: int) -> PullAnswer:
         """An operator reset the group here (RocketMQ: GetMessageStatus.OFFSET_RESET)."""

@@ -61,6 +61,7 @@ FIXED = struct.Struct(">iiiiiqqiq")  # total size … born timestamp
 TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction, body length
 PAIR = struct.Struct(">ii")
 I16, I32, I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+STORED = struct.Struct(">28xqi16xq")  # log offset, system flag, store timestamp with an IPv4 host
 OUTGOING = struct.Struct(">iiiii16xiq24xi8xi")  # the whole header; pad bytes are the broker's zero fields
 HEADER = np.dtype([
     ("total_size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
@@ -243,6 +244,14 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
             queue_id, self.flag, self.sys_flag, born_timestamp_ms, self.reconsume_times, len(body),
         )  # fmt: skip
         return b"".join((head, body, self.topic, I16.pack(len(properties)), properties))
+
+
+def stored_at(buffer: bytes | memoryview, at: int = 0) -> tuple[int, int]:
+    """(log offset, store timestamp in ms) of a whole record, without looking at the rest of it."""
+    log_offset, sys_flag, timestamp_ms = STORED.unpack_from(buffer, at)
+    if sys_flag & SYS_BORN_HOST_V6:
+        timestamp_ms = I64.unpack_from(buffer, at + FIXED.size + 20)[0]
+    return log_offset, timestamp_ms
 
 
 def decode(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = True) -> Record:

@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A broker with many topics and groups.")
     parser.add_argument("--topics", type=int, default=500)
     parser.add_argument("--groups", type=int, default=200)
-    parser.add_argument("--messages", type=int, default=1000, help="in each queue")
+    parser.add_argument("--messages", type=int, default=100, help="in each queue")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         told = asyncio.run(

@@ -164,3 +164,17 @@ def test_a_damaged_record_never_decodes_beyond_its_bytes(data: st.DataObject) ->
     except record.BadRecord:
         return
     assert len(decoded.body) + len(decoded.raw_properties) + len(decoded.topic.encode()) <= len(raw)
+
+
+@pytest.mark.parametrize("store", ["clean", "crash"])
+def test_where_and_when_a_record_was_stored_is_read_without_the_rest(store: str) -> None:
+    hosts = set()
+    for raw in stored_records(store):
+        found = record.decode(raw)
+        hosts.add(":" in found.born_host[0])
+        assert record.stored_at(b"..." + raw, 3) == (found.log_offset, found.store_timestamp_ms)
+    assert hosts >= {False}
+    wide = record.encode(record.Record(
+        topic="T", queue_id=3, body=b"b", log_offset=1 << 40, store_timestamp_ms=17, born_host=("2001:db8::1", 1)
+    ))  # fmt: skip
+    assert record.stored_at(wide) == (1 << 40, 17)
