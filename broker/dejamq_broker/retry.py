@@ -104,7 +104,7 @@ class Retries:
         times = int(limit) if limit.isdecimal() and len(limit) <= LONGEST_LIMIT else group.retry_max_times
         if record.reconsume_times <= times and not given_up:
             return record
-        properties = record.properties | {names.PROPERTY_DELAY: "0"}
+        properties = record.properties | {names.PROPERTY_DELAY: "-1"}
         return msgspec.structs.replace(
             record,
             topic=self._dead_letters(group),

@@ -249,7 +249,7 @@ def test_a_limit_that_is_no_number_is_passed_over(parts: Parts, limit: str) -> N
 
 def test_a_dead_letter_from_a_send_waits_for_no_delay(parts: Parts) -> None:
     letter = parts.retries.redirect(retry_record(99, DELAY="5"))
-    assert letter.properties["DELAY"] == "0"
+    assert letter.properties["DELAY"] == "-1"
 
 
 def test_a_record_of_an_ordinary_topic_is_not_redirected(parts: Parts) -> None:
