@@ -82,9 +82,10 @@ class Clients:
         so that a consumer can subscribe to it before anything failed (RocketMQ:
         ClientManageProcessor.heartBeat).
         """
-        self.producers.heartbeat(channel, asker.client_id, producer_groups, self._clock_ms(), asker.boot_id)
-        for producer_group in producer_groups:
-            self._look_for_clash("producer", producer_group, asker.client_id)
+        who = asker.client_id, producer_groups, self._clock_ms(), asker.boot_id
+        if self.producers.heartbeat(channel, *who):
+            for producer_group in producer_groups:
+                self._look_for_clash("producer", producer_group, asker.client_id)
         told: list[str] = []
         for consumer in consumers:
             group = self._subscription_groups.require(consumer.group)

@@ -34,10 +34,16 @@ class ProducerTable:
 
     def heartbeat(
         self, channel: Channel, client_id: str, groups: Sequence[str], now_ms: int, boot_id: str = ""
-    ) -> None:
-        """A heartbeat named these producer groups; one without any is a consumer's and says nothing here."""
-        if groups:
-            self._producers[channel] = Producer(client_id, frozenset(groups), now_ms, boot_id)
+    ) -> bool:
+        """A heartbeat named these producer groups; one without any is a consumer's and says nothing here.
+
+        True when that is news: a channel that came, or other groups than before.
+        """
+        if not groups:
+            return False
+        known = self._producers.get(channel)
+        self._producers[channel] = told = Producer(client_id, frozenset(groups), now_ms, boot_id)
+        return known is None or known.groups != told.groups
 
     def leave(self, channel: Channel) -> None:
         """The channel ended; no error for one that is not known."""

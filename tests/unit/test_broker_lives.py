@@ -112,3 +112,11 @@ def test_a_silent_channel_of_a_shared_client_id_goes_and_the_live_one_stays() ->
     assert producers.expire(130_000, 120_000) == ["same"]
     assert producers.channel_of("same") == 2
     assert producers.users("shop", "same") == [(2, "b2")]
+
+
+def test_a_producer_that_only_says_that_it_lives_is_no_news() -> None:
+    producers = ProducerTable()
+    assert producers.heartbeat(1, "p", ["shop"], 0) is True
+    assert producers.heartbeat(1, "p", ["shop"], 30_000) is False
+    assert producers.heartbeat(1, "p", ["shop", "till"], 60_000) is True
+    assert producers.heartbeat(2, "c", [], 60_000) is False
