@@ -137,6 +137,14 @@ class Counts:
         self.gets.missed += 1
         self.gets.longest_us = max(self.gets.longest_us, took_us)
 
+    def forget(self, *, topic: str = "", group: str = "") -> None:
+        """The topic or the group was deleted; whatever comes later begins at 0. RocketMQ: onTopicDeleted."""
+        self.topics.pop(topic, None)
+        for ends in (self.committed, self.rolled_back):
+            ends.pop(topic, None)
+        for key in [one for one in self.groups if topic == one[0] or group == one[1]]:
+            del self.groups[key]
+
     def _of_group(self, topic: str, group: str) -> GroupGets:
         key = topic, group
         found = self.groups.get(key)

@@ -146,6 +146,7 @@ class Domain:
         self.delay.is_topic = lambda topic: self.topics.get(topic) is not None
         self.delay.clamp()
         self.runtime.progress, self.runtime.levels = self.progress, len(levels)
+        self.runtime.sends = lambda: (self.fast_failure.waiting, config.send_queue_capacity)
         self.dead_letters = DeadLetters(
             self.store, self.writer, self.topics, self.groups,
             writable=lambda: self.retries.writable, sync_flush=config.store.sync_flush,
@@ -178,5 +179,6 @@ class Domain:
         self.moves = OffsetMoves(self.store, self.topics, self.groups, self.offsets, wake)
         self.lives = Lives(self.topics, self.groups, self.offsets)
         self.lives.wake, self.lives.delete_queues = wake, self.store.delete_topic
+        self.lives.counts = self.counts
         self.settings = LiveSettings(self.config)
         self.settings.changeable |= changeable(self)

@@ -6,6 +6,7 @@ Source: RocketMQ ``AdminBrokerProcessor.deleteTopic``, ``deleteSubscriptionGroup
 import logging
 from collections.abc import Callable
 
+from dejamq_broker.counts import Counts
 from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.topics import TopicTable
@@ -20,6 +21,7 @@ class Lives:
         self._topics, self._groups, self._offsets = topics, groups, offsets
         self.delete_queues: Callable[[str], None] = lambda topic: None
         """Takes the topic's queues out of the store."""
+        self.counts = Counts()
         self.wake: Callable[[list[tuple[str, int]]], None] = lambda queues: None
         """Makes held pulls of these queues look again."""
 
@@ -33,6 +35,7 @@ class Lives:
         existed = self._topics.delete(topic)
         forgotten = self._offsets.forget(topic=topic)
         self.delete_queues(topic)
+        self.counts.forget(topic=topic)
         if config is not None:
             self.wake([(topic, number) for number in range(config.queues)])
             log.info("topic_deleted topic=%s offsets=%d", topic, forgotten)
@@ -45,6 +48,7 @@ class Lives:
         """
         existed = self._groups.delete(group)
         forgotten = self._offsets.forget(group=group) if remove_offsets else 0
+        self.counts.forget(group=group)
         if existed:
             log.info("group_deleted group=%s offsets=%d", group, forgotten)
         return existed

@@ -108,6 +108,9 @@ class BrokerMetrics:
         yield gauge("rocketmq_topic_number", "Topics, all kinds.", NODE, [(self._node, topics)])
         groups = sum(1 for _ in domain.groups)
         yield gauge("rocketmq_consumer_group_number", "Groups that are kept.", NODE, [(self._node, groups)])
+        waiting, _ = domain.runtime.sends()
+        labels = (*NODE, "processor")
+        yield gauge("rocketmq_processor_watermark", "Runs that wait.", labels, [((*self._node, "send"), waiting)])
         yield from self._connections()
 
     def _connections(self) -> Iterator[Metric]:

@@ -1,7 +1,8 @@
 """What a broker has measured of itself, under RocketMQ's names (``GET_BROKER_RUNTIME_INFO``).
 
 Source: RocketMQ ``AdminBrokerProcessor.prepareRuntimeInfo``, ``StoreStatsService.getRuntimeInfo``. Times are ms with
-their fractions, as an append takes far less than one. There is no thread pool here, so nothing is told of its queues.
+their fractions, as an append takes far less than one. There are no thread pools here: what is
+told of the queue of sends are the runs that wait for their turn or for the disk.
 """
 
 import os
@@ -33,6 +34,8 @@ class RuntimeInfo:
         self._clock_ms, self.started_ms = clock_ms, clock_ms()
         self.progress: DelayProgress | None = None
         self.levels = 0
+        self.sends: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """Runs of messages that wait or are not answered, and how many may."""
         self.active = True
         """False when the broker has begun to close."""
 
@@ -66,7 +69,9 @@ class RuntimeInfo:
         at this moment, would always be 0 for the loop that appends and answers.
         """
         puts, rates = self._counts.puts, self._rates
+        waiting, capacity = self.sends()
         return {
+            "sendThreadPoolQueueSize": waiting, "sendThreadPoolQueueCapacity": capacity,
             "putMessageTimesTotal": puts.messages, "putMessageFailedTimes": puts.failed,
             "putMessageSizeTotal": puts.bytes,
             "putMessageAverageSize": f"{puts.bytes / puts.messages if puts.messages else 0.0:.1f}",

@@ -90,6 +90,21 @@ def test_what_did_nothing_for_a_day_is_forgotten() -> None:
     assert site.counts.groups == {}
 
 
+def test_what_was_deleted_begins_at_nothing() -> None:
+    counts = Counts()
+    for topic in ("orders", "bills"):
+        counts.stored(topic, 1, 100, 1)
+        counts.ended(topic, commit=True)
+        for group in ("g", "h"):
+            counts.found(topic, group, 1, 100, 1)
+    counts.forget(topic="orders")
+    assert (set(counts.topics), counts.committed) == ({"bills"}, {"bills": 1})
+    assert set(counts.groups) == {("bills", "g"), ("bills", "h")}
+    counts.forget(group="g")
+    assert set(counts.groups) == {("bills", "h")}
+    assert counts.puts.messages == 2
+
+
 def test_rates_are_of_ten_seconds_a_minute_and_ten_minutes() -> None:
     site = Site()
     for _ in range(600):
