@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from consumer_cluster import Servers, servers, until
-from dejamq import Admin, ConsumeFrom, Message, ReceivedMessage
+from dejamq import Admin, ConsumeFrom, Message, ReceivedMessage, TransactionProducer, TransactionState
 from dejamq_broker.offsets import Position
 from dejamq_broker.store.errors import StoreFull
 from dejamq_proto.codes import ConfigError
@@ -106,6 +106,29 @@ async def test_the_lag_of_a_group_that_went_away_is_told_and_never_negative(site
     assert seen["rocketmq_consumer_lag_messages"][gone] == 1
     assert seen["rocketmq_consumer_lag_latency"][gone] > 0
     assert seen["rocketmq_consumer_ready_messages"][gone] == 1
+
+
+async def test_transactions_are_counted_by_how_they_ended(site: Servers) -> None:
+    ends = [TransactionState.COMMIT, TransactionState.COMMIT, TransactionState.ROLLBACK]
+    producer = TransactionProducer(
+        "tx", checker=lambda message: TransactionState.UNKNOWN, namesrv=site.namesrv.address
+    )  # fmt: skip
+    async with producer:
+        for end in ends:
+            await producer.send_in_transaction(Message("orders", b"a"), lambda message, end=end: end)  # type: ignore[misc]
+        seen: Samples = {}
+
+        async def ended() -> bool:
+            nonlocal seen
+            seen = await scraped(site)
+            done = seen.get("rocketmq_commit_messages_total", {}), seen.get("rocketmq_rollback_messages_total", {})
+            return sum(sum(one.values()) for one in done) == len(ends)
+
+        async with asyncio.timeout(15):
+            while not await ended():
+                await asyncio.sleep(0.05)
+    assert seen["rocketmq_commit_messages_total"] == {at(topic="orders"): 2}
+    assert seen["rocketmq_rollback_messages_total"] == {at(topic="orders"): 1}
 
 
 async def test_only_metrics_are_there(site: Servers) -> None:
