@@ -28,20 +28,10 @@ MAX_REQUEST_BYTES = 8 << 20
 """Of everything but runs of records: names and numbers need less, and a server keeps some of them for long."""
 LONGEST_REMARK, LONGEST_DETAILS = 1024, 512  # bytes, characters: trailers have little room
 Reader = Callable[[bytes], Any]
-Check = Callable[[str], None]
-"""Raises the error with which the call of this path is refused before anything is done for it."""
-
-
-def nothing_to_check(path: str) -> None:
-    """Every call may come in."""
 
 
 class Refusals(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Turns a DejamqError that a method raises, and requests that cannot be read, into an answer with a code."""
-
-    def __init__(self) -> None:
-        self.check: Check = nothing_to_check
-        """Asked as soon as a call came in, before its request is read."""
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], details: grpc.HandlerCallDetails
@@ -49,10 +39,6 @@ class Refusals(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         handler = await continuation(details)
         if handler is None:
             return None
-        try:
-            self.check(details.method)
-        except DejamqError as error:
-            return _refusing(handler, error)
         if handler.unary_unary is not None:
             return _unary(handler)
         return _stream(handler) if handler.stream_stream is not None else handler
@@ -102,17 +88,6 @@ def _stream(handler: Any) -> Any:
     return grpc.stream_stream_rpc_method_handler(
         guarded_answers if generates else guarded, None, handler.response_serializer
     )
-
-
-def _refusing(handler: Any, error: DejamqError) -> Any:
-    """A method of the same kind that does nothing."""
-
-    async def refused(request: Any, context: Any) -> None:
-        await refuse(context, error)
-
-    if handler.stream_stream is not None:
-        return grpc.stream_stream_rpc_method_handler(refused)
-    return grpc.unary_unary_rpc_method_handler(refused)
 
 
 class _Read:

@@ -47,10 +47,9 @@ class Server:
         ``timings`` is told how long each call took.
         """
         self._services, self._ready = services, False
-        self.refusals = Refusals()
         faults = (RpcFaults(),) if failpoints.ARMED else ()
         timed = () if timings is None else (timings,)
-        self.grpc = grpc.aio.server(interceptors=(*timed, self.refusals, *faults), options=SERVER_OPTIONS)
+        self.grpc = grpc.aio.server(interceptors=(*timed, Refusals(), *faults), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc)

@@ -11,7 +11,8 @@ def a_run() -> wire.SendRun:
     return wire.SendRun(
         client_id="c", boot_id="b", seq=7, group="g", queues=[("orders", 0), ("orders", 3)],
         sizes=np.array([100, 200], "<u4"), queue_index=np.array([0, 1], "<u4"), tags_codes=np.array([-5, 6], "<i4"),
-        no_wait_store=True, rewrite=True, default_queue_nums=4, reply=True, sent_ms=77, records=(b"x" * 100, b"y" * 200),
+        no_wait_store=True, rewrite=True, default_queue_nums=4, reply=True, sent_ms=77,
+        records=(b"x" * 100, b"y" * 200),
     )  # fmt: skip
 
 
