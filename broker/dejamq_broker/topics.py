@@ -103,7 +103,10 @@ class TopicTable:
         It is all that RocketMQ does with ``brokerPermission`` for ordinary topics: clients obey the route, the broker
         itself does not refuse. They are told at once, as of any change.
         """
-        self.perm_mask = READ_WRITE | names.PERM_INHERIT if perm & READ_WRITE == READ_WRITE else perm
+        mask = READ_WRITE | names.PERM_INHERIT if perm & READ_WRITE == READ_WRITE else perm
+        if mask == self.perm_mask:
+            return
+        self.perm_mask = mask
         self.version = self.version.next(self._clock_ms())
         self.on_change()
 
