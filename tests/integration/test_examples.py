@@ -28,6 +28,10 @@ SAID = {
     "set_aside.py": ["located: High Street, house 7", "set aside after 3 tries: no house number in 'Mill Lane'"],
     "downstream_away.py": ["(?s)does not answer: waiting.*is back.*30 of 30 payments transferred, at most 1 try each"],
     "batch_job.py": ["1000 sales in [0-9]+ batches", "shop-0: 124500 cents", "shop-3: 125250 cents"],
+    "transactional_orders.py": [
+        r"1999 cents: COMMIT", "-5 cents: ROLLBACK", r"666 cents: UNKNOWN \(no answer to COMMIT\)",
+        "asked about order of 666 cents: written", "(?s)shipping the order of 1999.*shipping the order of 666",
+    ],
     "cache_invalidation.py": [r"before: \[1900, 1900\]\nafter: \[1500, 1500\]"],
 }  # fmt: skip
 """What each prints, as patterns."""
@@ -37,8 +41,12 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Two brokers, whose seconds of delay last a tenth."""
-    with Cluster(brokers=2, namesrvs=2, settings={"delay_second_ms": 100}) as running:
+    """Two brokers, whose seconds of delay, and times of transactions, last a tenth."""
+    settings = {
+        "delay_second_ms": 100, "transaction_timeout_ms": 600, "transaction_check_interval_ms": 3000,
+        "transaction_op_batch_interval_ms": 300,
+    }  # fmt: skip
+    with Cluster(brokers=2, namesrvs=2, settings=settings) as running:
         yield running
 
 

@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
@@ -388,3 +392,17 @@ def test_the_blocking_producer_has_transactions_too(tmp_path: Path) -> None:
         result = producer.send_in_transaction(Message("orders", b"y"), fails)
         assert (result.state, str(result.error)) == (UNKNOWN, "the database is away")
         assert asked.wait(20)
+
+
+@pytest.mark.process
+async def test_the_example_of_the_page_on_transactions_runs_as_written(cluster: Cluster, tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "transactions.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    script = tmp_path / "example.py"
+    script.write_text(code)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=os.environ | {"DEJAMQ_NAMESRV": cluster.namesrv},
+    )  # fmt: skip
+    output, _ = await asyncio.wait_for(process.communicate(), 50)
+    assert (process.returncode, output.split()[:1]) == (0, [b"COMMIT"]), output
