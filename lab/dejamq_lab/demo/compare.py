@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet
 
 from dejamq_lab.demo.ledger import Ledger
 
@@ -32,6 +31,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def read_findings(out: Path) -> list[Finding]:
     """The audit's findings/ as rows."""
+    import pyarrow.parquet  # with the audit's extra only; the command imports this file without it
+
     rows: list[Finding] = pyarrow.parquet.read_table(out / "findings").to_pylist()
     return rows
 
