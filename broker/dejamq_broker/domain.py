@@ -17,6 +17,7 @@ from dejamq_broker.fast_failure import FastFailure
 from dejamq_broker.ha_master import Replication
 from dejamq_broker.handover import ClaimTable
 from dejamq_broker.handover_service import Handovers
+from dejamq_broker.json_file import nothing
 from dejamq_broker.live_parts import changeable
 from dejamq_broker.live_settings import LiveSettings
 from dejamq_broker.lives import Lives
@@ -180,5 +181,7 @@ class Domain:
         self.lives = Lives(self.topics, self.groups, self.offsets)
         self.lives.wake, self.lives.delete_queues = wake, self.store.delete_topic
         self.lives.counts = self.counts
+        self.told: Callable[[], Awaitable[None]] = nothing
+        """Waits until name servers were told of the topics as they are now."""
         self.settings = LiveSettings(self.config)
         self.settings.changeable |= changeable(self)

@@ -10,7 +10,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_broker.periodic import Periodic
 
 log = logging.getLogger(__name__)
-FIRST_ROUND_S = 3.0
+FIRST_ROUND_S, TOLD_S = 3.0, 1.0
 UNREGISTER_MS = 1000.0
 
 
@@ -38,6 +38,8 @@ class Registration:
         self._presence: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
         self._failing = self._registered = False
+        self._begun = self._ended = 0
+        self._round_ended = asyncio.Event()
 
     def start(self) -> None:
         """Register now and keep doing so."""
@@ -48,6 +50,13 @@ class Registration:
     def poke(self) -> None:
         """Register again now."""
         self._periodic.poke()
+
+    async def told(self) -> None:
+        """Until a registration that begins after this call has ended in either way: no older one can come after it."""
+        wanted = self._begun + 1
+        self._periodic.poke()
+        while self._ended < wanted:
+            await self._round_ended.wait()
 
     async def first_try(self) -> None:
         """Until the first registration ended in either way."""
@@ -72,6 +81,7 @@ class Registration:
 
     async def _register(self) -> None:
         """A failure is logged once for each outage, and its end once; the rounds in between are silent."""
+        self._begun += 1
         try:
             await self.link.register()
         except DejamqError as error:
@@ -84,6 +94,9 @@ class Registration:
             self._failing, self._registered = False, True
         finally:
             self._tried.set()
+            self._ended = self._begun
+            ended, self._round_ended = self._round_ended, asyncio.Event()
+            ended.set()
 
     async def _stay_present(self) -> None:
         """A name server that restarted has forgotten everything: register as soon as its stream is open again."""
@@ -120,6 +133,14 @@ class Registrar:
         """The topics changed: register everywhere now."""
         for registration in self._registrations:
             registration.poke()
+
+    async def told(self) -> None:
+        """Until every name server was told what is now, or a second has passed: nobody waits for the dead ones."""
+        try:
+            async with asyncio.timeout(TOLD_S):
+                await asyncio.gather(*(registration.told() for registration in self._registrations))
+        except TimeoutError:
+            log.info("not every name server was told in time; registration goes on in the background")
 
     async def close(self) -> None:
         """Unregister everywhere, at most one second each."""

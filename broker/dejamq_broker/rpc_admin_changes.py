@@ -32,8 +32,15 @@ class AdminChanges(AdminServicer):
         return pb.UpdateTopicResponse(topic=topic_to_proto(self._domain.topics.change(request.topic, **changes)))
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, _: Context) -> pb.DeleteTopicResponse:
-        """Refused with INVALID_PARAMETER for a topic of the broker's own; one that is not there is no error."""
-        return pb.DeleteTopicResponse(existed=self._domain.lives.delete_topic(request.topic))
+        """Refused with INVALID_PARAMETER for a topic of the broker's own; one that is not there is no error.
+
+        Answered when no registration with the topic is under way any more: it could come to a name server after the
+        caller has had the topic forgotten there.
+        """
+        existed = self._domain.lives.delete_topic(request.topic)
+        if existed:
+            await self._domain.told()
+        return pb.DeleteTopicResponse(existed=existed)
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, _: Context) -> pb.DeleteGroupResponse:
         """Refused with INVALID_PARAMETER for a built-in group; one that is not there is no error."""

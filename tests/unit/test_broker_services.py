@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dejamq_broker import registrar as registrar_file
 from dejamq_broker.delay import DelayService
 from dejamq_broker.delay_progress import DelayProgress
 from dejamq_broker.periodic import Periodic
@@ -136,10 +137,14 @@ class NameServer:
 
     def __init__(self, address: str, *, refuses: bool = False, hangs: bool = False) -> None:
         self.address, self.refuses, self.hangs = address, refuses, hangs
-        self.registered = self.unregistered = 0
+        self.registered = self.unregistered = self.asked = 0
+        self.slow: asyncio.Event | None = None
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def register(self) -> None:
+        self.asked += 1
+        if self.slow is not None:
+            await self.slow.wait()
         if self.hangs:
             await asyncio.sleep(HOUR_MS)
         if self.refuses:
@@ -174,6 +179,35 @@ async def test_name_servers_are_registered_at_independently_and_left_at_close() 
     await registrar.close()
     await starting
     assert (good.unregistered, bad.unregistered, hung.unregistered) == (1, 0, 0)
+
+
+async def test_whoever_waits_for_name_servers_to_be_told_waits_out_what_was_under_way() -> None:
+    link = NameServer("a")
+    registration = Registration(link, HOUR_MS, 1)
+    registration.start()
+    await until(lambda: link.registered == 2)
+    answer = link.slow = asyncio.Event()
+    registration.poke()
+    await until(lambda: link.asked == 3)
+    waiting = asyncio.create_task(registration.told())
+    await asyncio.sleep(0)
+    answer.set()
+    await asyncio.wait_for(waiting, 10)
+    assert (link.asked, link.registered) == (4, 4)
+    link.refuses = True
+    await asyncio.wait_for(registration.told(), 10)
+    await registration.close()
+
+
+async def test_a_name_server_that_hangs_is_waited_for_a_second_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registrar_file, "TOLD_S", 0.01)
+    good, hung = NameServer("a"), NameServer("c", hangs=True)
+    registrar = Registrar([Registration(link, HOUR_MS, 1) for link in (good, hung)])
+    starting = asyncio.create_task(registrar.start())
+    await until(lambda: good.registered >= 1)
+    await asyncio.wait_for(registrar.told(), 10)
+    await registrar.close()
+    await starting
 
 
 async def test_a_lost_stream_is_opened_again_and_everything_told_anew() -> None:
