@@ -1,16 +1,18 @@
 """The half queue and the op queue: how far the rounds have come in each, and what stands behind."""
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dejamq_proto import names
-from dejamq_proto.record import Record, decode
+from dejamq_proto.record import BadRecord, Record, decode
 
 from dejamq_broker.offsets import OffsetTable, Position
 
 if TYPE_CHECKING:
     from dejamq_broker.store import MessageStore
 
+log = logging.getLogger(__name__)
 READ_MESSAGES = 32
 HALVES, OPS = (Position(names.TRANSACTION_GROUP, topic, 0) for topic in (names.HALF_TOPIC, names.OP_TOPIC))
 
@@ -68,5 +70,8 @@ class TransactionQueues:
 def _records(data: bytes, sizes: list[int]) -> Iterator[Record]:
     at = 0
     for size in sizes:
-        yield decode(data, at, check_crc=False)
+        try:
+            yield decode(data, at, check_crc=False)
+        except BadRecord as error:  # damage in the log keeps no round from what is behind it
+            log.error("transaction_record_damaged reason=%s", error)
         at += int(size)

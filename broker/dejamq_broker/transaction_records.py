@@ -9,8 +9,10 @@ import msgspec
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.record import (
+    MAX_PROPERTIES_SIZE,
     SYS_TRANSACTION_COMMIT,
     SYS_TRANSACTION_MASK,
+    BadRecord,
     Host,
     Record,
     encode_properties,
@@ -20,6 +22,8 @@ from dejamq_broker.store.entries import LONGEST_LEVEL
 
 OP_TAG = "d"
 SEPARATOR = ","
+OWN_PROPERTIES_SIZE = 128
+"""Kept free for what rounds add to a half message when they put it back."""
 
 
 def is_transactional(record: Record, properties: dict[str, str]) -> bool:
@@ -46,14 +50,20 @@ def half_trouble(properties: dict[str, str]) -> str:
 
 
 def half_of(record: Record, properties: dict[str, str]) -> Record:
-    """The record as consumers of its topic do not see it."""
+    """The record as consumers of its topic do not see it.
+
+    Raises BadRecord for properties so long that a check could not add its own.
+    """
     waiting = properties | {
         names.PROPERTY_TRANSACTION_ID: properties[names.PROPERTY_UNIQUE_KEY],
         names.PROPERTY_REAL_TOPIC: record.topic,
         names.PROPERTY_REAL_QUEUE: str(record.queue_id),
     }
+    raw = encode_properties(waiting)
+    if len(raw) > MAX_PROPERTIES_SIZE - OWN_PROPERTIES_SIZE:
+        raise BadRecord(f"properties of {len(raw)} bytes leave no room for those of a transaction")
     return msgspec.structs.replace(
-        record, topic=names.HALF_TOPIC, queue_id=0, raw_properties=encode_properties(waiting),
+        record, topic=names.HALF_TOPIC, queue_id=0, raw_properties=raw,
         sys_flag=record.sys_flag & ~SYS_TRANSACTION_MASK, magic=None,
     )  # fmt: skip
 
@@ -113,8 +123,8 @@ def ended_by(op: Record) -> list[int]:
 
 
 def unique_key(half: Record) -> str:
-    """The transaction's id, which its half messages share."""
-    return half.properties.get(names.PROPERTY_UNIQUE_KEY, "")
+    """The transaction's id, which its half messages share; one without (no RocketMQ client makes it) is alone."""
+    return half.properties.get(names.PROPERTY_UNIQUE_KEY) or f"@{half.queue_offset}"
 
 
 def check_times(properties: dict[str, str]) -> int:

@@ -56,7 +56,8 @@ class Transactions:
         self, store: "MessageStore", writer: RecordWriter, topics: TopicTable, offsets: OffsetTable, journal: Journal,
         settings: TransactionSettings, clock_ms: Callable[[], int],
     ) -> None:  # fmt: skip
-        self._writer, self._journal, self._settings, self._clock_ms = writer, journal, settings, clock_ms
+        self._writer, self._topics, self._journal = writer, topics, journal
+        self._settings, self._clock_ms = settings, clock_ms
         self.queues = TransactionQueues(store, offsets)
         self.ops = OpMarks(writer, topics, journal, settings, clock_ms)
         self.open = OpenTransactions() if settings.transaction_finish_once else None
@@ -68,6 +69,8 @@ class Transactions:
 
     def recover(self) -> None:
         """At a start, before anything is served: add the mark that a crash may have lost, learn what has not ended."""
+        if not self._writer.site.master:
+            return
         if self._settings.transaction_op_with_commit:
             for half in unended(self.queues).values():
                 add_lost_mark(half, self.queues, self.ops)
@@ -84,7 +87,8 @@ class Transactions:
         """Commit, roll back, or leave it to a check.
 
         Raises SLAVE_NOT_AVAILABLE at a slave, SYSTEM_ERROR for a half message that is not there or is another
-        producer's, ILLEGAL_OPERATION for what comes too late, and what the store raises; nothing has changed then.
+        producer's, ILLEGAL_OPERATION for what comes too late, TOPIC_NOT_EXIST where the topic was deleted, and what the
+        store raises; nothing has changed then.
         """
         key = ""
         try:
@@ -99,9 +103,7 @@ class Transactions:
             key = unique_key(half)
             self._check_open(half, ending)
             if ending.state == SYS_TRANSACTION_COMMIT:
-                ref = f"{half.queue_offset}:{half.log_offset}"
-                origin = Origin("tx_final", ref, ending.asker, ending.group)
-                self._writer.put(committed(half, self._writer.site.store_host), origin)
+                self._commit(half, ending)
         except DejamqError as error:
             log.warning("transaction_not_ended group=%s client=%s reason=%s", ending.group, ending.asker[0], error)
             self._tell(ending, key, "refused", str(error))
@@ -111,6 +113,13 @@ class Transactions:
             half.properties.get(names.PROPERTY_REAL_TOPIC, ""), commit=ending.state == SYS_TRANSACTION_COMMIT
         )
         self._tell(ending, key, "committed" if ending.state == SYS_TRANSACTION_COMMIT else "rolled_back")
+
+    def _commit(self, half: Record, ending: Ending) -> None:
+        """RocketMQ stores it also for a topic that is no more; here the checks go on until it is given up."""
+        final = committed(half, self._writer.site.store_host)
+        self._topics.require(final.topic)
+        origin = Origin("tx_final", f"{half.queue_offset}:{half.log_offset}", ending.asker, ending.group)
+        self._writer.put(final, origin)
 
     def _check_serving(self) -> None:
         if not self._writer.site.master:

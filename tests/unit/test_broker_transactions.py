@@ -44,7 +44,13 @@ def test_a_half_message_stands_in_the_half_queue_with_its_own_place_in_its_prope
 
 
 @pytest.mark.parametrize(
-    ("more", "trouble"), [({"DELAY": "3"}, "delay"), ({"PGROUP": ""}, "PGROUP"), ({"UNIQ_KEY": ""}, "UNIQ_KEY")]
+    ("more", "trouble"),
+    [
+        ({"DELAY": "3"}, "delay"),
+        ({"PGROUP": ""}, "PGROUP"),
+        ({"UNIQ_KEY": ""}, "UNIQ_KEY"),
+        ({"long": "x" * 32_600}, "no room"),
+    ],
 )
 def test_what_could_never_be_ended_is_refused(parts: TransactionParts, more: dict[str, str], trouble: str) -> None:
     record = Record("orders", 0, b"x", sent_properties("k", **more))
@@ -122,6 +128,35 @@ def test_a_committed_record_is_no_half_message(parts: TransactionParts) -> None:
     (final,) = parts.records("orders", 3)
     assert refusal(parts, final).code == Code.SYSTEM_ERROR
     assert parts.orders() == ["k"]
+
+
+async def test_a_commit_to_a_topic_that_is_no_more_is_refused_until_it_is_given_up(house: TransactionHouse) -> None:
+    with house.open(transaction_check_max=1) as parts:
+        half = parts.begin("k")
+        parts.topics._topics.pop("orders")
+        assert refusal(parts, half).code == Code.TOPIC_NOT_EXIST
+        for _ in range(2):
+            await parts.round()
+        assert [kept.body for kept in parts.records(names.GIVEN_UP_TOPIC)] == [b"k"]
+        assert parts.orders() == []
+
+
+async def test_a_damaged_record_keeps_no_round_from_what_is_behind_it(
+    parts: TransactionParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.producer()
+    for key in ("one", "two", "three"):
+        parts.begin(key)
+
+    def damaged(data: bytes, at: int, **more: Any) -> Record:
+        record = decode(data, at, **more)
+        if record.body == b"two":
+            raise BadRecord("damaged")
+        return record
+
+    monkeypatch.setattr("dejamq_broker.transaction_queues.decode", damaged)
+    await parts.round()
+    assert [decode(command.record).body for _, command in parts.asked] == [b"one", b"three"]
 
 
 def test_a_closing_broker_refuses_ends(parts: TransactionParts) -> None:

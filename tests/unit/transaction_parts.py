@@ -66,6 +66,7 @@ class TransactionParts:
             clock,
         )  # fmt: skip
         self.transactions.recover()
+        self.topics.ensure("orders", 4)
         self.asked: list[tuple[str, CheckProducer]] = []
 
     def producer(self, client_id: str = "p1", group: str = "g") -> int:
