@@ -22,7 +22,7 @@ from dejamq_broker.rpc_ha import MasterLink
 from dejamq_broker.rpc_namesrv import NameServerLink
 from dejamq_broker.rpc_services import SERVICES, add_services
 from dejamq_broker.site import Site, settle
-from dejamq_broker.store import MessageStore
+from dejamq_broker.store import MessageStore, SlaveStore
 from dejamq_broker.watched import Watched
 
 log = logging.getLogger(__name__)
@@ -121,9 +121,10 @@ class Broker:
     async def _open_store(self) -> None:
         """Recovery may read much, so it runs beside the loop; everything after is short."""
         self._long_poll = LongPoll()
+        kind = MessageStore if self.site.master else SlaveStore
         opening = asyncio.ensure_future(asyncio.to_thread(
-            MessageStore.open, self._directory, self._store_config,
-            clock_ms=self._clock_ms, on_arrival=self._long_poll.on_arrival, copies_only=not self.site.master,
+            kind.open, self._directory, self._store_config,
+            clock_ms=self._clock_ms, on_arrival=self._long_poll.on_arrival,
         ))  # fmt: skip
         try:
             self._store = await asyncio.shield(opening)
@@ -189,9 +190,10 @@ class Broker:
 
     def _follow(self) -> None:
         """A slave copies its master's log, and delivers and ends nothing of its own."""
-        config, site = self.config, self.site
+        config, site, store = self.config, self.site, self._store
+        assert isinstance(store, SlaveStore), "the broker id says so"
         self._follower = Follower(
-            config, self._store, self._journal, site,
+            config, store, self._journal, site,
             lambda address: MasterLink(address, site, config.ha_housekeeping_interval_ms),
         )  # fmt: skip
         self.domain.ha_info = self._follower.info
@@ -217,7 +219,7 @@ class Broker:
             Registration(link, config.register_name_server_period_ms, config.namesrv_reconnect_ms) for link in links
         ])  # fmt: skip
         self._on_close("registrar", registrar.close)
-        self.domain.topics.on_change = registrar.poke
+        self.domain.topics.on_change, self.domain.told = registrar.poke, registrar.told
         if self._follower is not None:
             self._follower.look_for_master = registrar.poke
             for link in links:

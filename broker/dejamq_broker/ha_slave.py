@@ -6,7 +6,7 @@ Source: RocketMQ ``DefaultHAClient``; the comparison of the logs before each con
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 from dejamq_proto.codes import DejamqError
@@ -19,10 +19,7 @@ from dejamq_broker.config import BrokerConfig
 from dejamq_broker.ha_config import SLAVE
 from dejamq_broker.ha_meeting import Apart, LogExtent, check_extents, common_end, first_offset
 from dejamq_broker.site import Site
-from dejamq_broker.store import BadCopy
-
-if TYPE_CHECKING:
-    from dejamq_broker.store import MessageStore
+from dejamq_broker.store import BadCopy, SlaveStore
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE = 1 / 16
@@ -64,7 +61,7 @@ class Follower:
     """Owned by the event loop; the only one that changes a slave's log."""
 
     def __init__(
-        self, config: BrokerConfig, store: "MessageStore", journal: Journal, site: Site, dial: Callable[[str], Link]
+        self, config: BrokerConfig, store: SlaveStore, journal: Journal, site: Site, dial: Callable[[str], Link]
     ) -> None:
         self._config, self._store, self._journal, self._site, self._dial = config, store, journal, site, dial
         self.state = Following(master_address=config.ha_master_address)

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from broker_wire import SMALL, Wire, a_run, running, until
 from dejamq_broker.app import Broker, wall_clock_ms
-from dejamq_broker.store import MessageStore
+from dejamq_broker.store import SlaveStore
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.mapped_file import MappedFile
 from ha_pair import QUICK, a_master, a_pair, a_slave, replica_events, same, send, told
@@ -29,7 +29,7 @@ async def fill(master: Broker, count: int = 20, size: int = 4000) -> None:
 
 def lose_tail(directory: Path, part: float) -> int:
     """As if the machine had died before so much of the log was on disk. Answers where the log ends now."""
-    store = MessageStore.open(directory, SMALL, clock_ms=wall_clock_ms)
+    store = SlaveStore.open(directory, SMALL, clock_ms=wall_clock_ms)
     place = store.copy.boundary(int(store.log_max * part))
     store.cut_back(place, "test")
     store.close()

@@ -4,13 +4,16 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dejamq_broker.store import MessageStore
+from dejamq_broker.store import MessageStore, SlaveStore, StoreConfig
 from dejamq_broker.store.consume_queue import CHUNK, FILLER_SIZE
-from store_making import SMALL, open_small
+from store_making import OPENED, SMALL, ticking
 
 
-def open_replica(directory: Path, **more: object) -> MessageStore:
-    return open_small(directory, **({"config": SMALL, "copies_only": True} | more))  # type: ignore[arg-type]  # test only
+def open_replica(directory: Path, config: StoreConfig = SMALL) -> SlaveStore:
+    """As ``open_small`` opens a master's."""
+    store = SlaveStore.open(directory, config, clock_ms=ticking())
+    OPENED.append(store)
+    return store
 
 
 def slices(
@@ -22,7 +25,7 @@ def slices(
         log_offset += len(data)
 
 
-def copy_all(master: MessageStore, slave: MessageStore, seed: int = 0, damaged: Sequence[tuple[int, int]] = ()) -> None:
+def copy_all(master: MessageStore, slave: SlaveStore, seed: int = 0, damaged: Sequence[tuple[int, int]] = ()) -> None:
     """As one connection would, from where the slave's log ends to where the master's does."""
     for log_offset, data in slices(master, slave.begin_copy(damaged), random.Random(seed)):
         slave.take_copy(log_offset, data)

@@ -8,6 +8,7 @@ from dejamq_broker.store.message_store import MessageStore
 from dejamq_broker.store.query import QueryResult, Wanted
 from dejamq_broker.store.reading import ReadResult, ReadStatus
 from dejamq_broker.store.recovery import RecoveryReport
+from dejamq_broker.store.slave_store import SlaveStore
 
 __all__ = [
     "ASYNC_FLUSH",
@@ -20,6 +21,7 @@ __all__ = [
     "ReadResult",
     "ReadStatus",
     "RecoveryReport",
+    "SlaveStore",
     "StoreClosed",
     "StoreConfig",
     "StoreDamaged",

@@ -2,10 +2,11 @@
 
 import errno
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -21,20 +22,16 @@ from dejamq_broker.store.disk import Disk, DiskUse
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull, StoreShort, readable
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.flush import Flusher
-from dejamq_broker.store.incoming import DamagedRange
 from dejamq_broker.store.index import Origin, open_index
 from dejamq_broker.store.late import LateReader
 from dejamq_broker.store.log_copy import LogCopy
-from dejamq_broker.store.log_cut import Cut
 from dejamq_broker.store.log_scan import End
-from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.query import Query, QueryResult, Wanted
 from dejamq_broker.store.queue_flush import QueueFlush
 from dejamq_broker.store.reading import Limits, Reader, ReadResult
 from dejamq_broker.store.recovery import Recovery, RecoveryReport
-from dejamq_broker.store.replica import ReplicaWriter
 from dejamq_broker.store.reput import Reput
 from dejamq_broker.store.retention import Retention, follow_queues
 
@@ -49,11 +46,13 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     clock_ms: Callable[[], int]
     on_arrival: Callable[[list[QueueKey]], None]
-    copies_only: bool = False
 
 
 class MessageStore:
     """A store directory, open. Made by ``open``. Appends come from one thread, reads from any."""
+
+    copies_only = False
+    """A slave's store takes nothing but its master's log."""
 
     @classmethod
     def open(
@@ -63,13 +62,11 @@ class MessageStore:
         *,
         clock_ms: Callable[[], int],
         on_arrival: Callable[[list[QueueKey]], None] = lambda keys: None,
-        copies_only: bool = False,
-    ) -> "MessageStore":
+    ) -> Self:
         """Lock, recover and start.
 
-        ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread.
-        ``copies_only``: a slave's, which takes nothing but its master's log. Raises ConfigError, StoreLocked,
-        StoreDamaged or StoreError, with the files left as they were.
+        ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. Raises
+        ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left as they were.
         """
         config.validate()
         paths = StorePaths(directory)
@@ -78,7 +75,7 @@ class MessageStore:
         except OSError as error:
             raise StoreError(f"{paths.root} cannot be a store: {error.strerror}; choose another directory") from None
         try:
-            return cls(paths, config, lock, Surroundings(clock_ms, on_arrival, copies_only))
+            return cls(paths, config, lock, Surroundings(clock_ms, on_arrival))
         except BaseException:
             lock.release()
             raise
@@ -119,8 +116,7 @@ class MessageStore:
         self._query = Query(self._index, self._reader.record_at, self._late, config.max_msgs_num_batch)
         self._appender = Appender(self._log, self._table, paths, config, clock_ms)
         self._appender.hand_over, self._appender.refusal = self._reput.hand_over, self._refusal
-        self._appender.copies_only = self._around.copies_only
-        self._replica = ReplicaWriter(self._log, self._queues, self._appender, config.delay_levels_ms)
+        self._appender.copies_only = self.copies_only
         self.copy = LogCopy(self._log, self.recovery.damages, self._queues.deleted)
         """Reads of the log for a slave, or for the store of one that compares itself with its master's."""
         self._flusher.dispatched = lambda: self._reput.position
@@ -197,49 +193,8 @@ class MessageStore:
         """Delete expired files at the next looks, whatever the hour (RocketMQ: ``executeDeleteFilesManually``)."""
         self._retention.clean_soon()
 
-    # A slave's store.
-
-    def begin_copy(self, damaged: Sequence[DamagedRange] = ()) -> int:
-        """A stream of the master's log begins: from which log offset on. ``damaged`` ranges are taken as they are."""
-        self._replica.incoming.begin(self._log.max_offset, damaged)
-        return self._log.max_offset
-
-    def take_copy(self, log_offset: int, data: bytes | memoryview) -> None:
-        """Append bytes of the master's log as they are; a record whose end is missing waits for it in memory.
-
-        Raises BadCopy for bytes that are no records or not the next ones, and as ``append_run``: the stream has to
-        begin again then.
-        """
-        try:
-            self._replica.take(log_offset, data)
-        finally:
-            self._reput.dispatch()
-            self._flusher.appended()
-
-    def cut_back(self, log_offset: int, reason: str) -> tuple[Cut, ...]:
-        """Take off everything from this log offset on, where a record must begin, and keep copies of it beside.
-
-        Long: not for an event loop. The parts of the store are made anew, and whoever reads meanwhile gets StoreClosed;
-        so does everybody after a failure, until ``reopen`` does it. Raises as ``open``.
-        """
-        self._end()
-        self.reopen(End(log_offset, reason))
-        return self.recovery.cuts
-
-    def begin_at(self, log_offset: int) -> None:
-        """Let an empty log begin at this log offset, the start of a file. In all else as ``cut_back``."""
-        log = self._log
-        if log.max_offset != log.min_offset:
-            raise StoreError(f"the log in {self._paths.root} is not empty, it cannot begin at {log_offset}")
-        self._end()
-        with self._opening():
-            for file in log.files.files:
-                file.delete()
-            MappedFile.create(log.files.path(log_offset), log_offset, log.files.file_size)
-        self.reopen()
-
     def reopen(self, keep_to: End | None = None) -> None:
-        """Go on after ``cut_back`` or ``begin_at`` failed. Raises as ``open``."""
+        """Make all parts anew when they have ended; the log ends at ``keep_to`` then. Raises as ``open``."""
         if self._closed:
             with self._opening():
                 self._begin(keep_to)
