@@ -26,7 +26,11 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 def parser() -> argparse.ArgumentParser:
     """The flags; settings without a flag of their own go by ``--set``."""
-    made = argparse.ArgumentParser(prog="dejamq-broker", description="Run one dejamq broker until SIGTERM or SIGINT.")
+    made = argparse.ArgumentParser(
+        prog="dejamq serve broker",
+        description="Run one broker until SIGTERM or SIGINT; it prints one line, `ready …`, when clients can use it.",
+        epilog="Example: dejamq serve broker --name broker-a --store ./store --namesrv 127.0.0.1:9876",
+    )
     made.add_argument("--name", dest="broker_name", metavar="NAME", help="broker name (default broker-a)")
     made.add_argument("--id", dest="broker_id", metavar="N", help="0 is the master (default 0)")
     made.add_argument("--cluster", dest="cluster_name", metavar="NAME", help="default DefaultCluster")

@@ -18,7 +18,12 @@ from dejamq_namesrv.config import NamesrvConfig
 
 def parser() -> argparse.ArgumentParser:
     """The flags of a name server; everything else goes by ``--set``."""
-    parser = argparse.ArgumentParser("dejamq-namesrv", description="A name server: brokers register, clients ask it.")
+    parser = argparse.ArgumentParser(
+        "dejamq serve namesrv",
+        description="Run one name server until SIGTERM or SIGINT: brokers register, clients ask it. It prints one "
+        "line, `ready …`, when it serves.",
+        epilog="Example: dejamq serve namesrv --listen 127.0.0.1:9876",
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="where to serve (default 127.0.0.1:9876; port 0: any)")
     parser.add_argument("--config", metavar="FILE", help="settings as TOML, or RocketMQ's key=value .conf")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated")
