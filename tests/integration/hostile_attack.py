@@ -34,7 +34,10 @@ CUT_OFF = "Internal error from Core"
 MAY_BE_HELD = ("/dejamq.v1.Pull/PullOne",)
 SWITCHES = ("/dejamq.v1.Admin/UpdateSettings", "/dejamq.v1.Admin/DeleteTopic", "/dejamq.v1.Admin/DeleteGroup")
 """An operator may turn a broker into a useless one, or delete what others use: these get no legal message."""
-SMALL = ("mapped_file_size_commit_log=67108864", "disk_check_enable=false", "max_message_size=4194304")
+SMALL = (
+    "mapped_file_size_commit_log=67108864", "disk_check_enable=false", "max_message_size=4194304",
+    "max_hash_slot_num=50021", "max_index_num=200000",
+)  # fmt: skip
 
 
 class Told(msgspec.Struct):
