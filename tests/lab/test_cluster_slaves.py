@@ -1,8 +1,6 @@
 """Clusters with slaves: what is sent to a master is in its slave's log, whatever kind of cluster it is."""
 
 import asyncio
-import json
-import sys
 import time
 from pathlib import Path
 
@@ -66,26 +64,3 @@ async def test_a_slave_that_was_killed_and_one_whose_master_was_follow_again(tmp
             await sent(producer, b"after")
         await settled(cluster, "broker-a")
     assert_same_files(tmp_path / "broker-a" / "store", tmp_path / "broker-a-s1" / "store")
-
-
-@pytest.mark.process
-async def test_the_status_of_a_cluster_shows_who_is_a_slave_and_how_far_behind(tmp_path: Path) -> None:
-    async def dejamq(*arguments: str) -> tuple[int | None, str]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "dejamq_cli", "cluster", *arguments, "--dir", str(tmp_path),
-            stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        output, _ = await process.communicate()
-        return process.returncode, output.decode()
-
-    status, _ = await dejamq("up", "--namesrvs", "1", "--brokers", "1", "--slaves", "1")
-    assert status == 0
-    try:
-        status, output = await dejamq("status", "-o", "json")
-        assert status == 0
-        master, slave = json.loads(output)["processes"][1:]
-        assert (master["name"], master["replica"], master["lag_bytes"]) == ("broker-a", "master", None)
-        assert (slave["name"], slave["replica"]) == ("broker-a-s1", "slave")
-        assert (slave["lag_bytes"], slave["lag_ms"]) == (0, 0)
-    finally:
-        await dejamq("down")

@@ -3,6 +3,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from dejamq_lab import standing
 from dejamq_lab.standing import Member, Standing, free_address, process_born, purge, read_state
 from dejamq_proto.codes import ConfigError
 
@@ -35,3 +36,23 @@ def test_purge_removes_what_the_cluster_made_and_nothing_else(tmp_path: Path) ->
 def test_a_folder_without_a_cluster_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="dejamq cluster up"):
         read_state(tmp_path)
+
+
+async def test_a_slave_says_how_far_behind_it_is_while_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "a:1": {"slaves": "2"},
+        "a:2": {"following": "true", "lagBytes": "70", "lagMs": "3"},
+        "a:3": {"following": "false", "followingTrouble": "no room", "lagBytes": "0", "lagMs": "0"},
+    }
+
+    async def runtime(address: str) -> dict[str, str]:
+        return told[address]
+
+    monkeypatch.setattr("dejamq_lab.rpc_control.runtime", runtime)
+    me, names = os.getpid(), ("broker-a", "broker-a-s1", "broker-a-s2")
+    members = tuple(Member(name, "broker", me, f"a:{number}", process_born(me)) for number, name in enumerate(names, 1))
+    assert await standing.replicas(Standing(members)) == {
+        "broker-a": standing.Replica("master"),
+        "broker-a-s1": standing.Replica("slave", 70, 3),
+        "broker-a-s2": standing.Replica("slave", trouble="no room"),
+    }
