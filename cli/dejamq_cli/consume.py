@@ -12,7 +12,7 @@ from dejamq.rpc_broker import BrokerLink
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError
 from dejamq_proto.names import check_group, check_topic
 
-from dejamq_cli.asking import Silent, ask, finish, nobody_answers, say_silent
+from dejamq_cli.asking import Silent, ask, finish, say_silent
 from dejamq_cli.completing import Topic, group_names
 from dejamq_cli.helping import examples
 from dejamq_cli.message_text import described, one_line, place_text
@@ -99,12 +99,9 @@ def line_of(message: ReceivedMessage) -> str:
 async def _read(namesrv: str, topic: str, start: Start, follow: bool, show: Show, count: int) -> tuple[bool, Silent]:
     """Whether a signal ended it, and the brokers that did not answer."""
     with stop_signals() as asked:
-        try:
-            async with TopicReading(namesrv, topic, start) as reading:
-                await until(_show_all(reading, follow, show, count), asked.stopped)
-                return asked.stopped.is_set(), reading.silent
-        except DejamqError as error:
-            raise nobody_answers(namesrv, error) if error.code == Code.NO_NAME_SERVER else error from None
+        async with TopicReading(namesrv, topic, start) as reading:
+            await until(_show_all(reading, follow, show, count), asked.stopped)
+            return asked.stopped.is_set(), reading.silent
 
 
 async def _show_all(reading: TopicReading, follow: bool, show: Show, count: int) -> None:

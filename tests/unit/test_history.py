@@ -159,7 +159,10 @@ def test_a_client_without_a_journal_is_named(made: History) -> None:
     broker.append(KEY, 6, producer, request=3)
     producer.close()
     producer.path.unlink()
-    assert f"no journal of client without a name (boot id {producer.boot_id})" in story(made).missing
+    found = story(made)
+    assert f"P1: its journal is not here (boot id {producer.boot_id})" in found.missing
+    assert [(one.name, one.role) for one in found.processes] == [("billing-broker-0", "broker"), ("P1", "producer")]
+    assert found.copies[0].origin == "sent by P1"
 
 
 def test_a_broker_without_a_journal_is_named_and_the_consumer_knows_the_copy(made: History) -> None:
@@ -233,8 +236,8 @@ def test_commits_are_told_when_they_pass_it_or_come_back_and_not_otherwise(made:
         broker.offset_set(consumer, old, new)
     found = story(made)
     assert [text for text in told(found) if "billing past" in text or "back before" in text] == [
-        f"billing-broker-0 commits billing past copy 1 for process {consumer.boot_id} (6 → 9, oneway)",
-        f"billing-broker-0 moves billing back before copy 1 for process {consumer.boot_id} (12 → 2, oneway)",
+        "billing-broker-0 commits billing past copy 1 for C1 (6 → 9, oneway)",
+        "billing-broker-0 moves billing back before copy 1 for C1 (12 → 2, oneway)",
     ]
     assert found.groups[0].committed_past == []
 
@@ -268,7 +271,7 @@ def test_a_transaction_is_told_from_half_message_to_commit(made: History) -> Non
     ))  # fmt: skip
     texts = told(story(made))
     assert texts[0].endswith("stores copy 1 as a half message, hidden until its transaction ends")
-    assert texts[1] == f"billing-broker-0 is told commit by process {producer.boot_id}: committed"
+    assert texts[1] == "billing-broker-0 is told commit by P1: committed"
 
 
 def test_a_message_without_an_id_of_its_own_is_followed_by_its_origin(made: History) -> None:

@@ -14,22 +14,17 @@ def missing_evidence(trace: Trace, names: dict[str, str]) -> list[str]:
     events = list(trace.events.values())
     present = [trace.witnesses[boot_id] for boot_id in names if boot_id in trace.witnesses]
     return [
-        *_absent(trace, events),
+        *_absent(trace, events, names),
         *(text for witness in present for text in _about(witness, names[witness.boot_id])),
         *_unanswered(trace, events, names),
     ]
 
 
-def _absent(trace: Trace, events: list[ev.Event]) -> Iterator[str]:
+def _absent(trace: Trace, events: list[ev.Event], names: dict[str, str]) -> Iterator[str]:
     """Processes that others speak of, without a journal here."""
-    clients = {
-        (event.client_boot_id, event.client_id or "without a name")
-        for event in events
-        if isinstance(event, ev.Append | ev.Pull | ev.OffSet) and event.client_boot_id
-    }
-    for boot_id, client in sorted(clients):
+    for boot_id, name in names.items():
         if boot_id not in trace.witnesses:
-            yield f"no journal of client {client} (boot id {boot_id})"
+            yield f"{name}: its journal is not here (boot id {boot_id})"
     brokers = {place.broker_name for place in trace.copies}
     brokers |= {event.broker_name for event in events if isinstance(event, ev.SendTry)}
     there = {event.broker_name for event in trace.life if isinstance(event, ev.Boot)}

@@ -39,7 +39,7 @@ def _outcome(story: Story) -> Iterator[str]:
 
 def _of_group(end: GroupEnd) -> str:
     if not end.deliveries:
-        return f"never handled it, and has committed past {_copies(end.committed_past)}"
+        return f"no delivery is told of here; committed past {_copies(end.committed_past)}"
     results = ", ".join(status.replace("_", " ") or "no result" for status in end.results)
     committed = f"committed past {_copies(end.committed_past)}" if end.committed_past else "nothing committed past it"
     return f"{end.deliveries} {'deliveries' if end.deliveries > 1 else 'delivery'} ({results}); {committed}"

@@ -38,7 +38,8 @@ def _steps(trace: Trace, events: list[ev.Event], names: dict[str, str], words: W
         Step(one.wall_us, names[one.boot_id], one.boot_id, one.seq, str(one.__struct_config__.tag), words.say(one))
         for one in events
     ]
-    for witness in (trace.witnesses[boot_id] for boot_id in names if boot_id in trace.witnesses):
+    speakers = {one.boot_id for one in events} & trace.witnesses.keys()
+    for witness in (trace.witnesses[boot_id] for boot_id in names if boot_id in speakers):
         if not witness.closed and witness.role in SHORT and witness.last_wall_us < steps[-1].wall_us:
             after = bisect_right(steps, witness.last_wall_us, key=lambda step: step.wall_us)
             place = witness.last_wall_us, names[witness.boot_id], witness.boot_id, witness.last_seq
@@ -89,10 +90,23 @@ def _actors(trace: Trace, events: list[ev.Event]) -> list[Actor]:
             process = witness.process if witness else event.process
             name = _short_name(event, [actor for actor in actors.values() if actor.role == event.role])
             actors[event.boot_id] = Actor(name, event.role, process, event.boot_id, [])
-        group = getattr(event, "group", "") if event.role != "broker" else ""
-        if group and group not in actors[event.boot_id].groups:
+        group: str = getattr(event, "group", "")
+        if event.role == "broker":
+            _add_client(actors, event, group)
+        elif group and group not in actors[event.boot_id].groups:
             actors[event.boot_id].groups.append(group)
     return list(actors.values())
+
+
+def _add_client(actors: dict[str, Actor], event: ev.Event, group: str) -> None:
+    """A client that only a broker speaks of: its own journal is not here, or does not mention the message."""
+    boot_id: str = getattr(event, "client_boot_id", "")
+    if not boot_id or boot_id in actors or isinstance(event, ev.Member):
+        return
+    role = "producer" if isinstance(event, ev.Append) and event.origin == "client" else "consumer"
+    number = 1 + sum(actor.role == role for actor in actors.values())
+    process: str = getattr(event, "client_id", "") or "unknown"
+    actors[boot_id] = Actor(f"{SHORT[role]}{number}", role, process, boot_id, [group] if group else [])
 
 
 def _short_name(event: ev.Event, before: list[Actor]) -> str:
