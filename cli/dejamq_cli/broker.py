@@ -125,8 +125,8 @@ async def _routes_through(admin: Admin, name: str, on: bool) -> list[dict[str, A
     if name not in (known := {broker.broker_name for broker in await admin.brokers()}):
         raise ConfigError(f"no broker is named {name}; there are {', '.join(sorted(known)) or 'none'}")
     routes: dict[str, int] = {}
-    for topic in await admin.topics():
-        for address, told in (await admin.routes(topic)).items():
+    for answers in await asyncio.gather(*map(admin.routes, await admin.topics())):
+        for address, told in answers.items():
             through = not isinstance(told, DejamqError) and any(one.broker_name == name for one in told)
             routes[address] = routes.get(address, 0) + through
     return [{"namesrv": address, "routes": count, "write": on} for address, count in routes.items()]

@@ -30,7 +30,7 @@ def findings(view: GroupView, settings: Iterable[GroupSettings]) -> list[Finding
 def _of_queues(view: GroupView) -> Iterator[Finding]:
     if not view.members or view.broadcasting:
         return
-    for queue in sorted(view.wanted):
+    for queue in sorted(view.wanted | view.owned):
         owners = view.owners(queue)
         name = f"{queue.topic} {queue.broker_name}:{queue.queue_id}"
         if len(owners) > 1:

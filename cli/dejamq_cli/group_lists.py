@@ -1,5 +1,6 @@
 """What ``dejamq group list``, ``describe`` and ``lag`` tell, as rows."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -118,10 +119,12 @@ def _place(queue: MessageQueue) -> dict[str, Any]:
 
 async def lag_by_topic(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
     """A row for each topic of each group. Dead letters are nobody's lag."""
+    groups = sorted({one.group for one in await admin.groups()})
+    told = await asyncio.gather(*(admin.progress(group, topic) for group in groups))
     rows = []
-    for group in sorted({one.group for one in await admin.groups()}):
+    for group, progress in zip(groups, told, strict=True):
         queues: dict[str, list[int]] = {}
-        for one in await admin.progress(group, topic):
+        for one in progress:
             if not one.queue.topic.startswith(DLQ_PREFIX):
                 queues.setdefault(one.queue.topic, []).append(one.lag)
         rows += [

@@ -14,7 +14,7 @@ from dejamq.admin_cluster import ClientConnection
 from dejamq.admin_offsets import QueueProgress
 from dejamq.admin_running import RunningInfo
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.names import PERM_READ, RETRY_PREFIX, retry_topic
+from dejamq_proto.names import PERM_READ, RETRY_PREFIX
 
 ANSWER_TIMEOUT_S = 4
 BROADCASTING = "BROADCASTING"
@@ -80,13 +80,17 @@ class GroupView:
         """Every member has said what it owns."""
         return all(member.info for member in self.members)
 
+    @property
+    def owned(self) -> frozenset[MessageQueue]:
+        """What some member consumes, wanted by its subscription or chosen by the program."""
+        return frozenset(queue for member in self.members for queue in member.queues)
+
     def owners(self, queue: MessageQueue) -> list[str]:
         return [member.client_id for member in self.members if queue in member.queues]
 
     def queue_rows(self) -> list[dict[str, Any]]:
         """Every queue that is wanted, owned or committed, with its owners: several, or none."""
-        owned = {queue for member in self.members for queue in member.queues}
-        return [self._row(queue) for queue in sorted(self.wanted | owned | self.progress.keys())]
+        return [self._row(queue) for queue in sorted(self.wanted | self.owned | self.progress.keys())]
 
     def _row(self, queue: MessageQueue) -> dict[str, Any]:
         progress = self.progress.get(queue)
@@ -106,9 +110,7 @@ async def look_at(admin: Admin, group: str) -> GroupView:
         Member(client_id, tuple(one for one in connections if one.client_id == client_id), *told)
         for client_id, told in zip(ids, infos, strict=True)
     ]
-    topics = subscribed(connections)
-    if members and not members[0].broadcasting:
-        topics.add(retry_topic(group))
+    topics = subscribed(connections, retries=True)
     return GroupView(
         group, members, frozenset(await queues_of(admin, topics)),
         {one.queue: one for one in await admin.progress(group)},
@@ -126,10 +128,10 @@ async def _asked(admin: Admin, group: str, client_id: str) -> tuple[RunningInfo 
         return None, str(error)
 
 
-def subscribed(connections: Iterable[ClientConnection]) -> set[str]:
-    """The topics of these clients, without retry topics, which nobody chooses."""
+def subscribed(connections: Iterable[ClientConnection], *, retries: bool = False) -> set[str]:
+    """The topics of these clients; with ``retries`` also retry topics, which nobody chooses."""
     topics = {text.split(" ", 1)[0] for one in connections for text in one.subscriptions}
-    return {topic for topic in topics if not topic.startswith(RETRY_PREFIX)}
+    return {topic for topic in topics if retries or not topic.startswith(RETRY_PREFIX)}
 
 
 async def queues_of(admin: Admin, topics: Iterable[str]) -> list[MessageQueue]:

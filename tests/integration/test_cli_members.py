@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from cli_cluster import consume, dejamq, fill, ignore, make
 from cli_runner import NOBODY, Ran, run_beside
-from dejamq import Admin, PushConsumer
+from dejamq import Admin, MessageQueue, PushConsumer
 from dejamq_lab import Cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,7 +50,7 @@ async def test_a_group_is_described_by_its_members_their_queues_and_its_progress
     await fill(cluster, "told", 1)
     async with members(cluster, "tellers", "told", "c1", "c2"):
         ran = await until(cluster, 0, "group", "describe", "tellers")
-        told = (await dejamq(cluster, "group", "describe", "tellers", "-o", "json")).json()
+        described = (await dejamq(cluster, "group", "describe", "tellers", "-o", "json")).json()
     lines = ran.picture().splitlines()
     assert lines[:3] == [
         "broker  consume_enable  consume_message_orderly  retry_queue_nums  retry_max_times",
@@ -63,15 +63,15 @@ async def test_a_group_is_described_by_its_members_their_queues_and_its_progress
     ]
     assert lines[7] == "subscribed: told *"
     assert lines[9] == "topic  broker  queue_id  owners  committed  max_offset  lag"
-    owners = {(row["topic"], row["broker"], row["queue_id"]): row["owners"] for row in told["queues"]}
+    owners = {(row["topic"], row["broker"], row["queue_id"]): row["owners"] for row in described["queues"]}
     assert owners == {
         ("%RETRY%tellers", "broker-a", 0): ["c1"], ("%RETRY%tellers", "broker-b", 0): ["c2"],
         ("told", "broker-a", 0): ["c1"], ("told", "broker-a", 1): ["c1"],
         ("told", "broker-b", 0): ["c2"], ("told", "broker-b", 1): ["c2"],
     }  # fmt: skip
-    assert list(told) == ["group", "settings", "members", "queues", "findings"]
-    assert told["findings"] == []
-    assert {member["allocation"] for member in told["members"]} == {"averagely"}
+    assert list(described) == ["group", "settings", "members", "queues", "findings"]
+    assert described["findings"] == []
+    assert {member["allocation"] for member in described["members"]} == {"averagely"}
 
 
 async def test_members_with_one_client_id_leave_queues_to_nobody_and_that_is_status_1(cluster: Cluster) -> None:
@@ -80,18 +80,29 @@ async def test_members_with_one_client_id_leave_queues_to_nobody_and_that_is_sta
     for twin in twins:
         twin.subscribe("doubled", ignore)
     async with twins[0], twins[1]:
-        ran = await clashing(cluster, "doubles")
-        told = (await dejamq(cluster, "group", "describe", "doubles", "-o", "json")).objects()[0]
-    assert "twin is the client id of several processes" in ran.errors
-    assert {"clash"} <= {finding["kind"] for finding in told["findings"] if finding["harm"]}
+        await told(cluster, "twin is the client id of several processes", "doubles")
+        (described,) = (await dejamq(cluster, "group", "describe", "doubles", "-o", "json")).objects()
+    assert "clash" in {finding["kind"] for finding in described["findings"] if finding["harm"]}
 
 
-async def clashing(cluster: Cluster, group: str) -> Ran:
+async def test_a_queue_that_two_members_chose_for_themselves_has_two_owners(cluster: Cluster) -> None:
+    await make(cluster, "chosen", 1)
+    queue = MessageQueue("chosen", "broker-a", 0)
+    async with (
+        cluster.lite_pull_consumer("choosers", client_id="c1") as first,
+        cluster.lite_pull_consumer("choosers", client_id="c2") as second,
+    ):
+        first.assign([queue])
+        second.assign([queue])
+        await told(cluster, "chosen broker-a:0 is consumed by c1 and c2: its messages come twice", "choosers")
+
+
+async def told(cluster: Cluster, text: str, group: str) -> None:
+    """Until the description of the group says so."""
     async with asyncio.timeout(20):
-        while "several processes" not in (ran := await dejamq(cluster, "group", "describe", group)).errors:
+        while text not in (ran := await dejamq(cluster, "group", "describe", group)).errors:
             await asyncio.sleep(0.05)
     assert ran.status == 1
-    return ran
 
 
 async def test_a_group_that_nobody_knows_is_status_1_in_every_command(cluster: Cluster) -> None:
