@@ -29,8 +29,15 @@ Handle = Callable[[ReceivedMessage], Awaitable[Any]]
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Servers]:
-    async with servers(tmp_path, client_answer_timeout_ms=1_500) as site:
+    async with servers(tmp_path) as site:
         yield site
+
+
+@pytest.fixture
+async def hasty(tmp_path: Path) -> AsyncIterator[Servers]:
+    """Waits a second for clients."""
+    async with servers(tmp_path, client_answer_timeout_ms=1_000) as hasty:
+        yield hasty
 
 
 @pytest.fixture
@@ -147,22 +154,24 @@ asyncio.run(main())
 
 
 @pytest.mark.process
-async def test_a_frozen_client_is_not_waited_for(site: Servers, admin: Admin) -> None:
-    await site.send("a")
-    command = sys.executable, "-c", FROZEN, site.namesrv.address
-    frozen = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    try:
-        assert frozen.stdout is not None
-        client_id = (await frozen.stdout.readline()).decode().strip()
-        frozen.send_signal(signal.SIGSTOP)
-        with pytest.raises(DejamqError) as late:
-            await admin.running_info("g", client_id)
-        assert (late.value.code, late.value.definite) == (Code.CONSUME_MSG_TIMEOUT, False)
-        assert site.broker is not None
-        assert len(site.broker.domain.commands) == 0
-    finally:
-        frozen.kill()
-        await frozen.wait()
+async def test_a_frozen_client_is_not_waited_for(hasty: Servers) -> None:
+    site = hasty
+    async with Admin(site.namesrv.address) as admin:
+        await site.send("a")
+        command = sys.executable, "-c", FROZEN, site.namesrv.address
+        frozen = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        try:
+            assert frozen.stdout is not None
+            client_id = (await frozen.stdout.readline()).decode().strip()
+            frozen.send_signal(signal.SIGSTOP)
+            with pytest.raises(DejamqError) as late:
+                await admin.running_info("g", client_id)
+            assert (late.value.code, late.value.definite) == (Code.CONSUME_MSG_TIMEOUT, False)
+            assert site.broker is not None
+            assert len(site.broker.domain.commands) == 0
+        finally:
+            frozen.kill()
+            await frozen.wait()
 
 
 # a message for one member
@@ -264,22 +273,24 @@ async def test_what_cannot_be_consumed_directly_is_refused_in_words(site: Server
     assert site.lines("DELIVER") == []
 
 
-async def test_a_handler_that_takes_too_long_is_not_waited_for(site: Servers, admin: Admin) -> None:
-    waiting = asyncio.Event()
+async def test_a_handler_that_takes_too_long_is_not_waited_for(hasty: Servers) -> None:
+    site = hasty
+    async with Admin(site.namesrv.address) as admin:
+        waiting = asyncio.Event()
 
-    async def handler(message: ReceivedMessage) -> None:
-        await waiting.wait()
+        async def handler(message: ReceivedMessage) -> None:
+            await waiting.wait()
 
-    await site.send("a")
-    consumer = site.consumer()
-    consumer.subscribe("orders", handler, tags="no-message-has-this")
-    async with consumer:
-        await consumer.wait_assigned()
-        with pytest.raises(DejamqError) as late:
-            await admin.consume_directly("g", consumer.client_id, await an_id(site, admin))
-        assert late.value.code == Code.CONSUME_MSG_TIMEOUT
-        waiting.set()
-        await until(lambda: len(site.lines("RESULT")) == 1)
+        await site.send("a")
+        consumer = site.consumer()
+        consumer.subscribe("orders", handler, tags="no-message-has-this")
+        async with consumer:
+            await consumer.wait_assigned()
+            with pytest.raises(DejamqError) as late:
+                await admin.consume_directly("g", consumer.client_id, await an_id(site, admin))
+            assert late.value.code == Code.CONSUME_MSG_TIMEOUT
+            waiting.set()
+            await until(lambda: len(site.lines("RESULT")) == 1)
 
 
 async def an_id(site: Servers, admin: Admin) -> str:
