@@ -16,6 +16,10 @@ FINE_BOUNDS_US = tuple(10 * 2**step for step in range(21))
 SIZE_BOUNDS = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 """Bytes of messages, RocketMQ's buckets of ``rocketmq_message_size``."""
 SHORTEST_PUT_US = 1_000
+MOST_GROUPS = 50_000
+"""Pairs of topic and group: pulls of strangers name any group, and each would be kept for a day."""
+OTHERS = ("*", "*")
+"""Where those above it are counted."""
 
 
 class TopicPuts(msgspec.Struct):
@@ -149,5 +153,6 @@ class Counts:
         key = topic, group
         found = self.groups.get(key)
         if found is None:
-            found = self.groups[key] = GroupGets()
+            key = key if len(self.groups) < MOST_GROUPS else OTHERS
+            found = self.groups.setdefault(key, GroupGets())
         return found

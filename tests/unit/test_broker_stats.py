@@ -1,5 +1,7 @@
 """Counters, windows and rates: what a broker says it did. The time is the test's."""
 
+import pytest
+from dejamq_broker import counts
 from dejamq_broker.counts import FINE_BOUNDS_US, Counts
 from dejamq_broker.stats import SAMPLE_MS, Line, Stats
 from dejamq_broker.store_rates import StoreRates, distribution, percentile_ms
@@ -88,6 +90,18 @@ def test_what_did_nothing_for_a_day_is_forgotten() -> None:
     site.samples(360)
     assert set(site.counts.topics) == {"alive"}
     assert site.counts.groups == {}
+
+
+def test_groups_of_strangers_find_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "MOST_GROUPS", 3)
+    made = Counts()
+    for number in range(10):
+        made.found("orders", f"g{number}", 1, 100, 1)
+    made.found("orders", "g1", 1, 100, 1)
+    assert {key: gets.messages for key, gets in made.groups.items()} == {
+        ("orders", "g0"): 1, ("orders", "g1"): 2, ("orders", "g2"): 1, ("*", "*"): 7,
+    }  # fmt: skip
+    assert made.gets.messages == 11
 
 
 def test_what_was_deleted_begins_at_nothing() -> None:
