@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dejamq_cli.history.files import journal_files
@@ -10,7 +11,7 @@ from dejamq_cli.history.show import lines_of
 from dejamq_cli.history.story import Story
 from dejamq_cli.history.telling import tell
 from dejamq_proto.codes import ConfigError, DejamqError
-from dejamq_proto.events import EndTransaction, Gap, Member, SendEnd, State
+from dejamq_proto.events import CheckTransaction, EndTransaction, Gap, Member, SendEnd, State, Tx
 from dejamq_proto.journal import Level
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from dejamq_proto.record import offset_message_id
@@ -264,14 +265,30 @@ def test_stops_of_those_concerned_are_told_and_of_others_not(made: History) -> N
 
 def test_a_transaction_is_told_from_half_message_to_commit(made: History) -> None:
     producer, broker = made.producer(), made.broker()
-    broker.append(KEY, 0, producer, request=3, topic=HALF_TOPIC)
-    broker.write(EndTransaction(
-        broker_name=broker.name, group="shop", unique_key=KEY, half_queue_offset=0, half_log_offset=0, state="commit",
-        from_check=True, outcome="committed", client_boot_id=producer.boot_id,
-    ))  # fmt: skip
-    texts = told(story(made))
-    assert texts[0].endswith("stores copy 1 as a half message, hidden until its transaction ends")
-    assert texts[1] == "billing-broker-0 is told commit by P1: committed"
+    half: dict[str, Any] = {"broker_name": broker.name, "group": "shop", "unique_key": KEY}
+    half |= {"half_queue_offset": 0, "half_log_offset": 0}
+    broker.append(KEY, 0, producer, request=3, topic=HALF_TOPIC, origin="tx_half")
+    broker.append(KEY, 1, topic=HALF_TOPIC, origin="tx_check", origin_refs=["0:0"])
+    broker.write(CheckTransaction(**half, check_times=1, client_id=producer.name))
+    producer.write(Tx(**half, state="commit", from_check=True, request_seq=4))
+    broker.append(KEY, 5, producer, request=4, origin="tx_final", origin_refs=["1:100"])
+    broker.write(EndTransaction(**half, state="commit", from_check=True, outcome="committed",
+                                client_boot_id=producer.boot_id))  # fmt: skip
+    name = broker.name
+    found = story(made)
+    assert [copy.origin for copy in found.copies] == [
+        "sent by P1", "copy 1 was stored anew for its check", "copy 2 was committed",
+    ]  # fmt: skip
+    assert told(found) == [
+        f"{name} stores copy 1 as a half message, hidden until its transaction ends",
+        f"{name} stores copy 2 as a half message, hidden until its transaction ends, "
+        "copy 1 was stored anew for its check",
+        f"{name} asks P1 how the transaction ended, check 1",
+        "P1 answers the check: commit",
+        "P1 its journal breaks off here",
+        f"{name} stores copy 3 in {name} orders:0 at offset 5, copy 2 was committed",
+        f"{name} is told commit by P1: committed",
+    ]
 
 
 def test_a_message_without_an_id_of_its_own_is_followed_by_its_origin(made: History) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from dejamq_lab.duplicates import ASKED_FOR_AGAIN
 from dejamq_proto import events as ev
+from dejamq_proto.names import TRANSACTION_GROUP
 
 from dejamq_cli.history.story import GroupEnd, Handled
 from dejamq_cli.history.trace import Delivery, Trace
@@ -45,7 +46,7 @@ def _committed(trace: Trace, events: Iterable[ev.Event]) -> dict[str, set[int]]:
     """The numbers of the copies that each group is past, as the brokers' last words are."""
     past: dict[str, set[int]] = defaultdict(set)
     for event in events:
-        if isinstance(event, ev.OffSet):
+        if isinstance(event, ev.OffSet) and event.group != TRANSACTION_GROUP:
             queue = event.broker_name, event.topic, event.queue_id
             numbers = past[event.group]
             for copy in (copy for copy in trace.copies.values() if copy.place[:3] == queue):

@@ -4,9 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 from dejamq_proto import events as ev
-from dejamq_proto.names import SCHEDULE_TOPIC
+from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 from dejamq_cli.history.trace import Copy, Delivery, Place, Trace
+
+SENT = ("client", "tx_half")
+"""Origins of what a producer asked for."""
+MADE_OF_HALVES = {
+    "tx_check": "was stored anew for its check",
+    "tx_final": "was committed",
+    "tx_given_up": "was given up",
+}
 
 
 class Speech:
@@ -28,9 +36,18 @@ class Speech:
         if copy.origin == "admin":
             letter = next((c for c in self.trace.copies.values() if c.offset_message_id == copy.origin_ref), None)
             return f"{named(letter) if letter else copy.origin_ref} was sent again by an operator"
-        if copy.origin == "client":
+        if copy.origin in MADE_OF_HALVES and number.isdecimal():
+            half = self._half_at(copy.place.broker_name, int(number))
+            return f"{named(half) if half else 'a half message'} {MADE_OF_HALVES[copy.origin]}"
+        if copy.origin in SENT:
             return f"sent by {self.name_of(copy.sender)}" if copy.sender else "sent"
         return f"{copy.origin} {copy.origin_ref}".strip() or "not known"
+
+    def _half_at(self, broker_name: str, log_offset: int) -> Copy | None:
+        for copy in self.trace.copies.values():
+            if (copy.place.broker_name, copy.place.topic, copy.log_offset) == (broker_name, HALF_TOPIC, log_offset):
+                return copy
+        return None
 
     def deliveries_of(self, event: ev.Result | ev.Sendback) -> str:
         """Their numbers in the story."""

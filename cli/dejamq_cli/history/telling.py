@@ -9,7 +9,7 @@ from dejamq_proto import events as ev
 
 from dejamq_cli.history.missing import missing_evidence
 from dejamq_cli.history.outcome import group_ends, handled
-from dejamq_cli.history.speech import Speech
+from dejamq_cli.history.speech import SENT, Speech
 from dejamq_cli.history.story import Actor, Step, StoredCopy, Story
 from dejamq_cli.history.trace import Trace
 from dejamq_cli.history.words import Words
@@ -22,7 +22,8 @@ def tell(trace: Trace) -> Story:
     events = list(_in_order(trace))
     actors = _actors(trace, events)
     names = {actor.boot_id: actor.name for actor in actors}
-    speech = Speech(trace, lambda boot_id: names.get(boot_id, f"process {boot_id}"))
+    known = {actor.process: actor.name for actor in actors} | names
+    speech = Speech(trace, lambda process: known.get(process, f"process {process}"))
     deliveries = handled(trace, events, names)
     copies = list(_copies(speech))
     return Story(
@@ -92,20 +93,21 @@ def _actors(trace: Trace, events: list[ev.Event]) -> list[Actor]:
             actors[event.boot_id] = Actor(name, event.role, process, event.boot_id, [])
         group: str = getattr(event, "group", "")
         if event.role == "broker":
-            _add_client(actors, event, group)
+            _add_client(trace, actors, event)
         elif group and group not in actors[event.boot_id].groups:
             actors[event.boot_id].groups.append(group)
     return list(actors.values())
 
 
-def _add_client(actors: dict[str, Actor], event: ev.Event, group: str) -> None:
+def _add_client(trace: Trace, actors: dict[str, Actor], event: ev.Event) -> None:
     """A client that only a broker speaks of: its own journal is not here, or does not mention the message."""
     boot_id: str = getattr(event, "client_boot_id", "")
     if not boot_id or boot_id in actors or isinstance(event, ev.Member):
         return
-    role = "producer" if isinstance(event, ev.Append) and event.origin == "client" else "consumer"
+    role = "producer" if isinstance(event, ev.Append) and event.origin in SENT else "consumer"
     number = 1 + sum(actor.role == role for actor in actors.values())
-    process: str = getattr(event, "client_id", "") or "unknown"
+    witness, group = trace.witnesses.get(boot_id), getattr(event, "group", "")
+    process: str = witness.process if witness else getattr(event, "client_id", "") or "unknown"
     actors[boot_id] = Actor(f"{SHORT[role]}{number}", role, process, boot_id, [group] if group else [])
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dejamq_proto import events as ev
-from dejamq_proto.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from dejamq_proto.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TRANSACTION_GROUP
 
-from dejamq_cli.history.speech import Speech, named, queue_text
+from dejamq_cli.history.speech import SENT, Speech, named, queue_text
 from dejamq_cli.history.trace import Copy, places_of
 
 
@@ -28,7 +28,7 @@ class BrokerWords:
     def _purpose(self, copy: Copy, event: ev.Append) -> str:
         """Where to, and what it is made from."""
         topic = copy.place.topic
-        because = "" if copy.origin == "client" else f", {self._speech.made_from(copy)}"
+        because = "" if copy.origin in SENT else f", {self._speech.made_from(copy)}"
         if topic == SCHEDULE_TOPIC:
             return f"to wait at delay level {copy.place.queue_id + 1}{because}"
         if topic == HALF_TOPIC:
@@ -49,6 +49,8 @@ class BrokerWords:
         low, high = sorted((event.old, event.new))
         copies = self._speech.copies_in(event.broker_name, event.topic, event.queue_id, range(low, high))
         who = f" for {self._speech.name_of(event.client_boot_id)}" if event.client_boot_id else ""
+        if event.group == TRANSACTION_GROUP:
+            return f"need not look at {copies} again"
         where = f"{event.old if event.old >= 0 else 'none'} → {event.new}, {event.by}"
         if event.new > event.old:
             return f"commits {event.group} past {copies}{who} ({where})"

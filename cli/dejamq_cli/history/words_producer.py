@@ -49,7 +49,11 @@ class ProducerWords:
         return f"is told {event.state} by {self._speech.name_of(event.client_boot_id)}: {event.outcome}{why}"
 
     def _check_transaction(self, event: ev.CheckTransaction) -> str:
-        asked = f"asks {event.client_id}" if event.client_id else "would ask a producer, but none is online,"
+        asked = (
+            f"asks {self._speech.name_of(event.client_id)}"
+            if event.client_id
+            else "would ask a producer, but none is online,"
+        )
         return f"{asked} how the transaction ended, check {event.check_times}"
 
 
