@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,6 +13,7 @@ from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.text import Handling
 
 KEY = "number-"
+BLOCKED_POLL_S = 0.01
 
 
 class Refused(Exception):
@@ -39,12 +39,10 @@ class Handlers:
         self._inbox = Inbox(ledger.connection) if handling.inbox else None
         self._failed: Counter[int] = Counter()
         self._released = asyncio.Event()
-        self._released_thread = threading.Event()
 
     def release(self) -> None:
         """Let those go on that block."""
         self._released.set()
-        self._released_thread.set()
 
     async def one(self, received: ReceivedMessage) -> None:
         """Handles a message."""
@@ -64,8 +62,8 @@ class Handlers:
     def plain(self, received: ReceivedMessage) -> None:
         """Handles a message in a worker thread."""
         number = self._enter(received)
-        if number in self._handling.blocks:
-            self._released_thread.wait()
+        while number in self._handling.blocks and not self._released.is_set():
+            time.sleep(BLOCKED_POLL_S)
         time.sleep(self._handling.work_ms / 1000)
         self._write(received, number)
         self._fail(number)
