@@ -11,7 +11,7 @@ from dejamq_cli import group_plan
 from dejamq_cli.asking import ask, asked_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, Yes, confirm, say_dry_run
 from dejamq_cli.completing import Group, group_names, topic_names
-from dejamq_cli.group_lists import describe_group, lag_by_topic, lag_of, list_groups, show_description
+from dejamq_cli.group_lists import describe_group, lag_by_topic, lag_of, list_groups, show_description, unknown_group
 from dejamq_cli.helping import examples
 from dejamq_cli.output import CANNOT_TELL, DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows, tell
 from dejamq_cli.watching import Watch, show_or_watch
@@ -169,5 +169,5 @@ async def _rows(admin: Admin, group: str, what: str) -> list[dict[str, Any]]:
         if one.group == group
     ]
     if not rows:
-        raise DejamqError(f"no broker knows a group {group!r}; see: dejamq group list")
+        raise unknown_group(group)
     return rows

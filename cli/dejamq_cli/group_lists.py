@@ -58,7 +58,7 @@ async def describe_group(admin: Admin, group: str) -> dict[str, Any]:
     settings = [one for one in await admin.groups() if one.group == group]
     view = await look_at(admin, group)
     if not settings and not view.members and not view.progress:
-        raise DejamqError(f"no broker knows a group {group!r}; see: dejamq group list")
+        raise unknown_group(group)
     return {
         "group": group,
         "settings": [_without_group(one) for one in settings],
@@ -69,6 +69,10 @@ async def describe_group(admin: Admin, group: str) -> dict[str, Any]:
         "queues": view.queue_rows(),
         "findings": [asdict(finding) for finding in findings(view, settings)],
     }
+
+
+def unknown_group(group: str) -> DejamqError:
+    return DejamqError(f"no broker knows a group {group!r}; see: dejamq group list")
 
 
 def _without_group(settings: GroupSettings) -> dict[str, Any]:
@@ -100,10 +104,15 @@ def show_description(told: dict[str, Any], output: Format) -> None:
 
 
 async def lag_of(admin: Admin, group: str, topic: str | None) -> list[dict[str, Any]]:
-    """A row a queue: those with something committed, and those that its members are subscribed to."""
+    """A row a queue: those with something committed, and those that its members are subscribed to.
+
+    Raises DejamqError for a group that nobody knows.
+    """
     progress = {one.queue: one for one in await admin.progress(group, topic)}
     topics = subscribed(one for one in await admin.connections(group) if one.role == "consumer")
     wanted = await queues_of(admin, topics if topic is None else topics & {topic})
+    if not wanted and not progress and group not in {one.group for one in await admin.groups()}:
+        raise unknown_group(group)
     rows = []
     for queue in sorted({*wanted, *progress}):
         one = progress.get(queue)
