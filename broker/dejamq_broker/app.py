@@ -162,6 +162,8 @@ class Broker:
             broker_name=config.broker_name, broker_id=config.broker_id, address=self.site.store_address,
             clean=self._store.clean_start, log_min=self._store.log_min, log_max=self._store.log_max,
         ))  # fmt: skip
+        if self._store.promoted:
+            self.domain.replication.note_promoted()
         return bound
 
     def _start_services(self) -> None:

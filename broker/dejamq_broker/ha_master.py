@@ -192,6 +192,14 @@ class Replication:
             found[f"{name}.lagMs"] = str(lag_ms(self.store, slave.acknowledged, now_ms))
         return found
 
+    def note_promoted(self) -> None:
+        """This store was a slave's before: what its master had beyond its end is not here."""
+        log.warning("promoted log_offset=%d", self.store.log_max)
+        self._journal.write(Replica(
+            broker_name=self._site.broker_name, broker_id=self._site.broker_id, change="promoted",
+            log_offset=self.store.log_max,
+        ))  # fmt: skip
+
     def note(self, slave: SlavePosition, change: str, reason: str = "") -> None:
         """Journal a step of a slave, and log it when it came or went."""
         lag_bytes = self.store.log_max - slave.acknowledged

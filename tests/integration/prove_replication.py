@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "store"))
+
 from replication_faults import FAULTS, suffered
 from replication_power import outlived
 

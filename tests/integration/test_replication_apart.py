@@ -4,6 +4,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -185,3 +186,23 @@ async def test_a_cut_for_which_there_was_no_room_is_made_when_there_is(tmp_path:
             async with a_slave(tmp_path, master.address) as slave:
                 await same(master, slave)
     assert failures == []
+
+
+async def test_a_slave_that_is_started_as_master_goes_on_and_its_old_master_follows_it(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as (master, slave):
+        await fill(master)
+        await same(master, slave)
+        end = slave.domain.store.log_max
+        await slave.close()
+        await fill(master, 3)  # what the slave never gets
+    journal: dict[str, Any] = {"journal_dir": str(tmp_path / "j"), "journal_level": "forensic"}
+    async with running(tmp_path / "slave", **QUICK, **journal) as promoted:
+        await fill(promoted, 5)
+        follow = {"broker_id": 1, "ha_master_address": promoted.address}
+        async with running(tmp_path / "master", **QUICK, **journal, **follow) as old:
+            await same(promoted, old)
+    changes = {event["change"]: event.get("log_offset") for event in replica_events(tmp_path / "j")}
+    assert changes["promoted"] == changes["cut"] == end
+    async with running(tmp_path / "slave", **QUICK, **journal):
+        pass
+    assert [event["change"] for event in replica_events(tmp_path / "j")].count("promoted") == 1

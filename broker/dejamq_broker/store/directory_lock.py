@@ -64,6 +64,20 @@ def mark_open(paths: StorePaths) -> None:
     sync_directory(paths.root)
 
 
+def note_role(paths: StorePaths, *, slave: bool) -> bool:
+    """Remember that the directory is a slave's, or that it is none any more. Answers whether it was one until now.
+
+    Only for people and journals: a full disk, where nothing can be remembered, is no matter.
+    """
+    was = paths.slave.exists()
+    with suppress(OSError):
+        if slave:
+            paths.slave.touch()
+        else:
+            paths.slave.unlink(missing_ok=True)
+    return was and not slave
+
+
 def _owner(paths: StorePaths) -> str:
     try:
         return f"process {int(paths.abort.read_text())}"

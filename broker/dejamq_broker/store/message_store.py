@@ -17,7 +17,7 @@ from dejamq_broker.store.batch import QueueKey, QueueTable
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.directory_lock import DirectoryLock
+from dejamq_broker.store.directory_lock import DirectoryLock, note_role
 from dejamq_broker.store.disk import Disk, DiskUse
 from dejamq_broker.store.errors import StoreClosed, StoreError, StoreFull, StoreShort, readable
 from dejamq_broker.store.file_queue import FileQueue
@@ -92,6 +92,8 @@ class MessageStore:
         """Called after each append, by the appender: there is more to copy."""
         self._closed = True
         self.reopen()
+        self.promoted = note_role(paths, slave=self.copies_only)
+        """A master's store that was a slave's until now."""
 
     def _begin(self, keep_to: End | None) -> None:
         """Make all parts anew, of what is in the directory; ``keep_to`` as in ``Recovery``."""

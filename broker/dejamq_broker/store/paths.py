@@ -22,6 +22,7 @@ class StorePaths:
         self.progress = self.root / "dispatched.json"
         self.deleted = self.root / "deleted.json"
         self.cut = self.root / "cut"
+        self.slave = self.root / "slave"
         self.topics = self.root / "config" / "topics.json"
         self.consume_queues_ext = self.root / "consumequeue_ext"
         self.batch_consume_queues = self.root / "batchconsumequeue"
