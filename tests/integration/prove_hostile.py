@@ -15,8 +15,10 @@ from pathlib import Path
 from hostile_attack import Attack, Process, check_left_behind, log_faults, serves_the_honest, start_servers
 
 PORTION = 20_000
-GROWTH_MIB = 200
-"""Between the end of the first fifth and the end: caches fill, and heaps breathe."""
+GROWTH_MIB = 300
+"""Between the end of the first fifth and the end: caches fill, and a heap keeps the most that several frames of
+megabytes once needed at the same time.
+"""
 
 
 async def prove(directory: Path, inputs: int, seed: int) -> Attack:
