@@ -43,7 +43,7 @@ def prove(directory: Path, windows: str, kills: int, seed: int) -> tuple[Ledger,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill the broker of transactions again and again.")
-    parser.add_argument("--runs", type=int, default=5, help="with open windows, and as many with closed ones")
+    parser.add_argument("--runs", type=int, default=3, help="with open windows, and as many with closed ones")
     parser.add_argument("--kills", type=int, default=6, help="in one run")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000_000)
     options = parser.parse_args()

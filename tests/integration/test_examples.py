@@ -41,9 +41,9 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Two brokers, whose seconds of delay, and times of transactions, last a tenth."""
+    """Two brokers, whose seconds of delay last a tenth, and whose transactions are asked about soon."""
     settings = {
-        "delay_second_ms": 100, "transaction_timeout_ms": 600, "transaction_check_interval_ms": 3000,
+        "delay_second_ms": 100, "transaction_timeout_ms": 600, "transaction_check_interval_ms": 1500,
         "transaction_op_batch_interval_ms": 300,
     }  # fmt: skip
     with Cluster(brokers=2, namesrvs=2, settings=settings) as running:

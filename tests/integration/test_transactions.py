@@ -86,6 +86,11 @@ def events(cluster: Cluster, event: str) -> list[dict[str, Any]]:
     return [found for found in map(json.loads, lines) if found["event"] == event]
 
 
+def own_words(cluster: Cluster) -> list[dict[str, Any]]:
+    """What producers told by themselves; answers to checks are as many as rounds of a busy machine."""
+    return [one for one in events(cluster, "TX") if not one["from_check"]]
+
+
 async def until(holds: Callable[[], Any]) -> Any:
     async with asyncio.timeout(20):
         while not (value := holds()):
@@ -134,7 +139,7 @@ async def test_what_is_unknown_is_asked_until_the_checker_knows(cluster: Cluster
 
     def plain(message: ReceivedMessage) -> TransactionState:
         seen.append((message.topic, message.body, message.properties["TRANSACTION_CHECK_TIMES"]))
-        return answers.pop(0)
+        return answers.pop(0) if answers else COMMIT  # a busy machine may have asked once more meanwhile
 
     async def awaited(message: ReceivedMessage) -> TransactionState:
         return plain(message)
@@ -145,7 +150,7 @@ async def test_what_is_unknown_is_asked_until_the_checker_knows(cluster: Cluster
         message = await arrivals.next()
     assert result.state is UNKNOWN
     assert (message.message_id, message.body) == (result.message_id, b"x")
-    assert seen == [("orders", b"x", "1"), ("orders", b"x", "2")]
+    assert seen[:2] == [("orders", b"x", "1"), ("orders", b"x", "2")]
 
 
 def fails(message: Message) -> TransactionState:
@@ -168,9 +173,8 @@ async def test_a_function_that_fails_leaves_it_unknown_and_everybody_is_told_why
         await arrivals.next()
     assert result.state is UNKNOWN
     assert isinstance(result.error, Exception)
-    first, answer = events(cluster, "TX")[:2]
-    assert (first["state"], answer["state"], answer["from_check"]) == ("unknown", "commit", True)
-    assert why.split(":")[0] in first["reason"]
+    (own,) = own_words(cluster)
+    assert (own["state"], why.split(":")[0] in own["reason"]) == ("unknown", True)
     assert any("transaction_unknown" in line and why.split(":")[0] in line for line in caplog.messages)
 
 
@@ -178,7 +182,7 @@ async def test_a_checker_that_fails_is_asked_again(cluster: Cluster) -> None:
     answers: list[Any] = [RuntimeError("not now"), COMMIT]
 
     async def checker(message: ReceivedMessage) -> TransactionState:
-        answer = answers.pop(0)
+        answer = answers.pop(0) if answers else COMMIT
         if isinstance(answer, Exception):
             raise answer
         return COMMIT
@@ -242,7 +246,7 @@ async def test_a_producer_that_is_closed_in_a_hurry_leaves_the_transaction_to_a_
     await producer.close(timeout_ms=20)
     go_on.set()
     assert (await sending).state is COMMIT
-    assert not [one for one in events(cluster, "TX") if not one["from_check"]]
+    assert own_words(cluster) == []
     async with reading(cluster) as arrivals, cluster.transaction_producer("shop", checker=says(COMMIT)):
         assert (await arrivals.next()).body == b"x"
 
@@ -262,9 +266,8 @@ async def test_a_cancelled_transaction_is_unknown_and_the_checker_decides(cluste
         with pytest.raises(asyncio.CancelledError):
             await sending
         assert (await arrivals.next()).body == b"x"
-    assert [(one["state"], "cancelled" in one.get("reason", "")) for one in events(cluster, "TX")[:2]] == [
-        ("unknown", True), ("commit", False),
-    ]  # fmt: skip
+    (own,) = own_words(cluster)
+    assert (own["state"], "cancelled" in own["reason"]) == ("unknown", True)
 
 
 async def test_a_message_that_is_stored_less_durably_is_rolled_back_unexecuted(tmp_path: Path) -> None:
@@ -298,7 +301,7 @@ async def test_names_inside_of_a_namespace_are_not_seen_by_the_program(tmp_path:
         ):
             await producer.send_in_transaction(Message("orders", b"x"), says(UNKNOWN))
             assert (await arrivals.next()).topic == "orders"
-        assert seen == [("orders", "orders", "broker-a")]
+        assert set(seen) == {("orders", "orders", "broker-a")}
         assert {one["group"] for one in events(cluster, "END_TRANSACTION")} == {"eu%shop"}
 
 
@@ -328,7 +331,7 @@ async def test_hooks_see_the_half_message_and_each_end(cluster: Cluster) -> None
         sent = await producer.send_in_transaction(Message("orders", b"x"), says(UNKNOWN))
         await arrivals.next()
     assert hook.sent == ["orders"]
-    assert hook.ended[:2] == [("shop", UNKNOWN, False, sent.message_id), ("shop", COMMIT, True, sent.message_id)]
+    assert set(hook.ended) == {("shop", UNKNOWN, False, sent.message_id), ("shop", COMMIT, True, sent.message_id)}
 
 
 async def test_what_cannot_be_a_transaction_is_refused_before_anything_is_stored(cluster: Cluster) -> None:
