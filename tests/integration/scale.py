@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,6 +126,19 @@ class Server:
         return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 
 
+async def scraped(log: str, told: Told) -> Answers:
+    """The page for Prometheus, from where the log says that it is served."""
+    (*_, address) = re.findall(r"event=metrics_served address=(\S+)", log)
+    answers = Answers()
+    for _ in range(5):
+        began = time.monotonic()
+        page = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://{address}/metrics").read())
+        answers.times_ms.append((time.monotonic() - began) * 1000)
+        lags = page.count(b"\nrocketmq_consumer_lag_messages{")
+        assert lags == told.groups * min(TOPICS_OF_A_GROUP, told.topics), lags
+    return answers
+
+
 def topic(number: int) -> str:
     return f"topic-{number:04d}"
 
@@ -152,6 +166,7 @@ async def scaled(directory: Path, *, topics: int, groups: int, messages: int) ->
         told.start_after_kill_s = await asyncio.to_thread(broker.start)
         told.start_after_kill_cpu_s = broker.cpu_s
         told.answers = await asked(broker.address, namesrv.address, told)
+        told.answers["metrics"] = await scraped((directory / "errors.txt").read_text(), told)
         told.resident_mib, told.own_mib = broker.status("VmRSS"), broker.status("RssAnon")
         told.descriptors = broker.descriptors
     finally:
