@@ -113,7 +113,9 @@ def _prepare(directory: Path, size: Size) -> Plan:
     """Refuse what cannot be before anything is started."""
     if (directory / STATE_FILE).exists() and (running := read_state(directory).running()):
         names = ", ".join(member.name for member in running)
-        raise ConfigError(f"a cluster already runs in {directory} ({names}); end it with: dejamq cluster down")
+        raise ConfigError(
+            f"a cluster already runs in {directory} ({names}); end it with: dejamq cluster down --dir {directory}"
+        )
     plan = Plan(
         directory.absolute(), size.brokers, size.namesrvs, settings=size.settings, journal_level=size.journal_level,
         slaves=size.slaves,

@@ -255,6 +255,14 @@ async def test_a_cluster_with_one_name_server_away_can_be_used_and_that_is_said(
     assert (await run_beside("cluster", "health", "--namesrv", NOBODY)).status == 1
 
 
+async def test_a_server_of_another_kind_is_as_good_as_none_and_the_next_one_is_asked(cluster: Cluster) -> None:
+    broker = cluster.broker("broker-a").address
+    alone = await run_beside("topic", "list", "--namesrv", broker)
+    assert (alone.status, alone.output) == (3, "")
+    assert f"no dejamq name server answers at {broker}" in alone.one_line()
+    assert (await run_beside("cluster", "list", "--namesrv", f"{broker};{NOBODY};{cluster.namesrv}")).status == 0
+
+
 # --- clients
 
 
