@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from broker_wire import SMALL
 from dejamq_broker.clients import Clients
 from dejamq_broker.config import BrokerConfig
@@ -20,6 +21,7 @@ from dejamq_broker.transaction_halves import Halves
 from dejamq_broker.transaction_rules import Limits
 from dejamq_broker.transactions import Ending, Transactions
 from dejamq_proto import names
+from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal import Journal, Level
 from dejamq_proto.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, Record, decode, encode_properties
 
@@ -150,3 +152,9 @@ class TransactionHouse:
         finally:
             store.close()
             parts.journal.close()
+
+
+def refusal(parts: TransactionParts, half: Record, **changes: Any) -> DejamqError:
+    with pytest.raises(DejamqError) as raised:
+        parts.end(half, **changes)
+    return raised.value
