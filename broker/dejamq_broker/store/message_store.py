@@ -31,7 +31,7 @@ from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.query import Query, QueryResult, Wanted
 from dejamq_broker.store.queue_flush import QueueFlush
 from dejamq_broker.store.reading import Limits, Reader, ReadResult
-from dejamq_broker.store.recovery import Recovery, RecoveryReport
+from dejamq_broker.store.recovery import Recovery
 from dejamq_broker.store.reput import Reput
 from dejamq_broker.store.retention import Retention, follow_queues
 
@@ -98,13 +98,9 @@ class MessageStore:
     def _begin(self, keep_to: End | None) -> None:
         """Make all parts anew, of what is in the directory; ``keep_to`` as in ``Recovery``."""
         paths, config, clock_ms = self._paths, self._config, self._around.clock_ms
-        self._table = QueueTable()
         files = FileQueue(paths.commit_log, config.mapped_file_size_commit_log)
         next_file = NextFile(files, warm=not config.sync_flush)
-        self._log = CommitLog(files, next_file.take)
-        self._queues = ConsumeQueues(paths, config.mapped_file_size_consume_queue, self._table)
-        self._disk = Disk(paths, config)
-        self.recovery = self._recover(clock_ms, keep_to)
+        self._recover(CommitLog(files, next_file.take), keep_to)
         self._reader = Reader(self._log, config, self.recovery.damages)
         queue_flush = QueueFlush(self._queues, paths, config)
         self._flusher = Flusher(self._log, queue_flush, paths, config, next_file)
@@ -133,14 +129,17 @@ class MessageStore:
         self._retention.start()
         self._closed = False
 
-    def _recover(self, clock_ms: Callable[[], int], keep_to: End | None) -> RecoveryReport:
-        self._log.files.scanning = True
-        report = Recovery(self._log, self._queues, self._paths, self._config, keep_to).run(clock_ms)
-        self._log.files.scanning = False
-        for key, queue in self._queues.items():
-            self._table.set_next(key, queue.max_offset)
-        self._disk.reserve(self._log.files)
-        return report
+    def _recover(self, log: CommitLog, keep_to: End | None) -> None:
+        """Until it is done, whoever asks how far queues go is told of the store as it was."""
+        paths, config, table = self._paths, self._config, QueueTable()
+        queues, disk = ConsumeQueues(paths, config.mapped_file_size_consume_queue, table), Disk(paths, config)
+        log.files.scanning = True
+        self.recovery = Recovery(log, queues, paths, config, keep_to).run(self._around.clock_ms)
+        log.files.scanning = False
+        for key, queue in queues.items():
+            table.set_next(key, queue.max_offset)
+        disk.reserve(log.files)
+        self._table, self._log, self._queues, self._disk = table, log, queues, disk
 
     @property
     def clean_start(self) -> bool:
