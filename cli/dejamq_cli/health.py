@@ -49,10 +49,12 @@ async def health_of(namesrv: str) -> list[Server]:
 
 
 async def _asked(address: str) -> list[BrokerInfo] | None:
-    """The brokers that this name server knows; None when it does not serve."""
-    if not await rpc_control.healthy(address):
+    """The brokers that this name server knows; None when it does not serve, or does not say."""
+    serves, brokers = await asyncio.gather(
+        rpc_control.healthy(address), rpc_control.brokers(address), return_exceptions=True
+    )
+    if isinstance(brokers, BaseException):
+        if not isinstance(brokers, DejamqError):
+            raise brokers
         return None
-    try:
-        return await rpc_control.brokers(address)
-    except DejamqError:
-        return None
+    return brokers if serves is True else None

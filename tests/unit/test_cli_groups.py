@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from cli_runner import NOBODY, run_here
-from dejamq import MessageQueue
+from dejamq import Admin, DejamqError, MessageQueue
 from dejamq.admin_cluster import ClientConnection
 from dejamq.admin_groups import GroupSettings
+from dejamq.admin_messages import TopicQueues
 from dejamq.admin_running import RunningInfo, RunningQueue
 from dejamq_cli.group_findings import Finding, findings
 from dejamq_cli.group_view import GroupView, Member
@@ -252,3 +253,49 @@ def test_a_plan_of_too_little_or_of_nonsense_is_bad_use(arguments: tuple[str, ..
     ran = run_here("group", "plan", *arguments)
     assert ran.status == 2
     assert "--" in ran.one_line() or "averagely" in ran.errors
+
+
+# --- plans of a live group whose servers tell different things
+
+
+class DisagreeingAdmin(Admin):
+    """broker-b has not heard of c2, and name server n:2 not of broker-b's queue; asks nobody."""
+
+    def __init__(self, namesrv: str) -> None:
+        super().__init__(namesrv)
+        self._asked = namesrv
+
+    async def members(self, group: str) -> dict[str, list[str]]:
+        return {"broker-a": ["c1", "c2"], "broker-b": ["c1"]}
+
+    async def connections(self, group: str | None = None, *, broker_name: str | None = None) -> list[ClientConnection]:
+        return [connection("c1")]
+
+    async def routes(self, topic: str) -> dict[str, list[TopicQueues] | DejamqError]:
+        queues = [TopicQueues("broker-a", 1, 1, 6), TopicQueues("broker-b", 1, 1, 6)]
+        return {self._asked: queues if self._asked == "n:1" else queues[:1]}
+
+
+@pytest.fixture
+def disagreeing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("asking", "group_plan"):
+        monkeypatch.setattr(f"dejamq_cli.{module}.Admin", DisagreeingAdmin)
+
+
+def test_what_brokers_and_name_servers_tell_differently_are_views_of_a_live_group(disagreeing: None) -> None:
+    ran = run_here("group", "plan", "billing", "--strategy", "averagely", "--namesrv", "n:1;n:2", "-o", "json")
+    assert ran.status == 1
+    told = json.loads(ran.output)
+    seen = [(view["members"], view["queues"]) for view in told["views"]]
+    both, one = ["orders broker-a:0", "orders broker-b:0"], ["orders broker-a:0"]
+    assert seen == [(["c1"], one), (["c1"], both), (["c1", "c2"], one), (["c1", "c2"], both)]
+    assert [(row["owners"], row["overlap"], row["gap"]) for row in told["queues"]] == [
+        (["c1", "c1", "c1", "c1"], False, False),
+        ([None, "c1", None, "c2"], True, True),
+    ]
+
+
+def test_a_view_of_one_name_server_is_one_view(disagreeing: None) -> None:
+    ran = run_here("group", "plan", "billing", "--strategy", "averagely", "--members", "c1,c2", "--namesrv", "n:1")
+    assert (ran.status, ran.errors) == (0, "")
+    assert "every queue has one owner" in ran.output
