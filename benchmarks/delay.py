@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from dejamq import ConsumeFrom, Message, ReceivedMessage
+from dejamq import ConsumeFrom, Message, ReceivedMessage, SendResult
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.dump import Wanted, dump
 from dejamq_broker.store.paths import StorePaths
@@ -99,13 +99,22 @@ async def measured(options: argparse.Namespace, directory: Path) -> Run:
 async def send(cluster: Cluster, options: argparse.Namespace) -> None:
     """Evenly: a late tick sends what it missed, so that the rate holds."""
     body, sent, began = b"x" * options.body_bytes, 0, time.monotonic()
+    failed: list[BaseException] = []
+
+    def ended(result: "asyncio.Future[SendResult]") -> None:
+        if (error := result.exception()) is not None:
+            failed.append(error)
+
     async with cluster.producer("bench") as producer:
         while sent < options.messages:
             await asyncio.sleep(TICK_S)
             now = min(options.messages, int((time.monotonic() - began) / options.seconds * options.messages))
             for number in range(sent, now):
-                producer.submit(Message(TOPIC, body, keys=str(number), delay_level=options.level))
+                message = Message(TOPIC, body, keys=str(number), delay_level=options.level)
+                producer.submit(message).add_done_callback(ended)
             sent = now
+            if failed:
+                raise SystemExit(f"a send failed, so nothing can be said of delays: {failed[0]}")
         await producer.flush()
 
 
