@@ -1,6 +1,9 @@
 """The life of one message, from journals that are made by hand so that the truth is known."""
 
+import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -346,3 +349,13 @@ def test_damage_never_ends_the_telling(made: History) -> None:
             continue
         assert next(lines_of(found)).startswith(KEY)
         list(lines_of(found))
+
+
+def test_the_benchmark_tells_its_figures() -> None:
+    program = Path(__file__).parents[2] / "benchmarks" / "history.py"
+    command = [sys.executable, str(program), "--megabytes", "1", "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = json.loads(done.stdout)
+    assert figures["messages"] > 1000
+    assert figures["steps"] == 5

@@ -2,5 +2,5 @@
 
 ``files`` reads lines, ``search`` finds those that speak of the message, ``trace`` is what was found, ``telling`` puts
 it in order and ``words`` into words, ``missing`` says what the journals do not say, ``show`` prints it. No Spark: the
-lines are read one after the other and only those that matter are decoded, so journals of some gigabytes take seconds.
+lines are read one after the other, twice, and only those that may matter are decoded (``benchmarks/history.py``).
 """

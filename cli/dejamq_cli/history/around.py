@@ -19,6 +19,7 @@ class Around:
         for place in trace.copies:
             self._offsets.setdefault(place[:3], []).append(place.queue_offset)
         self._topics = [b'"topic":"%s"' % topic.encode() for topic in {place.topic for place in trace.copies}]
+        self._numbers = [b"%d" % delivery.number for delivery in trace.deliveries]
         self._told: set[tuple[str, int, int, str]] = set()
         self._asked: list[ev.OffGet] = []
         self._wanted: dict[bytes, Callable[[ev.Event], bool]] = {
@@ -31,7 +32,7 @@ class Around:
     def take(self, line: bytes) -> None:
         """Look at one line."""
         wanted = self._wanted.get(event_name(line))
-        if wanted is None or not (line.startswith(b'{"event":"SEND_RESULT"') or self._names_topic(line)):
+        if wanted is None or not self._may_speak_of_it(line):
             return
         event = decode(line)
         if event is not None and wanted(event):
@@ -44,8 +45,13 @@ class Around:
             if event.client_boot_id in boots:
                 self._trace.keep(event)
 
-    def _names_topic(self, line: bytes) -> bool:
-        return any(topic in line for topic in self._topics)
+    def _may_speak_of_it(self, line: bytes) -> bool:
+        """By its bytes alone: most lines of large journals end here."""
+        if line.startswith(b'{"event":"SEND_RESULT"'):
+            return True
+        if not any(topic in line for topic in self._topics):
+            return False
+        return not line.startswith(b'{"event":"RESULT"') or any(number in line for number in self._numbers)
 
     def _passed(self, queue: Queue, low: int, high: int) -> bool:
         """Whether a copy lies at ``low`` or behind it, and before ``high``."""
