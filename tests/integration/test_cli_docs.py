@@ -68,6 +68,7 @@ async def members(cluster: Cluster) -> AsyncIterator[None]:
 def test_commands_that_the_page_only_names_exist_with_these_options() -> None:
     commands = [line for step in STEP.finditer(PAGE) for line in (step["shell"] or "").splitlines()]
     commands += re.findall(r"`(dejamq [a-z][^`]*)`", PAGE)
+    commands += [words.replace(",", "") for words in re.findall(r"\[CMD, (dejamq[^\]]*)\]", PAGE)]
     assert len(commands) >= 10
     for line in commands:
         words = shlex.split(re.search(r"dejamq ([^)\"]*)", line)[1])  # type: ignore[index]  # found above
@@ -76,4 +77,4 @@ def test_commands_that_the_page_only_names_exist_with_these_options() -> None:
         while path and hasattr(command, "commands"):
             command = command.commands[path.pop(0)]
         known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-        assert {word for word in words if word.startswith("--")} <= known, line
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
