@@ -1,7 +1,8 @@
 """The help of every command: there, true to the fixed list of commands and options, readable in 80 columns."""
 
 import os
-from collections.abc import Iterator
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any
 from unittest import mock
@@ -9,7 +10,9 @@ from unittest import mock
 import pytest
 import typer
 from cli_runner import NOBODY, run_here
+from dejamq_broker.__main__ import parser as broker_parser
 from dejamq_cli.__main__ import app
+from dejamq_namesrv.__main__ import parser as namesrv_parser
 
 PUBLIC = {
     "cluster up": "--namesrvs --brokers --slaves --dir -f",
@@ -72,6 +75,19 @@ def test_the_commands_and_options_that_scripts_rely_on_are_there(path: str) -> N
     assert set(PUBLIC[path].split()) <= options(path)
     assert {"-o", "--output"} <= options(path)
     assert (path in WITHOUT_CLUSTER) != ("--namesrv" in options(path))
+
+
+@pytest.mark.parametrize(
+    ("parser", "wanted"),
+    [
+        (namesrv_parser, "--listen --config --set --journal-dir"),
+        (broker_parser, "--name --id --listen --advertise --store --namesrv --config --set --journal-dir"),
+    ],
+)
+def test_the_options_of_single_servers_are_there(parser: Callable[[], ArgumentParser], wanted: str) -> None:
+    text = parser().format_help()
+    assert text.startswith("usage: dejamq serve ")
+    assert set(wanted.split()) <= set(text.replace(",", " ").split())
 
 
 @pytest.mark.parametrize("path", CHANGING)
