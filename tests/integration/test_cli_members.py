@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import pytest_asyncio
@@ -95,6 +96,18 @@ async def test_a_queue_that_two_members_chose_for_themselves_has_two_owners(clus
         first.assign([queue])
         second.assign([queue])
         await told(cluster, "chosen broker-a:0 is consumed by c1 and c2: its messages come twice", "choosers")
+
+
+async def test_owners_of_a_member_that_does_not_answer_are_unknown_and_that_is_status_3(cluster: Cluster) -> None:
+    await make(cluster, "unheard", 1)
+    async with members(cluster, "silent", "unheard", "c1"):
+        with mock.patch("dejamq_cli.group_view.ANSWER_TIMEOUT_S", 0):
+            ran = await dejamq(cluster, "group", "describe", "silent")
+            (described,) = (await dejamq(cluster, "group", "describe", "silent", "-o", "json")).objects()
+    assert ran.status == 3
+    assert "c1 does not say what it consumes: no answer within 0 s" in ran.one_line()
+    assert [(one["queues"], one["silence"]) for one in described["members"]] == [(None, "no answer within 0 s")]
+    assert not any(finding["harm"] for finding in described["findings"])
 
 
 async def told(cluster: Cluster, text: str, group: str) -> None:
