@@ -409,3 +409,33 @@ async def test_the_example_of_the_page_on_transactions_runs_as_written(cluster: 
     )  # fmt: skip
     output, _ = await asyncio.wait_for(process.communicate(), 50)
     assert (process.returncode, output.split()[:1]) == (0, [b"COMMIT"]), output
+
+
+async def test_a_broker_that_stops_in_the_middle_goes_on_where_it_was(tmp_path: Path) -> None:
+    """One ends by a check after the restart, the other by its program's word or, if that is lost, by a check."""
+    settings = {name: value for name, value in SOON.items() if name.startswith("transaction_")}
+    site = Site(tmp_path, **settings | {"transaction_check_interval_ms": 200})
+    await site.namesrv.start()
+    await site.start_broker("broker-a")
+
+    made = {b"asked"}
+
+    async def across_the_restart(message: Message) -> TransactionState:
+        await site.restart_broker("broker-a")
+        made.add(message.body)
+        return COMMIT
+
+    async def checker(message: ReceivedMessage) -> TransactionState:
+        return COMMIT if message.body in made else UNKNOWN
+
+    quick: dict[str, Any] = {"poll_name_server_interval_ms": 100, "reconnect_interval_ms": 50}
+    try:
+        async with TransactionProducer("shop", checker=checker, namesrv=site.namesrv.address, **quick) as producer:
+            await producer.send_in_transaction(Message("orders", b"asked"), says(UNKNOWN))
+            result = await producer.send_in_transaction(Message("orders", b"told"), across_the_restart)
+            assert result.state is COMMIT
+            async with asyncio.timeout(20):
+                while sorted(await bodies_at(site, "orders")) != [b"asked", b"told"]:
+                    await asyncio.sleep(0.02)
+    finally:
+        await site.close()
