@@ -37,7 +37,7 @@ async def test_while_its_progress_cannot_be_read_a_group_gets_nothing_and_then_g
     """RocketMQ: OffsetNotFoundIT."""
     before, after, asked = list[str](), list[str](), 0
 
-    def unreadable(*args: object) -> int:
+    def unreadable(*_: object, **__: object) -> int:
         nonlocal asked
         asked += 1
         raise DejamqError("not now", code=Code.SYSTEM_ERROR)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.settings import setting
@@ -142,7 +143,7 @@ class StoreConfig:
     def sync_flush(self) -> bool:
         return self.flush_disk_type == SYNC_FLUSH
 
-    @property
+    @cached_property
     def delay_levels_ms(self) -> tuple[int, ...]:
         """Delay of level 1, 2, …"""
         levels_ms = (int(text[:-1]) * _UNIT_MS[text[-1]] for text in self.message_delay_level.split())
