@@ -249,3 +249,19 @@ def test_digests_tell_logs_apart_and_say_how_much_there_was(tmp_path: Path, mast
     assert slave.copy.digest(100, 99_999)[1] != slave.copy.digest(101, 99_999)[1]
     assert master.copy.digest(master.log_max - 10, 99)[0] == 10
     assert master.copy.digest(master.log_max, 99) == (0, 0)
+
+
+def test_a_topic_that_was_deleted_in_what_is_cut_off_keeps_what_comes_instead(
+    tmp_path: Path, master: MessageStore
+) -> None:
+    slave = open_replica(tmp_path / "slave")
+    copy_all(master, slave)
+    slave.delete_topic("T")
+    place = boundaries(slave)[len(boundaries(slave)) // 2]
+    slave.cut_back(place, "test")
+    copy_all(master, slave)
+    before = slave.max_offset("U", 0), bodies_of(slave, "T", 0)
+    assert before[1]
+    slave.close()
+    slave = open_replica(tmp_path / "slave")
+    assert (slave.max_offset("U", 0), bodies_of(slave, "T", 0)) == before

@@ -33,6 +33,17 @@ class DeletedTopics:
         self._ends = ends
 
 
+    def clamp(self, log_end: int) -> None:
+        """What was deleted behind the end of the log was deleted at it: what comes there now is of a new life.
+
+        A power loss, or a master that has not what its slave has, takes the end of a log. Raises OSError.
+        """
+        ends = {name: min(end, log_end) for name, end in self._ends.items()}
+        if ends != self._ends:
+            atomic_write(self._path, msgspec.json.encode(ends))
+            self._ends = ends
+
+
 def _read(path: Path) -> dict[str, int]:
     """Without the file, or with one that cannot be it, every record is of a topic's only life."""
     try:

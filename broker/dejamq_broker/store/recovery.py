@@ -186,6 +186,7 @@ class Recovery:
             self._lower_mark(start, end)
             reason = walk.found.reason or (self._keep_to.reason if self._keep_to else "")
             cuts = cut(files, End(end, reason), walk.used, self._paths)
+        self._queues.deleted.clamp(end)
         if end == 0:
             # a log that begins again, begins with queues that do (RocketMQ destroys them too)
             self._queues.discard()
