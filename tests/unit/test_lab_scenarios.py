@@ -51,6 +51,12 @@ def test_a_kind_of_actor_that_there_is_not_is_refused(tmp_path: Path) -> None:
         read(written(tmp_path, LEAST.replace('"producer"', '"clown"') + 'do = "start"\nwho = "p"'))
 
 
+def test_an_actor_knows_name_servers_only(tmp_path: Path) -> None:
+    bound = LEAST.replace('group = "p"', 'group = "p"\nnamesrvs = ["broker-a"]')
+    with pytest.raises(ConfigError, match="'broker-a', which is no name server"):
+        read(written(tmp_path, bound + 'do = "start"\nwho = "p"'))
+
+
 def told(**changed: Any) -> Told:
     verdict: dict[str, Any] = {
         "causes": {}, "expected_causes": {}, "undetermined": 0, "undetermined_missing": {}, "anomalies": {}, "lost": 0,

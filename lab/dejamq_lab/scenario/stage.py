@@ -38,10 +38,9 @@ class LinkedCluster(Cluster):
         config = await super()._broker_config(name)
         return dataclasses.replace(config, namesrv=";".join(told), advertise=";".join(advertised))
 
-    async def namesrv_for(self, actor: str) -> str:
-        """The name servers, as this actor dials them."""
-        told = [await self.links.between(actor, namesrv.name, partial(_address, namesrv)) for namesrv in self._namesrvs]
-        return ";".join(told)
+    async def dialled(self, actor: str, namesrv: str) -> str:
+        """Where this actor dials a name server."""
+        return await self.links.between(actor, namesrv, partial(_address, self.server(namesrv)))
 
 
 class Stage:
@@ -98,11 +97,16 @@ class Stage:
 
     async def _part(self, name: str, actor: Actor) -> Part:
         cluster, given = self.cluster, {"journal_business_key": "KEYS"} | actor.settings
-        namesrv = await cluster.namesrv_for(name) if isinstance(cluster, LinkedCluster) else cluster.namesrv
+        namesrvs = actor.namesrvs or [f"namesrv-{number}" for number in range(self.scenario.cluster.namesrvs)]
+        told = [
+            await cluster.dialled(name, each) if isinstance(cluster, LinkedCluster) else cluster.server(each).address
+            for each in namesrvs
+        ]
         settings = cluster.client_settings(actor.kind, given)
         return Part(
-            name=name, actor=actor, namesrv=namesrv, ledger=str(self.directory / "ledger.sqlite"), settings=settings
-        )
+            name=name, actor=actor, namesrv=";".join(told), ledger=str(self.directory / "ledger.sqlite"),
+            settings=settings,
+        )  # fmt: skip
 
 
 def _address(server: Any) -> str:

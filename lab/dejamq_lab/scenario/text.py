@@ -48,6 +48,8 @@ class Actor(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     group: str
     topics: tuple[str, ...] = (TOPIC,)
     tags: str = "*"
+    namesrvs: tuple[str, ...] = ()
+    """The name servers that it knows; all by default, and then it believes any one of them."""
     settings: dict[str, Any] = {}
     handler: Handling = Handling()
 
@@ -97,10 +99,14 @@ def read(path: Path) -> Scenario:
 
 
 def check(scenario: Scenario) -> None:
-    """Raise ConfigError for a step whose actor does not exist, or a kind of actor that there is not."""
+    """Raise ConfigError for a step whose actor does not exist, and for an actor that cannot be."""
     for name, actor in scenario.actors.items():
         if actor.kind not in ("producer", "push", "lite"):
             raise ConfigError(f"scenario {scenario.id}: actor {name} is of the kind {actor.kind!r}, which there is not")
+    namesrvs = {name for name in server_names(scenario.cluster) if name.startswith("namesrv-")}
+    for name, actor in scenario.actors.items():
+        if strange := sorted(set(actor.namesrvs) - namesrvs):
+            raise ConfigError(f"scenario {scenario.id}: actor {name} knows {strange[0]!r}, which is no name server")
     known = {*scenario.actors, *server_names(scenario.cluster)}
     for number, step in enumerate(scenario.steps, 1):
         for name in step.names():
