@@ -37,6 +37,8 @@ VERSION = _version()
 """Told in heartbeats, for operators who look for old clients."""
 WATCH_MS = 500
 GAP_MS = 1000  # shorter ones are a busy machine, not an absence
+RETIRED_AFTER = 4
+"""Refreshes of the routes, 120 s: RocketMQ's clientChannelMaxIdleTimeSeconds."""
 
 
 class Instance:
@@ -133,7 +135,7 @@ class Instance:
     def link(self, address: str) -> BrokerLink:
         """The one connection to this address.
 
-        Made on first use; closed when no route names the address for a whole refresh interval, and at the end.
+        Made on first use; closed when no route has named the address for 120 s, and at the end.
         """
         link = self._links.get(address)
         if link is None:
@@ -269,8 +271,11 @@ class Instance:
             self.spawn(self._retire(address), f"retire-{address}")
 
     async def _retire(self, address: str) -> None:
-        """Close a connection that no route names, if that lasts: a name server may lose a broker for a moment."""
-        await asyncio.sleep(self.config.poll_name_server_interval_ms / 1000)
+        """Close a connection that no route names, if that lasts: a name server may lose a broker for a while.
+
+        Its end makes this client leave there, and members that ask that broker then take its queues.
+        """
+        await asyncio.sleep(RETIRED_AFTER * self.config.poll_name_server_interval_ms / 1000)
         if address not in self.routes.addresses(masters_only=False):
             await self._links[address].close()  # cut off by the end of the client, this is done again there
             del self._links[address]

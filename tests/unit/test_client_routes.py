@@ -60,6 +60,17 @@ def test_equal_routes_have_equal_digests_whatever_their_order_on_the_wire() -> N
     assert TopicRoute.read("t", answer(A)).digest != TopicRoute.read("t", answer(A, B)).digest
 
 
+def test_the_digest_tells_whether_the_same_queues_are_shared_out_and_nothing_else() -> None:
+    whole = TopicRoute.read("t", answer(A))
+    name, perm, _ = A
+    elsewhere, slave = {0: "other:9"}, {1: "h:5"}
+    assert TopicRoute.read("t", answer((name, perm, elsewhere))).digest == whole.digest
+    assert TopicRoute.read("t", answer((name, perm, slave))).digest == whole.digest
+    assert TopicRoute.read("t", answer((name, 4, slave))).digest == whole.digest
+    assert TopicRoute.read("t", answer(A, reads=5)).digest != whole.digest
+    assert TopicRoute.read("t", answer((name, 2, elsewhere))).digest != whole.digest
+
+
 class Source:
     """A name server of the test's making."""
 
