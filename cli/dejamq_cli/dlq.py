@@ -126,7 +126,10 @@ def replay(
         return await _replay(admin, wanted, chosen, {"to_topic": to_topic, "again": again, "dry_run": dry_run})
 
     done, unknown = ask(namesrv, question)
-    show_rows([_replay_row(one, again) for one in done], output, empty=f"{group} has no dead letters to replay")
+    show_rows(
+        [_replay_row(one, again) for one in done], output, empty=f"{group} has no dead letters to replay",
+        brief=("message_id", "result", "to_topic"),
+    )  # fmt: skip
     if dry_run:
         say_dry_run()
     for one in sorted(unknown):

@@ -18,7 +18,17 @@ from dejamq_cli.history.search import find
 from dejamq_cli.history.show import lines_of
 from dejamq_cli.history.telling import tell as story_of
 from dejamq_cli.message_text import body_text, described, described_whole, one_line, place_text, text_of
-from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_object, show_rows, tell, tell_bytes
+from dejamq_cli.output import (
+    DEFAULT_NAMESRV,
+    Format,
+    Namesrv,
+    Output,
+    show_object,
+    show_rows,
+    tell,
+    tell_bytes,
+    terminal_columns,
+)
 from dejamq_cli.tables import table
 from dejamq_cli.times import FORMS, time_ms
 
@@ -28,6 +38,7 @@ Id = Annotated[
     typer.Argument(metavar="ID", help="The client-made id (UNIQ_KEY), or the broker-made one of a stored copy."),
 ]
 Raw = Annotated[bool, typer.Option("--body", help="Write only the body, as it is, to standard output.")]
+BRIEF = ("stored_timestamp_ms", "message_id", "keys")
 Found = tuple[list[ReceivedMessage], list[dict[str, Any]]]
 """The copies of a message, and what each group has committed in their queues."""
 
@@ -96,7 +107,7 @@ def by_key(
     end_ms = time_ms(end, now_ms, option="--to") if end else 0
     found, silent = ask_half(namesrv, lambda admin: admin.messages_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms))
     rows = [described(one) if output is Format.JSON else _row(one) for one in found]
-    show_rows(rows, output, empty=f"no message of {topic} has the key {key}")
+    show_rows(rows, output, empty=f"no message of {topic} has the key {key}", brief=BRIEF)
     finish(silent)
     if not found:
         raise typer.Exit(1)
@@ -150,10 +161,10 @@ def _show(copies: list[ReceivedMessage], groups: list[dict[str, Any]]) -> None:
     tell(f"\n{body_text(copies[0].body)}")
     if len(copies) > 1:
         tell(f"\n{len(copies)} copies, by store time:")
-        tell(table([_copy(one) for one in copies], None))
+        tell(table([_copy(one) for one in copies], terminal_columns()))
     tell("")
     if groups:
-        tell(table(groups, None))
+        tell(table(groups, terminal_columns()))
     else:
         tell("no group has committed an offset of its queue")
 

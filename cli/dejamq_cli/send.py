@@ -21,6 +21,7 @@ from dejamq_cli.stopping import stop_signals, until
 
 GROUP = "DEJAMQ_CLI_PRODUCER"
 MOST_ROWS = 20
+BRIEF = ("message_id", "status", "broker", "queue_id", "queue_offset")
 
 EXAMPLES = examples(
     "dejamq send orders 'order 17' --tags paid --key order-17",
@@ -117,7 +118,7 @@ class Told:
         if self._output is Format.TABLE and self._progress.count > MOST_ROWS:
             tell(f"sent {self._progress.count} messages to {self._topic}")
         elif self._rows:
-            show_rows(self._rows, self._output, empty="")
+            show_rows(self._rows, self._output, empty="", brief=BRIEF)
 
 
 async def _send(producer: Producer, bodies: Bodies, like: Message, told: Told, rate: float) -> int:
