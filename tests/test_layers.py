@@ -37,7 +37,7 @@ STORE = "dejamq_broker.store"
 STORE_ROWS = (
     ("__init__", "__main__"),
     ("dump", "verify"),
-    ("slave_store",),
+    ("slave_store", "slave_note"),
     ("message_store", "verify_log", "verify_index", "verify_files"),
     ("verify_queues", "verify_index_file"),
     ("replica",),

@@ -14,6 +14,7 @@ from dejamq_proto.timings import Timings
 
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.domain import Domain
+from dejamq_broker.ha_metadata import MetadataCopy
 from dejamq_broker.ha_slave import Follower
 from dejamq_broker.long_poll import LongPoll
 from dejamq_broker.periodic import Periodic
@@ -191,16 +192,22 @@ class Broker:
         self._on_close("transaction rounds", rounds.close)
 
     def _follow(self) -> None:
-        """A slave copies its master's log, and delivers and ends nothing of its own."""
-        config, site, store = self.config, self.site, self._store
+        """A slave copies its master's log and tables, and delivers and ends nothing of its own."""
+        config, site, store, domain = self.config, self.site, self._store, self.domain
         assert isinstance(store, SlaveStore), "the broker id says so"
-        self._follower = Follower(
-            config, store, self._journal, site,
-            lambda address: MasterLink(address, site, config.ha_housekeeping_interval_ms),
-        )  # fmt: skip
-        self.domain.ha_info = self._follower.info
-        self._follower.start()
-        self._on_close("follower", self._follower.close)
+
+        def dial(address: str) -> MasterLink:
+            return MasterLink(address, site, config.ha_housekeeping_interval_ms)
+
+        self._follower = follower = Follower(config, store, self._journal, site, dial)
+        metadata = MetadataCopy(domain.tables, store, follower.state, dial, self._clock_ms)
+        metadata.on_copied = domain.offsets.flush_soon
+        copying = self._run_changeable("copy tables", "slave_sync_interval_ms", metadata.step)
+        self._on_close("slave note", metadata.note)
+        follower.on_connected = copying.poke
+        domain.ha_info = lambda: follower.info() | metadata.info()
+        follower.start()
+        self._on_close("follower", follower.close)
 
     def _run_periodic(self, name: str, interval_ms: float, step: Callable[[], Awaitable[None]]) -> Periodic:
         periodic = Periodic(name, interval_ms, step)

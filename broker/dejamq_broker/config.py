@@ -12,6 +12,7 @@ from dejamq_proto.settings import setting
 from dejamq_broker.ha_config import HaSettings
 from dejamq_broker.limits_config import LimitSettings
 from dejamq_broker.offsets_config import OffsetSettings
+from dejamq_broker.slave_config import SlaveSettings
 from dejamq_broker.store import StoreConfig
 from dejamq_broker.transactions_config import TransactionSettings
 from dejamq_broker.watching_config import BrokerWatchingConfig
@@ -21,7 +22,7 @@ NAME = re.compile(r"[%|a-zA-Z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings, HaSettings, LimitSettings):
+class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings, HaSettings, SlaveSettings, LimitSettings):
     """Everything a broker can be told; each field says its RocketMQ name, unit and meaning."""
 
     broker_name: str = setting("broker-a", rocketmq="brokerName", help="masters and slaves of one name share topics")

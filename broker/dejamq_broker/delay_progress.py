@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from dejamq_proto.events import ProgressFlush
@@ -47,6 +48,16 @@ class DelayProgress:
             self._offsets[level] = queue_offset
             self._changed = True
 
+    def take_copy(self, offsets: dict[int, int]) -> None:
+        """A slave takes its master's progress; ``flush`` makes it last."""
+        for level, queue_offset in offsets.items():
+            self.set(level, queue_offset)
+
+    def content(self) -> dict[str, Any]:
+        """As the file has it."""
+        table = {str(level): queue_offset for level, queue_offset in sorted(self._offsets.items())}
+        return {"dataVersion": msgspec.to_builtins(self._version), "offsetTable": table}
+
     async def flush(self) -> None:
         """Write the file when anything moved since the last time.
 
@@ -65,8 +76,7 @@ class DelayProgress:
             raise
 
     def _snapshot(self) -> json_file.Snapshot:
-        table = {str(level): queue_offset for level, queue_offset in sorted(self._offsets.items())}
-        text = json_file.dumps({"dataVersion": msgspec.to_builtins(self._version), "offsetTable": table})
-        progress = msgspec.json.encode(table).decode()
+        content = self.content()
+        text, progress = json_file.dumps(content), msgspec.json.encode(content["offsetTable"]).decode()
         event = ProgressFlush(broker_name=self._broker_name, service="schedule", progress=progress)
         return json_file.Snapshot(self.path, text, event)

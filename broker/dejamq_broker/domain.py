@@ -15,6 +15,7 @@ from dejamq_broker.delay import DelayService
 from dejamq_broker.delay_progress import DelayProgress
 from dejamq_broker.fast_failure import FastFailure
 from dejamq_broker.ha_master import Replication
+from dejamq_broker.ha_tables import CopiedTables
 from dejamq_broker.handover import ClaimTable
 from dejamq_broker.handover_service import Handovers
 from dejamq_broker.json_file import nothing
@@ -99,6 +100,7 @@ class Domain:
         self.progress = DelayProgress(folder / "delayOffset.json", config.broker_name, self.journal)
         for table in (self.topics, self.groups, self.progress, self.offsets):
             table.load()
+        self.tables = CopiedTables(self.topics, self.groups, self.offsets, self.progress)
         self.offsets.serve_resets = config.use_server_side_reset_offset
         self.offsets.refuse_lower, self.offsets.queue_end = config.refuse_lower_offsets, self.store.max_offset
         self.offsets.log_on_disk = self.progress.log_on_disk = self.writer.on_disk

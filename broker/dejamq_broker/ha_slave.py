@@ -5,6 +5,7 @@ Source: RocketMQ ``DefaultHAClient``; the comparison of the logs before each con
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -48,12 +49,13 @@ class Link(Protocol):
 
 
 class Following(msgspec.Struct):
-    """How it stands with the master; ``trouble`` is why the last try ended."""
+    """How it stands with the master; ``trouble``: why the last try ended, ``heard_ms``: when it last gave a sign."""
 
     master_address: str = ""
     connected: bool = False
     master_end: int = 0
     master_timestamp_ms: int = 0
+    heard_ms: int = 0
     trouble: str = "the master is not known yet"
 
 
@@ -67,6 +69,8 @@ class Follower:
         self.state = Following(master_address=config.ha_master_address)
         self.look_for_master: Callable[[], None] = lambda: None
         """Asks the name servers; what they say comes to ``master_is``."""
+        self.on_connected: Callable[[], None] = lambda: None
+        """The log is copied from now on: what else is copied can be."""
         self._progress = asyncio.Event()
         self._found = asyncio.Event()
         self._suspect = 0
@@ -169,7 +173,9 @@ class Follower:
         if not state.connected:
             state.connected = True
             self._note("connected", address)
+            self.on_connected()
         state.master_end, state.master_timestamp_ms = slice_.master_end, slice_.master_timestamp_ms
+        state.heard_ms = time.time_ns() // 1_000_000
         for topic in slice_.deleted_topics:
             store.delete_topic(topic)
         if len(slice_.data):

@@ -59,14 +59,19 @@ def load_table(path: Path, key: str, kind: type[Row]) -> tuple[dict[str, Row], D
     Topics and subscription groups are kept in this one shape. Raises UnreadableFile.
     """
     content, _ = load(path)
-    if content is None:
-        return None
+    return None if content is None else rows(content, key, kind, str(path))
+
+
+def rows(
+    content: dict[str, Any], key: str, kind: type[Row], where: str
+) -> tuple[dict[str, Row], DataVersion, dict[str, Any]]:
+    """As ``load_table``, of content that was read already. Raises UnreadableFile."""
     try:
-        rows = msgspec.convert(content.get(key, {}), dict[str, kind])  # type: ignore[valid-type]  # a type at run time
+        found = msgspec.convert(content.get(key, {}), dict[str, kind])  # type: ignore[valid-type]  # a type at run time
         version = msgspec.convert(content.get("dataVersion", {}), DataVersion)
     except msgspec.ValidationError as error:
-        raise UnreadableFile(f"{path} is no {key}: {error}") from None
-    return rows, version, content
+        raise UnreadableFile(f"{where} is no {key}: {error}") from None
+    return found, version, content
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, str]:

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
@@ -133,6 +133,23 @@ class OffsetTable:
             self._resets[at] = queue_offset
         self.flush_soon()
 
+    def take_copy(self, table: dict[str, dict[int, int]]) -> None:
+        """A slave takes its master's offsets by ``topic@group``, lower ones too; groups that are not there keep theirs.
+
+        Source: RocketMQ ``SlaveSynchronize.syncConsumerOffset``.
+        """
+        for key, queues in table.items():
+            topic, group = _split_key(key)
+            for queue_id, queue_offset in queues.items():
+                at = Position(group, topic, queue_id)
+                if self.get(at) != queue_offset:
+                    self._set(at, queue_offset, "slave-sync", NOBODY)
+
+    def content(self) -> dict[str, Any]:
+        """As the file has it."""
+        table = {key: {str(number): value for number, value in queues.items()} for key, queues in self._table.items()}
+        return {"dataVersion": msgspec.to_builtins(self._version), "offsetTable": table}
+
     def take_reset(self, at: Position) -> int | None:
         """Where the group's next pull of the queue is sent, once; None when no reset waits for it."""
         return self._resets.pop(at, None) if self._resets else None
@@ -222,8 +239,7 @@ class OffsetTable:
             raise
 
     def _snapshot(self) -> json_file.Snapshot:
-        table = {key: {str(number): value for number, value in queues.items()} for key, queues in self._table.items()}
-        text = json_file.dumps({"dataVersion": msgspec.to_builtins(self._version), "offsetTable": table})
+        text = json_file.dumps(self.content())
         event = OffFlush(broker_name=self._broker_name, digest=self._digest(), entries=len(self))
         return json_file.Snapshot(self.path, text, event)
 

@@ -15,6 +15,7 @@ from dejamq_proto.ha_wire import LogSlice
 from dejamq_broker.ha_master import Feed, Replication, SlaveName
 from dejamq_broker.ha_meeting import MOST, LogExtent
 from dejamq_broker.ha_slave import MasterLog
+from dejamq_broker.ha_tables import CopiedTables
 from dejamq_broker.site import Site
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -27,8 +28,8 @@ ASK_MS = 10_000
 class ReplicationService:
     """RPC of slaves. Errors have a code of ours in the trailers; a stream also ends after too much silence."""
 
-    def __init__(self, replication: Replication) -> None:
-        self._replication = replication
+    def __init__(self, replication: Replication, tables: CopiedTables) -> None:
+        self._replication, self._tables = replication, tables
         self._silence_s = replication.config.ha_housekeeping_interval_ms / 1000
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
@@ -39,6 +40,9 @@ class ReplicationService:
             ),
             "LogDigest": grpc.unary_unary_rpc_method_handler(
                 self.LogDigest, pb.LogDigestRequest.FromString, pb.LogDigestResponse.SerializeToString
+            ),
+            "CopyTable": grpc.unary_unary_rpc_method_handler(
+                self.CopyTable, pb.CopyTableRequest.FromString, pb.CopyTableResponse.SerializeToString
             ),
             "CopyLog": grpc.stream_stream_rpc_method_handler(self.CopyLog, pb.SlaveReport.FromString),
         })  # fmt: skip
@@ -60,6 +64,11 @@ class ReplicationService:
         copy = self._replication.store.copy
         size, crc = await asyncio.to_thread(copy.digest, max(0, request.log_offset), min(request.size, MOST))
         return pb.LogDigestResponse(size=size, crc=crc)
+
+    async def CopyTable(self, request: pb.CopyTableRequest, _: Context) -> pb.CopyTableResponse:
+        """Refused as ``LogExtent``."""
+        self._replication.admit(_name(request.slave))
+        return pb.CopyTableResponse(content=self._tables.tell(request.table, request.known_version))
 
     async def CopyLog(self, reports: AsyncIterator[pb.SlaveReport], context: Context) -> None:
         """Held open by the slave. Both directions are watched: a peer may be gone without a word in either.
@@ -124,6 +133,12 @@ class MasterLink:
         request = pb.LogDigestRequest(log_offset=log_offset, size=size, boot_id=boot_id)
         answer = await call(self._stub.LogDigest, request, address=self.address, timeout_ms=ASK_MS)
         return answer.size, answer.crc
+
+    async def table(self, name: str, known: str) -> bytes:
+        """One of the master's tables; empty when its version is the one that is ``known``. Raises DejamqError."""
+        request = pb.CopyTableRequest(slave=self._identity(), table=name, known_version=known)
+        answer = await call(self._stub.CopyTable, request, address=self.address, timeout_ms=ASK_MS)
+        return bytes(answer.content)
 
     async def follow(self, boot_id: str, log_offset: int) -> None:
         """Begin the stream of this connection, from this log offset on. Raises DejamqError."""

@@ -36,7 +36,7 @@ def add_services(server: grpc.aio.Server, domain: "Domain") -> None:
     longest_hold_ms = None if config.long_polling_enable else config.short_polling_time_ms
     domain.long_poll.most = config.max_held_pulls
     pulls = PullService(domain.puller, domain.pull_rules.filters, domain.long_poll, streams, longest_hold_ms)
-    copies = ReplicationService(domain.replication)
+    copies = ReplicationService(domain.replication, domain.tables)
     server.add_generic_rpc_handlers((sends.handlers(), pulls.handlers(), copies.handlers()))
     clients = ClientService(
         domain.clients, streams, domain.store, domain.topics, domain.groups, domain.offsets, domain.locks,

@@ -149,16 +149,26 @@ class SubscriptionGroupTable:
         self._write(self._groups | {group.group_name: group}, self._forbidden)
         return group
 
+    def content(self) -> dict[str, Any]:
+        """As the file has it."""
+        return _content(self._groups, self._forbidden, self.version)
+
+    def replace(self, groups: dict[str, SubscriptionGroup], forbidden: dict[str, Any], version: DataVersion) -> None:
+        """Become a copy of another table, the version included: a slave's, of its master's."""
+        json_file.write(self._path, _content(groups, forbidden, version))
+        self._groups, self._forbidden, self.version = groups, forbidden, version
+
     def _write(self, groups: dict[str, SubscriptionGroup], forbidden: dict[str, Any]) -> None:
         """The tables change only after the file did: a group that could not be written does not exist."""
-        version = self.version.next(self._clock_ms())
-        content = {
-            "dataVersion": msgspec.to_builtins(version),
-            "forbiddenTable": forbidden,
-            "subscriptionGroupTable": {name: _to_json(value) for name, value in groups.items()},
-        }
-        json_file.write(self._path, content)
-        self._groups, self._forbidden, self.version = groups, forbidden, version
+        self.replace(groups, forbidden, self.version.next(self._clock_ms()))
+
+
+def _content(groups: dict[str, SubscriptionGroup], forbidden: dict[str, Any], version: DataVersion) -> dict[str, Any]:
+    return {
+        "dataVersion": msgspec.to_builtins(version),
+        "forbiddenTable": forbidden,
+        "subscriptionGroupTable": {name: _to_json(value) for name, value in groups.items()},
+    }
 
 
 def _to_json(group: SubscriptionGroup) -> dict[str, Any]:

@@ -186,13 +186,24 @@ class TopicTable:
     def _put(self, configs: list[TopicConfig]) -> None:
         self._replace(self._topics | {config.topic_name: config for config in configs})
 
-    def _replace(self, topics: dict[str, TopicConfig]) -> None:
-        """The table changes only after the file did; then registrations carry the new version."""
-        version = self.version.next(self._clock_ms())
-        table = {name: msgspec.to_builtins(config) for name, config in topics.items()}
-        json_file.write(self._path, {"dataVersion": msgspec.to_builtins(version), "topicConfigTable": table})
+    def content(self) -> dict[str, Any]:
+        """As the file has it."""
+        return _content(self._topics, self.version)
+
+    def replace(self, topics: dict[str, TopicConfig], version: DataVersion) -> None:
+        """Become a copy of another table, the version included: a slave's, of its master's."""
+        json_file.write(self._path, _content(topics, version))
         self._topics, self.version = topics, version
         self.on_change()
+
+    def _replace(self, topics: dict[str, TopicConfig]) -> None:
+        """The table changes only after the file did; then registrations carry the new version."""
+        self.replace(topics, self.version.next(self._clock_ms()))
+
+
+def _content(topics: dict[str, TopicConfig], version: DataVersion) -> dict[str, Any]:
+    table = {name: msgspec.to_builtins(config) for name, config in topics.items()}
+    return {"dataVersion": msgspec.to_builtins(version), "topicConfigTable": table}
 
 
 def check_queue(config: TopicConfig, queue_id: int) -> None:

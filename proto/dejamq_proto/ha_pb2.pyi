@@ -250,3 +250,51 @@ class LogSlice(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogSlice: _TypeAlias = LogSlice  # noqa: Y015
+
+@_typing.final
+class CopyTableRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLAVE_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    KNOWN_VERSION_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    """topics, groups, offsets, delay_progress"""
+    known_version: _builtins.str
+    """the slave's, as JSON; the master's own means that nothing has to come"""
+    @_builtins.property
+    def slave(self) -> Global___SlaveIdentity: ...
+    def __init__(
+        self,
+        *,
+        slave: Global___SlaveIdentity | None = ...,
+        table: _builtins.str = ...,
+        known_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["slave", b"slave"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_version", b"known_version", "slave", b"slave", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyTableRequest: _TypeAlias = CopyTableRequest  # noqa: Y015
+
+@_typing.final
+class CopyTableResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    content: _builtins.bytes
+    """JSON as in the master's file; empty when the slave has this version"""
+    def __init__(
+        self,
+        *,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyTableResponse: _TypeAlias = CopyTableResponse  # noqa: Y015

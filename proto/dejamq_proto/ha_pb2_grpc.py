@@ -49,6 +49,11 @@ class ReplicationStub:
                 request_serializer=dejamq__proto_dot_ha__pb2.SlaveReport.SerializeToString,
                 response_deserializer=dejamq__proto_dot_ha__pb2.LogSlice.FromString,
                 _registered_method=True)
+        self.CopyTable = channel.unary_unary(
+                '/dejamq.v1.Replication/CopyTable',
+                request_serializer=dejamq__proto_dot_ha__pb2.CopyTableRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_ha__pb2.CopyTableResponse.FromString,
+                _registered_method=True)
 
 
 class ReplicationServicer:
@@ -75,6 +80,13 @@ class ReplicationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CopyTable(self, request, context):
+        """One of the master's tables. A slave asks for each every 10 s. RocketMQ: SlaveSynchronize.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReplicationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +104,11 @@ def add_ReplicationServicer_to_server(servicer, server):
                     servicer.CopyLog,
                     request_deserializer=dejamq__proto_dot_ha__pb2.SlaveReport.FromString,
                     response_serializer=dejamq__proto_dot_ha__pb2.LogSlice.SerializeToString,
+            ),
+            'CopyTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.CopyTable,
+                    request_deserializer=dejamq__proto_dot_ha__pb2.CopyTableRequest.FromString,
+                    response_serializer=dejamq__proto_dot_ha__pb2.CopyTableResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +192,33 @@ class Replication:
             '/dejamq.v1.Replication/CopyLog',
             dejamq__proto_dot_ha__pb2.SlaveReport.SerializeToString,
             dejamq__proto_dot_ha__pb2.LogSlice.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Replication/CopyTable',
+            dejamq__proto_dot_ha__pb2.CopyTableRequest.SerializeToString,
+            dejamq__proto_dot_ha__pb2.CopyTableResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class ReplicationStub:
     """CRC-32 of some bytes of the master's log: two logs are compared this way before one follows the other."""
     CopyLog: _grpc.StreamStreamMultiCallable[_ha_pb2.SlaveReport, _ha_pb2.LogSlice]
     """Positions go up, the log comes down from where the first report says."""
+    CopyTable: _grpc.UnaryUnaryMultiCallable[_ha_pb2.CopyTableRequest, _ha_pb2.CopyTableResponse]
+    """One of the master's tables. A slave asks for each every 10 s. RocketMQ: SlaveSynchronize."""
 
 @_typing.type_check_only
 class ReplicationAsyncStub(ReplicationStub):
@@ -47,6 +49,8 @@ class ReplicationAsyncStub(ReplicationStub):
     """CRC-32 of some bytes of the master's log: two logs are compared this way before one follows the other."""
     CopyLog: _aio.StreamStreamMultiCallable[_ha_pb2.SlaveReport, _ha_pb2.LogSlice]  # type: ignore[assignment]
     """Positions go up, the log comes down from where the first report says."""
+    CopyTable: _aio.UnaryUnaryMultiCallable[_ha_pb2.CopyTableRequest, _ha_pb2.CopyTableResponse]  # type: ignore[assignment]
+    """One of the master's tables. A slave asks for each every 10 s. RocketMQ: SlaveSynchronize."""
 
 class ReplicationServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -72,5 +76,13 @@ class ReplicationServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_ha_pb2.LogSlice], _abc.AsyncIterator[_ha_pb2.LogSlice]]:
         """Positions go up, the log comes down from where the first report says."""
+
+    @_abc_1.abstractmethod
+    def CopyTable(
+        self,
+        request: _ha_pb2.CopyTableRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ha_pb2.CopyTableResponse, _abc.Awaitable[_ha_pb2.CopyTableResponse]]:
+        """One of the master's tables. A slave asks for each every 10 s. RocketMQ: SlaveSynchronize."""
 
 def add_ReplicationServicer_to_server(servicer: ReplicationServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

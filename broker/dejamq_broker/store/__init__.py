@@ -8,6 +8,7 @@ from dejamq_broker.store.message_store import MessageStore
 from dejamq_broker.store.query import QueryResult, Wanted
 from dejamq_broker.store.reading import ReadResult, ReadStatus
 from dejamq_broker.store.recovery import RecoveryReport
+from dejamq_broker.store.slave_note import SlaveNote, read_note
 from dejamq_broker.store.slave_store import SlaveStore
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "ReadResult",
     "ReadStatus",
     "RecoveryReport",
+    "SlaveNote",
     "SlaveStore",
     "StoreClosed",
     "StoreConfig",
@@ -29,4 +31,5 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "Wanted",
+    "read_note",
 ]

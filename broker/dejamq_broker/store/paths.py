@@ -23,6 +23,7 @@ class StorePaths:
         self.deleted = self.root / "deleted.json"
         self.cut = self.root / "cut"
         self.slave = self.root / "slave"
+        self.slave_note = self.root / "slaveNote.json"
         self.topics = self.root / "config" / "topics.json"
         self.consume_queues_ext = self.root / "consumequeue_ext"
         self.batch_consume_queues = self.root / "batchconsumequeue"

@@ -1,6 +1,7 @@
 """The store of a slave: the same files, filled by its master's bytes, and cut back to what the master has too."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.incoming import DamagedRange
@@ -19,6 +20,11 @@ class SlaveStore(MessageStore):
     def _begin(self, keep_to: End | None) -> None:
         super()._begin(keep_to)
         self._replica = ReplicaWriter(self._log, self._queues, self._appender, self._config.delay_levels_ms)
+
+    @property
+    def note_path(self) -> Path:
+        """Where a slave notes how near to its master it is (``SlaveNote``)."""
+        return self._paths.slave_note
 
     def begin_copy(self, damaged: Sequence[DamagedRange] = ()) -> int:
         """A stream of the master's log begins: from which log offset on. ``damaged`` ranges are taken as they are."""

@@ -1,0 +1,100 @@
+"""The tables that a slave copies from its master: topics, groups, offsets, progress of delayed messages.
+
+Source: RocketMQ ``SlaveSynchronize``, and what ``AdminBrokerProcessor`` answers it.
+"""
+
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from dejamq_broker import json_file
+from dejamq_broker.delay_progress import DelayProgress
+from dejamq_broker.offsets import OffsetTable
+from dejamq_broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from dejamq_broker.topics import TopicConfig, TopicTable
+
+Kind = TypeVar("Kind")
+TABLES = ("topics", "groups", "offsets", "delay_progress")
+"""In this order: offsets of a topic that came with the same copy find it there."""
+
+
+class Held(Protocol):
+    """Any of the tables."""
+
+    def content(self) -> dict[str, Any]: ...
+
+
+class OffsetsOf(msgspec.Struct, frozen=True, rename="camel"):
+    """The table of offsets, or of the progress of delay levels, as its file has it."""
+
+    offset_table: dict[str, dict[int, int]] = {}
+
+
+class ProgressOf(msgspec.Struct, frozen=True, rename="camel"):
+    """As ``OffsetsOf``, by level."""
+
+    offset_table: dict[int, int] = {}
+
+
+class CopiedTables:
+    """Both ends of the copy: a master tells its tables, a slave takes them. Owned by the event loop."""
+
+    def __init__(
+        self, topics: TopicTable, groups: SubscriptionGroupTable, offsets: OffsetTable, progress: DelayProgress
+    ) -> None:
+        self._topics, self._groups, self._offsets, self._progress = topics, groups, offsets, progress
+
+    def version(self, table: str) -> str:
+        """What this side has; '' for tables that have no version to go by."""
+        if table not in ("topics", "groups"):
+            return ""
+        version = self._topics.version if table == "topics" else self._groups.version
+        return msgspec.json.encode(version).decode()
+
+    def tell(self, table: str, known: str) -> bytes:
+        """The table as JSON, in the form of its file; empty for whoever knows this version."""
+        if known and known == self.version(table):
+            return b""
+        return msgspec.json.encode(self._held(table).content())
+
+    def take(self, table: str, content: bytes) -> None:
+        """Become as the master is. Raises UnreadableFile for what is no such table, and for a file that fails.
+
+        Offsets that the master knows replace those here, also lower ones: what was committed here while the master was
+        away is forgotten then, and may be delivered again (cause O6). Offsets of groups that the master does not know
+        stay, as in RocketMQ; those of deleted topics and groups go with them.
+        """
+        if table == "topics":
+            self._take_topics(content)
+        elif table == "groups":
+            self._take_groups(content)
+        elif table == "offsets":
+            self._offsets.take_copy(_read(content, OffsetsOf).offset_table)
+        else:
+            self._progress.take_copy(_read(content, ProgressOf).offset_table)
+
+    def _held(self, table: str) -> Held:
+        held: dict[str, Held] = {"topics": self._topics, "groups": self._groups, "offsets": self._offsets}
+        return held.get(table, self._progress)
+
+    def _take_topics(self, content: bytes) -> None:
+        found, version, _ = json_file.rows(_read(content, dict), "topicConfigTable", TopicConfig, "the master's table")
+        before = {config.topic_name for config in self._topics}
+        self._topics.replace(found, version)
+        for topic in before - found.keys():
+            self._offsets.forget(topic=topic)
+
+    def _take_groups(self, content: bytes) -> None:
+        read = _read(content, dict)
+        found, version, whole = json_file.rows(read, "subscriptionGroupTable", SubscriptionGroup, "the master's table")
+        before = {group.group_name for group in self._groups}
+        self._groups.replace(found, whole.get("forbiddenTable", {}), version)
+        for group in before - found.keys():
+            self._offsets.forget(group=group)
+
+
+def _read(content: bytes, kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.json.decode(content, type=kind, strict=False)
+    except msgspec.DecodeError as error:
+        raise json_file.UnreadableFile(f"the master's table cannot be read: {error}") from None
