@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dejamq import MessageQueue, ReceivedMessage
+from dejamq.admin_messages import TOOLS_GROUP
 from dejamq.config import parse_addresses
 from dejamq.received import receive
 from dejamq.routes import TopicRoute
@@ -20,7 +21,6 @@ from dejamq_proto.pull_pb2 import PullRequest
 
 from dejamq_cli.output import say
 
-TOOLS_GROUP = "TOOLS_CONSUMER"  # RocketMQ's group of its own tools
 TIMEOUT_MS = 3_000
 IDLE_S, AWAY_S = 0.2, 2.0
 ROUTE_S = 5.0

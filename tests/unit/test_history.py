@@ -14,7 +14,7 @@ from dejamq_cli.history.show import lines_of
 from dejamq_cli.history.story import Story
 from dejamq_cli.history.telling import tell
 from dejamq_proto.codes import ConfigError, DejamqError
-from dejamq_proto.events import CheckTransaction, EndTransaction, Gap, Member, SendEnd, State, Tx
+from dejamq_proto.events import CheckTransaction, EndTransaction, Gap, Member, Pull, SendEnd, State, Tx
 from dejamq_proto.journal import Level
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from dejamq_proto.record import offset_message_id
@@ -167,6 +167,20 @@ def test_a_client_without_a_journal_is_named(made: History) -> None:
     assert f"P1: its journal is not here (boot id {producer.boot_id})" in found.missing
     assert [(one.name, one.role) for one in found.processes] == [("billing-broker-0", "broker"), ("P1", "producer")]
     assert found.copies[0].origin == "sent by P1"
+
+
+def test_who_only_looked_is_a_reader_whose_journal_nobody_misses(made: History) -> None:
+    broker = made.broker()
+    broker.append(KEY, 6)
+    broker.write(Pull(
+        broker_name=broker.name, group="TOOLS_CONSUMER", topic=TOPIC, queue_id=0, client_id="dejamq-cli@1",
+        client_boot_id="cli1", request_seq=1, request_offset=6, next_offset=7, count=1, code=0,
+    ))  # fmt: skip
+    broker.close()
+    found = story(made)
+    assert told(found)[-1] == f"{broker.name} hands copy 1 to R1"
+    assert [(one.name, one.role, one.process) for one in found.processes][1:] == [("R1", "reader", "dejamq-cli@1")]
+    assert not any("R1" in text for text in found.missing)
 
 
 def test_a_broker_without_a_journal_is_named_and_the_consumer_knows_the_copy(made: History) -> None:

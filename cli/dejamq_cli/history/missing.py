@@ -31,7 +31,9 @@ def _absent(trace: Trace, events: list[ev.Event], names: dict[str, str]) -> Iter
     there |= {event.broker_name for event in events if isinstance(event, ev.Append)}
     for broker in sorted(brokers - there):
         yield f"no journal of broker {broker}"
-    if not any(isinstance(event, ev.SendTry) for event in events):
+    senders = {event.client_boot_id for event in events if isinstance(event, ev.Append)}
+    told_of_already = any(boot_id not in trace.witnesses for boot_id in senders & names.keys())
+    if not told_of_already and not any(isinstance(event, ev.SendTry) for event in events):
         yield "no line of the producer's: its journal, or the part of it that sent the message, is not here"
 
 

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
+from dejamq.admin_messages import TOOLS_GROUP
 from dejamq_proto import events as ev
 
 from dejamq_cli.history.missing import missing_evidence
@@ -15,6 +16,8 @@ from dejamq_cli.history.trace import Trace
 from dejamq_cli.history.words import Words
 
 SHORT = {"producer": "P", "consumer": "C"}
+READER = "R"
+"""Of the command line and of dashboards, which look and consume nothing."""
 
 
 def tell(trace: Trace) -> Story:
@@ -24,11 +27,12 @@ def tell(trace: Trace) -> Story:
     names = {actor.boot_id: actor.name for actor in actors}
     known = {actor.process: actor.name for actor in actors} | names
     speech = Speech(trace, lambda process: known.get(process, f"process {process}"))
+    witnesses = {actor.boot_id: actor.name for actor in actors if actor.role != "reader"}
     deliveries = handled(trace, events, names)
     copies = list(_copies(speech))
     return Story(
         message_id=trace.key or copies[0].offset_message_id, topic=trace.topic, processes=actors, copies=copies,
-        deliveries=deliveries, groups=group_ends(trace, events, deliveries), missing=missing_evidence(trace, names),
+        deliveries=deliveries, groups=group_ends(trace, events, deliveries), missing=missing_evidence(trace, witnesses),
         steps=_steps(trace, events, names, Words(speech)),
     )  # fmt: skip
 
@@ -105,10 +109,12 @@ def _add_client(trace: Trace, actors: dict[str, Actor], event: ev.Event) -> None
     if not boot_id or boot_id in actors or isinstance(event, ev.Member):
         return
     role = "producer" if isinstance(event, ev.Append) and event.origin in SENT else "consumer"
+    if getattr(event, "group", "") == TOOLS_GROUP:
+        role = "reader"
     number = 1 + sum(actor.role == role for actor in actors.values())
     witness, group = trace.witnesses.get(boot_id), getattr(event, "group", "")
     process: str = witness.process if witness else getattr(event, "client_id", "") or "unknown"
-    actors[boot_id] = Actor(f"{SHORT[role]}{number}", role, process, boot_id, [group] if group else [])
+    actors[boot_id] = Actor(f"{SHORT.get(role, READER)}{number}", role, process, boot_id, [group] if group else [])
 
 
 def _short_name(event: ev.Event, before: list[Actor]) -> str:
