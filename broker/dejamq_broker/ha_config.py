@@ -7,6 +7,8 @@ from dejamq_proto.names import MASTER_ID
 from dejamq_proto.settings import setting
 
 ASYNC_MASTER, SYNC_MASTER, SLAVE = "ASYNC_MASTER", "SYNC_MASTER", "SLAVE"
+LARGEST_BATCH = 32 << 20
+"""A frame takes no more than twice as much."""
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,5 @@ class HaSettings:
         for name in ("in_sync_replicas", "ha_max_gap_not_in_sync", "ha_transfer_batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"setting {name}: {getattr(self, name)} is not above 0")
+        if self.ha_transfer_batch_size > LARGEST_BATCH:
+            raise ConfigError(f"setting ha_transfer_batch_size: {self.ha_transfer_batch_size} is over {LARGEST_BATCH}")

@@ -223,14 +223,18 @@ class Feed:
         self.more = asyncio.Event()
         self._noted = 0.0
         self._deleted: list[str] = []
+        self._over: DejamqError | None = None
 
     async def next(self) -> LogSlice | None:
-        """The next slice as soon as there is one, a sign of life after a while, None at the end.
+        """The next slice as soon as there is one, a sign of life after a while, None when the master closes.
 
-        Bytes that may have left memory are read beside the loop: a slave that is far behind disturbs no append.
+        Raises the DejamqError with which the stream was ended meanwhile. Bytes that may have left memory are read
+        beside the loop: a slave that is far behind disturbs no append.
         """
         replication = self._replication
         while True:
+            if self._over is not None:
+                raise self._over
             data = await self._read()
             if len(data):
                 break
@@ -251,21 +255,24 @@ class Feed:
             self._noted = now
             self._replication.note(self._position, "position")
 
-    def end(self, reason: str) -> None:
-        """The stream is over; may be called twice."""
-        self._replication.disconnect(self, reason)
+    def end(self, why: DejamqError) -> None:
+        """The slave counts no more; a write that is under way may still take long to fail. May be called twice."""
+        self._over = self._over or why
+        self._replication.disconnect(self, str(why))
+        self.more.set()
 
     async def _read(self) -> bytes | memoryview:
         """No slice goes on over the place of a deletion: the slave makes it when its log ends there."""
-        copy, most = self._replication.store.copy, self._replication.config.ha_transfer_batch_size
+        store, most = self._replication.store, self._replication.config.ha_transfer_batch_size
+        copy = store.copy
+        if self.sent < store.log_min:
+            text = f"the log before {store.log_min} has expired, and this slave is at {self.sent}"
+            raise DejamqError(text, code=Code.SERVICE_NOT_AVAILABLE)
         self._deleted, before_next = copy.deletions(self.sent)
         most = min(most, before_next)
         if copy.is_recent(self.sent):
             return copy.recent(self.sent, most)
-        data = await asyncio.to_thread(copy.from_disk, self.sent, most)
-        if not data and self.sent < self._replication.store.log_min:
-            raise DejamqError(f"the log before {self._replication.store.log_min} has expired", code=Code.SYSTEM_ERROR)
-        return data
+        return await asyncio.to_thread(copy.from_disk, self.sent, most)
 
     def _slice(self, data: bytes | memoryview) -> LogSlice:
         store = self._replication.store

@@ -25,6 +25,10 @@ ASK_MS = 10_000
 """Looking for damage, or at bytes that are not in memory, takes the master a while."""
 
 
+class Gone(BrokerUnavailable):
+    """The slave's side of a stream is over: nobody is there to be told why."""
+
+
 class ReplicationService:
     """RPC of slaves. Errors have a code of ours in the trailers; a stream also ends after too much silence."""
 
@@ -79,33 +83,38 @@ class ReplicationService:
         first = await self._report(reports)
         self._replication.check_boot(first.master_boot_id)
         feed = self._replication.connect(_name(first.slave), first.log_offset)
-        end: DejamqError = BrokerUnavailable("the connection was lost", definite=False)
+        end: DejamqError = Gone("the connection was lost")
         try:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read(feed, reports))
                 while (found := await feed.next()) is not None:
-                    await context.write(found.encode())
+                    await _write(context, found)
                 reader.cancel()
                 end = BrokerUnavailable("the master closes", definite=False)
         except* DejamqError as errors:
             end = _first(errors)
         finally:
-            feed.end(str(end))
+            feed.end(end)
+        if isinstance(end, Gone):
+            raise asyncio.CancelledError  # which is how gRPC itself ends a call that nobody listens to
         raise end
 
     async def _read(self, feed: Feed, reports: AsyncIterator[pb.SlaveReport]) -> None:
-        """Ends only by raising DejamqError, which ends the stream."""
-        while True:
-            feed.acknowledged((await self._report(reports)).log_offset)
+        """Ends the feed when the slave's side ends. A write under way is left alone: gRPC takes no status after it."""
+        try:
+            while True:
+                feed.acknowledged((await self._report(reports)).log_offset)
+        except DejamqError as why:
+            feed.end(why)
 
     async def _report(self, reports: AsyncIterator[pb.SlaveReport]) -> pb.SlaveReport:
         try:
             async with asyncio.timeout(self._silence_s):
                 return await anext(reports)
         except TimeoutError:
-            raise BrokerUnavailable(f"the slave was silent for {self._silence_s:g} s", definite=False) from None
+            raise Gone(f"silent for {self._silence_s:g} s") from None
         except StopAsyncIteration:
-            raise BrokerUnavailable("the slave left", definite=False) from None
+            raise Gone("the slave left") from None
 
 
 class MasterLink:
@@ -190,6 +199,14 @@ class MasterLink:
             cluster=site.cluster, broker_name=site.broker_name, broker_id=site.broker_id, address=site.address,
             boot_id=site.boot_id,
         )  # fmt: skip
+
+
+async def _write(context: Context, found: LogSlice) -> None:
+    """Raises Gone: of a write to a peer that went away gRPC says only that it failed, in an error of its own."""
+    try:
+        await context.write(found.encode())
+    except Exception as error:
+        raise Gone("the connection was lost") from error
 
 
 def _name(slave: pb.SlaveIdentity) -> SlaveName:

@@ -78,6 +78,7 @@ class SendService:
         """Refused with the codes of ``Retries.send_back``; SYSTEM_ERROR, as in RocketMQ, when disk or slaves do not
         confirm the next try: the consumer keeps the message then, and the next try comes all the same.
         """
+        self._sender.require_master()
         self._retries.send_back(GivenBack(
             group=request.group, log_offset=request.log_offset, delay_level=request.delay_level,
             max_reconsume_times=request.max_reconsume_times, delivery_ref=request.delivery_ref,

@@ -88,6 +88,11 @@ class Sender:
         """As ``given_back_durable``, with SYNC_MASTER and for slaves."""
         return self.replicated(self._writer.end) if self.replicated else None
 
+    def require_master(self) -> None:
+        """Raise SERVICE_NOT_AVAILABLE at a slave, before it makes a topic for what it will not store."""
+        if not self._writer.site.master:
+            raise DejamqError("this broker is a slave; send to its master", code=Code.SERVICE_NOT_AVAILABLE)
+
     def _refused(self, run: SendRun, code: Code, remark: str, bad_record: int = -1) -> Outcome:
         return Outcome(refused(run, DejamqError(remark, code=code), bad_record))
 
@@ -102,8 +107,7 @@ class Sender:
         """
         if self._closed:
             raise DejamqError("the broker is shutting down; send to another one", code=Code.SERVICE_NOT_AVAILABLE)
-        if not self._writer.site.master:
-            raise DejamqError("this broker is a slave; send to its master", code=Code.SERVICE_NOT_AVAILABLE)
+        self.require_master()
         if any(queue_id < 0 for _, queue_id in run.queues):
             chosen, queue_ids = placed(run, lambda topic: self._topic(topic, run.default_queue_nums))
             result, end = self._store_run(chosen, born_host)

@@ -9,7 +9,7 @@ from dejamq_broker.app import Broker
 from dejamq_lab.relay import DOWN, UP
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
-from dejamq_proto.codes import Code
+from dejamq_proto.codes import Code, DejamqError
 from ha_pair import QUICK, a_link, a_master, a_pair, a_slave, following, replica_events, same, send, told
 
 
@@ -87,6 +87,8 @@ async def test_a_slave_finds_its_master_by_a_name_server(tmp_path: Path) -> None
 async def test_a_slave_takes_no_messages_and_makes_no_topic(tmp_path: Path) -> None:
     async with a_pair(tmp_path) as (master, slave), Wire(slave.address) as wire:
         assert (await send(wire)).code == Code.SERVICE_NOT_AVAILABLE
+        with pytest.raises(DejamqError, match="send to its master"):
+            await wire.send_back("readers", 0)
         assert slave.domain.store.log_max == 0
         assert "T" not in {config.topic_name for config in slave.domain.topics}
         assert told(master)["slave.1.lagBytes"] == "0"
@@ -221,3 +223,15 @@ async def test_the_journals_of_both_tell_who_followed_whom_and_how_far(tmp_path:
     assert {(0, "connected"), (1, "connected"), (0, "position"), (0, "lost")} <= set(lines)
     (lost,) = [line for line in replica_events(tmp_path / "j") if (line["change"], line["broker_id"]) == ("lost", 0)]
     assert (lost["peer_id"], lost["log_offset"]) == (1, end)
+
+
+async def test_a_slave_whose_next_messages_expire_meanwhile_is_told(tmp_path: Path) -> None:
+    async with a_master(tmp_path) as master:
+        await fill(master, 20)
+        async with a_slave(tmp_path, master.address) as slave:
+            await same(master, slave)
+            (feed,) = master.domain.replication.table._slaves
+            feed.sent = -1  # type: ignore[attr-defined]  # the key is a feed; as if its place had expired
+            await fill(master, 10)
+            await until(lambda: "has expired" in told(slave)["followingTrouble"])
+            await same(master, slave)

@@ -94,6 +94,7 @@ def test_addresses_that_clients_are_told_may_be_given_several_times() -> None:
         ("brokerRole=SYNC_MASTER\nbrokerId=1", "has id 0"),
         ("brokerRole=LEADER", "SYNC_MASTER"),
         ("inSyncReplicas=0", "above 0"),
+        ("haTransferBatchSize=100000000", "over 33554432"),
         ("brokerId=-1", "negative"),
         ("brokerId=one", "whole number"),
         ("brokerName=a b", "letters"),
