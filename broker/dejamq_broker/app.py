@@ -205,6 +205,7 @@ class Broker:
         copying = self._run_changeable("copy tables", "slave_sync_interval_ms", metadata.step)
         self._on_close("slave note", metadata.note)
         follower.on_connected = copying.poke
+        domain.puller.replicas.master_there = lambda: follower.state.connected
         domain.ha_info = lambda: follower.info() | metadata.info()
         follower.start()
         self._on_close("follower", follower.close)

@@ -38,7 +38,7 @@ def changeable(domain: "Domain") -> dict[str, Callable[[Any], None]]:
 
     looked_at = (
         "notify_consumer_ids_changed_enable", "channel_expired_timeout_ms", "enable_property_filter",
-        "filter_support_retry", "lite_pull_message_enable",
+        "filter_support_retry", "lite_pull_message_enable", "slave_read_enable", "offset_check_in_slave",
     )  # fmt: skip
     parts: dict[str, Callable[[Any], None]] = {
         "broker_permission": permission,

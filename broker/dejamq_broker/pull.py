@@ -4,6 +4,7 @@ from collections.abc import Callable
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from dejamq_proto.codes import Code
 from dejamq_proto.events import Pull as PullEvent
@@ -13,6 +14,7 @@ from dejamq_proto.wire import OFFSET_RESET, PullAnswer
 
 from dejamq_broker.counts import Counts
 from dejamq_broker.offsets import OffsetTable, Position
+from dejamq_broker.pull_replica import ReplicaRules
 from dejamq_broker.pull_rules import Pull, PullRules
 from dejamq_broker.site import Site
 from dejamq_broker.store import ReadResult, ReadStatus
@@ -52,6 +54,7 @@ class Puller:
         self, store: "MessageStore", rules: PullRules, offsets: OffsetTable, journal: Journal, site: Site
     ) -> None:
         self._store, self._rules, self._offsets = store, rules, offsets
+        self.replicas = ReplicaRules(rules, store, site)
         self._journal, self._site = journal, site
         self.counts = Counts()
         self.clock_ms: Callable[[], int] = lambda: time_ns() // 1_000_000
@@ -61,6 +64,7 @@ class Puller:
 
         A refused request commits nothing.
         """
+        self.replicas.admit()
         self._rules.admit(pull)
         pull.expression = ""  # what it means is known; while the request is held its text only takes room
         pull.read_offset = pull.queue_offset
@@ -86,6 +90,8 @@ class Puller:
         found = self._read(pull)
         took_us = (perf_counter_ns() - began) // 1000
         code = code_of(found.status, pull.read_offset)
+        if (here := self.replicas.code(code)) is not code:
+            code, found = here, msgspec.structs.replace(found, next_offset=pull.read_offset)
         waits = bool(pull.suspend_ms) and not last
         if not found.records:
             self.counts.missed(took_us)
@@ -97,9 +103,10 @@ class Puller:
             return None
         if code is Code.PULL_NOT_FOUND and pull.read_offset != pull.queue_offset:
             code = Code.PULL_RETRY_IMMEDIATELY
+        answer = self._answer(pull, found, code)
         if found.records:
-            self._count(pull, found, took_us)
-        return self._answer(pull, found, code)
+            answer.suggest_broker_id = self._count(pull, found, took_us)
+        return answer
 
     def _read(self, pull: Pull) -> ReadResult:
         messages, size = pull.max_messages or DEFAULT_MESSAGES, pull.max_bytes or DEFAULT_BYTES
@@ -113,12 +120,16 @@ class Puller:
             pull.wanted, pull.read_offset, Most(messages, size, self._rules.window),
         )  # fmt: skip
 
-    def _count(self, pull: Pull, found: ReadResult, took_us: int) -> None:
-        """How far behind the group is, is told by the last message that it gets (RocketMQ: recordDiskFall…)."""
+    def _count(self, pull: Pull, found: ReadResult, took_us: int) -> int:
+        """How far behind the group is, is told by the last message that it gets (RocketMQ: recordDiskFall…).
+
+        That also says from which replica to pull next.
+        """
         counted = self.counts.found(pull.topic, pull.group, len(found.sizes), len(found.records), took_us)
         log_offset, stored_ms = stored_at(found.records, len(found.records) - found.sizes[-1])
         counted.fall_bytes += self._store.log_max - log_offset
         counted.fall_ms += max(0, self.clock_ms() - stored_ms)
+        return self.replicas.suggest(pull.group, log_offset)
 
     def _sent_elsewhere(self, pull: Pull, reset: int) -> PullAnswer:
         """An operator reset the group here (RocketMQ: GetMessageStatus.OFFSET_RESET)."""

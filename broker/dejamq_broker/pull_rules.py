@@ -55,14 +55,14 @@ class PullRules:
         self, config: BrokerConfig, topics: TopicTable, groups: SubscriptionGroupTable, members: GroupTable
     ) -> None:
         """``members``: who consumes now, and what their heartbeats subscribed to."""
-        self._config, self._topics, self._groups, self._members = config, topics, groups, members
+        self.config, self._topics, self.groups, self._members = config, topics, groups, members
         self.filters = Filters(sql=config.enable_property_filter)
         self.window = config.store.max_filter_message_size // QUEUE_ENTRY_SIZE
         """How many queue entries one look goes through for those that are wanted."""
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Other settings are in force; requests that are held keep their filters."""
-        self._config = config
+        self.config = config
         self.filters.filter_by_sql(config.enable_property_filter)
 
     def admit(self, pull: Pull) -> None:
@@ -71,11 +71,11 @@ class PullRules:
         The broker, the group, which is made if the broker makes groups, the topic and its read permission, the
         queue, the subscription.
         """
-        if not self._config.broker_permission & names.PERM_READ:
-            raise PermissionDenied(f"broker {self._config.broker_name} may not be read (broker_permission)")
-        if pull.lite and not self._config.lite_pull_message_enable:
+        if not self.config.broker_permission & names.PERM_READ:
+            raise PermissionDenied(f"broker {self.config.broker_name} may not be read (broker_permission)")
+        if pull.lite and not self.config.lite_pull_message_enable:
             raise PermissionDenied("this broker serves no lite pull consumers (lite_pull_message_enable)")
-        group = self._groups.require(pull.group)
+        group = self.groups.require(pull.group)
         if not group.consume_enable:
             raise PermissionDenied(f"group {pull.group!r} may not consume on this broker")
         check_readable(self._topics.require(pull.topic), pull.queue_id)
@@ -83,7 +83,7 @@ class PullRules:
         own = (pull.expression, pull.expression_type)
         chosen = self._registered(pull) if pull.registered else self.filters.of(*own)
         pull.tags, pull.wanted = chosen.tags, chosen.wanted
-        if pull.wanted and self._config.filter_support_retry and pull.topic.startswith(names.RETRY_PREFIX):
+        if pull.wanted and self.config.filter_support_retry and pull.topic.startswith(names.RETRY_PREFIX):
             pull.wanted = self._by_first_topic(pull.topic.removeprefix(names.RETRY_PREFIX))
 
     def _check_group(self, pull: Pull, group: SubscriptionGroup) -> None:
@@ -92,7 +92,7 @@ class PullRules:
         """
         if self._members.broadcasting(pull.group) and not group.consume_broadcast_enable:
             raise PermissionDenied(f"group {pull.group!r} may not consume by broadcasting")
-        if self._groups.reading_forbidden(pull.group, pull.topic):
+        if self.groups.reading_forbidden(pull.group, pull.topic):
             raise PermissionDenied(f"group {pull.group!r} is forbidden to read topic {pull.topic!r}")
 
     def _registered(self, pull: Pull) -> Filter:

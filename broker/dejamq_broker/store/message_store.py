@@ -287,6 +287,10 @@ class MessageStore:
         entry = self._entry(topic, queue_id, queue_offset)
         return entry is not None and self._reader.in_memory(int(entry["log_offset"]))
 
+    def in_memory(self, log_offset: int) -> bool:
+        """Whether what lies there is within ``access_message_in_memory_max_ratio`` of RAM of the log's end."""
+        return self._reader.in_memory(log_offset)
+
     @property
     def disk_use(self) -> DiskUse:
         """How full the disks of log and queues were at the last look, in %; zeros before the first."""
