@@ -324,6 +324,18 @@ def test_a_message_without_an_id_of_its_own_is_followed_by_its_origin(made: Hist
     ]  # fmt: skip
 
 
+def test_clocks_that_contradict_the_order_of_things_are_named(made: History) -> None:
+    producer, broker = made.producer(), made.broker()
+    made.clock.now_us += 5_000_000
+    producer.send(KEY, request=3, call=1, broker=broker)
+    made.clock.now_us -= 2_000_000
+    broker.append(KEY, 6, producer, request=3)
+    assert (
+        "the clock of billing-broker-0 is at least 1998.0 ms behind that of P1: "
+        "their steps are not in the order in which they happened"
+    ) in story(made).missing
+
+
 def test_several_folders_are_read_and_one_given_twice_counts_once(made: History, tmp_path: Path) -> None:
     simple_life(made)
     elsewhere = tmp_path / "elsewhere"

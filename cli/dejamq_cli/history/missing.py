@@ -17,6 +17,7 @@ def missing_evidence(trace: Trace, names: dict[str, str]) -> list[str]:
         *_absent(trace, events, names),
         *(text for witness in present for text in _about(witness, names[witness.boot_id])),
         *_unanswered(trace, events, names),
+        *_clocks(events, names),
     ]
 
 
@@ -63,3 +64,17 @@ def _unanswered(trace: Trace, events: list[ev.Event], names: dict[str, str]) -> 
         if delivery not in ended:
             name = names[delivery.boot_id]
             yield f"{name}: delivery {number} has no result, it was running when the journal ends"
+
+
+def _clocks(events: list[ev.Event], names: dict[str, str]) -> Iterator[str]:
+    """A record cannot be stored before it is sent: where the lines say so, two clocks differ by at least as much."""
+    sent = {(event.boot_id, event.request_seq): event for event in events if isinstance(event, ev.SendTry)}
+    behind: dict[tuple[str, str], int] = {}
+    for event in events:
+        if isinstance(event, ev.Append) and (tried := sent.get((event.client_boot_id, event.request_seq))):
+            pair = names[event.boot_id], names[tried.boot_id]
+            behind[pair] = max(behind.get(pair, 0), tried.wall_us - event.wall_us)
+    for (broker, client), by_us in behind.items():
+        if by_us > 0:
+            clock = f"the clock of {broker} is at least {by_us / 1000:.1f} ms behind that of {client}"
+            yield f"{clock}: their steps are not in the order in which they happened"
