@@ -130,7 +130,11 @@ class TopicLife(StoredMessages):
 
     async def _everywhere(self, tell: Callable[[NameServerAdminLink], Awaitable[object]]) -> None:
         """Tell every name server; raises what one failed with after all were told: it may say something else now."""
-        answers = await asyncio.gather(*map(tell, self._open().namesrvs), return_exceptions=True)
-        for answer in answers:
+        namesrvs = self._open().namesrvs
+        answers = await asyncio.gather(*map(tell, namesrvs), return_exceptions=True)
+        for namesrv, answer in zip(namesrvs, answers, strict=True):
+            if isinstance(answer, DejamqError):
+                text = f"done, but the name server {namesrv.address} could not be told: {answer}"
+                raise error_for(answer.code, text, definite=False) from None
             if isinstance(answer, BaseException):
                 raise answer
