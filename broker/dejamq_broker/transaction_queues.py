@@ -34,8 +34,9 @@ class TransactionQueues:
         return low if known is None else max(low, min(known, self.end(queue)))
 
     def move(self, queue: Position, queue_offset: int) -> None:
-        """In memory; the table of offsets makes it last."""
-        if self._offsets.get(queue) != queue_offset:
+        """In memory; the table of offsets makes it last. A queue of which nothing was passed has no entry there."""
+        known = self._offsets.get(queue)
+        if queue_offset != (self.position(queue) if known is None else known):
             self._offsets.commit(queue, queue_offset, by="check")
 
     def end(self, queue: Position) -> int:

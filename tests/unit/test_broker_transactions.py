@@ -308,6 +308,11 @@ async def test_a_round_that_takes_too_long_is_continued_by_the_next(house: Trans
         assert [decode(command.record).body for _, command in parts.asked] == [b"k0", b"k1", b"k2"]
 
 
+async def test_a_broker_without_transactions_keeps_no_offsets_of_theirs(parts: TransactionParts) -> None:
+    await parts.round()
+    assert len(parts.offsets) == 0
+
+
 async def test_rounds_remember_how_far_they_came_in_both_queues(house: TransactionHouse) -> None:
     with house.open() as parts:
         for number in range(40):
