@@ -78,7 +78,9 @@ class AdminLinks:
             if name in self.left_out:
                 raise self.left_out[name]
             if MASTER_ID not in known[name].addresses:
-                raise BrokerUnavailable(f"{name} has no master now", code=Code.SYSTEM_ERROR)
+                slaves = ", ".join(f"{number} at {where}" for number, where in sorted(known[name].addresses.items()))
+                text = f"{name} has no master now, only slaves ({slaves}); start it again, or one of them as master"
+                raise BrokerUnavailable(text, code=Code.SYSTEM_ERROR)
         wanted = [name for name in known if name not in self.left_out] if names is None else names
         return {name: known[name].addresses[MASTER_ID] for name in wanted if MASTER_ID in known[name].addresses}
 

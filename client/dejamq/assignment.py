@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dejamq_proto.names import RETRY_PREFIX
+from dejamq_proto.names import MASTER_ID, RETRY_PREFIX
 
 from dejamq.counts import Counts
 from dejamq.message import MessageQueue
@@ -42,6 +42,10 @@ class OwnedQueue:
     """Of the claim on it; 0 without graceful hand-over."""
     claim_lost: bool = False
     """A broker gave the queue to another member; its progress is that one's."""
+    replica: int = MASTER_ID
+    """Which of the queue's brokers the last answer said to pull from."""
+    read_from: int = MASTER_ID
+    """Which one the last pull went to."""
     max_offset: int | None = None
     """The end of the queue as the broker told it last."""
     counts: Counts = field(default_factory=Counts)

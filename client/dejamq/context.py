@@ -8,6 +8,7 @@ import msgspec
 from dejamq_proto.codes import BrokerUnavailable
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal import Journal
+from dejamq_proto.names import MASTER_ID
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.send_pb2 import SendBackRequest
 from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult
@@ -68,7 +69,25 @@ class Context(msgspec.Struct, frozen=True):
     journal: Journal
     next_seq: Callable[[], int]
     link: Callable[[str], Link]
-    """The connection to a broker's master by broker name. Raises BrokerUnavailable while no route names it."""
+    """The connection to a broker's master by broker name, or to a slave in its absence.
+
+    Raises BrokerUnavailable while no route names any of them.
+    """
+    replica: Callable[[str, int], tuple[Link, int]] | None = None
+    """The connection to this replica, or to another one when it is away, and the id of the one that it is."""
+
+    def reading(self, broker_name: str, broker_id: int) -> tuple[Link, int]:
+        """Where to pull from. Raises as ``link``."""
+        if self.replica is None:
+            return self.link(broker_name), MASTER_ID
+        return self.replica(broker_name, broker_id)
+
+    def master(self, broker_name: str) -> Link:
+        """For what only a master may decide, as who has a lock. Raises BrokerUnavailable while it is away."""
+        link, broker_id = self.reading(broker_name, MASTER_ID)
+        if broker_id != MASTER_ID:
+            raise BrokerUnavailable(f"{broker_name} has no master now, only slaves", definite=True)
+        return link
 
     @property
     def boot_id(self) -> str:
@@ -83,10 +102,13 @@ class Context(msgspec.Struct, frozen=True):
 def context_of(instance: Instance, config: ConsumerConfig, group: str) -> Context:
     """The context of a started instance; links go to a broker's master, or to whoever serves in its absence."""
 
-    def link(broker_name: str) -> Link:
-        address = instance.routes.address(broker_name, only_this=False)
-        if address is None:
+    def replica(broker_name: str, broker_id: int) -> tuple[Link, int]:
+        found = instance.routes.replica(broker_name, broker_id)
+        if found is None:
             raise BrokerUnavailable(f"no route names broker {broker_name!r} at the moment", definite=True)
-        return instance.link(address)
+        return instance.link(found[1]), found[0]
 
-    return Context(group, instance.client_id, config, instance.journal, instance.next_seq, link)
+    def link(broker_name: str) -> Link:
+        return replica(broker_name, MASTER_ID)[0]
+
+    return Context(group, instance.client_id, config, instance.journal, instance.next_seq, link, replica)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
+from dejamq_proto.names import MASTER_ID
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.record import BadRecord
 from dejamq_proto.run import BadRun
@@ -86,12 +87,15 @@ class Fetcher:
             if not await self._may_pull(owned):
                 continue
             try:
-                found = self._take(owned, await self._pull(owned))
+                answer, asked = await self._pull(owned), owned.next_offset
+                found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
+                if answer.next_offset == asked and self._sent_in_vain(owned, answer):
+                    await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
             except (DejamqError, BadRun, BadRecord) as error:
                 queue = owned.queue
                 level = logging.DEBUG if failing else logging.WARNING  # once for each outage
                 log.log(level, "pull_failed queue=%s:%d reason=%s", queue.broker_name, queue.queue_id, error)
-                failing = True
+                failing, owned.replica = True, MASTER_ID
                 await asyncio.sleep(self._pause_s(error))
             else:
                 failing = False
@@ -139,13 +143,13 @@ class Fetcher:
         progress is known to the broker long before the timer's turn.
         """
         config, queue = self._context.config, owned.queue
-        link = self._context.link(queue.broker_name)
+        link, owned.read_from = self._context.reading(queue.broker_name, owned.replica)
         seq = self._context.next_seq()
         request = PullRequest(
             caller=self._context.caller(seq), group=self._context.group, topic=queue.topic, queue_id=queue.queue_id,
             queue_offset=owned.next_offset, max_messages=config.pull_batch_size,
             max_bytes=config.pull_batch_size_in_bytes, suspend_ms=config.broker_suspend_max_time_ms,
-            commit_offset=self._offsets.piggyback(owned, seq), expression=owned.expression,
+            commit_offset=self._commit_along(owned, seq), expression=owned.expression,
             subscription_version=owned.subscription_version, expression_type=owned.expression_type,
             registered=not (self.lite or config.post_subscription_when_pull), lite=self.lite,
         )  # fmt: skip
@@ -154,6 +158,16 @@ class Fetcher:
                 return await link.pull(request)
         except TimeoutError:
             raise SendTimeout(f"{queue.broker_name} did not answer a pull in time") from None
+
+    def _commit_along(self, owned: OwnedQueue, seq: int) -> int | None:
+        """Nothing to a slave, as in RocketMQ: while the master is there, its offsets are the ones that count."""
+        return self._offsets.piggyback(owned, seq) if owned.read_from == MASTER_ID else None
+
+    def _sent_in_vain(self, owned: OwnedQueue, answer: PullAnswer) -> bool:
+        """A slave knows of the master and would have it asked, and the routes here do not have it yet."""
+        if owned.read_from == MASTER_ID or answer.code != Code.PULL_RETRY_IMMEDIATELY:
+            return False
+        return self._context.reading(owned.queue.broker_name, owned.replica)[1] == owned.read_from
 
     def _take(self, owned: OwnedQueue, answer: PullAnswer) -> bool:
         """Whether there were messages. RocketMQ: PullCallback in DefaultMQPushConsumerImpl.pullMessage.

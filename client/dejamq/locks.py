@@ -154,7 +154,7 @@ class QueueLocks:
     async def _ask_broker(self, broker_name: str, queues: Sequence[MessageQueue]) -> dict[MessageQueue, bool]:
         context = self._context
         try:
-            link, keys = context.link(broker_name), [_key(queue) for queue in queues]
+            link, keys = context.master(broker_name), [_key(queue) for queue in queues]
             locked = await link.lock_batch(context.group, keys, timeout_ms=context.config.lock_timeout_ms)
         except DejamqError as error:
             log.warning("lock_failed broker=%s queues=%d reason=%s", broker_name, len(queues), error)
@@ -169,7 +169,7 @@ class QueueLocks:
             self._journal(each, seq)
         keys, timeout_ms = [_key(each.queue) for each in returned], context.config.lock_timeout_ms
         try:
-            return context.link(broker_name).unlock_batch_oneway(context.group, keys, timeout_ms=timeout_ms, seq=seq)
+            return context.master(broker_name).unlock_batch_oneway(context.group, keys, timeout_ms=timeout_ms, seq=seq)
         except DejamqError as error:
             log.warning("unlock_failed broker=%s reason=%s", broker_name, error)
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -125,6 +125,7 @@ class Routes:
         self._source = source
         self._refresh_interval_ms, self._default_queue_nums = refresh_interval_ms, default_queue_nums
         self._known: dict[str, TopicRoute] = {}
+        self._brokers: dict[str, Mapping[int, str]] = {}
         self._watched: set[str] = set()
         self._reading: dict[tuple[str, bool], asyncio.Task[TopicRoute]] = {}
         self.on_change: list[Callable[[TopicRoute], None]] = []
@@ -187,13 +188,19 @@ class Routes:
 
     def address(self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = True) -> str | None:
         """Where this broker is reached; unless ``only_this``, another of the same name serves when it is away."""
-        for route in self._known.values():
-            ids = route.addresses.get(broker_name)
-            if ids and broker_id in ids:
-                return ids[broker_id]
-            if ids and not only_this:
-                return next(iter(ids.values()))
-        return None
+        found = self.replica(broker_name, broker_id)
+        return found[1] if found and (found[0] == broker_id or not only_this) else None
+
+    def replica(self, broker_name: str, broker_id: int) -> tuple[int, str] | None:
+        """(id, address) of this replica, or of another one of its name when it is away; None when all are.
+
+        The route that was read last tells: another topic's may still name a master that is gone. Source: RocketMQ
+        ``brokerAddrTable``.
+        """
+        ids = self._brokers.get(broker_name)
+        if not ids or not any(broker_name in route.addresses for route in self._known.values()):
+            return None
+        return (broker_id, ids[broker_id]) if broker_id in ids else next(iter(ids.items()))
 
     def addresses(self, *, masters_only: bool) -> set[str]:
         """Every broker address that a known route names."""
@@ -240,6 +247,7 @@ class Routes:
             if not creating:
                 raise
             route = await self._template(topic, missing)
+        self._brokers |= route.addresses
         if route != self._known.get(topic):
             self._known[topic] = route
             for listener in self.on_change:

@@ -9,6 +9,7 @@ from dejamq_proto.settings import setting
 
 ASYNC_FLUSH, SYNC_FLUSH = "ASYNC_FLUSH", "SYNC_FLUSH"
 QUEUE_ENTRY_SIZE = 20
+MAY_BE_0 = ("access_message_in_memory_max_ratio",)
 RECORD_ALLOWANCE = 64 << 10
 """Bytes that a record may take beyond its body (RocketMQ: MessageExtEncoder)."""
 
@@ -64,7 +65,7 @@ class StoreConfig:
         16_000, rocketmq="maxFilterMessageSize", unit="bytes", help="of queue entries that a filtered read looks at"
     )
     access_message_in_memory_max_ratio: int = setting(
-        40, rocketmq="accessMessageInMemoryMaxRatio", unit="% of RAM", help="what counts as in memory"
+        40, rocketmq="accessMessageInMemoryMaxRatio", unit="% of RAM", help="what counts as in memory; 0: nothing"
     )
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", rocketmq="messageDelayLevel",
@@ -169,5 +170,6 @@ class StoreConfig:
         if self.max_index_num < 2:
             raise ConfigError(f"max_index_num is {self.max_index_num}; entry 0 is never used, so use 2 or more")
         for name, value in vars(self).items():
-            if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
-                raise ConfigError(f"{name} is {value}; it must be above 0")
+            least = 0 if name in MAY_BE_0 else 1
+            if isinstance(value, int) and not isinstance(value, bool) and value < least:
+                raise ConfigError(f"{name} is {value}; it must be {least} or more")
