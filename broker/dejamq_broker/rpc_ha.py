@@ -146,7 +146,8 @@ class MasterLink:
     async def table(self, name: str, known: str) -> bytes:
         """One of the master's tables; empty when its version is the one that is ``known``. Raises DejamqError."""
         request = pb.CopyTableRequest(slave=self._identity(), table=name, known_version=known)
-        answer = await call(self._stub.CopyTable, request, address=self.address, timeout_ms=ASK_MS)
+        timeout_ms = min(ASK_MS, self._silence_s * 1000)  # a slave that stops waits for it
+        answer = await call(self._stub.CopyTable, request, address=self.address, timeout_ms=timeout_ms)
         return bytes(answer.content)
 
     async def follow(self, boot_id: str, log_offset: int) -> None:
