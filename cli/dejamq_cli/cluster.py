@@ -37,7 +37,7 @@ HERE = Path(".dejamq")
 @app.command(
     epilog=examples(
         "dejamq cluster up", "dejamq cluster up --brokers 1 --namesrvs 1 --set autoCreateTopicEnable=false",
-        'eval "$(dejamq cluster up)"',
+        "dejamq cluster up --slaves 1 --set brokerRole=SYNC_MASTER", 'eval "$(dejamq cluster up)"',
     )
 )  # fmt: skip
 def up(
@@ -57,16 +57,22 @@ def up(
 
 @app.command(epilog=examples("dejamq cluster status -o json"))
 def status(directory: Directory = HERE, output: Output = Format.TABLE) -> None:
-    """The processes of the cluster in --dir. Exit status 1 unless all run and are healthy."""
+    """The processes of the cluster in --dir, with the role of each broker and how far behind each slave is.
+
+    Exit status 1 unless all run and are healthy, and all slaves follow their masters.
+    """
     state = standing.read_state(directory)
     found = asyncio.run(standing.states(state))
-    healthy = bool(found) and all(text == "running" for _, text in found)
     replicas = asyncio.run(standing.replicas(state))
+    alone = [f"{name} does not follow its master: {one.trouble}" for name, one in replicas.items() if one.trouble]
+    healthy = bool(found) and not alone and all(text == "running" for _, text in found)
     rows = [_row(member, text) | _replica(replicas.get(member.name)) for member, text in found]
     if output is Format.JSON:
         show_object({"namesrv": state.namesrv, "healthy": healthy, "processes": rows})
     else:
         show_rows(rows, output, empty="no processes")
+    for line in alone:
+        say(line)
     raise typer.Exit(0 if healthy else NO)
 
 
@@ -76,7 +82,7 @@ def down(
     purge: Annotated[bool, typer.Option(help="Also remove its stores, journals and logs.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """End the cluster in --dir; brokers drain first. Its data stays unless --purge."""
+    """End the cluster in --dir; brokers drain first, masters before slaves. Its data stays unless --purge."""
     state = standing.read_state(directory)
     ended = asyncio.run(standing.down(state))
     if purge:
@@ -86,14 +92,17 @@ def down(
 
 @app.command(epilog=examples("dejamq cluster health", "dejamq cluster health --strict -o json"))
 def health(
-    strict: Annotated[bool, typer.Option("--strict", help="Also no while only a name server is away.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also no while only a name server or a slave is away.")
+    ] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
     """Can clients use the cluster? Exit status 0 yes, 1 no.
 
-    Yes is: some name server serves, and so does every broker that one of them knows, at least one. A name server that
-    is away is said and shown; clients use the others. Nothing here waits longer than 6 s.
+    Yes is: some name server serves, and so does every master that one of them knows, at least one. A name server that
+    is away, and a slave that does not serve or follow its master, is said and shown; clients use the others. Nothing
+    here waits longer than 6 s.
     """
     servers = asyncio.run(health_of(namesrv))
     show_rows([server.row() for server in servers], output, empty="nobody")
@@ -101,7 +110,9 @@ def health(
         say(f"name servers that do not serve: {', '.join(away)}")
     if headless := [server.name for server in servers if not server.address]:
         say(f"brokers without a master: {', '.join(headless)}")
-    if not usable(servers) or (strict and away):
+    if apart := [f"{server.name} {server.address}" for server in servers if server.following is False]:
+        say(f"slaves that do not follow their masters: {', '.join(apart)}")
+    if not usable(servers) or (strict and (away or apart)):
         raise typer.Exit(NO)
 
 
@@ -140,10 +151,10 @@ def _tell(state: Standing, output: Format) -> None:
 
 
 def _replica(replica: standing.Replica | None) -> dict[str, Any]:
-    """Of a broker: master or slave, and how far behind its master a slave is; nothing while it does not follow."""
+    """Of a broker: its role, and how far behind its master a slave is, as far as that can be told."""
     if replica is None:
-        return {"replica": None, "lag_bytes": None, "lag_ms": None}
-    return {"replica": replica.kind, "lag_bytes": replica.lag_bytes, "lag_ms": replica.lag_ms}
+        return {"broker_role": None, "lag_bytes": None, "lag_ms": None}
+    return {"broker_role": replica.role or None, "lag_bytes": replica.lag_bytes, "lag_ms": replica.lag_ms}
 
 
 def _row(member: Member, state: str) -> dict[str, Any]:

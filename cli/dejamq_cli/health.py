@@ -9,43 +9,55 @@ from dejamq.config import parse_addresses
 from dejamq_lab import rpc_control
 from dejamq_lab.rpc_control import BrokerInfo
 from dejamq_proto.codes import DejamqError
+from dejamq_proto.names import MASTER_ID
 
 
 @dataclass(frozen=True)
 class Server:
-    """One server and whether it says of itself that it serves."""
+    """One server and whether it says of itself that it serves; of a slave, whether it follows its master too."""
 
     role: str
     name: str
+    id: int | None
     address: str
     healthy: bool
+    following: bool | None = None
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def usable(servers: Sequence[Server]) -> bool:
-    """Clients need one name server, and every broker that it sends them to, with its master."""
-    brokers = [server.healthy for server in servers if server.role == "broker"]
-    return bool(brokers) and all(brokers) and any(one.healthy for one in servers if one.role == "namesrv")
+    """Clients need one name server, and the master of every broker that it sends them to."""
+    masters = [server.healthy for server in servers if server.role == "broker" and server.id == MASTER_ID]
+    return bool(masters) and all(masters) and any(one.healthy for one in servers if one.role == "namesrv")
 
 
 async def health_of(namesrv: str) -> list[Server]:
-    """All name servers in the order given, then all brokers by name and address. A master that is not there has a row
+    """All name servers in the order given, then all brokers by name and id. A master that is not there has a row
     without an address. Asked at once, so that one that does not answer takes no longer than three. Raises ConfigError.
     """
     addresses = parse_addresses(namesrv)
     told = await asyncio.gather(*map(_asked, addresses))
     namesrvs = [
-        Server("namesrv", "", address, brokers is not None) for address, brokers in zip(addresses, told, strict=True)
+        Server("namesrv", "", None, address, brokers is not None)
+        for address, brokers in zip(addresses, told, strict=True)
     ]
     brokers = [broker for some in told for broker in some or ()]
-    known = sorted({(broker.broker_name, address) for broker in brokers for address in broker.addresses.values()})
-    healthy = await asyncio.gather(*(rpc_control.healthy(address) for _, address in known))
-    servers = [Server("broker", *place, serves) for place, serves in zip(known, healthy, strict=True)]
+    known = {(broker.broker_name, *replica) for broker in brokers for replica in broker.addresses.items()}
+    servers = await asyncio.gather(*(_broker(*replica) for replica in known))
     led = {broker.broker_name for broker in brokers if broker.master is not None}
-    headless = [Server("broker", name, "", False) for name in {broker.broker_name for broker in brokers} - led]
-    return namesrvs + sorted(servers + headless, key=lambda server: (server.name, server.address))
+    headless = [
+        Server("broker", name, MASTER_ID, "", False) for name in {broker.broker_name for broker in brokers} - led
+    ]
+    return namesrvs + sorted([*servers, *headless], key=lambda server: (server.name, server.id, server.address))
+
+
+async def _broker(name: str, broker_id: int, address: str) -> Server:
+    if broker_id == MASTER_ID:
+        return Server("broker", name, broker_id, address, await rpc_control.healthy(address))
+    told = await asyncio.gather(rpc_control.healthy(address), rpc_control.follows(address))
+    return Server("broker", name, broker_id, address, *told)
 
 
 async def _asked(address: str) -> list[BrokerInfo] | None:

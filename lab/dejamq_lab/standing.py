@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from dejamq_broker.config import BrokerConfig
+from dejamq_broker.ha_config import SLAVE
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal import open_journal
@@ -60,9 +61,13 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """``kind``: master or slave. ``lag_bytes`` and ``lag_ms``: of a slave that follows its master."""
+    """``role``: ASYNC_MASTER, SYNC_MASTER or SLAVE, '' of a master that does not answer.
 
-    kind: str
+    ``lag_bytes`` and ``lag_ms``: how far a slave is behind. Of one that does not follow only the bytes can be told, and
+    only while its master answers; ``trouble`` is then why it does not follow.
+    """
+
+    role: str
     lag_bytes: int | None = None
     lag_ms: int | None = None
     trouble: str = ""
@@ -164,21 +169,33 @@ async def states(standing: Standing) -> list[tuple[Member, str]]:
 async def replicas(standing: Standing) -> dict[str, Replica]:
     """Of each broker that runs: what it is, and how far behind its master a slave is."""
 
-    async def replica(member: Member) -> tuple[str, Replica]:
-        values = await rpc_control.runtime(member.address)
-        kind = "slave" if replica_of(member.name)[1] else "master"
-        if values.get("following") != "true":
-            return member.name, Replica(kind, trouble=values.get("followingTrouble", ""))
-        return member.name, Replica(kind, int(values["lagBytes"]), int(values["lagMs"]))
+    names = [member.name for member in standing.running("broker")]
+    told = await asyncio.gather(*(rpc_control.runtime(member.address) for member in standing.running("broker")))
+    values = dict(zip(names, told, strict=True))
+    return {name: _replica(name, values[name], values.get(replica_of(name)[0], {})) for name in names}
 
-    return dict(await asyncio.gather(*map(replica, standing.running("broker"))))
+
+def _replica(name: str, values: Mapping[str, str], master: Mapping[str, str]) -> Replica:
+    """From what a broker says of itself, and its master of itself; either may be silent."""
+    if not replica_of(name)[1]:
+        return Replica(values.get("brokerRole", ""))
+    if values.get("following") == "true":
+        return Replica(SLAVE, int(values["lagBytes"]), int(values["lagMs"]))
+    ends = [told.get("commitLogMaxOffset") for told in (master, values)]
+    behind = int(ends[0]) - int(ends[1]) if ends[0] is not None and ends[1] is not None else -1
+    trouble = values.get("followingTrouble") or "it does not answer"
+    return Replica(SLAVE, behind if behind >= 0 else None, trouble=trouble)  # ahead: the logs are no longer one
 
 
 async def down(standing: Standing) -> list[Member]:
-    """End what still runs, brokers first; SIGKILL what does not end in time. Returns what was running."""
-    ended = standing.running()
-    for role in ("broker", "namesrv"):
-        members = standing.running(role)
+    """End what still runs; SIGKILL what does not end in time. Returns what was running.
+
+    Masters first: they end when their slaves have the last message. Brokers leave before their name servers do.
+    """
+    ended, brokers = standing.running(), standing.running("broker")
+    masters = [broker for broker in brokers if not replica_of(broker.name)[1]]
+    slaves = [broker for broker in brokers if broker not in masters]
+    for members in (masters, slaves, standing.running("namesrv")):
         for member in members:
             member.send_signal(signal.SIGCONT)
             member.send_signal(signal.SIGTERM)

@@ -238,11 +238,11 @@ async def test_a_healthy_cluster_is_status_0(cluster: Cluster) -> None:
     ran = await dejamq(cluster, "cluster", "health", "--strict")
     assert (ran.status, ran.errors) == (0, "")
     assert ran.picture() == (
-        "role  name  address  healthy\n"
-        "namesrv  HOST:PORT  yes\n"
-        "namesrv  HOST:PORT  yes\n"
-        "broker  broker-a  HOST:PORT  yes\n"
-        "broker  broker-b  HOST:PORT  yes\n"
+        "role  name  id  address  healthy  following\n"
+        "namesrv  -  HOST:PORT  yes  -\n"
+        "namesrv  -  HOST:PORT  yes  -\n"
+        "broker  broker-a  0  HOST:PORT  yes  -\n"
+        "broker  broker-b  0  HOST:PORT  yes  -\n"
     )
 
 

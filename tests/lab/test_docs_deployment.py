@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from replica_files import assert_same_files
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text()
 
@@ -26,8 +27,13 @@ async def run(*command: str, cwd: Path) -> str:
 async def test_the_commands_start_show_and_end_a_cluster_with_a_slave(tmp_path: Path) -> None:
     (commands,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     shown = await run("bash", "-ec", commands, cwd=tmp_path)
-    (slave,) = [line for line in shown.splitlines() if "broker-a-s1" in line and "running" in line]
-    assert "slave" in slave
+    roles = {line.split()[0]: line.split()[-3:] for line in shown.splitlines() if "running" in line}
+    assert roles["broker-a"] == ["SYNC_MASTER", "-", "-"]
+    assert roles["broker-a-s1"][0] == "SLAVE"
+    assert all(map(str.isdecimal, roles["broker-a-s1"][1:]))
+    ended = tmp_path / ".dejamq"
+    assert list((ended / "broker-a-s1" / "store" / "consumequeue").glob("orders/*"))
+    assert_same_files(ended / "broker-a" / "store", ended / "broker-a-s1" / "store")
 
 
 @pytest.mark.process

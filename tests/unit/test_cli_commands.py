@@ -10,7 +10,7 @@ import pytest
 from dejamq_cli.__main__ import main
 from dejamq_lab import rpc_control, standing
 from dejamq_lab.rpc_control import BrokerInfo
-from dejamq_lab.standing import Member, Standing
+from dejamq_lab.standing import Member, Replica, Standing
 from dejamq_proto.codes import BrokerUnavailable
 
 A = BrokerInfo("lab", "broker-a", {0: "h:1", 1: "h:2"})
@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the name server answers: a value, or an error to raise, by question."""
-    answers: dict[str, Any] = {"brokers": [A, B], "healthy": True}
+    answers: dict[str, Any] = {"brokers": [A, B], "healthy": True, "follows": True}
 
     def stand_in(name: str) -> Callable[..., Any]:
         async def ask(address: str, *_: object) -> Any:
@@ -44,7 +44,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
         return ask
 
-    for name in ("brokers", "healthy"):
+    for name in answers:
         monkeypatch.setattr(rpc_control, name, stand_in(name))
     return answers
 
@@ -57,7 +57,7 @@ def test_health_is_0_when_everybody_serves(run: Run, server: dict[str, Any]) -> 
     ]  # fmt: skip
 
 
-def test_health_is_1_when_one_broker_does_not_serve(run: Run, server: dict[str, Any]) -> None:
+def test_health_is_1_when_one_master_does_not_serve(run: Run, server: dict[str, Any]) -> None:
     server["healthy"] = lambda address: address != "h:3"
     status, out, _ = run("cluster", "health", "--namesrv", "n:1", "-o", "json")
     assert status == 1
@@ -84,6 +84,19 @@ def test_a_master_that_one_of_two_name_servers_knows_is_there(run: Run, server: 
     half = BrokerInfo("lab", "broker-a", {1: "h:2"})
     server["brokers"] = lambda address: [A] if address == "n:1" else [half]
     assert run("cluster", "health", "--namesrv", "n:1;n:2")[0] == 0
+
+
+@pytest.mark.parametrize("trouble", ["healthy", "follows"])
+def test_health_is_0_and_names_a_slave_that_clients_can_do_without(
+    run: Run, server: dict[str, Any], trouble: str
+) -> None:
+    server["follows"] = False
+    server["healthy"] = lambda address: trouble != "healthy" or address != "h:2"
+    status, out, error = run("cluster", "health", "--namesrv", "n:1", "-o", "json")
+    assert (status, error) == (0, "dejamq: slaves that do not follow their masters: broker-a h:2\n")
+    rows = [(row["id"], row["healthy"], row["following"]) for row in json.loads(out)]
+    assert rows == [(None, True, None), (0, True, None), (1, trouble != "healthy", False), (0, True, None)]
+    assert run("cluster", "health", "--strict", "--namesrv", "n:1")[0] == 1
 
 
 def test_health_is_1_while_no_broker_is_there(run: Run, server: dict[str, Any]) -> None:
@@ -127,6 +140,36 @@ def test_status_is_0_only_while_all_run_and_are_healthy(
     told = json.loads(out)
     assert (ended, told["healthy"], told["namesrv"]) == (status, healthy, "h:1")
     assert [row["state"] for row in told["processes"]] == ["running", state]
+
+
+def test_status_tells_roles_and_lags_and_is_1_while_a_slave_does_not_follow(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("broker-a", "broker-a-s1", "broker-a-s2")
+    replicas = {
+        "broker-a": Replica("SYNC_MASTER"),
+        "broker-a-s1": Replica("SLAVE", 70, 3),
+        "broker-a-s2": Replica("SLAVE", 900, trouble="no room for a log file"),
+    }
+
+    async def states(_: Standing) -> list[tuple[Member, str]]:
+        return [(member(name), "running") for name in names]
+
+    async def told(_: Standing) -> dict[str, Replica]:
+        return replicas
+
+    monkeypatch.setattr(standing, "read_state", lambda directory: Standing())
+    monkeypatch.setattr(standing, "states", states)
+    monkeypatch.setattr(standing, "replicas", told)
+    status, out, error = run("cluster", "status", "-o", "json")
+    assert (status, error) == (1, "dejamq: broker-a-s2 does not follow its master: no room for a log file\n")
+    found = json.loads(out)
+    assert not found["healthy"]
+    assert [(row["broker_role"], row["lag_bytes"], row["lag_ms"]) for row in found["processes"]] == [
+        ("SYNC_MASTER", None, None), ("SLAVE", 70, 3), ("SLAVE", 900, None),
+    ]  # fmt: skip
+    del replicas["broker-a-s2"]
+    assert run("cluster", "status")[::2] == (0, "")
 
 
 def test_a_cluster_without_processes_is_not_healthy(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

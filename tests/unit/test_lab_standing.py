@@ -38,21 +38,53 @@ def test_a_folder_without_a_cluster_says_how_to_start_one(tmp_path: Path) -> Non
         read_state(tmp_path)
 
 
-async def test_a_slave_says_how_far_behind_it_is_while_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
-        "a:1": {"slaves": "2"},
-        "a:2": {"following": "true", "lagBytes": "70", "lagMs": "3"},
-        "a:3": {"following": "false", "followingTrouble": "no room", "lagBytes": "0", "lagMs": "0"},
-    }
+Told = dict[str, dict[str, str]]
+
+
+async def replicas(monkeypatch: pytest.MonkeyPatch, told: Told) -> dict[str, standing.Replica]:
+    """Of brokers that run as this process, by what each says of itself."""
 
     async def runtime(address: str) -> dict[str, str]:
         return told[address]
 
     monkeypatch.setattr("dejamq_lab.rpc_control.runtime", runtime)
-    me, names = os.getpid(), ("broker-a", "broker-a-s1", "broker-a-s2")
-    members = tuple(Member(name, "broker", me, f"a:{number}", process_born(me)) for number, name in enumerate(names, 1))
-    assert await standing.replicas(Standing(members)) == {
-        "broker-a": standing.Replica("master"),
-        "broker-a-s1": standing.Replica("slave", 70, 3),
-        "broker-a-s2": standing.Replica("slave", trouble="no room"),
+    me = os.getpid()
+    return await standing.replicas(Standing(tuple(Member(name, "broker", me, name, process_born(me)) for name in told)))
+
+
+async def test_a_slave_says_how_far_behind_it_is_while_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "broker-a": {"brokerRole": "SYNC_MASTER"},
+        "broker-a-s1": {"brokerRole": "SLAVE", "following": "true", "lagBytes": "70", "lagMs": "3"},
     }
+    assert await replicas(monkeypatch, told) == {
+        "broker-a": standing.Replica("SYNC_MASTER"),
+        "broker-a-s1": standing.Replica("SLAVE", 70, 3),
+    }
+
+
+@pytest.mark.parametrize(("end", "behind"), [("900", 100), ("1000", 0), ("1100", None)])
+async def test_how_far_behind_a_slave_is_that_does_not_follow_is_told_by_the_ends_of_the_logs(
+    monkeypatch: pytest.MonkeyPatch, end: str, behind: int | None
+) -> None:
+    """One that is ahead is not behind by a number: its log is another one from some place on."""
+    told = {
+        "broker-a": {"brokerRole": "ASYNC_MASTER", "commitLogMaxOffset": "1000"},
+        "broker-a-s1": {"following": "false", "followingTrouble": "no room", "lagBytes": "0", "lagMs": "0"},
+    }
+    told["broker-a-s1"]["commitLogMaxOffset"] = end
+    found = await replicas(monkeypatch, told)
+    assert found["broker-a-s1"] == standing.Replica("SLAVE", behind, trouble="no room")
+
+
+async def test_nobody_knows_how_far_behind_a_slave_is_while_one_of_the_two_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: Told = {"broker-a": {}, "broker-a-s1": {"commitLogMaxOffset": "9", "followingTrouble": "gone"}}
+    assert await replicas(monkeypatch, told) == {
+        "broker-a": standing.Replica(""),
+        "broker-a-s1": standing.Replica("SLAVE", trouble="gone"),
+    }
+    told = {"broker-a": {"commitLogMaxOffset": "9"}, "broker-a-s1": {}}
+    found = await replicas(monkeypatch, told)
+    assert found["broker-a-s1"] == standing.Replica("SLAVE", trouble="it does not answer")
