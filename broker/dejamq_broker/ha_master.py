@@ -224,25 +224,27 @@ class Feed:
         self._noted = 0.0
         self._deleted: list[str] = []
         self._over: DejamqError | None = None
+        self._greeted = False
 
     async def next(self) -> LogSlice | None:
-        """The next slice as soon as there is one, a sign of life after a while, None when the master closes.
+        """The next slice as soon as there is one; at first, and after a while without one, a sign of life.
 
-        Raises the DejamqError with which the stream was ended meanwhile. Bytes that may have left memory are read
-        beside the loop: a slave that is far behind disturbs no append.
+        None when the master closes. Raises the DejamqError with which the stream was ended meanwhile. Bytes that may
+        have left memory are read beside the loop: a slave that is far behind disturbs no append.
         """
         replication = self._replication
         while True:
             if self._over is not None:
                 raise self._over
             data = await self._read()
-            if len(data):
+            if len(data) or not self._greeted:
                 break
             if replication.closing.is_set():
                 return None
             await replication.idle(self)
             if not self.more.is_set():
                 break
+        self._greeted = True
         slice_ = self._slice(data)
         self.sent += len(data)
         return slice_

@@ -127,7 +127,7 @@ class Follower:
     async def _try(self) -> None:
         """One connection from beginning to end; why it ended is kept, and logged when it is another reason."""
         state, link = self.state, self._dial(self.state.master_address)
-        before, state.trouble = state.trouble, ""
+        before = state.trouble
         try:
             await self._follow(link)
         except* (DejamqError, Apart, BadFrame, BadCopy, OSError) as errors:
@@ -171,7 +171,7 @@ class Follower:
     def _take(self, slice_: LogSlice, address: str) -> None:
         state, store = self.state, self._store
         if not state.connected:
-            state.connected = True
+            state.connected, state.trouble = True, ""
             self._note("connected", address)
             self.on_connected()
         state.master_end, state.master_timestamp_ms = slice_.master_end, slice_.master_timestamp_ms

@@ -154,7 +154,7 @@ async def test_a_slave_that_does_not_read_costs_its_master_no_memory(tmp_path: P
         (feed,) = master.domain.replication.table._slaves
         assert master.domain.store.log_max > 40_000_000
         assert feed.sent - slave.domain.store.log_max < 16_000_000  # type: ignore[attr-defined]  # the key is a feed
-        link.heal()
+        link.cut()
 
 
 @pytest.mark.parametrize("lost", [(UP,), (DOWN,), (UP, DOWN)])
