@@ -206,3 +206,20 @@ async def test_a_slave_that_is_started_as_master_goes_on_and_its_old_master_foll
     async with running(tmp_path / "slave", **QUICK, **journal):
         pass
     assert [event["change"] for event in replica_events(tmp_path / "j")].count("promoted") == 1
+
+
+async def test_an_error_that_nobody_thought_of_does_not_end_a_slave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors, real = [ValueError("nobody thought of it")], SlaveStore.take_copy
+
+    def take_copy(store: SlaveStore, log_offset: int, data: bytes) -> None:
+        if errors:
+            raise errors.pop()
+        real(store, log_offset, data)
+
+    monkeypatch.setattr(SlaveStore, "take_copy", take_copy)
+    async with a_pair(tmp_path) as (master, slave):
+        await fill(master)
+        await same(master, slave)
+        assert errors == []
