@@ -43,6 +43,7 @@ class CopiedTables:
         self, topics: TopicTable, groups: SubscriptionGroupTable, offsets: OffsetTable, progress: DelayProgress
     ) -> None:
         self._topics, self._groups, self._offsets, self._progress = topics, groups, offsets, progress
+        self._had: set[str] = set()
 
     def version(self, table: str) -> str:
         """What this side has; '' for tables that have no version to go by."""
@@ -61,15 +62,15 @@ class CopiedTables:
         """Become as the master is. Raises UnreadableFile for what is no such table, and for a file that fails.
 
         Offsets that the master knows replace those here, also lower ones: what was committed here while the master was
-        away is forgotten then, and may be delivered again (cause O6). Offsets of groups that the master does not know
-        stay, as in RocketMQ; those of deleted topics and groups go with them.
+        away is forgotten then, and may be delivered again (cause O6). Those that the master never had stay, as in
+        RocketMQ; those that it had at the last copy and has no more were deleted there, and are here.
         """
         if table == "topics":
             self._take_topics(content)
         elif table == "groups":
             self._take_groups(content)
         elif table == "offsets":
-            self._offsets.take_copy(_read(content, OffsetsOf).offset_table)
+            self._take_offsets(content)
         else:
             self._progress.take_copy(_read(content, ProgressOf).offset_table)
 
@@ -79,18 +80,20 @@ class CopiedTables:
 
     def _take_topics(self, content: bytes) -> None:
         found, version, _ = json_file.rows(_read(content, dict), "topicConfigTable", TopicConfig, "the master's table")
-        before = {config.topic_name for config in self._topics}
         self._topics.replace(found, version)
-        for topic in before - found.keys():
-            self._offsets.forget(topic=topic)
 
     def _take_groups(self, content: bytes) -> None:
         read = _read(content, dict)
         found, version, whole = json_file.rows(read, "subscriptionGroupTable", SubscriptionGroup, "the master's table")
-        before = {group.group_name for group in self._groups}
         self._groups.replace(found, whole.get("forbiddenTable", {}), version)
-        for group in before - found.keys():
-            self._offsets.forget(group=group)
+
+    def _take_offsets(self, content: bytes) -> None:
+        table = _read(content, OffsetsOf).offset_table
+        for key in self._had - table.keys():
+            topic, _, group = key.partition("@")
+            self._offsets.forget(topic=topic, group=group)
+        self._offsets.take_copy(table)
+        self._had = set(table)
 
 
 def _read(content: bytes, kind: type[Kind]) -> Kind:
