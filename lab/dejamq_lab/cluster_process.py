@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dejamq_broker.config import BrokerConfig
@@ -92,9 +93,16 @@ class ServerProcess:
         self._fault("resume", lambda process: process.send_signal(signal.SIGCONT))
         self._paused = False
 
-    def restart(self) -> None:
-        """Start it again at the same address and on the same store; what still runs is ended first."""
+    def restart(self, broker_id: int | None = None) -> None:
+        """Start it again at the same address and on the same store; what still runs is ended first.
+
+        With ``broker_id`` as another replica from now on: 0 makes a slave the master. It keeps its name in the lab.
+        """
         self.end()
+        if broker_id is not None:
+            if not isinstance(self._config, BrokerConfig):
+                raise NotSupported(f"{self.name} is no broker, it has no id")
+            self._config = replace(self._config, broker_id=broker_id)
         self._note("restart", "begin")
         self.spawn()
         self._note("restart", "end")

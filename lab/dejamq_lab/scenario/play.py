@@ -33,7 +33,9 @@ class Play:
             steps.Failpoint: self._arm, steps.Damage: self._damage, steps.AdminCall: self._operate,
             **dict.fromkeys((steps.Kill, steps.Pause, steps.Resume, steps.Terminate), self._strike),
             **dict.fromkeys((steps.Cut, steps.Delay, steps.Heal), self._on_link),
-            **dict.fromkeys((steps.Handled, steps.Entered, steps.Owns, steps.Committed), self._waits.wait),
+            **dict.fromkeys(
+                (steps.Handled, steps.Entered, steps.Owns, steps.Committed, steps.Copied), self._waits.wait
+            ),
         }  # fmt: skip
 
     async def run(self) -> None:
@@ -111,7 +113,7 @@ class Play:
         if step.who in self._stage.actors:
             await self._stage.actor(step.who).spawn()
             return
-        self._server(step.who).restart()
+        self._server(step.who).restart(step.broker_id)
         if step.wait:
             await self._stage.cluster.ready()
 

@@ -47,9 +47,13 @@ class Terminate(One, tag="terminate", frozen=True):
 
 
 class Restart(One, tag="restart", frozen=True):
-    """Start a server or an actor's process again, and wait until it serves."""
+    """Start a server or an actor's process again, and wait until it serves.
+
+    ``broker_id``: a broker as this replica from now on; 0 makes a slave the master.
+    """
 
     wait: bool = True
+    broker_id: int | None = None
 
 
 class Send(One, tag="send", frozen=True):
@@ -118,6 +122,10 @@ class Committed(Base, tag="committed", frozen=True):
     deadline_ms: float = 600_000
 
 
+class Copied(One, tag="copied", frozen=True):
+    """Wait until this slave has the whole log of its master."""
+
+
 class Call(One, tag="call", frozen=True):
     """Call a method of an actor's client: suspend, resume, unsubscribe, subscribe, seek, commit."""
 
@@ -180,5 +188,5 @@ class AdminCall(Base, tag="admin", frozen=True):
 
 Step = (
     Start | Close | Kill | Pause | Resume | Terminate | Restart | Send | Sent | Handled | Entered | Release | Owns
-    | Sleep | Committed | Call | Cut | Delay | Heal | Failpoint | Damage | Clock | AdminCall
+    | Sleep | Committed | Copied | Call | Cut | Delay | Heal | Failpoint | Damage | Clock | AdminCall
 )  # fmt: skip

@@ -7,12 +7,14 @@ from dejamq import Admin
 from dejamq_proto.codes import DejamqError
 
 from dejamq_lab.errors import ClusterFailed
+from dejamq_lab.plan import replica_of
+from dejamq_lab.rpc_control import runtime
 from dejamq_lab.scenario import steps
 from dejamq_lab.scenario.stage import Stage
 from dejamq_lab.waiting import until_async
 
 LEAST_DEADLINE_S = 30.0
-Wait = steps.Handled | steps.Entered | steps.Owns | steps.Committed
+Wait = steps.Handled | steps.Entered | steps.Owns | steps.Committed | steps.Copied
 
 
 class Waits:
@@ -31,6 +33,8 @@ class Waits:
                 await self.owns(step.who, step.queues, self._deadline_s(step.deadline_ms))
             case steps.Committed():
                 await self._committed(step)
+            case steps.Copied():
+                await self._copied(step)
 
     async def owns(
         self, who: str, queues: int, deadline_s: float = LEAST_DEADLINE_S, *, least: bool = False
@@ -76,6 +80,15 @@ class Waits:
 
         async with Admin(self._stage.cluster.namesrv) as admin:
             await self._until(f"{step.group} has committed all", committed, self._deadline_s(step.deadline_ms))
+
+    async def _copied(self, step: steps.Copied) -> None:
+        pair = [self._stage.cluster.server(name).address for name in (replica_of(step.who)[0], step.who)]
+
+        async def equal() -> bool:
+            master, slave = [(await runtime(address)).get("commitLogMaxOffset") for address in pair]
+            return master is not None and master == slave
+
+        await self._until(f"{step.who} has the whole log", equal, LEAST_DEADLINE_S)
 
     def _deadline_s(self, ms: float) -> float:
         return max(LEAST_DEADLINE_S, ms * self._scale / 1000)
