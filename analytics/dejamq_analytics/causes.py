@@ -140,6 +140,49 @@ CAUSES = {
         "Make the handler idempotent: RocketMQ's clients do the same.",
         "consumer_progress_timeout_ms",
     ),
+    "R1": Cause(
+        "name servers disagreed about the queues",
+        "Two members of the group shared out different lists of queues, because their name servers knew different "
+        "brokers, or one had its route from before. So both took this queue, and others may have had nobody.",
+        "Heal the link between broker and name server. With graceful hand-over a queue has one owner whatever the "
+        "routes are.",
+        "graceful_handover, poll_name_server_interval_ms (RocketMQ: pollNameServerInterval)",
+    ),
+    "R2": Cause(
+        "brokers disagreed about the members",
+        "Every round asks any one broker who is in the group, and two brokers gave different lists: a member was cut "
+        "off from one of them. So two members took this queue.",
+        "Heal the link between consumer and broker. With graceful hand-over a queue has one owner whatever the lists.",
+        "graceful_handover",
+    ),
+    "R3": Cause(
+        "members shared out by different rules",
+        "Two members of one group allocate with different strategies, so both took this queue, for as long as they "
+        "live.",
+        "Give all members of a group the same strategy; the broker warns of members that differ.",
+        "allocation (RocketMQ: allocateMessageQueueStrategy)",
+    ),
+    "R4": Cause(
+        "two processes had one client id",
+        "Two consumers were started with the same client id. The group took them for one member, so both took the same "
+        "queues, and a share of the others had nobody.",
+        "Leave client_id alone, or make it different for each process.",
+        "client_id (RocketMQ: instanceName, clientIP)",
+    ),
+    "R5": Cause(
+        "a suspended consumer kept its queues",
+        "The program suspended the consumer. It allocated no more, while what it had fetched was still handled, and "
+        "another member took the queue.",
+        "Close a consumer instead of suspending it while others come and go.",
+        "",
+    ),
+    "R6": Cause(
+        "the owner was frozen or cut off",
+        "The consumer did not run, or reached no broker, for so long that others took its queues. It went on with what "
+        "it had fetched.",
+        "Make the handler idempotent, or let its sink refuse an owner that lost the queue. Avoid long pauses.",
+        "",
+    ),
     "L1": Cause(
         "the handler asked for a retry",
         "The handler failed or asked for redelivery, so the message came again after a delay, as asked.",

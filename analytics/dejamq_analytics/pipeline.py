@@ -12,6 +12,7 @@ from dejamq_analytics import attribute, commit_log, read
 from dejamq_analytics.rules import (
     anomalies,
     appends,
+    contests,
     copies,
     deliveries,
     identity,
@@ -107,7 +108,7 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     unasked = _with_fallbacks(copies.by_record(scheduled_copies), facts)
     by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), unasked))
     delivered = [
-        attribute.redelivered(pairs, _life(facts)),
+        attribute.redelivered(pairs, _life(facts, pairs)),
         by_chain,
         replays.replayed(every),
         by_copy,
@@ -136,9 +137,10 @@ def _with_transactions(copies: DataFrame, facts: Facts) -> DataFrame:
     return copies.unionByName(transactions.judged(twice, told))
 
 
-def _life(facts: Facts) -> life.Life:
+def _life(facts: Facts, pairs: DataFrame) -> life.Life:
     lives = settled(queues.process_queues(facts.events))
-    faults = _faults(facts)
+    faults = settled(_faults(facts))
+    contested = contests.contests(pairs, facts.events, contests.Known(lives, facts.processes, faults))
     blocked = sf.broadcast(lives.select("boot_id", "pq_id", sf.col("mark.mem_off").alias("queue_offset")))
     keys = ["boot_id", "pq_id", "queue_offset"]
     blockers = (
@@ -149,12 +151,13 @@ def _life(facts: Facts) -> life.Life:
     return life.Life(
         lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)),
         settled(queues.rewinds(facts.events)), settled(memory.lowerings(facts.events)),
-        settled(memory.memories(facts.events)), facts.brokers, facts.processes, settled(faults), settled(blockers),
+        settled(memory.memories(facts.events)), facts.brokers, facts.processes, faults, settled(blockers),
+        settled(contested),
     )  # fmt: skip
 
 
 def _faults(facts: Facts) -> DataFrame:
-    """The last fault done to each process, by its name or its pid (a client's id has the pid after ``@``)."""
+    """All faults done to each process and the last, by its name or its pid (a client's id has it after ``@``)."""
     done = of(facts.events, Fault).where("phase = 'begin'")
     done = done.withColumnsRenamed({"process": "harness", "boot_id": "harness_boot"})
     pid = sf.regexp_extract("process", r"@(\d+)#", 1)
@@ -164,9 +167,8 @@ def _faults(facts: Facts) -> DataFrame:
     fault = sf.struct(
         "wall_us", "seq", sf.col("harness").alias("process"), sf.col("harness_boot").alias("boot_id"), "kind"
     )
-    return (
-        owners.join(sf.broadcast(done), hit & alive, how="inner").groupBy("boot_id").agg(sf.max(fault).alias("fault"))
-    )
+    struck = owners.join(sf.broadcast(done), hit & alive, how="inner").groupBy("boot_id")
+    return struck.agg(sf.max(fault).alias("fault"), sf.collect_list(fault).alias("faults"))
 
 
 def _delivered_rows(judged: DataFrame) -> DataFrame:

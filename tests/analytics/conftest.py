@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
 import stories_brokers  # noqa: F401  # its stories register themselves
 import stories_delay  # noqa: F401
 import stories_direct  # noqa: F401
+import stories_owners  # noqa: F401
 import stories_transactions  # noqa: F401
 from dejamq_analytics import AuditResult, audit
 from dejamq_analytics.session import make_session

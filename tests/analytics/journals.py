@@ -6,10 +6,14 @@ from typing import Any
 import msgspec
 from dejamq_proto.events import (
     Append,
+    Assign,
     Boot,
     Deliver,
     Event,
     Fault,
+    Gap,
+    Member,
+    MemberList,
     OffFlush,
     OffGet,
     OffLoad,
@@ -19,6 +23,7 @@ from dejamq_proto.events import (
     PqOpen,
     ProgressFlush,
     Result,
+    Route,
     Sendback,
     SendResult,
     SendTry,
@@ -48,7 +53,7 @@ class Process:
         path, clock = home.directory / journal_name(role, name, boot_id), home.clock
         self.home, self.path, self.boot_id, self.name = home, path, boot_id, name
         self.journal = Journal(path, role=role, process=name, boot_id=boot_id, level=level, wall=clock, mono=clock)
-        self._deliveries = self._queues = 0
+        self._deliveries = self._queues = self._rounds = 0
         self.write(State(state="started", reason=f"level={level}"))
 
     def write(self, event: Event) -> None:
@@ -118,7 +123,40 @@ class Process:
         self.write(Sendback(**{"path": "rpc", "outcome": "ok"} | more, delivery_ids=[delivery_id], **self._place({}),
                             queue_offsets=[queue_offset], unique_keys=[key]))  # fmt: skip
 
+    def assign(self, *members: str, queues: str, client_id: str = "", **more: Any) -> None:
+        """One round: ``queues`` are ids of the history's broker, ``"0 1"``."""
+        every = [f"{self.home.broker_name}:{number}" for number in queues.split()]
+        told = {"namesrv": "127.0.0.1:9876", "route_digest": "six", "strategy": "AVG"} | more
+        self._rounds += 1
+        self.write(Assign(
+            group=self.home.group, topic=TOPIC, client_id=client_id or self.name, round=self._rounds,
+            broker_name=told.pop("broker_name", self.home.broker_name), members=sorted(members), queues=every, **told,
+        ))  # fmt: skip
+
+    def state(self, state: str) -> None:
+        self.write(State(state=state, group=self.home.group, client_id=self.name))
+
+    def slept(self, ms: int) -> None:
+        """It did not run for so long, as the watchdog noticed afterwards."""
+        self.home.clock.now_us += ms * 1000
+        self.write(Gap(missing_ms=ms))
+
+    # --- name server
+
+    def route(self, client: "Process", *brokers: str, digest: str = "") -> None:
+        self.write(Route(topic=TOPIC, client_boot_id=client.boot_id, brokers=list(brokers), digest=digest))
+
     # --- broker
+
+    def member(self, client: "Process", change: str = "+", reason: str = "heartbeat") -> None:
+        self.write(Member(
+            broker_name=self.name, group=self.home.group, client_id=client.name, client_boot_id=client.boot_id,
+            change=change, reason=reason,
+        ))  # fmt: skip
+
+    def member_list(self, client: "Process", *members: str) -> None:
+        self.write(MemberList(broker_name=self.name, group=self.home.group, client_id=client.name,
+                              client_boot_id=client.boot_id, members=sorted(members)))  # fmt: skip
 
     def boot(self, name: str, address: str = "127.0.0.1:10911", *, clean: bool = True) -> None:
         self.write(Boot(broker_name=name, broker_id=0, address=address, clean=clean))

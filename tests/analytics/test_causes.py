@@ -55,7 +55,7 @@ UNDETERMINED = {
     "o9-with-a-hole": "seq gap",
     "came-back-and-committed-more": "stage f, the same consumer opened the queue again",
     "refused-to-another": "stage d, sending the offset failed",
-    "two-owners": "stage 2",
+    "two-owners": "no ASSIGN of two-owners-c1 in force",
     "members-of-a-broadcasting-group": "stage 2, members of a broadcasting group",
     "local-again-after-success": "stage 1",
     "sent-back-while-its-handler-ran": "no SENDBACK of a failed delivery",

@@ -30,13 +30,15 @@ class Life(NamedTuple):
     processes: DataFrame
     faults: DataFrame
     blockers: DataFrame
+    contests: DataFrame
 
 
 def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     """Adds structs, null where nothing is known: ``{first,second}_queue``, ``{first,second}_owner``, ``committed`` by
     the first owner, ``answered`` to the second, ``rewind`` by an operator between, ``lowered`` between the two,
     ``loaded`` by the start that answered, ``flushed`` last by the one that took it, ``broker``, ``fault`` done to the
-    first owner, ``blocker`` of its mark; and ``ending``, how the first owner's hold on the queue ended, in words.
+    first owner, ``blocker`` of its mark, ``contest`` where both held the queue at once; and ``ending``, how the first
+    owner's hold on the queue ended, in words.
     """
     frame = pairs
     for side in ("first", "second"):
@@ -55,7 +57,9 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.memories.select("boot_id", "flushed"), {"boot_id": "committed.boot_id"})
     brokers = life.brokers.select("broker_name", sf.struct("whole", "whole_until_us", "process").alias("broker"))
     frame = beside(frame, brokers, {"broker_name": "first.broker_name"})
-    frame = beside(frame, life.faults, {"boot_id": "first.boot_id"})
+    frame = beside(frame, life.faults.select("boot_id", "fault"), {"boot_id": "first.boot_id"})
+    sides = {f"{side}_{name}": f"{side}.{name}" for side in ("first", "second") for name in ("boot_id", "pq_id")}
+    frame = beside(frame, life.contests, sides)
     mark = {"boot_id": "first.boot_id", "pq_id": "first.pq_id", "queue_offset": "first_queue.mark.mem_off"}
     return beside(frame, life.blockers, mark).withColumn("ending", _ending())
 

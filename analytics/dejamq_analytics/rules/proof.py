@@ -3,6 +3,7 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.rules import owners
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US
 from dejamq_analytics.rules.stages import X
@@ -27,6 +28,7 @@ def hole() -> Column:
     mine = _gaps_between(first["gaps"], sf.col("first.seq"), until)
     theirs = _gaps_between(second["gaps"], sf.col("second_queue.opened.seq"), sf.col("second.seq"))
     needs_broker = sf.col("decision.cause").isin(*OF_BROKERS)
+    contested = sf.col("decision.cause").isin(*owners.CAUSES)
     arrival_us = sf.when(sf.col("decision.cause") == "O2", sf.col("first_queue.persisted.wall_us") + BUFFERED_US)
     # a flush may be among the lines that a killed broker had not written
     arrival_us = sf.coalesce(arrival_us, sf.when(sf.col("decision.cause") == "O3", sf.col("answered.wall_us")))
@@ -41,6 +43,7 @@ def hole() -> Column:
         (sf.size(theirs) > 0, gap_text(theirs, "second.process")),
         (needs_broker & ~broker["whole"], text("seq gap of %s", broker["process"])),
         (needs_broker & (broker["whole_until_us"] < arrival_us), text("the last lines of %s", broker["process"])),
+        (contested, owners.hole()),
     )
 
 
@@ -56,7 +59,7 @@ def gap_text(gaps: Column, process: str) -> Column:
 
 def evidence() -> Column:
     """The lines of a redelivery's story, in its order; those that do not exist are left out."""
-    return lines(*_of_first_owner(), *_of_brokers(), *_of_second_owner())
+    return lines(*_of_first_owner(), *_of_brokers(), *owners.evidence(), *_of_second_owner())
 
 
 def _of_first_owner() -> list[Column]:

@@ -7,7 +7,7 @@ Columns exist only once Spark runs, so the rows are made by functions.
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules import broker_stages
+from dejamq_analytics.rules import broker_stages, owners
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.stage import Stage, later
 
@@ -55,17 +55,19 @@ def _owners() -> list[Stage]:
     unknown = text("no PQ_OPEN of the process queue that delivered second, in %s", "second.process")
     below = text("%s delivered below the offset it opened the queue at", "second.process")
     ended_us = sf.coalesce("first_queue.dropped.wall_us", "first_owner.last_wall_us")
+    both = sf.col("contest").isNull() & (ended_us > opened["wall_us"])
+    unopened = text("no PQ_OPEN of the process queue that delivered first, in %s", "first.process")
     own = later("stage 2, members of a broadcasting group each keep their own offsets (L8, O20)")
     operator = text("%s to %s by %s", "rewind.by", "rewind.new", "rewind.client_id")
     sought = sf.lit("the program sought an offset")
-    two = later("stage 2, the queue had two owners at once (R1-R6, or O8 at a hand-over)")
     return [
         Stage("2", opened.isNull(), missing=unknown),
         Stage("2", opened["source"].startswith("local"), missing=own),
         Stage("2", opened["start_offset"] > sf.col(X), missing=below),
         Stage("i", sf.col("rewind").isNotNull(), "O17", trigger=operator, expected=True),
         Stage("i", opened["source"] == "seek", "O17", trigger=sought, expected=True),
-        Stage("2", ended_us > opened["wall_us"], missing=two, trigger=sf.lit("two owners")),
+        Stage("2", both, missing=unopened),
+        *owners.stages(),
     ]
 
 

@@ -1,0 +1,138 @@
+"""Stage 2: the queue had two owners at once. Which disagreement made the second one open it (R1 to R6)?
+
+A mere lag of a hand-over is none: the older owner's next round agreed with the newer one and gave the queue up. Those
+pairs go on to the stages of one owner after the other.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import first_of, line, text
+from dejamq_analytics.rules.stage import Stage, later
+
+CAUSES = ("R1", "R2", "R3", "R4", "R5", "R6")
+
+
+def stages() -> list[Stage]:
+    """In this order: an owner that could not know of the other explains any difference between their rounds."""
+    two, held, took, kept = sf.col("contest").isNotNull(), _of("held"), _of("took"), _of("kept")
+    older, newer = _of("older"), _of("newer")
+    lag = two & _gave_up()
+    known = held.isNotNull() & took.isNotNull()
+    keeps = sf.array_contains(kept["queues"], _of("queue"))
+    unknown = text(
+        "no ASSIGN of %s in force when both had the queue",
+        sf.when(held.isNull(), older["process"]).otherwise(newer["process"]),
+    )
+    silent = text("no ASSIGN of %s after %s had opened the queue", older["process"], newer["process"])
+    turned = later("stage 2, the new owner was faster than the one that was giving up the queue")
+    agree = later("stage 2, two owners whose rounds agree")
+    return [
+        *_alone(two, older, newer),
+        Stage("2", two & ~known, missing=unknown),
+        Stage("2", lag & _of("turned"), missing=turned),
+        Stage("2", two & ~lag & (held["route_digest"] != took["route_digest"]), "R1", trigger=_routes()),
+        Stage("2", two & ~lag & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
+        Stage("2", two & ~lag & (held["strategy"] != took["strategy"]), "R3", trigger=_strategies()),
+        Stage("2", two & ~lag & kept.isNull(), missing=silent),
+        Stage("2", two & ~lag, missing=agree),
+    ]  # fmt: skip
+
+
+def _alone(two: Column, older: Column, newer: Column) -> list[Stage]:
+    """The older owner's own state says all: another process has its name, or it did not look."""
+    twice = (older["client_id"] == newer["client_id"]) & (older["boot_id"] != newer["boot_id"])
+    name = text("two processes are the client %s", older["client_id"])
+    suspended = text("%s was suspended", older["process"])
+    frozen = text("%s did not run for %s ms", older["process"], _of("gap")["missing_ms"])
+    paused = text("%s was stopped (fault: %s)", older["process"], _of("paused")["kind"])
+    left = text("no broker had %s as a member; the last one dropped it by %s", older["process"], _of("left")["reason"])
+    return [
+        Stage("2", two & twice, "R4", trigger=name),
+        Stage("2", two & _of("suspended").isNotNull(), "R5", trigger=suspended),
+        Stage("2", two & _of("gap").isNotNull(), "R6", trigger=frozen),
+        Stage("2", two & _of("paused").isNotNull(), "R6", trigger=paused),
+        Stage("2", two & _of("left").isNotNull(), "R6", trigger=left),
+    ]
+
+
+def _gave_up() -> Column:
+    """The older owner's next round saw the same queues and left this one to others."""
+    kept = _of("kept")
+    same = kept["route_digest"] == _of("took")["route_digest"]
+    return sf.coalesce(same & ~sf.array_contains(kept["queues"], _of("queue")), sf.lit(False))
+
+
+def hole() -> Column:
+    """Rounds of which lines are missing prove nothing: null when none are."""
+    held, took, kept, older, newer = (_of(name) for name in ("held", "took", "kept", "older", "newer"))
+    first_is_older = ~_of("turned")
+    of_older = sf.when(first_is_older, sf.col("first_owner.gaps")).otherwise(sf.col("second_owner.gaps"))
+    of_newer = sf.when(first_is_older, sf.col("second_owner.gaps")).otherwise(sf.col("first_owner.gaps"))
+    missed = sf.exists(of_older, lambda gap: (gap["last"] > held["seq"]) & (gap["first"] < kept["seq"]))
+    blind = sf.exists(of_newer, lambda gap: (gap["last"] > took["seq"]) & (gap["first"] < newer["opened_seq"]))
+    lost = (sf.col("decision.cause") == "R6") & _of("left").isNotNull() & ~sf.coalesce("broker.whole", sf.lit(False))
+    return first_of(
+        (missed, text("seq gap of %s between its rounds", older["process"])),
+        (blind, text("seq gap of %s before it opened the queue", newer["process"])),
+        (lost, text("seq gap of %s", "broker.process")),
+    )
+
+
+def evidence() -> list[Column]:
+    """What each owner was told and made of it, in the order of the story; routes and members where they decided."""
+    about_routes, about_members = sf.col("decision.cause") == "R1", sf.col("decision.cause") == "R2"
+    told = [
+        ("ROUTE", _routed("route_held", "older"), _of("route_held"), about_routes),
+        ("MEMBER_LIST", _listed("list_held", "older"), _of("list_held"), about_members),
+        ("ASSIGN", _round("held", "older"), _of("held"), None),
+        ("STATE", text("%s", _of("suspended")["state"]), _of("suspended"), None),
+        ("MEMBER", text("%s dropped it: %s", _of("left")["broker_name"], _of("left")["reason"]), _of("left"), None),
+        ("ROUTE", _routed("route_took", "newer"), _of("route_took"), about_routes),
+        ("MEMBER_LIST", _listed("list_took", "newer"), _of("list_took"), about_members),
+        ("ASSIGN", _round("took", "newer"), _of("took"), None),
+        ("ASSIGN", _round("kept", "older"), _of("kept"), None),
+        ("GAP", text("it did not run for %s ms", _of("gap")["missing_ms"]), _of("gap"), None),
+        ("FAULT", text("%s", _of("paused")["kind"]), _of("paused"), None),
+    ]  # fmt: skip
+    return [_line(event, words, fact, when) for event, words, fact, when in told]
+
+
+def _line(event: str, words: Column, fact: Column, when: Column | None) -> Column:
+    told = line(event, words, process=fact["process"], boot_id=fact["boot_id"], seq=fact["seq"])
+    return told if when is None else sf.when(when, told)
+
+
+def _of(name: str) -> Column:
+    return sf.col("contest")[name]
+
+
+def _list(names: Column) -> Column:
+    return sf.array_join(names, ", ")
+
+
+def _round(name: str, whose: str) -> Column:
+    done = _of(name)
+    return text("%s takes %s as one of %s", _of(whose)["process"], _list(done["queues"]), _list(done["members"]))
+
+
+def _routed(name: str, whose: str) -> Column:
+    return text("told %s of the brokers %s", _of(whose)["process"], _list(_of(name)["brokers"]))
+
+
+def _listed(name: str, whose: str) -> Column:
+    return text("told %s that the members are %s", _of(whose)["process"], _list(_of(name)["members"]))
+
+
+def _routes() -> Column:
+    told = (one for name in ("route_held", "route_took") for one in (_list(_of(name)["brokers"]), _of(name)["process"]))
+    return text("the routes differ: %s by %s, %s by %s", *told)
+
+
+def _members() -> Column:
+    told = (one for name in ("kept", "took") for one in (_list(_of(name)["members"]), _of(name)["broker_name"]))
+    return text("the members differ: %s at %s, %s at %s", *told)
+
+
+def _strategies() -> Column:
+    return text("the strategies differ: %s, %s", _of("held")["strategy"], _of("took")["strategy"])

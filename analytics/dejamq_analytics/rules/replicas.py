@@ -1,0 +1,63 @@
+"""Which replica of a broker did what: masters, slaves, slaves that were made masters, and what they copied.
+
+All replicas of a broker have one name. A slave that was started as master has the process name that its master had: only
+boot ids tell them apart, and the line REPLICA ``promoted``.
+"""
+
+from typing import NamedTuple
+
+from dejamq_proto.events import Boot, OffSet, Replica
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.queues import QUEUE
+from dejamq_analytics.schema import of
+
+SYNC = "slave-sync"
+
+
+class Replicas(NamedTuple):
+    """``ids``: a row a start of a broker, ``promotions``: a broker name, ``copied``: a queue of a group."""
+
+    ids: DataFrame
+    promotions: DataFrame
+    copied: DataFrame
+
+
+def replicas(events: DataFrame) -> Replicas:
+    """What the journals of brokers say of it."""
+    started = of(events, Boot).groupBy("boot_id").agg(sf.max("broker_id").alias("broker_id"))
+    highest = sf.struct("new", "wall_us", "seq", "process", "boot_id")
+    copied = (
+        of(events, OffSet)
+        .where(sf.col("by") == SYNC)
+        .withColumnRenamed("group", "consumer_group")
+        .groupBy(*QUEUE)
+        .agg(sf.max(highest).alias("copied"))
+    )
+    return Replicas(started, promotions(events), copied.select(*QUEUE, "copied"))
+
+
+def promotions(events: DataFrame) -> DataFrame:
+    """``promotions``: each time that a slave of this broker was started as its master, in order."""
+    promoted = sf.struct("wall_us", "seq", "process", "boot_id", "log_offset")
+    told = of(events, Replica).where(sf.col("change") == "promoted").groupBy("broker_name")
+    return told.agg(sf.array_sort(sf.collect_list(promoted)).alias("promotions"))
+
+
+def with_replicas(frame: DataFrame, known: Replicas) -> DataFrame:
+    """Adds to pairs with ``committed`` and ``answered``: ``taken_by`` and ``told_by``, the ids of those replicas,
+    ``promoted``, the last promotion between the two, and ``copied``, the highest offset that a slave copied.
+    """
+    for name, fact in (("taken_by", "committed"), ("told_by", "answered")):
+        ids = known.ids.select("boot_id", sf.col("broker_id").alias(name))
+        frame = beside(frame, ids, {"boot_id": f"{fact}.boot_id"})
+    frame = beside(frame, known.promotions, {"broker_name": "first.broker_name"})
+    frame = frame.withColumn("promoted", _between()).drop("promotions")
+    return beside(frame, known.copied, {name: f"second.{name}" for name in QUEUE})
+
+
+def _between() -> Column:
+    begin, end = sf.col("committed.wall_us"), sf.col("answered.wall_us")
+    return sf.array_max(sf.filter("promotions", lambda one: (one["wall_us"] > begin) & (one["wall_us"] < end)))

@@ -1,0 +1,315 @@
+"""Histories of queues that two members held at once. They join the other stories."""
+
+from journals import History, Process
+from stories import story
+
+BOTH = ("c1", "c2")
+
+
+def first_owner(made: History, *members: str, done: bool = True, **assigned: str) -> tuple[Process, int]:
+    """Has queue 0 by its round and delivered 6; ``done``: with success."""
+    owner = made.consumer("c1")
+    owner.assign(*(members or BOTH), queues="0", **assigned)
+    queue = owner.open_queue(6)
+    if done:
+        owner.handle(queue, 6, 7)
+    else:
+        owner.deliver(queue, 6)
+    return owner, queue
+
+
+def second_owner(made: History, broker: Process, *members: str, last: int = 6, **assigned: str) -> tuple[Process, int]:
+    """Takes queue 0 by its round while the other still has it, and delivers 6."""
+    owner = made.consumer("c2")
+    owner.assign(*(members or BOTH), queues="0", **assigned)
+    broker.offset_get(owner, 6)
+    queue = owner.open_queue(6)
+    for offset in range(6, last + 1):
+        owner.handle(queue, offset, offset + 1)
+    return owner, queue
+
+
+def ends(*processes: Process) -> None:
+    for process in processes:
+        process.close()
+
+
+def disagreeing_routes(made: History, *, hole: bool = False, unassigned: str = "") -> None:
+    """c2's name server has lost a broker, so that its share of the queues is another one."""
+    broker = made.broker()
+    full, short = made.process("namesrv", "namesrv-1"), made.process("namesrv", "namesrv-0")
+    older, _ = first_owner(made) if unassigned != "c1" else owner_without_a_round(made)
+    full.route(older, "a", "b")
+    newer = made.consumer("c2")
+    short.route(newer, "a")
+    if unassigned != "c2":
+        newer.assign(*BOTH, queues="0", route_digest="three")
+    broker.offset_get(newer, 6)
+    newer.handle(newer.open_queue(6), 6, 7)
+    if hole:
+        older.skip_lines(1)
+    if unassigned != "c1":
+        older.assign(*BOTH, queues="0")
+    ends(older, newer, full, short, broker)
+
+
+def owner_without_a_round(made: History) -> tuple[Process, int]:
+    owner = made.consumer("c1")
+    queue = owner.open_queue(6)
+    owner.handle(queue, 6, 7)
+    return owner, queue
+
+
+@story
+def r1(made: History) -> None:
+    broker = made.broker()
+    full, short = made.process("namesrv", "namesrv-1"), made.process("namesrv", "namesrv-0")
+    older = made.consumer("c1")
+    full.route(older, "a", "b")
+    older.assign(*BOTH, queues="0")
+    older.handle(older.open_queue(6), 6, 7)
+    newer = made.consumer("c2")
+    short.route(newer, "a")
+    newer.assign(*BOTH, queues="0", route_digest="three")
+    broker.offset_get(newer, 6)
+    newer.handle(newer.open_queue(6), 6, 7)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, full, short, broker)
+
+
+@story
+def r1_with_the_new_owner_faster(made: History) -> None:
+    """Who delivers first says nothing about who had the queue first."""
+    broker, older = made.broker(), made.consumer("c1")
+    older.assign(*BOTH, queues="0")
+    queue = older.open_queue(6)
+    newer, _ = second_owner(made, broker, route_digest="three")
+    older.handle(queue, 6, 7)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+@story
+def r1_with_a_hole(made: History) -> None:
+    disagreeing_routes(made, hole=True)
+
+
+@story
+def r1_without_the_first_round(made: History) -> None:
+    disagreeing_routes(made, unassigned="c1")
+
+
+@story
+def r1_without_the_second_round(made: History) -> None:
+    disagreeing_routes(made, unassigned="c2")
+
+
+@story
+def o8_by_a_route_that_was_old(made: History) -> None:
+    """The older owner learnt of the new queues a round later, and gave this one up."""
+    broker = made.broker()
+    older, queue = first_owner(made, route_digest="three")
+    newer, _ = second_owner(made, broker)
+    older.assign(*BOTH, queues="")
+    hand_over(broker, older, queue)
+    ends(older, newer, broker)
+
+
+def hand_over(broker: Process, older: Process, queue: int) -> None:
+    older.drop_queue(queue, 7, "reassigned")
+    older.persist(queue, 7, reason="drop")
+    broker.offset_set(older, 6, 7)
+
+
+def disagreeing_brokers(made: History, *, later_round: bool = True) -> None:
+    """The broker that c2 asked does not know c1; the one that c1 asks knows both."""
+    broker, other = made.broker(), made.broker("broker-1")
+    older = made.consumer("c1")
+    for each in (broker, other):
+        each.member(older)
+    broker.member_list(older, *BOTH)
+    older.assign(*BOTH, queues="0")
+    older.handle(older.open_queue(6), 6, 7)
+    other.member(older, "-", "close")
+    newer = made.consumer("c2")
+    other.member_list(newer, "c2")
+    newer.assign("c2", queues="0 1", broker_name=other.name)
+    broker.offset_get(newer, 6)
+    newer.handle(newer.open_queue(6), 6, 7)
+    if later_round:
+        older.assign(*BOTH, queues="0")
+    ends(older, newer, broker, other)
+
+
+@story
+def r2(made: History) -> None:
+    disagreeing_brokers(made)
+
+
+@story
+def r2_without_the_next_round(made: History) -> None:
+    disagreeing_brokers(made, later_round=False)
+
+
+@story
+def o8_although_the_members_differed_for_a_moment(made: History) -> None:
+    """c2 joins; c1 hears of it a round later, agrees and gives the queue up: nobody disagreed."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1")
+    newer, _ = second_owner(made, broker)
+    older.assign(*BOTH, queues="")
+    hand_over(broker, older, queue)
+    ends(older, newer, broker)
+
+
+@story
+def o9_although_the_members_differed_for_a_moment(made: History) -> None:
+    broker = made.broker()
+    older, queue = first_owner(made, "c1", done=False)
+    newer, _ = second_owner(made, broker)
+    older.assign(*BOTH, queues="")
+    older.drop_queue(queue, 6, "reassigned", in_flight=1)
+    older.result(queue, 1, 6, 6, pq_dropped=True)
+    ends(older, newer, broker)
+
+
+@story
+def new_owner_faster_at_a_hand_over(made: History) -> None:
+    broker, older = made.broker(), made.consumer("c1")
+    older.assign("c1", queues="0")
+    queue = older.open_queue(6)
+    newer, _ = second_owner(made, broker)
+    older.handle(queue, 6, 7)
+    older.assign(*BOTH, queues="")
+    hand_over(broker, older, queue)
+    ends(older, newer, broker)
+
+
+@story
+def r3(made: History) -> None:
+    broker = made.broker()
+    older, _ = first_owner(made)
+    newer, _ = second_owner(made, broker, strategy="AVG_BY_CIRCLE")
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+@story
+def two_owners_who_agree(made: History) -> None:
+    """Same queues, members and strategy, and yet both have the queue: nobody can say why."""
+    broker = made.broker()
+    older, _ = first_owner(made)
+    newer, _ = second_owner(made, broker)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+def one_name_twice(made: History, second_name: str) -> None:
+    broker = made.broker()
+    for number, name in enumerate(("c1", second_name)):
+        process = made.consumer(name, boot_id=f"{made.name}boot{number}".replace("-", ""))
+        process.assign("c1", "c1", queues="0")
+        broker.offset_get(process, 6)
+        process.handle(process.open_queue(6), 6, 7)
+    ends(*made.processes)
+
+
+@story
+def r4(made: History) -> None:
+    one_name_twice(made, "c1")
+
+
+@story
+def no_r4_with_a_name_each(made: History) -> None:
+    one_name_twice(made, "c2")
+
+
+def paused_by_its_program(made: History, *, resumed: bool = False) -> None:
+    """The program suspends c1, which allocates no more and still handles what it has; c2 joins."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1")
+    older.state("suspended")
+    if resumed:
+        older.state("resumed")
+    newer, _ = second_owner(made, broker)
+    if not resumed:
+        older.state("resumed")
+    older.assign(*BOTH, queues="")
+    hand_over(broker, older, queue)
+    ends(older, newer, broker)
+
+
+@story
+def r5(made: History) -> None:
+    paused_by_its_program(made)
+
+
+@story
+def o8_although_it_was_paused_before(made: History) -> None:
+    paused_by_its_program(made, resumed=True)
+
+
+@story
+def r6(made: History) -> None:
+    """c1 is stopped and forgotten, c2 takes over, c1 goes on."""
+    broker = made.broker()
+    older, queue = first_owner(made, done=False)
+    broker.member(older)
+    broker.member(older, "-", "expire")
+    newer, _ = second_owner(made, broker, "c2")
+    older.slept(130_000)
+    older.result(queue, 1, 6, 7)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+@story
+def r6_stopped_for_good(made: History) -> None:
+    """Nobody let it go on, so that only who stopped it can tell."""
+    broker, lab = made.broker(), made.process("harness", "lab")
+    older, _ = first_owner(made, done=False)
+    lab.fault(older, "pause")
+    newer, _ = second_owner(made, broker, "c2")
+    older.fault(older, "none")
+    older.kill()
+    ends(newer, broker, lab)
+
+
+def cut_off(made: History, *, everywhere: bool = True, whole: bool = True) -> None:
+    """No broker hears of c1 any more, which handles what it has; ``everywhere`` else only one of two."""
+    broker, other = made.broker(), made.broker("broker-1")
+    older, queue = first_owner(made, done=False)
+    for each in (broker, other):
+        each.member(older)
+    for each in (broker, other) if everywhere else (other,):
+        each.member(older, "-", "close")
+    if not whole:
+        broker.skip_lines(1)
+    newer, _ = second_owner(made, broker, "c2")
+    older.result(queue, 1, 6, 7)
+    ends(older, newer, broker, other)
+
+
+@story
+def r6_cut_off(made: History) -> None:
+    cut_off(made)
+
+
+@story
+def r6_cut_off_with_a_hole_at_the_broker(made: History) -> None:
+    cut_off(made, whole=False)
+
+
+@story
+def cut_off_from_one_broker_and_silent(made: History) -> None:
+    cut_off(made, everywhere=False)
+
+
+@story
+def two_owners_without_the_first_opening(made: History) -> None:
+    broker, older = made.broker(), made.consumer("c1")
+    older.assign(*BOTH, queues="0")
+    older.deliver(77, 6)
+    newer, _ = second_owner(made, broker, route_digest="three")
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
