@@ -16,6 +16,7 @@ from dejamq_cli.asking import Silent, ask, finish, say_silent
 from dejamq_cli.completing import Topic, group_names
 from dejamq_cli.helping import examples
 from dejamq_cli.message_text import described, one_line, place_text
+from dejamq_cli.numbers import number_of
 from dejamq_cli.output import (
     DEFAULT_NAMESRV,
     INTERRUPTED,
@@ -160,7 +161,7 @@ def group_start(text: str) -> dict[str, Any]:
 
 def _is_offset(text: str) -> bool:
     """Small numbers are places in queues, large ones times."""
-    return text.isdecimal() and int(text) < LEAST_EPOCH_MS
+    return number_of(text, LEAST_EPOCH_MS - 1) is not None
 
 
 def _time_ms(text: str) -> int:

@@ -126,8 +126,9 @@ def replay(
         return await _replay(admin, wanted, chosen, {"to_topic": to_topic, "again": again, "dry_run": dry_run})
 
     done, unknown = ask(namesrv, question)
+    nothing = "nothing to replay" if ids else f"{group} has no dead letters to replay"
     show_rows(
-        [_replay_row(one, again) for one in done], output, empty=f"{group} has no dead letters to replay",
+        [_replay_row(one, again) for one in done], output, empty=nothing,
         brief=("message_id", "result", "to_topic"),
     )  # fmt: skip
     if dry_run:

@@ -18,6 +18,7 @@ from dejamq_cli.history.search import find
 from dejamq_cli.history.show import lines_of
 from dejamq_cli.history.telling import tell as story_of
 from dejamq_cli.message_text import body_text, described, described_whole, one_line, place_text, text_of
+from dejamq_cli.numbers import fits_32, fits_64
 from dejamq_cli.output import (
     DEFAULT_NAMESRV,
     Format,
@@ -70,8 +71,10 @@ def get(
 def at(
     topic: Topic,
     broker: Annotated[str, typer.Argument(metavar="BROKER", autocompletion=broker_names, help="Its broker's name.")],
-    queue_id: Annotated[int, typer.Argument(metavar="QUEUE", min=0, help="Number of the queue.")],
-    queue_offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Its place in the queue.")],
+    queue_id: Annotated[int, typer.Argument(metavar="QUEUE", min=0, callback=fits_32, help="Number of the queue.")],
+    queue_offset: Annotated[
+        int, typer.Argument(metavar="OFFSET", min=0, callback=fits_64, help="Its place in the queue.")
+    ],
     raw: Raw = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,

@@ -14,6 +14,7 @@ from dejamq_cli.asking import ask, ask_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, say_dry_run
 from dejamq_cli.completing import Group, Topic, group_names, topic_names
 from dejamq_cli.helping import examples
+from dejamq_cli.numbers import fits_64, number_of
 from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows
 from dejamq_cli.times import time_ms
 
@@ -58,7 +59,8 @@ def reset(
         str | None, typer.Option(metavar="TIME", help="To what was stored at this time or later.")
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option(min=0, metavar="OFFSET", help="To this offset, kept within the queue.")
+        int | None,
+        typer.Option(min=0, callback=fits_64, metavar="OFFSET", help="To this offset, kept within the queue."),
     ] = None,
     to_begin: Annotated[bool, typer.Option("--to-begin", help="To the oldest message.")] = False,
     to_end: Annotated[bool, typer.Option("--to-end", help="Past the newest message.")] = False,
@@ -159,8 +161,9 @@ def _queues(topic: str, texts: list[str]) -> list[MessageQueue] | None:
     """None for all of them. Raises ConfigError."""
     found = []
     for text in texts:
-        broker, colon, number = text.rpartition(":")
-        if not colon or not broker or not number.isdecimal():
+        broker, _, queue_id = text.rpartition(":")
+        number = number_of(queue_id)
+        if not broker or number is None:
             raise ConfigError(f"--queue takes BROKER:ID, e.g. broker-a:0, not {text!r}")
-        found.append(MessageQueue(topic, broker, int(number)))
+        found.append(MessageQueue(topic, broker, number))
     return found or None

@@ -13,6 +13,8 @@ from dejamq import MessageQueue
 from dejamq.allocation import allocate, strategy_named
 from dejamq_proto.codes import ConfigError
 
+from dejamq_cli.numbers import MOST_QUEUES, number_of
+
 TOPIC = "topic"
 BROKER = "broker-a"
 
@@ -113,10 +115,11 @@ def given_queues(text: str, topic: str = TOPIC) -> tuple[MessageQueue, ...]:
     """``8`` queues of one broker, or ``broker-a:4,broker-b:4``. Raises ConfigError."""
     found = []
     for word in text.split(","):
-        broker, _, number = word.strip().rpartition(":")
-        if not number.isdecimal() or not int(number):
+        broker, _, count = word.strip().rpartition(":")
+        number = number_of(count, MOST_QUEUES)
+        if not number:
             raise ConfigError(f"--queues takes a number, or BROKER:NUMBER separated by commas, not {text!r}")
-        found += [MessageQueue(topic, broker or BROKER, queue_id) for queue_id in range(int(number))]
+        found += [MessageQueue(topic, broker or BROKER, queue_id) for queue_id in range(number)]
     if len(set(found)) < len(found):
         raise ConfigError(f"--queues {text!r} names a broker twice")
     return tuple(found)

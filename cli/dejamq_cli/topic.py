@@ -22,6 +22,7 @@ from dejamq_cli.asking import ask, ask_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, Yes, confirm, say_dry_run
 from dejamq_cli.completing import Brokers, Topic
 from dejamq_cli.helping import examples
+from dejamq_cli.numbers import fits_32
 from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, say, show_object, show_rows, tell
 from dejamq_cli.routes import compared, shown_route
 
@@ -32,7 +33,13 @@ FIELDS = ("read_queues", "write_queues", "perm", "order")
 app = typer.Typer(help="Topics: make and change them, what they hold, where their queues are.", no_args_is_help=True)
 Queues = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Queues at each broker.", show_default=f"{DEFAULT_QUEUES} for a new topic"),
+    typer.Option(
+        min=1,
+        callback=fits_32,
+        metavar="N",
+        help="Queues at each broker.",
+        show_default=f"{DEFAULT_QUEUES} for a new topic",
+    ),
 ]
 Perm = Annotated[
     str | None,
@@ -45,10 +52,10 @@ def create(
     topic: Topic,
     queues: Queues = None,
     read_queues: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Queues to read from, where they differ.")
+        int | None, typer.Option(min=1, callback=fits_32, metavar="N", help="Queues to read from, where they differ.")
     ] = None,
     write_queues: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Queues to write to, where they differ.")
+        int | None, typer.Option(min=1, callback=fits_32, metavar="N", help="Queues to write to, where they differ.")
     ] = None,
     perm: Perm = None,
     order: Annotated[

@@ -92,6 +92,9 @@ def test_output_that_nobody_reads_ends_the_command_and_nothing_complains(monkeyp
         ("1700000000123", 1_700_000_000_123),
         ("1970-01-02T00:00:00.005+00:00", 86_400_005),
         ("1970-01-02T00:00:00Z", 86_400_000),
+        ("1900-01-01T00:00:00Z", 1),
+        ("999999w ago", 1),
+        ("9" * 400 + "d ago", 1),
     ],
 )
 def test_a_moment_may_be_written_in_several_ways(text: str, wanted: int) -> None:
@@ -103,7 +106,9 @@ def test_a_moment_without_a_zone_is_local_also_as_rocketmq_writes_it() -> None:
     assert time_ms("2026-01-31#12:00:00:250", NOW_MS, option="--to-time") == local
 
 
-@pytest.mark.parametrize("text", ["yesterday", "10m", "2026-13-01", "1700000000", "-5", "", "9999999-01-01#0:0:0:0"])
+@pytest.mark.parametrize(
+    "text", ["yesterday", "10m", "2026-13-01", "1700000000", "-5", "", "9999999-01-01#0:0:0:0", "9" * 16, "9" * 5000]
+)
 def test_a_moment_that_is_none_names_the_option(text: str) -> None:
     with pytest.raises(ConfigError, match="--to-time"):
         time_ms(text, NOW_MS, option="--to-time")

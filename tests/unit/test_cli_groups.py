@@ -142,7 +142,7 @@ def test_queues_and_members_may_be_given_as_text() -> None:
     assert [queue.broker_name for queue in given_queues("x:1,y:2", "orders")] == ["x", "y", "y"]
 
 
-@pytest.mark.parametrize("text", ["", "x", "x:", "x:0", "0", "x:-1", "x:1,x:2"])
+@pytest.mark.parametrize("text", ["", "x", "x:", "x:0", "0", "x:-1", "x:1,x:2", "99999999999"])
 def test_queues_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--queues"):
         given_queues(text)
