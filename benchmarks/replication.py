@@ -1,7 +1,7 @@
 """What a slave costs: a flood of sends, and single sends, to a lone master and to masters with a slave, alternated.
 
 Master, slave and producer are processes of their own. The flood is counted when the master has answered all of it; how
-far the slave was behind then is told beside it.
+far the slave was behind then is told beside it. At last a slave that was away catches up while single sends go on.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dejamq import BacklogFull, Message, Producer, SendStatus
 from dejamq_lab import Cluster
-from dejamq_lab.rpc_control import runtime
+from dejamq_lab.rpc_control import follows, runtime
 from dejamq_lab.waiting import until_async
 from store_common import Figure, report
 
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=100_000, help="of a flood")
     parser.add_argument("--sends", type=int, default=1000, help="one after the other")
+    parser.add_argument("--behind-mib", type=int, default=256, help="that a slave catches up")
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()), help="where the stores go")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -57,7 +58,55 @@ async def measured(options: argparse.Namespace) -> list[Figure]:
                 found.setdefault((f"one send at a time, {kind}: p50", "ms"), []).append(
                     await single(one, body, options.sends)
                 )
+    found |= await catching_up(options, body)
     return [Figure.of(what, values, unit) for (what, unit), values in found.items()] + ratios(found)
+
+
+async def catching_up(options: argparse.Namespace, body: bytes) -> dict[tuple[str, str], list[float]]:
+    """Single sends to a master whose slave was killed, before it comes back and while it copies what it missed."""
+    with tempfile.TemporaryDirectory(prefix="dejamq-bench-", dir=options.directory) as directory:
+        async with cluster_of(1, {}, directory) as cluster, cluster.producer("bench") as one:
+            slave = cluster.broker("broker-a-s1")
+            await one.send(Message(TOPIC, b"first"))  # without it the slave would begin at the last file
+            await level(slave.address)
+            slave.kill()
+            while (
+                int((await runtime(cluster.broker("broker-a").address))["commitLogMaxOffset"])
+                < options.behind_mib << 20
+            ):
+                await flood(one, body, 20_000)
+            alone = await samples_of(one, body, options.sends)
+            slave.restart()
+            assert await until_async(lambda: follows(slave.address), 30)
+            began, meanwhile = time.perf_counter(), list[float]()
+            while not await is_level(slave.address):
+                meanwhile += await samples_of(one, body, 20)
+            took = time.perf_counter() - began
+    what = "one send at a time, {}: {}"
+    return {
+        (f"a slave copies {options.behind_mib} MiB", "s"): [took],
+        (what.format("its slave away", "p50"), "ms"): [statistics.median(alone)],
+        (what.format("its slave away", "p99"), "ms"): [percentile(alone)],
+        (what.format("its slave catching up", "p50"), "ms"): [statistics.median(meanwhile)],
+        (what.format("its slave catching up", "p99"), "ms"): [percentile(meanwhile)],
+    }  # fmt: skip
+
+
+def percentile(samples: list[float]) -> float:
+    """The 99th."""
+    return sorted(samples)[int(len(samples) * 0.99)]
+
+
+def cluster_of(slaves: int, settings: dict[str, str], directory: str) -> Cluster:
+    """As processes, without journals."""
+    return Cluster(
+        slaves=slaves,
+        processes=True,
+        topics={TOPIC: QUEUES},
+        settings=settings,
+        journal_level="off",
+        directory=directory,
+    )
 
 
 def ratios(found: dict[tuple[str, str], list[float]]) -> list[Figure]:
@@ -76,10 +125,7 @@ async def producer(options: argparse.Namespace, kind: str) -> AsyncIterator[tupl
     """A producer to a cluster of this kind, and the address of its slave."""
     slaves, settings = KINDS[kind]
     with tempfile.TemporaryDirectory(prefix="dejamq-bench-", dir=options.directory) as directory:
-        async with Cluster(
-            slaves=slaves, processes=True, topics={TOPIC: QUEUES}, settings=settings, journal_level="off",
-            directory=directory,
-        ) as cluster, cluster.producer("bench") as one:  # fmt: skip
+        async with cluster_of(slaves, settings, directory) as cluster, cluster.producer("bench") as one:
             assert (await one.send(Message(TOPIC, b"first"))).status is SendStatus.SEND_OK
             yield one, cluster.broker("broker-a-s1").address if slaves else ""
 
@@ -103,12 +149,17 @@ async def flood(one: Producer, body: bytes, messages: int) -> float:
 
 async def single(one: Producer, body: bytes, sends: int) -> float:
     """The median of single sends (ms)."""
+    return statistics.median(await samples_of(one, body, sends))
+
+
+async def samples_of(one: Producer, body: bytes, sends: int) -> list[float]:
+    """How long each of these single sends took (ms)."""
     samples = []
     for _ in range(sends):
         began = time.perf_counter()
         await one.send(Message(TOPIC, body))
         samples.append((time.perf_counter() - began) * 1000)
-    return statistics.median(samples)
+    return samples
 
 
 async def level(slave: str) -> None:

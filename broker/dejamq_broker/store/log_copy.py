@@ -13,7 +13,7 @@ from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.log_scan import Damage, Extent, Found, walk
 
-RECENT_BYTES = 64 << 20
+RECENT_BYTES = 4 << 20
 """What was appended last is in memory, and read without asking the disk."""
 PIECE = 1 << 20
 
