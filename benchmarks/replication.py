@@ -1,12 +1,13 @@
 """What a slave costs: a flood of sends, and single sends, to a lone master and to masters with a slave, alternated.
 
-Master, slave and producer are processes of their own. The flood is counted when the master has answered all of it; how
-far the slave was behind then is told beside it. At last a slave that was away catches up while single sends go on.
+Master, slave and producer are processes of their own. The flood is counted when the master has answered all of it, its
+core time when the slave has it too. At last a slave that was away catches up while single sends go on.
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
 import statistics
 import tempfile
 import time
@@ -47,19 +48,30 @@ async def measured(options: argparse.Namespace) -> list[Figure]:
     async with contextlib.AsyncExitStack() as stack:
         producers = {kind: await stack.enter_async_context(producer(options, kind)) for kind in KINDS}
         for _ in range(options.rounds):
-            for kind, (one, slave) in producers.items():
+            for kind, (one, cluster) in producers.items():
+                before = cores(cluster)
                 rate = await flood(one, body, options.messages)
                 found.setdefault((f"flood, {kind}", "messages/s"), []).append(rate)
-                if slave:
-                    behind = float((await runtime(slave)).get("lagBytes", "nan")) / (1 << 20)
-                    found.setdefault((f"flood, {kind}: behind at its end", "MiB"), []).append(behind)
-                await level(slave)
-            for kind, (one, _slave) in producers.items():
+                if "broker-a-s1" in before:
+                    await level(cluster.broker("broker-a-s1").address)
+                for name, core_s in cores(cluster).items():
+                    cost = (core_s - before[name]) / options.messages * 1e6
+                    found.setdefault((f"flood, {kind}: core time of {name}", "µs/message"), []).append(cost)
+            for kind, (one, _cluster) in producers.items():
                 found.setdefault((f"one send at a time, {kind}: p50", "ms"), []).append(
                     await single(one, body, options.sends)
                 )
     found |= await catching_up(options, body)
     return [Figure.of(what, values, unit) for (what, unit), values in found.items()] + ratios(found)
+
+
+def cores(cluster: Cluster) -> dict[str, float]:
+    """Seconds in which each broker had a core so far: what a flood costs however busy the machine is."""
+    found = {}
+    for broker in cluster._brokers:
+        fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()  # type: ignore[union-attr]
+        found[broker.name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 async def catching_up(options: argparse.Namespace, body: bytes) -> dict[tuple[str, str], list[float]]:
@@ -121,13 +133,13 @@ def ratios(found: dict[tuple[str, str], list[float]]) -> list[Figure]:
 
 
 @contextlib.asynccontextmanager
-async def producer(options: argparse.Namespace, kind: str) -> AsyncIterator[tuple[Producer, str]]:
-    """A producer to a cluster of this kind, and the address of its slave."""
+async def producer(options: argparse.Namespace, kind: str) -> AsyncIterator[tuple[Producer, Cluster]]:
+    """A producer to a cluster of this kind."""
     slaves, settings = KINDS[kind]
     with tempfile.TemporaryDirectory(prefix="dejamq-bench-", dir=options.directory) as directory:
         async with cluster_of(slaves, settings, directory) as cluster, cluster.producer("bench") as one:
             assert (await one.send(Message(TOPIC, b"first"))).status is SendStatus.SEND_OK
-            yield one, cluster.broker("broker-a-s1").address if slaves else ""
+            yield one, cluster
 
 
 async def flood(one: Producer, body: bytes, messages: int) -> float:
@@ -164,8 +176,7 @@ async def samples_of(one: Producer, body: bytes, sends: int) -> list[float]:
 
 async def level(slave: str) -> None:
     """Wait until the slave has everything: it must not go on while another cluster is measured."""
-    if slave:
-        assert await until_async(lambda: is_level(slave), 60)
+    assert await until_async(lambda: is_level(slave), 60)
 
 
 async def is_level(slave: str) -> bool:
