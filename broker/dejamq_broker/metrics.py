@@ -101,10 +101,8 @@ class BrokerMetrics:
 
     def _broker(self) -> Iterator[Metric]:
         domain = self._domain
-        topics = sum(1 for _ in domain.topics)
-        yield gauge(
-            "rocketmq_broker_permission", "4 read + 2 write.", NODE, [(self._node, domain.config.broker_permission)]
-        )
+        topics, permission = sum(1 for _ in domain.topics), domain.settings.config.broker_permission
+        yield gauge("rocketmq_broker_permission", "4 read + 2 write.", NODE, [(self._node, permission)])
         yield gauge("rocketmq_topic_number", "Topics, all kinds.", NODE, [(self._node, topics)])
         groups = sum(1 for _ in domain.groups)
         yield gauge("rocketmq_consumer_group_number", "Groups that are kept.", NODE, [(self._node, groups)])

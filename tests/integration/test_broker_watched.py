@@ -92,6 +92,12 @@ async def test_metrics_have_rocketmqs_names_and_what_happened(site: Servers) -> 
         assert name in seen, name
 
 
+async def test_metrics_tell_the_permission_in_force_not_that_of_the_start(site: Servers) -> None:
+    assert site.broker is not None
+    site.broker.domain.settings.update({"broker_permission": "4"})
+    assert (await scraped(site))["rocketmq_broker_permission"][()] == 4
+
+
 async def test_the_lag_of_a_group_that_went_away_is_told_and_never_negative(site: Servers) -> None:
     await site.send("a")
     assert site.broker is not None
