@@ -32,7 +32,6 @@ class DeletedTopics:
         atomic_write(self._path, msgspec.json.encode(ends))
         self._ends = ends
 
-
     def clamp(self, log_end: int) -> None:
         """What was deleted behind the end of the log was deleted at it: what comes there now is of a new life.
 
