@@ -25,6 +25,7 @@ PACKAGES = {
         "dejamq_lab",
         "dejamq_analytics",
         "dejamq_broker.store.dump",
+        "dejamq_broker.store.promotion",
         "dejamq_broker.store.verify",
     ),
 }
@@ -36,9 +37,10 @@ ONLY_ON_USE = (("dejamq_lab", "dejamq_analytics"), ("dejamq_cli", "dejamq_analyt
 STORE = "dejamq_broker.store"
 STORE_ROWS = (
     ("__init__", "__main__"),
-    ("dump", "verify"),
+    ("dump", "promotion", "verify"),
     ("slave_store", "slave_note"),
     ("message_store", "verify_log", "verify_index", "verify_files"),
+    ("store_reading",),
     ("verify_queues", "verify_index_file"),
     ("replica",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
