@@ -23,7 +23,8 @@ from dejamq_broker.rpc_ha import MasterLink
 from dejamq_broker.rpc_namesrv import NameServerLink
 from dejamq_broker.rpc_services import SERVICES, add_services
 from dejamq_broker.site import Site, settle
-from dejamq_broker.store import MessageStore, SlaveStore
+from dejamq_broker.store import MessageStore, SlaveStore, read_note
+from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.watched import Watched
 
 log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class Broker:
             clean=self._store.clean_start, log_min=self._store.log_min, log_max=self._store.log_max,
         ))  # fmt: skip
         if self._store.promoted:
-            self.domain.replication.note_promoted()
+            self.domain.replication.note_promoted(read_note(StorePaths(self._directory)))
         return bound
 
     def _start_services(self) -> None:

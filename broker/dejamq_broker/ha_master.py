@@ -20,6 +20,7 @@ from dejamq_broker.config import BrokerConfig
 from dejamq_broker.ha_config import SYNC_MASTER
 from dejamq_broker.ha_table import SlavePosition, SlaveTable
 from dejamq_broker.site import Site
+from dejamq_broker.store import SlaveNote
 
 if TYPE_CHECKING:
     from dejamq_broker.store import MessageStore
@@ -192,12 +193,14 @@ class Replication:
             found[f"{name}.lagMs"] = str(lag_ms(self.store, slave.acknowledged, now_ms))
         return found
 
-    def note_promoted(self) -> None:
+    def note_promoted(self, note: SlaveNote | None) -> None:
         """This store was a slave's before: what its master had beyond its end is not here."""
-        log.warning("promoted log_offset=%d", self.store.log_max)
+        log_end = self.store.log_max
+        missing, stale_ms = (note.missing_bytes(log_end), note.stale_ms) if note else (-1, -1)
+        log.warning("promoted log_offset=%d missing_bytes=%d tables_older_ms=%d", log_end, missing, stale_ms)
         self._journal.write(Replica(
             broker_name=self._site.broker_name, broker_id=self._site.broker_id, change="promoted",
-            log_offset=self.store.log_max,
+            log_offset=log_end, lag_bytes=max(0, missing),
         ))  # fmt: skip
 
     def note(self, slave: SlavePosition, change: str, reason: str = "") -> None:

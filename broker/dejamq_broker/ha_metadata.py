@@ -39,6 +39,7 @@ class MetadataCopy:
     ) -> None:  # fmt: skip
         self._tables, self._store, self._state, self._dial, self._clock_ms = tables, store, state, dial, clock_ms
         self._trouble = ""
+        self._noted: SlaveNote | None = None
         self.copied_ms = 0
         """When all tables were copied last; 0: never since this start."""
         self.on_copied: Callable[[], None] = lambda: None
@@ -47,6 +48,7 @@ class MetadataCopy:
     async def step(self) -> None:
         """Copy all tables that are not the same already. What fails is tried again with the next step."""
         if not self._state.connected:
+            await self.note()
             return
         trouble = ""
         source = self._dial(self._state.master_address)
@@ -75,10 +77,14 @@ class MetadataCopy:
             master_address=state.master_address, master_end=state.master_end, heard_ms=state.heard_ms,
             log_end=self._store.log_max, copied_ms=self.copied_ms,
         )  # fmt: skip
+        if note == self._noted:
+            return
         try:
             await asyncio.to_thread(json_file.write, self._store.note_path, msgspec.to_builtins(note))
         except DejamqError as error:
             log.warning("slave_not_noted reason=%s", error)
+        else:
+            self._noted = note
 
     def info(self) -> dict[str, str]:
         """For operators: how old the copied tables are."""

@@ -2,6 +2,7 @@
 
 import typer
 from dejamq_broker.store import dump as store_dump
+from dejamq_broker.store import promotion as store_promotion
 from dejamq_broker.store import verify as store_verify
 
 app = typer.Typer(
@@ -20,3 +21,9 @@ def dump(context: typer.Context) -> None:
 def verify(context: typer.Context) -> None:
     """Is a store whole? Reads everything, changes nothing; see --help."""
     raise typer.Exit(store_verify.main(context.args))
+
+
+@app.command("promote-check", context_settings=PASS_THROUGH, add_help_option=False)
+def promote_check(context: typer.Context) -> None:
+    """What would be lost if a slave were made the master? Changes nothing; see --help."""
+    raise typer.Exit(store_promotion.main(context.args))
