@@ -38,6 +38,20 @@ CAUSES = {
         "Find out what damaged the file: the disk, a copy while the broker ran, a hand. Use a sound disk.",
         "flush_consumer_offset_interval_ms (RocketMQ: flushConsumerOffsetInterval)",
     ),
+    "O5": Cause(
+        "a slave answered with older offsets",
+        "The master had the offset. A slave, which copies offsets every 10 s, became the master or was asked in its "
+        "absence, and had an older one.",
+        "Keep consumers running when a slave takes over: they commit again within 5 s. Copy more often.",
+        "slave_sync_interval_ms",
+    ),
+    "O6": Cause(
+        "the master came back with older offsets",
+        "While the master was away consumers read from a slave and committed there. The master came back with its own "
+        "offsets, and the slave takes those.",
+        "Keep the consumers running until the master is back: they commit to it again within 5 s.",
+        "slave_sync_interval_ms",
+    ),
     "O7": Cause(
         "done above an unfinished message",
         "The message was done, but one with a lower offset in its queue was not. Only the lowest unfinished offset is "
@@ -132,6 +146,13 @@ CAUSES = {
         "After the restart it delivered from the older place again.",
         "Stop brokers with SIGTERM, let them write their delay progress more often, and make the handler idempotent.",
         "flush_delay_offset_interval_ms (RocketMQ: flushDelayOffsetInterval)",
+    ),
+    "B2": Cause(
+        "a slave became the master and delivered a delayed message again",
+        "A delayed or retried message was delivered by the master. The slave that became the master had an older "
+        "progress of the delay level, and delivered from there.",
+        "Copy more often, check what a promotion would lose, and make the handler idempotent.",
+        "slave_sync_interval_ms",
     ),
     "B11": Cause(
         "one failure was given back twice",

@@ -17,9 +17,12 @@ from dejamq_analytics.rules import (
     deliveries,
     identity,
     life,
+    losses,
     memory,
+    ownership,
     queues,
     replays,
+    replicas,
     retries,
     scheduled,
     sent_back_twice,
@@ -152,7 +155,7 @@ def _life(facts: Facts, pairs: DataFrame) -> life.Life:
         lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)),
         settled(queues.rewinds(facts.events)), settled(memory.lowerings(facts.events)),
         settled(memory.memories(facts.events)), facts.brokers, facts.processes, faults, settled(blockers),
-        settled(contested),
+        settled(contested), replicas.Replicas(*map(settled, replicas.replicas(facts.events))),
     )  # fmt: skip
 
 
@@ -233,11 +236,17 @@ def _table(frames: list[DataFrame], kind: str, run_id: str) -> DataFrame:
 
 def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
     """Everything wrong that is no duplicate, in the columns of the anomalies table."""
+    held = settled(ownership.holdings(facts.events, facts.processes))
+    gone = settled(losses.cut_off(facts.appends, facts.events))
+    there = facts.appends.join(gone.select(*losses.APPEND), list(losses.APPEND), how="left_anti")
     found = [
         anomalies.lost(facts.sends, facts.appends, facts.brokers),
-        anomalies.unseen(facts.events, facts.appends, facts.deliveries),
+        losses.lost_with_their_log(facts.sends, there, gone),
+        anomalies.unseen(facts.events, there, facts.deliveries),
         anomalies.out_of_order(facts.deliveries),
         anomalies.offset_regressions(facts.events),
+        ownership.two_owners(facts.events, held),
+        ownership.no_owner(facts.events, held),
     ]
     whole = found[0]
     for frame in found[1:]:

@@ -12,6 +12,7 @@ import stories_brokers  # noqa: F401  # its stories register themselves
 import stories_delay  # noqa: F401
 import stories_direct  # noqa: F401
 import stories_owners  # noqa: F401
+import stories_replicas  # noqa: F401
 import stories_transactions  # noqa: F401
 from dejamq_analytics import AuditResult, audit
 from dejamq_analytics.session import make_session

@@ -52,7 +52,8 @@ def with_logs(appends: DataFrame, records: DataFrame, events: DataFrame) -> Data
         (sf.col("store_timestamp_ms") * 1000).alias("wall_us"),
         sf.lit(0).alias("position"),
     )  # fmt: skip
-    unknown = logged.join(appends.select(*RECORD), list(RECORD), how="left_anti")
+    # a slave's log has its master's records
+    unknown = logged.distinct().join(appends.select(*RECORD), list(RECORD), how="left_anti")
     return appends.select(*COLUMNS).unionByName(unknown, allowMissingColumns=True).select(*COLUMNS)
 
 

@@ -1,8 +1,9 @@
 """Which deliveries repeat an earlier one, and in what sense.
 
-I1: the same stored record again. I2: another record with the same unique key. I3: another unique key with the same
-business key. A delivery is the second of at most one pair, the strongest identity first; ``first`` is the latest
-delivery before it with that identity, in the same group. Other groups are no duplicates.
+I1: the same stored record again; another message may have its place, where a log lost its end. I2: another record with
+the same unique key. I3: another unique key with the same business key. A delivery is the second of at most one pair,
+the strongest identity first; ``first`` is the latest delivery before it with that identity, in the same group. Other
+groups are no duplicates.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -23,7 +24,7 @@ def pairs(deliveries: DataFrame) -> DataFrame:
     alone = sf.concat_ws("-", "boot_id", "delivery_id")
     ranked = deliveries.select(
         whole.alias("second"),
-        _before(whole, *RECORD).alias("same_record"),
+        _before(whole, *RECORD, sf.coalesce("unique_key", sf.lit(""))).alias("same_record"),
         _before(whole, sf.coalesce("unique_key", alone)).alias("same_key"),
         _before(whole, sf.coalesce("business_key", alone)).alias("same_business"),
     )

@@ -9,6 +9,7 @@ from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.memory import last_lowering
 from dejamq_analytics.rules.queues import QUEUE
+from dejamq_analytics.rules.replicas import Replicas, with_replicas
 
 QUEUE_FACTS = ("opened", "dropped", "mark", "persisted", "unsent")
 OWNER_FACTS = ("process", "closed", "level", "last_seq", "last_wall_us", "gaps")
@@ -31,6 +32,7 @@ class Life(NamedTuple):
     faults: DataFrame
     blockers: DataFrame
     contests: DataFrame
+    replicas: Replicas
 
 
 def with_life(pairs: DataFrame, life: Life) -> DataFrame:
@@ -53,6 +55,7 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.answered, queue | asked)
     frame = beside(frame, life.rewinds, queue).withColumn("rewind", _rewind()).drop("rewinds")
     frame = beside(frame, life.lowerings, queue).withColumn("lowered", last_lowering()).drop("lowerings")
+    frame = with_replicas(frame, life.replicas)
     frame = beside(frame, life.memories.select("boot_id", "loaded"), {"boot_id": "answered.boot_id"})
     frame = beside(frame, life.memories.select("boot_id", "flushed"), {"boot_id": "committed.boot_id"})
     brokers = life.brokers.select("broker_name", sf.struct("whole", "whole_until_us", "process").alias("broker"))

@@ -8,7 +8,7 @@ from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US
 from dejamq_analytics.rules.stages import X
 
-OF_BROKERS = ("O2", "O3", "O4", "O12", "O15", "O16")
+OF_BROKERS = ("O2", "O3", "O4", "O5", "O6", "O12", "O15", "O16")
 """Causes that rest on what a broker did and did not write."""
 
 
@@ -31,7 +31,8 @@ def hole() -> Column:
     contested = sf.col("decision.cause").isin(*owners.CAUSES)
     arrival_us = sf.when(sf.col("decision.cause") == "O2", sf.col("first_queue.persisted.wall_us") + BUFFERED_US)
     # a flush may be among the lines that a killed broker had not written
-    arrival_us = sf.coalesce(arrival_us, sf.when(sf.col("decision.cause") == "O3", sf.col("answered.wall_us")))
+    until_answer = sf.col("decision.cause").isin("O3", "O5", "O6")
+    arrival_us = sf.coalesce(arrival_us, sf.when(until_answer, sf.col("answered.wall_us")))
     unflushed = text(
         "the last 100 ms of %s, which ended without closing at journal level %s",
         "first.process",
@@ -89,6 +90,8 @@ def _of_brokers() -> list[Column]:
         ("OFF_SET", text("the highest offset taken from it, %s by %s", "committed.new", "committed.by"), "committed"),
         ("OFF_SET", text("%s by an operator, to %s", "rewind.by", "rewind.new"), "rewind"),
         ("OFF_SET", text("from %s to %s by %s", "lowered.old", "lowered.new", "lowered.client_id"), "lowered"),
+        ("OFF_SET", text("the highest offset that a slave copied, %s", "copied.new"), "copied"),
+        ("REPLICA", text("goes on as master from log offset %s", "promoted.log_offset"), "promoted"),
         ("OFF_FLUSH", text("the last one of that start, %s offsets", "flushed.entries"), "flushed"),
         ("OFF_LOAD", text("%s offsets from %s", "loaded.entries", "loaded.source"), "loaded"),
         ("OFF_GET", text("answered %s (%s)", "second_queue.opened.start_offset", "answered.why"), "answered"),

@@ -1,7 +1,7 @@
 """Which replica of a broker did what: masters, slaves, slaves that were made masters, and what they copied.
 
-All replicas of a broker have one name. A slave that was started as master has the process name that its master had: only
-boot ids tell them apart, and the line REPLICA ``promoted``.
+All replicas of a broker have one name. A slave that was started as master has the process name that its master had:
+only boot ids tell them apart, and the line REPLICA ``promoted``.
 """
 
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.schema import of
 
+MASTER = 0
 SYNC = "slave-sync"
 
 

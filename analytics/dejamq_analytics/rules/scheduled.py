@@ -1,9 +1,13 @@
-"""B1: a delayed or retried message that a broker delivered before a crash and once more after it.
+"""B1: a delayed or retried message that a broker delivered before a crash and once more after it. B2: that a master
+delivered, and once more the slave that was made the master.
 
 Each delivery's APPEND names the place in the schedule topic that it was made from (``level:offset``). Two appends from
 one place, by two starts of the broker, of which the later one found the store as a crash leaves it, and no
 PROGRESS_FLUSH between them that had gone past the place: then the progress on disk was older than the first delivery.
 The line stands before the file is replaced, so the last one before the crash proves nothing; the one before it does.
+
+B2 needs a promotion between the two appends, and no progress of the slave's past the place: of all its PROGRESS_FLUSH
+lines until then, which are told from its master's by the id in the BOOT of their starts.
 """
 
 from dejamq_proto.events import Boot, ProgressFlush
@@ -12,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.replicas import promotions
 from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION
 from dejamq_analytics.schema import of
 
@@ -33,26 +38,38 @@ def judged(copies: DataFrame, events: DataFrame) -> DataFrame:
     frame = frame.withColumnRenamed("told", "boots")
     progress = _in_order(of(events, ProgressFlush).where("service = 'schedule'"), "progress")
     frame = beside(frame, progress, {"broker_name": "second.broker_name"}).withColumnRenamed("told", "written")
+    frame = beside(frame, promotions(events), {"broker_name": "second.broker_name"})
+    frame = beside(frame, _of_slaves(events), {"broker_name": "second.broker_name"})
     level, offset = (sf.split(sf.col("second.origin_ref"), ":")[part] for part in (0, 1))
     between = sf.filter("written", lambda one: _inside(one) & (_next(one, level) > offset.cast("bigint")))
     known = frame.withColumns({
+        "one_start": sf.col("first.boot_id") == sf.col("second.boot_id"),
         "boot": sf.get(sf.filter("boots", _inside), sf.lit(0)),
         "crash": sf.get(sf.filter("boots", lambda one: _inside(one) & ~one["clean"]), sf.lit(0)),
         "before": _last_before_first(),
         "past": sf.when(sf.size(between) > 1, sf.get(between, sf.lit(0))),
+        "promoted": sf.array_max(sf.filter("promotions", _inside)),
+        "copied": sf.array_max(sf.filter("copies", lambda one: one["wall_us"] < sf.col("second.wall_us"))),
     })  # fmt: skip
-    missing = _missing()
+    after_promotion = sf.col("promoted").isNotNull() & ~sf.col("one_start")
+    had = sf.coalesce(_next(sf.col("copied"), level) > offset.cast("bigint"), sf.lit(False))
+    forgot = text("the progress written in line %s of %s was lost", "copied.seq", "copied.process")
+    missing = sf.when(after_promotion & had, forgot).when(~after_promotion, _missing())
     return known.select(
         sf.lit("I2").alias("identity"), "first", "second",
-        sf.when(missing.isNull(), "B1").alias("cause"),
+        sf.when(missing.isNull(), sf.when(after_promotion, "B2").otherwise("B1")).alias("cause"),
         sf.lit("delay").alias("stage"),
-        text("%s started after a crash", "second.broker_name").alias("trigger"),
+        sf.when(after_promotion, text("a slave of %s became the master", "second.broker_name"))
+        .otherwise(text("%s started after a crash", "second.broker_name"))
+        .alias("trigger"),
         missing.alias("missing"),
         sf.lit(False).alias("expected"),
         lines(
             _line("PROGRESS_FLUSH", text("level %s up to %s", level, _next(sf.col("before"), level)), "before"),
             _appended("first"),
             _line("BOOT", text("clean %s", "crash.clean"), "crash"),
+            _line("PROGRESS_FLUSH", text("a slave's: %s up to %s", level, _next(sf.col("copied"), level)), "copied"),
+            _line("REPLICA", text("goes on as master from log offset %s", "promoted.log_offset"), "promoted"),
             _appended("second"),
         ).alias("evidence"),
     )  # fmt: skip
@@ -60,14 +77,20 @@ def judged(copies: DataFrame, events: DataFrame) -> DataFrame:
 
 def _missing() -> Column:
     """What speaks against a crash, or is not there to speak for it; null where everything is."""
-    one_start = sf.col("first.boot_id") == sf.col("second.boot_id")
     return first_of(
-        (one_start, sf.lit(NOT_BY_THIS_VERSION + "one start of a broker delivered a delayed message twice")),
+        (sf.col("one_start"), sf.lit(NOT_BY_THIS_VERSION + "one start of a broker delivered a delayed message twice")),
         (sf.col("boot").isNull(), text("no BOOT of %s with boot id %s", "second.process", "second.boot_id")),
         (sf.col("crash").isNull(), sf.lit(NOT_BY_THIS_VERSION + "delivered again although the broker ended cleanly")),
         (sf.col("past").isNotNull(),
          text("the progress written in line %s of %s was lost", "past.seq", "past.process")),
     )  # fmt: skip
+
+
+def _of_slaves(events: DataFrame) -> DataFrame:
+    """``copies``: what slaves of each broker wrote down of its progress, in order."""
+    slaves = of(events, Boot).where(sf.col("broker_id") > 0).select("boot_id").distinct()
+    told = of(events, ProgressFlush).where("service = 'schedule'").join(sf.broadcast(slaves), "boot_id", how="inner")
+    return _in_order(told, "progress").withColumnRenamed("told", "copies")
 
 
 def _in_order(events: DataFrame, *more: str) -> DataFrame:

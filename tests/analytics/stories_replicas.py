@@ -1,0 +1,180 @@
+"""Histories with slaves: who answered was not who had taken the offset. They join the other stories."""
+
+from dejamq_proto.events import Boot, OffSet, Replica
+from dejamq_proto.journal import Level
+from journals import TOPIC, History, Process
+from stories import owner_that_did_6, story, successor
+from stories_brokers import committed_7
+from stories_delay import again, first_start
+
+
+def slave(made: History, *, booted: bool = True, **more: object) -> Process:
+    process = made.process("broker", "slave-1", **more)  # type: ignore[arg-type]
+    if booted:
+        process.write(Boot(broker_name=made.broker_name, broker_id=1, address="127.0.0.1:10921", clean=True))
+    return process
+
+
+def copies(made: History, process: Process, value: int, old: int = -1) -> None:
+    """It takes its master's offset of the group."""
+    process.write(OffSet(
+        broker_name=made.broker_name, group=made.group, topic=TOPIC, queue_id=0, old=old, new=value, by="slave-sync"
+    ))  # fmt: skip
+
+
+def promoted(made: History, *, told: bool = True) -> Process:
+    """The slave again, as master, under the name that its master had."""
+    process = made.process("broker", "broker-0", boot_id=f"{made.name}promoted".replace("-", ""))
+    process.boot(made.broker_name)
+    if told:
+        process.write(Replica(broker_name=made.broker_name, broker_id=0, change="promoted", log_offset=700))
+    process.offsets_loaded("main")
+    return process
+
+
+def slave_that_was_told_7(made: History) -> Process:
+    """The master is away; a consumer does 6 and tells the slave."""
+    process = slave(made)
+    consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
+    process.offset_set(consumer, 6, 7)
+    consumer.kill()
+    return process
+
+
+def master_again(made: History) -> Process:
+    process = made.process("broker", "broker-0", boot_id=f"{made.name}again".replace("-", ""))
+    process.boot(made.broker_name)
+    process.offsets_loaded("main")
+    return process
+
+
+@story
+def o5(made: History) -> None:
+    master, other = made.broker(), slave(made)
+    copies(made, other, 6)
+    committed_7(made, master)
+    master.kill()
+    other.close()
+    successor(made, promoted(made))
+
+
+@story
+def o5_by_a_slave_in_the_masters_absence(made: History) -> None:
+    master, other = made.broker(), slave(made)
+    copies(made, other, 6)
+    committed_7(made, master)
+    master.kill()
+    successor(made, other)
+    other.close()
+
+
+@story
+def o5_although_it_was_copied(made: History) -> None:
+    master, other = made.broker(), slave(made)
+    committed_7(made, master)
+    copies(made, other, 7)
+    master.kill()
+    other.kill()
+    successor(made, promoted(made))
+
+
+@story
+def o5_with_a_hole_at_the_slave(made: History) -> None:
+    """It may have copied the offset."""
+    master, other = made.broker(), slave(made)
+    committed_7(made, master)
+    other.skip_lines(1)
+    copies(made, other, 6)
+    master.kill()
+    other.close()
+    successor(made, promoted(made))
+
+
+@story
+def o5_without_the_promotion(made: History) -> None:
+    """Then it looks like the same broker, which was restarted after it had written the offset."""
+    master, other = made.broker(), slave(made)
+    committed_7(made, master)
+    master.offsets_flushed()
+    master.kill()
+    other.close()
+    successor(made, promoted(made, told=False))
+
+
+@story
+def o5_of_a_buffering_slave(made: History) -> None:
+    master, other = made.broker(), slave(made, level=Level.AUDIT)
+    copies(made, other, 6)
+    committed_7(made, master)
+    master.kill()
+    other.kill()
+    successor(made, promoted(made))
+
+
+@story
+def o6(made: History) -> None:
+    other = slave_that_was_told_7(made)
+    master = master_again(made)
+    copies(made, other, 6, old=7)
+    successor(made, master)
+    master.close()
+    other.close()
+
+
+@story
+def o6_told_by_the_slave_that_took_the_masters(made: History) -> None:
+    other = slave_that_was_told_7(made)
+    copies(made, other, 6, old=7)
+    successor(made, other)
+    other.close()
+
+
+@story
+def o6_with_a_hole_at_the_master(made: History) -> None:
+    other = slave_that_was_told_7(made)
+    master = master_again(made)
+    master.skip_lines(1)
+    successor(made, master)
+    master.close()
+    other.close()
+
+
+@story
+def o6_without_the_start_of_the_slave(made: History) -> None:
+    other = slave(made, booted=False)
+    consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
+    other.offset_set(consumer, 6, 7)
+    consumer.kill()
+    successor(made, master_again(made))
+    other.close()
+
+
+@story
+def o3_of_a_master_with_a_slave(made: History) -> None:
+    """The slave had nothing to do with it."""
+    master, other = made.broker(), slave(made)
+    committed_7(made, master)
+    copies(made, other, 7)
+    master.kill()
+    successor(made, master_again(made))
+    other.close()
+
+
+@story
+def b2(made: History) -> None:
+    master, other = first_start(made, TOPIC), slave(made)
+    other.progress(l3=6)
+    master.kill()
+    other.close()
+    again(made, promoted(made), TOPIC)
+
+
+@story
+def b2_although_progress_was_copied(made: History) -> None:
+    master, other = first_start(made, TOPIC), slave(made)
+    other.progress(l3=7)
+    master.kill()
+    other.close()
+    again(made, promoted(made), TOPIC)
