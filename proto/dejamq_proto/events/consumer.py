@@ -4,7 +4,10 @@ from dejamq_proto.events.base import Event
 
 
 class Assign(Event, tag="ASSIGN"):
-    """One round of allocation for one topic. ``queues`` are ``broker_name:queue_id``."""
+    """One round of allocation for one topic. ``queues`` are ``broker_name:queue_id``.
+
+    Rounds with one ``route_digest`` shared out the same queues; ``broker_name`` told who the members are.
+    """
 
     group: str
     topic: str
