@@ -16,9 +16,17 @@ from pathlib import Path
 HOUSE = Path(__file__).parents[2]
 IMAGE = "dejamq:test"
 SERVERS = ("namesrv-a", "namesrv-b", "broker-a", "broker-b")
+SLAVES = ("broker-a-s1", "broker-b-s1")
+MODES = {
+    "demo": SERVERS,
+    "masters": SERVERS,
+    "async": (*SERVERS, *SLAVES),
+    "sync": (*SERVERS[:2], "sync-broker-a", "sync-broker-b", *SLAVES),
+}
+"""The servers of each profile."""
 SUBNETS = itertools.cycle(f"198.51.100.{first}/26" for first in (0, 64, 128, 192))
 """Quarters of a network set aside for documentation, which meets nobody's; a few clusters fit side by side."""
-PORTS = tuple(f"DEJAMQ_{name.upper().replace('-', '_')}_PORT" for name in SERVERS)
+PORTS = tuple(f"DEJAMQ_{name.upper().replace('-', '_')}_PORT" for name in (*SERVERS, *SLAVES))
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None, *, deadline_s: float = 120) -> str:
@@ -62,8 +70,9 @@ def free_ports(count: int) -> list[int]:
 class ComposeCluster:
     """Call `up` first and `down` in the end, come what may; `running` does both."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, profile: str) -> None:
         """`directory` gets the journals and the ledger of the containers, which run as another user."""
+        self.profile, self.servers = profile, MODES[profile]
         self.project = f"dejamq-test-{secrets.token_hex(3)}"
         self.journal_dir, self.demo_dir = directory / "journal", directory / "demo"
         self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
@@ -78,17 +87,30 @@ class ComposeCluster:
             "DEJAMQ_JOURNAL_LEVEL": "forensic",
             "DEJAMQ_DEMO": str(self.demo_dir),
             "DEJAMQ_HEALTH_INTERVAL": "2s",
+            "DEJAMQ_SLAVE_SYNC_INTERVAL_MS": "1000",
             **{name: str(port) for name, port in self.ports.items()},
         }
-        self._compose = [*compose_command(), "-p", self.project, "--profile", "demo"]
+        self._compose = [*compose_command(), "-p", self.project]
 
     def compose(self, *arguments: str, settings: dict[str, str] | None = None) -> str:
         """One compose command on this project; `settings` are further variables of docker-compose.yml."""
+        return self.unprofiled("--profile", self.profile, *arguments, settings=settings)
+
+    def unprofiled(self, *arguments: str, settings: dict[str, str] | None = None) -> str:
+        """As `compose`, for who chooses no profile."""
         return run([*self._compose, *arguments], self._environment | (settings or {}))
 
     def up(self) -> None:
-        self.compose("up", "-d", *SERVERS)
-        self.wait_healthy(*SERVERS)
+        """All of a mode by its one command; of the demo the servers only."""
+        self.compose("up", "-d", *(SERVERS if self.profile == "demo" else ()))
+        self.wait_healthy(*self.servers)
+
+    def change_to(self, profile: str) -> None:
+        """The servers that are not of the new mode end first. Stores stay, and so does who is of both."""
+        if leaving := self.containers().keys() - set(MODES[profile]):
+            self.compose("rm", "--stop", "--force", *leaving)
+        self.profile, self.servers = profile, MODES[profile]
+        self.up()
 
     def down(self) -> None:
         self.compose("down", "--volumes", "--timeout", "10")
@@ -110,9 +132,17 @@ class ComposeCluster:
         self.compose("start", service)
         self.wait_healthy(service)
 
+    def containers(self) -> dict[str, str]:
+        """Service -> id of its container, running or not. The engine is asked: compose takes a second for it."""
+        label = "com.docker.compose"
+        chosen = (f"label={label}.project={self.project}", f"label={label}.oneoff=False")
+        filters = [part for one in chosen for part in ("--filter", one)]
+        shown = run(["docker", "ps", "-a", *filters, "--format", f'{{{{.Label "{label}.service"}}}} {{{{.ID}}}}'])
+        return dict(line.split() for line in shown.splitlines())
+
     def container(self, service: str) -> str:
         """The id of the service's container, running or not."""
-        return self.compose("ps", "-a", "-q", service).strip()
+        return self.containers()[service]
 
     def state(self, service: str) -> dict[str, object]:
         state: dict[str, object] = json.loads(
@@ -134,15 +164,23 @@ class ComposeCluster:
     def logs(self) -> str:
         return self.compose("logs", "--no-color", "--tail", "20")
 
-    def dejamq(self, *arguments: str) -> str:
-        """The command line in a container of its own, which knows the name servers by their service names."""
-        return self.compose("run", "--rm", "--no-deps", "-T", "topic", *arguments)
+    def dejamq(self, *arguments: str, at: str = "namesrv-a") -> str:
+        """The command line in a server's container, where name servers are known by their service names."""
+        return run(["docker", "exec", self.container(at), "dejamq", *arguments])
+
+    def is_whole(self) -> bool:
+        """Whether everybody serves, and every slave follows its master."""
+        try:
+            self.dejamq("cluster", "health", "--strict")
+        except AssertionError:
+            return False
+        return True
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[ComposeCluster]:
+def running(directory: Path, profile: str = "demo") -> Iterator[ComposeCluster]:
     """A healthy cluster, taken down whatever happens."""
-    cluster = ComposeCluster(directory)
+    cluster = ComposeCluster(directory, profile)
     try:
         cluster.up()
         yield cluster

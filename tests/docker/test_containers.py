@@ -13,17 +13,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from compose_cluster import HOUSE, SERVERS, ComposeCluster, build_image, run, running, wait_until
+from compose_cluster import HOUSE, SERVERS, ComposeCluster, run, running, wait_until
 from dejamq import Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab.demo.story import sharing
 from dejamq_proto.events import SendResult, SendTry
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(500)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image() -> None:
-    build_image()
 
 
 @pytest.fixture(scope="module")
