@@ -104,6 +104,9 @@ def main() -> int:
     except DejamqError as error:
         say(str(error))
         return status_of(error)
+    except UnicodeEncodeError as error:  # only an argument that is not UTF-8 becomes such a text
+        say(f"{error.object!a} is no text in UTF-8, which names, ids and keys are")
+        return BAD_USE
     except OSError as error:
         say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return NO

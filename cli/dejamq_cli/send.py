@@ -1,6 +1,7 @@
 """``dejamq send``: messages from the command line, a file or a pipe."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,7 +86,7 @@ class Bodies:
 
     async def _bodies(self, limit: int) -> AsyncIterator[bytes]:
         if isinstance(self._source, str) and self._source != "-":
-            yield self._source.encode()
+            yield os.fsencode(self._source)  # as it was typed, be it text or not
             return
         with sources.opened(self._source if isinstance(self._source, Path) else None) as stream:
             if not self._lines:

@@ -1,6 +1,8 @@
-"""Numbers that no request can carry are bad use, said in one line before anybody is asked."""
+"""Numbers and texts that no request can carry are bad use, said in one line before anybody is asked."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 from dejamq_cli.__main__ import main
@@ -33,6 +35,15 @@ def test_a_number_that_is_too_large_is_bad_use(
     monkeypatch.setattr(sys, "argv", ["dejamq", *arguments, *NOBODY])
     assert main() == BAD_USE
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_argument_that_is_no_text_is_bad_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    monkeypatch.setattr(sys, "argv", ["dejamq", "message", "history", os.fsdecode(b"\xff"), "--journal", str(tmp_path)])
+    assert main() == BAD_USE
+    assert "no text in UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "²", "٣", str(1 << 63), "9" * 5000])

@@ -37,6 +37,10 @@ async def test_a_body_from_the_command_line_is_one_message() -> None:
     assert await bodies(Bodies("a\nb", False, 1)) == [b"a\nb"]
 
 
+async def test_a_body_from_the_command_line_need_not_be_text() -> None:
+    assert await bodies(Bodies(os.fsdecode(b"\xff\xfe"), False, 1)) == [b"\xff\xfe"]
+
+
 async def test_an_empty_body_is_bad_use() -> None:
     with pytest.raises(ConfigError, match="at least one byte"):
         await bodies(Bodies("", False, 1))
