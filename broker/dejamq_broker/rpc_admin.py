@@ -8,9 +8,9 @@ from dejamq_proto import admin_pb2 as pb
 from dejamq_proto import common_pb2
 
 from dejamq_broker.inspect import Inspector
+from dejamq_broker.retry_policy import policy_from_json
 from dejamq_broker.rpc_admin_changes import AdminChanges
 from dejamq_broker.rpc_values import topic_from_proto, topic_to_proto
-from dejamq_broker.retry_policy import policy_from_json
 from dejamq_broker.store import Wanted
 from dejamq_broker.store.query import ALL, NO_END
 

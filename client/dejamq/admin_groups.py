@@ -1,5 +1,6 @@
 """The life of consumer groups, as operators lead it."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -91,14 +92,17 @@ class GroupLife(TopicLife):
         that had it.
 
         Members that are still there make it again with their next heartbeat, where brokers make groups on first use.
-        Raises DejamqError with INVALID_PARAMETER for a built-in group. Source: RocketMQ ``deleteSubGroup``.
+        Raises DejamqError with INVALID_PARAMETER for a built-in group, and what a name server failed with after all
+        were told. Source: RocketMQ ``deleteSubGroup``.
         """
         check_group(group)
         masters = await self._open().masters()
         links = {name: self._open().admin(address) for name, address in masters.items()}
         had = [name for name, link in links.items() if await link.delete_group(group, remove_offsets)]
-        await self.delete_topic(retry_topic(group))
-        await self.delete_topic(dlq_topic(group))
+        topics = retry_topic(group), dlq_topic(group)
+        for done in await asyncio.gather(*map(self.delete_topic, topics), return_exceptions=True):
+            if isinstance(done, BaseException):
+                raise done
         return sorted(had)
 
     async def forbid(self, group: str, topic: str, *, forbidden: bool = True) -> list[str]:

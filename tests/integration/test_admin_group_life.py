@@ -5,7 +5,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from dejamq import Admin, ConfigError, ConsumeFrom, DejamqError, Message, MessageModel, PushConsumer, ReceivedMessage
+from dejamq import (
+    Admin,
+    BrokerUnavailable,
+    ConfigError,
+    ConsumeFrom,
+    DejamqError,
+    Message,
+    MessageModel,
+    PushConsumer,
+    ReceivedMessage,
+)
 from dejamq import sync as dejamq_sync
 from dejamq_lab import Cluster
 
@@ -85,6 +95,18 @@ async def test_a_deleted_group_takes_offsets_retries_and_dead_letters_along(clus
             return len(got) >= 4
 
         await until(from_the_beginning)
+
+
+async def test_a_deleted_group_leaves_no_dead_letters_while_a_name_server_is_away(
+    cluster: Cluster, admin: Admin
+) -> None:
+    await admin.create_group("billing")
+    for topic in ("%RETRY%billing", "%DLQ%billing"):
+        await admin.create_topic(topic, queues=1)
+    async with Admin("127.0.0.1:1;" + cluster.namesrv) as half:
+        with pytest.raises(BrokerUnavailable, match="done, but the name server"):
+            await half.delete_group("billing")
+    assert not {"%RETRY%billing", "%DLQ%billing"} & set(await admin.topics())
 
 
 async def test_offsets_stay_when_that_is_asked_for(cluster: Cluster, admin: Admin) -> None:
