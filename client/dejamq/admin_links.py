@@ -67,7 +67,7 @@ class AdminLinks:
     async def masters(self, names: list[str] | None = None) -> dict[str, str]:
         """Address of each master, of these brokers only.
 
-        Raises ConfigError for a name that nobody has, BrokerUnavailable for one without a master.
+        Raises ConfigError for a name that nobody has, BrokerUnavailable for one without a master, or when none has one.
         """
         known = await self.brokers()
         if unknown := sorted(set(names or ()) - known.keys()):
@@ -78,11 +78,12 @@ class AdminLinks:
             if name in self.left_out:
                 raise self.left_out[name]
             if MASTER_ID not in known[name].addresses:
-                slaves = ", ".join(f"{number} at {where}" for number, where in sorted(known[name].addresses.items()))
-                text = f"{name} has no master now, only slaves ({slaves}); start it again, or one of them as master"
-                raise BrokerUnavailable(text, code=Code.SYSTEM_ERROR)
+                raise _only_slaves(known[name])
         wanted = [name for name in known if name not in self.left_out] if names is None else names
-        return {name: known[name].addresses[MASTER_ID] for name in wanted if MASTER_ID in known[name].addresses}
+        found = {name: known[name].addresses[MASTER_ID] for name in wanted if MASTER_ID in known[name].addresses}
+        if wanted and not found:
+            raise _only_slaves(known[wanted[0]])
+        return found
 
     async def each(self, question: Callable[[AdminLink], Awaitable[Answer]]) -> dict[str, Answer]:
         """What each master says, by broker name. Raises the first failure: half an answer would be taken for whole."""
@@ -114,3 +115,9 @@ class AdminLinks:
         self.closed = True
         links: list[Any] = [*self.namesrvs, *self._admins.values(), *self._brokers.values()]
         await asyncio.gather(*(link.close() for link in links))
+
+
+def _only_slaves(broker: BrokerInfo) -> BrokerUnavailable:
+    slaves = ", ".join(f"{number} at {address}" for number, address in sorted(broker.addresses.items()))
+    text = f"{broker.broker_name} has no master now, only slaves ({slaves}); start it again, or one of them as master"
+    return BrokerUnavailable(text, code=Code.SYSTEM_ERROR)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq import ConsumeFrom, DejamqError, Message, Producer
+from dejamq import Admin, BrokerUnavailable, ConsumeFrom, DejamqError, Message, Producer
 from dejamq_lab import Cluster
 from dejamq_lab.rpc_control import runtime
 
@@ -47,15 +47,23 @@ async def copied(cluster: Cluster) -> None:
         await asyncio.sleep(0.02)
 
 
-def pulls(directory: Path, name: str) -> list[dict[str, Any]]:
-    """The answers with messages that this broker process gave group ``g``, by its journals."""
+def journal(directory: Path, name: str, event: str) -> list[dict[str, Any]]:
+    """What this broker process wrote of its group's reading."""
     found = []
     for path in sorted((directory / "journal").glob(f"broker-{name}-*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-        found += [
-            line for line in lines if line["event"] == "PULL" and line["group"] == "g" and line["topic"] == "orders"
-        ]
-    return [line for line in found if int(line.get("count", 0))]
+        found += [line for line in lines if line["event"] == event and line["topic"] == "orders"]
+    return found
+
+
+def pulls(directory: Path, name: str) -> list[dict[str, Any]]:
+    """Its answers with messages."""
+    return [line for line in journal(directory, name, "PULL") if int(line.get("count", 0))]
+
+
+def commits(directory: Path, name: str) -> list[dict[str, Any]]:
+    """What it took from consumers."""
+    return [line for line in journal(directory, name, "OFF_SET") if line["by"] != "slave-sync"]
 
 
 @asynccontextmanager
@@ -79,6 +87,10 @@ async def test_a_consumer_reads_from_the_slave_while_the_master_is_away_and_goes
         async with consumer:
             polling = asyncio.create_task(poll(consumer, got)) if kind == "lite" else None
             await until(lambda: sorted(got) == [b"1", b"2"])
+            await until(lambda: commits(tmp_path, "broker-a-1"))
+            async with Admin(cluster.namesrv) as admin:
+                with pytest.raises(BrokerUnavailable, match=r"broker-a has no master now, only slaves \(1 at "):
+                    await admin.progress("g")
             cluster.broker("broker-a").restart()
             await cluster.ready()
             await sent(producer, b"3", b"4")
