@@ -4,22 +4,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.text import catalogue
-from dejamq_lab.scenario.trial import trial
-
-PLAYED = ("healthy", "P1", "O3", "O9")
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """One trial for all: starting Spark takes longer than playing."""
-    pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
-    known = catalogue()
-    directory = tmp_path_factory.mktemp("trial")
-    found = trial([known[name] for name in PLAYED], [1], directory, print)
-    again = trial([known[name] for name in PLAYED], [1], directory, print)
-    assert found == again, "what was played and audited is not done again"
-    return {outcome.scenario: outcome for outcome in found}
+from scenarios_played import PLAYED
 
 
 @pytest.mark.timeout(400)
