@@ -133,7 +133,7 @@ class QueueClaims:
     async def _ask_broker(self, broker_name: str, part: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         context = self._context
         try:
-            link = context.link(broker_name)
+            link = context.master(broker_name)
             granted = await link.claim(context.group, [(_key(queue), number) for queue, number in part.items()])
         except DejamqError as error:
             log.warning("claim_failed broker=%s queues=%d reason=%s", broker_name, len(part), error)
@@ -160,7 +160,7 @@ class QueueClaims:
         returned = [(_key(owned.queue), owned.generation, _offset(owned)) for owned in part]
         self._journal(part, seq, "sent")
         try:
-            freed = await context.link(broker_name).release(context.group, returned, seq=seq)
+            freed = await context.master(broker_name).release(context.group, returned, seq=seq)
         except DejamqError as error:
             self._journal(part, seq, "failed" if error.definite else "indefinite")
             log.warning("release_failed broker=%s queues=%d reason=%s", broker_name, len(part), error)
@@ -175,7 +175,7 @@ class QueueClaims:
         for broker_name, part in _by_broker(generations).items():
             returned = [(_key(queue), generation, NO_OFFSET) for queue, generation in part.items()]
             try:
-                self._context.link(broker_name).release_oneway(self._context.group, returned)
+                self._context.master(broker_name).release_oneway(self._context.group, returned)
             except DejamqError as error:
                 log.warning("release_failed broker=%s reason=%s", broker_name, error)
 

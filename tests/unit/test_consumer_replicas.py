@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from consumer_fakes import FakeLink, answer, context, owned_queue, stored, until
 from dejamq.assignment import OwnedQueue
+from dejamq.claims import QueueClaims
 from dejamq.context import Context, Link
 from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
@@ -117,3 +118,11 @@ async def test_locks_are_asked_of_masters_only() -> None:
 
     assert not await QueueLocks(made, list, quiet).lock([owned.queue])
     assert not replicas.links[1].lock_calls
+
+
+async def test_claims_are_asked_of_masters_only() -> None:
+    replicas = Replicas()
+    replicas.there = [1]
+    made = replicas.context()
+    assert await QueueClaims(made, Deliveries(made)).claim([owned_queue().queue]) == []
+    assert not replicas.links[1].claim_calls
