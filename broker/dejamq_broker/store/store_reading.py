@@ -91,6 +91,7 @@ class StoreReading:
         entry = self._entry(topic, queue_id, queue_offset)
         return 0 if entry is None else self._reader.store_timestamp_ms(int(entry["log_offset"]), int(entry["size"]))
 
+    @readable
     def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         """The first queue offset stored at or after the time; ``upper``: the last one at or before it."""
         self._check_open()
