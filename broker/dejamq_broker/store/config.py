@@ -172,4 +172,4 @@ class StoreConfig:
         for name, value in vars(self).items():
             least = 0 if name in MAY_BE_0 else 1
             if isinstance(value, int) and not isinstance(value, bool) and value < least:
-                raise ConfigError(f"{name} is {value}; it must be {least} or more")
+                raise ConfigError(f"{name} is {value}; it must be {'above 0' if least else '0 or more'}")
