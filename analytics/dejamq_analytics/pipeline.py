@@ -236,7 +236,6 @@ def _table(frames: list[DataFrame], kind: str, run_id: str) -> DataFrame:
 
 def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
     """Everything wrong that is no duplicate, in the columns of the anomalies table."""
-    held = settled(ownership.holdings(facts.events, facts.processes))
     gone = settled(losses.cut_off(facts.appends, facts.events))
     there = facts.appends.join(gone.select(*losses.APPEND), list(losses.APPEND), how="left_anti")
     found = [
@@ -245,8 +244,7 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
         anomalies.unseen(facts.events, there, facts.deliveries),
         anomalies.out_of_order(facts.deliveries),
         anomalies.offset_regressions(facts.events),
-        ownership.two_owners(facts.events, held),
-        ownership.no_owner(facts.events, held),
+        *_ownership(facts),
     ]
     whole = found[0]
     for frame in found[1:]:
@@ -256,6 +254,14 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
     )
     identified = whole.withColumn("anomaly_id", sf.substring(sf.sha2(place, 256), 1, 32))
     return contract(identified.withColumn("run_id", sf.lit(run_id)), ANOMALY_COLUMNS)
+
+
+def _ownership(facts: Facts) -> list[DataFrame]:
+    """Most journals have neither: the rounds of all members are looked at only where there is something to explain."""
+    held = settled(ownership.holdings(facts.events, facts.processes))
+    both, between = settled(ownership.met(held)), settled(ownership.gaps(held))
+    found = [] if both.isEmpty() else [ownership.two_owners(facts.events, both)]
+    return found if between.isEmpty() else [*found, ownership.no_owner(facts.events, between)]
 
 
 def run_id_of(processes: DataFrame) -> str:

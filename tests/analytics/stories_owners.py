@@ -264,6 +264,31 @@ def r6(made: History) -> None:
 
 
 @story
+def r6_asleep_while_another_joined(made: History) -> None:
+    """Nobody forgot c1; when it wakes up it gives the queue up."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1")
+    broker.member(older)
+    newer, _ = second_owner(made, broker)
+    older.slept(5_000)
+    older.assign(*BOTH, queues="")
+    hand_over(broker, older, queue)
+    ends(older, newer, broker)
+
+
+@story
+def r1_although_it_slept(made: History) -> None:
+    """A pause explains nothing of an owner that keeps the queue when it is awake."""
+    broker = made.broker()
+    older, _ = first_owner(made)
+    broker.member(older)
+    newer, _ = second_owner(made, broker, route_digest="three")
+    older.slept(2_000)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+@story
 def r6_stopped_for_good(made: History) -> None:
     """Nobody let it go on, so that only who stopped it can tell."""
     broker, lab = made.broker(), made.process("harness", "lab")

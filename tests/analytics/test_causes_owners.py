@@ -13,6 +13,8 @@ CERTAIN = {
     "r4": ("R4", "2"),
     "r5": ("R5", "2"),
     "r6": ("R6", "2"),
+    "r6-asleep-while-another-joined": ("R6", "2"),
+    "r1-although-it-slept": ("R1", "2"),
     "r6-stopped-for-good": ("R6", "2"),
     "r6-cut-off": ("R6", "2"),
     "o8-by-a-route-that-was-old": ("O8", "f"),

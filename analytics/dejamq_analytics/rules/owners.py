@@ -40,19 +40,23 @@ def stages() -> list[Stage]:
 
 
 def _alone(two: Column, older: Column, newer: Column) -> list[Stage]:
-    """The older owner's own state says all: another process has its name, or it did not look."""
+    """The older owner's own state says all: another process has its name, or it did not look.
+
+    A pause that nobody noticed explains only what ended with it: an owner that goes on claiming the queue disagrees.
+    """
     twice = (older["client_id"] == newer["client_id"]) & (older["boot_id"] != newer["boot_id"])
     name = text("two processes are the client %s", older["client_id"])
     suspended = text("%s was suspended", older["process"])
     frozen = text("%s did not run for %s ms", older["process"], _of("gap")["missing_ms"])
     paused = text("%s was stopped (fault: %s)", older["process"], _of("paused")["kind"])
     left = text("no broker had %s as a member; the last one dropped it by %s", older["process"], _of("left")["reason"])
+    slept, silent = _of("gap").isNotNull(), _of("kept").isNull()
     return [
         Stage("2", two & twice, "R4", trigger=name),
         Stage("2", two & _of("suspended").isNotNull(), "R5", trigger=suspended),
-        Stage("2", two & _of("gap").isNotNull(), "R6", trigger=frozen),
         Stage("2", two & _of("paused").isNotNull(), "R6", trigger=paused),
-        Stage("2", two & _of("left").isNotNull(), "R6", trigger=left),
+        Stage("2", two & _of("left").isNotNull(), "R6", trigger=sf.when(slept, frozen).otherwise(left)),
+        Stage("2", two & slept & (_gave_up() | silent), "R6", trigger=frozen),
     ]
 
 

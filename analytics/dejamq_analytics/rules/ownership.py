@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
-from dejamq_analytics.rules.queues import FOREVER_US, PQ, QUEUE
+from dejamq_analytics.rules.queues import PQ, QUEUE
 from dejamq_analytics.schema import ANOMALY_COLUMNS, contract, of
 
 UNOWNED_US = 1_000_000
@@ -30,14 +30,18 @@ def holdings(events: DataFrame, processes: DataFrame) -> DataFrame:
     return whole.select(*PQ, "process", *QUEUE, "opened_us", "opened_seq", ended)
 
 
-def two_owners(events: DataFrame, held: DataFrame) -> DataFrame:
-    """A member's round kept a queue that another one had opened meanwhile and still held."""
+def met(held: DataFrame) -> DataFrame:
+    """Each two holdings of a queue of which the second began while the first, ``older_…``, lasted."""
     names = [name for name in held.columns if name not in QUEUE]
     older = held.select(*QUEUE, *[sf.col(name).alias(f"older_{name}") for name in names])
-    met = older.join(held, list(QUEUE)).where(
+    return older.join(held, list(QUEUE)).where(
         "older_boot_id != boot_id AND older_opened_us <= opened_us AND opened_us < older_ended_us"
     )
-    kept = _taken(events).join(met, [*QUEUE, "older_boot_id"]).where(
+
+
+def two_owners(events: DataFrame, both: DataFrame) -> DataFrame:
+    """Of holdings that ``met``: a round of the older member kept the queue while the newer one held it."""
+    kept = _taken(events).join(both, [*QUEUE, "older_boot_id"]).where(
         "turn_us > opened_us AND turn_us <= ended_us AND turn_us <= older_ended_us"
     )  # fmt: skip
     first = kept.groupBy(*QUEUE, "older_process", "process").agg(
@@ -68,21 +72,20 @@ def _taken(events: DataFrame) -> DataFrame:
     return turns.withColumn("broker_name", parts[0]).withColumn("queue_id", parts[1]).drop("queue")
 
 
-def no_owner(events: DataFrame, held: DataFrame) -> DataFrame:
-    """Nobody had a queue that somebody had before, while every member of the group that looked did so twice or more."""
+def no_owner(events: DataFrame, between: DataFrame) -> DataFrame:
+    """Of ``gaps``: every member of the group that looked did so twice or more, and none took the queue."""
     turns = of(events, Assign).groupBy(sf.col("group").alias("consumer_group"), "topic", "boot_id").agg(
         sf.collect_list("wall_us").alias("turns")
     )  # fmt: skip
-    met = _gaps(held).join(sf.broadcast(turns), ["consumer_group", "topic"]).withColumn("looked", _within("turns"))
+    looked = between.join(sf.broadcast(turns), ["consumer_group", "topic"]).withColumn("looked", _within("turns"))
     fewest = sf.min(sf.when(sf.col("looked") > 0, sf.col("looked")))
-    left = met.groupBy(*QUEUE, "from_us", "to_us").agg(fewest.alias("fewest"), sf.max("last").alias("last"))
+    left = looked.groupBy(*QUEUE, "from_us", "to_us").agg(fewest.alias("fewest"), sf.max("last").alias("last"))
     found = left.where(sf.col("fewest") >= LEAST_ROUNDS)
     ms = ((sf.col("to_us") - sf.col("from_us")) / 1000).cast("bigint")
-    how_long = sf.when(sf.col("to_us") == FOREVER_US, sf.lit("to the end")).otherwise(text("for %s ms", ms))
     return contract(
         found.select(
             sf.lit("no_owner").alias("kind"), timestamp("from_us").alias("time"), *QUEUE,
-            text("no member of %s had it %s", "consumer_group", how_long).alias("detail"),
+            text("no member of %s had it for %s ms", "consumer_group", ms).alias("detail"),
             lines(
                 line("PQ_OPEN", text("by its last owner %s", "last.process"), process="last.process",
                      boot_id="last.boot_id", seq="last.opened_seq"),
@@ -92,14 +95,18 @@ def no_owner(events: DataFrame, held: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _gaps(held: DataFrame) -> DataFrame:
-    """Times without owner between and after those of the holdings; ``last`` held the queue before."""
+def gaps(held: DataFrame) -> DataFrame:
+    """Times without owner after each holding: until the next one, or until the group holds nothing of the topic.
+
+    ``last`` held the queue before.
+    """
     before = Window.partitionBy(*QUEUE).orderBy("opened_us", "boot_id", "pq_id")
     owner = sf.struct("ended_us", "process", "boot_id", "opened_seq")
     reached = held.withColumn("last", sf.max(owner).over(before.rowsBetween(Window.unboundedPreceding, 0)))
-    until = sf.coalesce(sf.lead("opened_us").over(before), sf.lit(FOREVER_US))
-    gaps = reached.select(*QUEUE, "last", sf.col("last.ended_us").alias("from_us"), until.alias("to_us"))
-    return gaps.where(sf.col("to_us") - sf.col("from_us") > UNOWNED_US)
+    ends_us = sf.max("ended_us").over(Window.partitionBy("consumer_group", "topic"))
+    until = sf.coalesce(sf.lead("opened_us").over(before), ends_us)
+    between = reached.select(*QUEUE, "last", sf.col("last.ended_us").alias("from_us"), until.alias("to_us"))
+    return between.where(sf.col("to_us") - sf.col("from_us") > UNOWNED_US)
 
 
 def _within(turns: str) -> Column:
