@@ -39,7 +39,7 @@ def start(cluster: ComposeCluster, mode: str) -> None:
 async def sending(cluster: ComposeCluster) -> AsyncIterator[dict[str, str]]:
     """One message after the other from this machine, until the end; the ids of what was acknowledged, with the broker.
 
-    Anything else than SEND_OK while a broker is there is worth an error: nobody would look at it.
+    Only SEND_OK is: FLUSH_SLAVE_TIMEOUT and SLAVE_NOT_AVAILABLE promise nothing.
     """
     acknowledged: dict[str, str] = {}
 
@@ -47,8 +47,8 @@ async def sending(cluster: ComposeCluster) -> AsyncIterator[dict[str, str]]:
         while True:
             with suppress(DejamqError):
                 result = await producer.send(Message(TOPIC, b"an order"))
-                assert result.status is SendStatus.SEND_OK
-                acknowledged[result.message_id] = result.queue.broker_name
+                if result.status is SendStatus.SEND_OK:
+                    acknowledged[result.message_id] = result.queue.broker_name
 
     async with Producer("till", namesrv=cluster.namesrv) as producer:
         task = asyncio.create_task(send(producer))
