@@ -7,7 +7,7 @@ from dejamq_lab.scenario.run import Outcome
 from scenarios_played import PLAYED
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PLAYED)
 def test_the_audit_names_what_was_done_and_nothing_else(outcomes: dict[str, Outcome], name: str) -> None:
     outcome = outcomes[name]

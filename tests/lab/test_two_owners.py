@@ -69,7 +69,7 @@ def _queue(line: Line) -> str:
     return f"{line['broker_name']}:{line['queue_id']}"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_with_name_servers_that_disagree_one_queue_has_two_owners_and_three_have_none(
     outcomes: dict[str, Outcome],
 ) -> None:
@@ -100,7 +100,7 @@ async def test_with_only_the_master_cut_both_share_out_the_same_queues(tmp_path:
     assert owned_twice(lines) == set()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_member_that_one_broker_does_not_know_shares_its_queues_with_the_other(outcomes: dict[str, Outcome]) -> None:
     lines = told(Path(outcomes["R2"].directory))
     apart = between_cut_and_heal(lines)
