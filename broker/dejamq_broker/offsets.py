@@ -96,10 +96,6 @@ class OffsetTable:
                 for queue_id, queue_offset in sorted(queues.items()):
                     yield topic, queue_id, queue_offset
 
-    def groups_of(self, topic: str) -> list[str]:
-        """Groups that have committed an offset of the topic."""
-        return sorted(group for name, _, group in (key.partition("@") for key in self._table) if name == topic)
-
     def commit(self, at: Position, queue_offset: int, *, by: str, asker: Asker = NOBODY) -> None:
         """Overwrite. A lower value than before is accepted, with a warning, unless the broker refuses those; what is
         ``fenced``, or comes while a reset waits, is ignored.

@@ -37,8 +37,8 @@ class Append(Event, tag="APPEND"):
 class OffSet(Event, tag="OFF_SET"):
     """The broker's table of consumer offsets changed.
 
-    ``by``: oneway, sync, piggyback, release; reset, clone, delete (``new`` -1) when an operator did it; slave-sync when a
-    slave took its master's.
+    ``by``: oneway, sync, piggyback, release; reset, clone, delete (``new`` -1) when an operator did it; slave-sync when
+    a slave took its master's.
     """
 
     broker_name: str
