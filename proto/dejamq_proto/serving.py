@@ -17,11 +17,15 @@ from dejamq_proto.refusals import Refusals
 from dejamq_proto.rpc_faults import RpcFaults
 from dejamq_proto.timings import Timings
 
+STREAM_WINDOW_BYTES = 1 << 20
+"""What gRPC takes in for a stream that is not read; a frame that is being read may be larger."""
 SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, never a second listener
     ("grpc.max_send_message_length", MAX_FRAME_BYTES),
     ("grpc.max_receive_message_length", MAX_FRAME_BYTES),
     ("grpc.max_concurrent_streams", 1000),  # of one connection; what is more waits in the client
+    ("grpc.http2.bdp_probe", 0),  # on a busy machine it takes the delay for a long line: 50 MB for each unread stream
+    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),

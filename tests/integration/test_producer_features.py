@@ -66,14 +66,18 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_a_try_that_waits_too_long_is_followed_by_one_at_another_broker_within_the_budget() -> None:
-    settings = {"send_msg_max_timeout_per_request_ms": 50, "send_msg_timeout_ms": 20_000}
-    async with scripted("a", "b", **settings) as (producer, (a, b)):
-        a.script.append(never_answer)
+    """On a busy machine the other broker's answer may be late as well: then there are further tries, all but the last
+    as short, so that none of them may be the last here."""
+    settings = {"send_msg_max_timeout_per_request_ms": 200, "retry_times_when_send_failed": 50}
+    async with scripted("a", "b", send_msg_timeout_ms=20_000, **settings) as (producer, (a, b)):
+        a.script.append(never_answer)  # nor what comes after it in the stream
         messages = [Message("t", b"%d" % n) for n in range(4)]  # at least one of them goes to each queue first
         results = [await producer.send(message) for message in messages]
         assert {result.queue.broker_name for result in results} == {"b"}
-        assert {record.properties["UNIQ_KEY"] for record in a.records} < {message.message_id for message in messages}
-        assert len(b.runs) == 4
+        sent = {message.message_id for message in messages}
+        assert a.records
+        assert {record.properties["UNIQ_KEY"] for record in a.records} <= sent
+        assert {record.properties["UNIQ_KEY"] for record in b.records} == sent
 
 
 async def test_the_last_try_has_all_that_is_left_of_the_budget() -> None:

@@ -12,11 +12,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from broker_wire import Wire, a_run, records_of, until
+from dejamq_proto.calling import dial
 from dejamq_proto.client_pb2 import ConsumerData, Heartbeat
 from dejamq_proto.codes import Code
 from dejamq_proto.common_pb2 import Caller
+from dejamq_proto.serving import STREAM_WINDOW_BYTES, Server
 from dejamq_proto.wire import PullAnswer
 from hostile_attack import Process
 from relay import Relay
@@ -80,6 +83,37 @@ async def unread(calls: list[Any], frames: list[Any], seconds: float = 2.0) -> A
     await asyncio.gather(*writers, return_exceptions=True)
     for call in calls:
         call.cancel()
+
+
+async def test_a_stream_that_nobody_reads_takes_its_window_and_no_more_however_slow_the_machine_is() -> None:
+    async def look_away(_: Any, context: Any) -> None:
+        await asyncio.Event().wait()
+
+    server = Server(())
+    handler = grpc.stream_stream_rpc_method_handler(look_away)
+    server.grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t", {"Look": handler}),))
+    channel: Any = dial(await server.start("127.0.0.1:0"))
+    taken = [0] * STREAMS
+    frame = b"x" * LONG
+
+    async def write(number: int) -> None:
+        call = channel.stream_stream("/t/Look")()
+        while True:
+            await call.write(frame)
+            taken[number] += len(frame)
+
+    try:
+        writers = [asyncio.create_task(write(number)) for number in range(STREAMS)]
+        await until(lambda: min(taken) > STREAM_WINDOW_BYTES - 2 * LONG, 20)
+        await asyncio.wait(writers, timeout=0.5)
+        print(sorted(taken))
+        assert max(taken) < 2 * STREAM_WINDOW_BYTES
+    finally:
+        for writer in writers:
+            writer.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)
+        await channel.close(None)
+        await server.stop(0)
 
 
 async def test_pulls_whose_answers_are_not_read_take_no_memory(broker: Process) -> None:
