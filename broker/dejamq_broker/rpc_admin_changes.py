@@ -26,10 +26,16 @@ class AdminChanges(AdminServicer):
     def __init__(self, domain: "Domain") -> None:
         self._domain = domain
 
+    def _own(self) -> "Domain":
+        """What may be changed here. Raises SERVICE_NOT_AVAILABLE at a slave: what it copies is not its own."""
+        if not self._domain.site.master:
+            raise DejamqError("this broker is a slave; change it at its master", code=Code.SERVICE_NOT_AVAILABLE)
+        return self._domain
+
     async def UpdateTopic(self, request: pb.UpdateTopicRequest, _: Context) -> pb.UpdateTopicResponse:
         """Refused with TOPIC_NOT_EXIST, or INVALID_PARAMETER for what cannot be."""
         changes = {name: getattr(request, name) for name in TOPIC_FIELDS if request.HasField(name)}  # type: ignore[arg-type]
-        return pb.UpdateTopicResponse(topic=topic_to_proto(self._domain.topics.change(request.topic, **changes)))
+        return pb.UpdateTopicResponse(topic=topic_to_proto(self._own().topics.change(request.topic, **changes)))
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, _: Context) -> pb.DeleteTopicResponse:
         """Refused with INVALID_PARAMETER for a topic of the broker's own; one that is not there is no error.
@@ -37,26 +43,26 @@ class AdminChanges(AdminServicer):
         Answered when no registration with the topic is under way any more: it could come to a name server after the
         caller has had the topic forgotten there.
         """
-        existed = self._domain.lives.delete_topic(request.topic)
+        existed = self._own().lives.delete_topic(request.topic)
         if existed:
             await self._domain.told()
         return pb.DeleteTopicResponse(existed=existed)
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, _: Context) -> pb.DeleteGroupResponse:
         """Refused with INVALID_PARAMETER for a built-in group; one that is not there is no error."""
-        existed = self._domain.lives.delete_group(request.group, remove_offsets=request.remove_offsets)
+        existed = self._own().lives.delete_group(request.group, remove_offsets=request.remove_offsets)
         return pb.DeleteGroupResponse(existed=existed)
 
     async def Forbid(self, request: pb.ForbidRequest, _: Context) -> pb.ForbidResponse:
         """Refused with SUBSCRIPTION_GROUP_NOT_EXIST."""
-        self._domain.groups.forbid(request.group, request.topic, request.forbidden)
+        self._own().groups.forbid(request.group, request.topic, request.forbidden)
         return pb.ForbidResponse()
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, _: Context) -> pb.OffsetMoves:
         """Refused for an unknown topic or group, a queue that cannot be read, a negative offset."""
         to = _target(request.target)
         value = {To.TIME: request.timestamp_ms, To.OFFSET: request.offset}.get(to, 0)
-        moves = self._domain.moves.reset(
+        moves = self._own().moves.reset(
             request.group, request.topic, Target(to, value, request.force), queue_ids=list(request.queue_ids),
             asker=None if request.dry_run else asker_of(request.caller),
         )  # fmt: skip
@@ -65,7 +71,7 @@ class AdminChanges(AdminServicer):
     async def CloneOffsets(self, request: pb.CloneOffsetsRequest, _: Context) -> pb.OffsetMoves:
         """Refused for an unknown topic or target group."""
         asker = None if request.dry_run else asker_of(request.caller)
-        return _to_proto(self._domain.moves.clone(request.source, request.target, request.topic, asker))
+        return _to_proto(self._own().moves.clone(request.source, request.target, request.topic, asker))
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, _: Context) -> pb.SettingsResponse:
         """Refused with INVALID_PARAMETER, all of them, when one cannot be changed."""

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_wire import Wire, records_of, running, until
@@ -9,6 +10,8 @@ from dejamq_broker.app import Broker
 from dejamq_lab.relay import DOWN, UP
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
+from dejamq_proto import admin_pb2
+from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
 from ha_pair import QUICK, a_link, a_master, a_pair, a_slave, following, replica_events, same, send, told
 
@@ -92,6 +95,24 @@ async def test_a_slave_takes_no_messages_and_makes_no_topic(tmp_path: Path) -> N
         assert slave.domain.store.log_max == 0
         assert "T" not in {config.topic_name for config in slave.domain.topics}
         assert told(master)["slave.1.lagBytes"] == "0"
+
+
+@pytest.mark.parametrize("request_", [
+    ("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="T")),
+    ("UpdateTopic", admin_pb2.UpdateTopicRequest(topic="T", perm=4)),
+    ("DeleteGroup", admin_pb2.DeleteGroupRequest(group="readers")),
+    ("ResetOffsets", admin_pb2.ResetOffsetsRequest(group="readers", topic="T")),
+    ("CloneOffsets", admin_pb2.CloneOffsetsRequest(source="readers", target="others", topic="T")),
+])  # fmt: skip
+async def test_what_a_slave_copies_is_changed_at_its_master_only(tmp_path: Path, request_: tuple[str, Any]) -> None:
+    async with a_pair(tmp_path) as (master, slave), Wire(slave.address) as wire:
+        await fill(master)
+        await same(master, slave)
+        name, request = request_
+        with pytest.raises(DejamqError, match="at its master") as refused:
+            await wire.call(getattr(AdminStub(wire.channel), name), request)
+        assert refused.value.code == Code.SERVICE_NOT_AVAILABLE
+        assert slave.domain.store.max_offset("T", 1) > 0
 
 
 async def test_messages_are_read_at_a_slave_and_offsets_kept_there(tmp_path: Path) -> None:
