@@ -8,6 +8,7 @@ from dejamq_lab.scenario.judge import Told, problems
 from dejamq_lab.scenario.text import Expected, catalogue, read
 from dejamq_proto.codes import ConfigError
 
+HOUSE = Path(__file__).parents[2]
 LEAST = """
 id = "X"
 title = "t"
@@ -96,3 +97,9 @@ def test_a_first_delivery_without_effect_makes_no_problem() -> None:
 def test_which_effect_came_second_is_for_the_ledger_to_say() -> None:
     late = told(causes={"O9": 1}, pairs={("a", "b")}, effects={"a", "b"}, doubles={"a"})
     assert problems(Expected(causes=("O9",)), late) == []
+
+
+def test_the_scenario_that_the_page_shows_is_the_one_of_the_catalogue() -> None:
+    page = (HOUSE / "docs" / "lab.md").read_text()
+    shown = page.split("```toml\n")[1].split("```")[0]
+    assert shown == (HOUSE / "lab/dejamq_lab/scenario/catalogue/O3.toml").read_text()
