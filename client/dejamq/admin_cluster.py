@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import msgspec
 from dejamq_proto import admin_pb2 as pb
-from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError
-from dejamq_proto.names import check_group
+from dejamq_proto.codes import ConfigError, DejamqError
+from dejamq_proto.names import MASTER_ID, check_group
 
 from dejamq.admin_dead_letters import DeadLetterOffice
+from dejamq.admin_links import only_slaves
 from dejamq.admin_queues import QueueRanges
 from dejamq.rpc_admin import AdminLink
 
@@ -94,9 +95,10 @@ class RunningCluster(DeadLetterOffice, QueueRanges):
         For those who would rather have half an answer, and say so; without it a list is whole or there is none.
         """
         links = self._open()
+        for name, broker in sorted((await links.brokers()).items()):
+            if MASTER_ID not in broker.addresses:
+                links.left_out.setdefault(name, only_slaves(broker))
         masters = await links.masters()
-        for name in sorted((await links.brokers()).keys() - masters.keys() - links.left_out.keys()):
-            links.left_out[name] = BrokerUnavailable(f"{name}: it has no master now", code=Code.SYSTEM_ERROR)
         questions = (links.admin(address).runtime_info() for address in masters.values())
         for name, answer in zip(masters, await asyncio.gather(*questions, return_exceptions=True), strict=True):
             if isinstance(answer, DejamqError):

@@ -78,11 +78,11 @@ class AdminLinks:
             if name in self.left_out:
                 raise self.left_out[name]
             if MASTER_ID not in known[name].addresses:
-                raise _only_slaves(known[name])
+                raise only_slaves(known[name])
         wanted = [name for name in known if name not in self.left_out] if names is None else names
         found = {name: known[name].addresses[MASTER_ID] for name in wanted if MASTER_ID in known[name].addresses}
         if wanted and not found:
-            raise _only_slaves(known[wanted[0]])
+            raise only_slaves(known[wanted[0]])
         return found
 
     async def each(self, question: Callable[[AdminLink], Awaitable[Answer]]) -> dict[str, Answer]:
@@ -117,7 +117,8 @@ class AdminLinks:
         await asyncio.gather(*(link.close() for link in links))
 
 
-def _only_slaves(broker: BrokerInfo) -> BrokerUnavailable:
+def only_slaves(broker: BrokerInfo) -> BrokerUnavailable:
+    """Why a broker without a master cannot be asked."""
     slaves = ", ".join(f"{number} at {address}" for number, address in sorted(broker.addresses.items()))
     text = f"{broker.broker_name} has no master now, only slaves ({slaves}); start it again, or one of them as master"
     return BrokerUnavailable(text, code=Code.SYSTEM_ERROR)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from dejamq_analytics.commit_log import read_records, scan
 from dejamq_analytics.read import BadInput
+from dejamq_broker.store import MessageStore, StoreConfig
+from dejamq_proto.record import Record, encode_properties
 from journals import History
 from pyspark.sql import SparkSession
 from stories import send_twice
@@ -14,6 +16,16 @@ from told import Auditor
 
 pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+
+
+def store_of(records: list[Record], directory: Path) -> Path:
+    """A store that has these records, closed."""
+    config = StoreConfig(mapped_file_size_commit_log=1 << 20)
+    store = MessageStore.open(directory, config, clock_ms=lambda: 1_790_000_000_000)
+    for record in records:
+        store.put(record)
+    store.close()
+    return directory
 
 
 @pytest.mark.parametrize("store", ["clean", "crash"])
@@ -63,12 +75,9 @@ def test_copies_that_only_a_commit_log_still_has_are_found_and_undetermined(tmp_
     history.directory.mkdir()
     send_twice(history, deliver=False, outcome="ok")
     history.end()
-    store = tmp_path / "store"
-    twice = [GOLDEN / "clean" / "store" / "commitlog" / "00000000000000000000"] * 2
-    for number, file in enumerate(twice):
-        (store / str(number) / "commitlog").mkdir(parents=True)
-        shutil.copy(file, store / str(number) / "commitlog" / file.name)
-    result = audited([store / "0", store / "1"], journals=[str(history.directory)])
+    message = encode_properties({"UNIQ_KEY": "7F00000100002A9F0000000000000001"})
+    store = store_of([Record("orders", 0, b"x", message), Record("orders", 1, b"x", message)], tmp_path / "store")
+    result = audited([store], journals=[str(history.directory)])
     rows = [row for row in result.findings.collect() if not row.message_id.startswith("elsewhere")]
     assert rows
     assert all(row.cause is None and row.kind == "stored twice" for row in rows)

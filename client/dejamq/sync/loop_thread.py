@@ -5,7 +5,8 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import wait
+from concurrent.futures import CancelledError, Future, wait
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from dejamq_proto.codes import Code, DejamqError, ForkedProcess
@@ -39,8 +40,10 @@ class LoopThread:
                 code=Code.SYSTEM_ERROR,
                 definite=True,
             )
-        future = asyncio.run_coroutine_threadsafe(method(*args, **kwargs), self.loop)
+        future: Future[T] = Future()
         try:
+            # the coroutine is made in the loop: Ctrl-C could come between its making and its start
+            self.loop.call_soon_threadsafe(self._begin, future, partial(method, *args, **kwargs))
             if threading.current_thread() is threading.main_thread():
                 while not future.done():
                     wait((future,), SIGNALS_EACH_S)
@@ -48,6 +51,11 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def _begin(self, future: "Future[T]", call: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        task = self.loop.create_task(call())
+        task.add_done_callback(partial(_tell, future))
+        future.add_done_callback(lambda done: self.soon(task.cancel) if done.cancelled() else None)
 
     def soon(self, callback: Callable[[], object]) -> None:
         """Run it in the loop, from any thread, without waiting."""
@@ -73,6 +81,17 @@ class LoopThread:
             self.loop = runner.get_loop()
             self._started.set()
             self.loop.run_forever()
+
+
+def _tell(future: "Future[T]", task: "asyncio.Task[T]") -> None:
+    """The answer of the loop's task, for a thread that may have given up waiting for it."""
+    error = CancelledError() if task.cancelled() else task.exception()
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())
 
 
 _current: LoopThread | None = None
