@@ -1,3 +1,3 @@
 """Which scenarios of the catalogue `make test` plays and audits; all of them are played by ``dejamq lab run``."""
 
-PLAYED = ("healthy", "P1", "O3", "R1", "R2", "O6")
+PLAYED = ("healthy", "O3", "R1", "R2")
