@@ -153,7 +153,7 @@ def _life(facts: Facts, pairs: DataFrame) -> life.Life:
     )
     return life.Life(
         lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)),
-        settled(queues.rewinds(facts.events)), settled(memory.lowerings(facts.events)),
+        settled(memory.moves(facts.events)),
         settled(memory.memories(facts.events)), facts.brokers, facts.processes, faults, settled(blockers),
         settled(contested), replicas.Replicas(*map(settled, replicas.replicas(facts.events))),
     )  # fmt: skip

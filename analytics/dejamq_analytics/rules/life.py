@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.joins import beside
-from dejamq_analytics.rules.memory import last_lowering
+from dejamq_analytics.rules.memory import last_lowering, last_rewind
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.rules.replicas import Replicas, with_replicas
 
@@ -24,8 +24,7 @@ class Life(NamedTuple):
     queues: DataFrame
     committed: DataFrame
     answered: DataFrame
-    rewinds: DataFrame
-    lowerings: DataFrame
+    moves: DataFrame
     memories: DataFrame
     brokers: DataFrame
     processes: DataFrame
@@ -53,8 +52,8 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.committed, queue | {"client_boot_id": "first.boot_id"})
     asked = {"client_boot_id": "second.boot_id", "value": "second_queue.opened.start_offset"}
     frame = beside(frame, life.answered, queue | asked)
-    frame = beside(frame, life.rewinds, queue).withColumn("rewind", _rewind()).drop("rewinds")
-    frame = beside(frame, life.lowerings, queue).withColumn("lowered", last_lowering()).drop("lowerings")
+    frame = beside(frame, life.moves, queue)
+    frame = frame.withColumns({"rewind": last_rewind(), "lowered": last_lowering()}).drop("rewinds", "lowerings")
     frame = with_replicas(frame, life.replicas)
     frame = beside(frame, life.memories.select("boot_id", "loaded"), {"boot_id": "answered.boot_id"})
     frame = beside(frame, life.memories.select("boot_id", "flushed"), {"boot_id": "committed.boot_id"})
@@ -65,18 +64,6 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.contests, sides)
     mark = {"boot_id": "first.boot_id", "pq_id": "first.pq_id", "queue_offset": "first_queue.mark.mem_off"}
     return beside(frame, life.blockers, mark).withColumn("ending", _ending())
-
-
-def _rewind() -> Column:
-    """The last time that the group was sent to the record or before it, after its first delivery and before the queue
-    was opened again: whoever did that wanted it once more.
-    """
-    first_us, opened_us = sf.col("first.wall_us"), sf.col("second_queue.opened.wall_us")
-    x = sf.col("first.queue_offset")
-    between = sf.filter(
-        "rewinds", lambda one: (one["new"] <= x) & (one["wall_us"] > first_us) & (one["wall_us"] <= opened_us)
-    )
-    return sf.array_max(between)
 
 
 def _ending() -> Column:

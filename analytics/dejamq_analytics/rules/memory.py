@@ -4,7 +4,7 @@ from dejamq_proto.events import OffFlush, OffLoad, OffSet
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE
+from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE, lowered
 from dejamq_analytics.schema import of
 
 
@@ -18,17 +18,35 @@ def memories(events: DataFrame) -> DataFrame:
     return both.groupBy("boot_id").agg(sf.max("loaded").alias("loaded"), sf.max("flushed").alias("flushed"))
 
 
-def lowerings(events: DataFrame) -> DataFrame:
-    """One row a queue: every time that somebody who consumes, or a replica, set its group's offset lower."""
-    lowered = sf.struct("wall_us", "seq", "process", "boot_id", "old", "new", "by", "client_id", "client_boot_id")
+def moves(events: DataFrame) -> DataFrame:
+    """One row a queue: every time that an operator set where its group goes on (``rewinds``), and that somebody who
+    consumes, or a replica, set the group's offset lower (``lowerings``).
+    """
+    by_operator, lower = sf.col("by").isin(*BY_OPERATORS), lowered()
+    moved = sf.struct("wall_us", "seq", "process", "boot_id", "old", "new", "by", "client_id", "client_boot_id")
     return (
         of(events, OffSet)
-        .where((sf.col("new") < sf.col("old")) & ~sf.col("by").isin(*BY_OPERATORS, "delete", "load"))
+        .where(by_operator | lower)
         .withColumnRenamed("group", "consumer_group")
         .groupBy(*QUEUE)
-        .agg(sf.collect_list(lowered).alias("lowerings"))
-        .select(*QUEUE, "lowerings")
+        .agg(
+            sf.collect_list(sf.when(by_operator, moved)).alias("rewinds"),
+            sf.collect_list(sf.when(lower, moved)).alias("lowerings"),
+        )
+        .select(*QUEUE, "rewinds", "lowerings")
     )
+
+
+def last_rewind() -> Column:
+    """The last time that the group was sent to the record or before it, after its first delivery and before the queue
+    was opened again: whoever did that wanted it once more.
+    """
+    first_us, opened_us = sf.col("first.wall_us"), sf.col("second_queue.opened.wall_us")
+    x = sf.col("first.queue_offset")
+    between = sf.filter(
+        "rewinds", lambda one: (one["new"] <= x) & (one["wall_us"] > first_us) & (one["wall_us"] <= opened_us)
+    )
+    return sf.array_max(between)
 
 
 def last_lowering() -> Column:

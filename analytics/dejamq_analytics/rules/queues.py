@@ -4,7 +4,7 @@ A process queue is (boot id, ``pq_id``): opened by one owner, dropped or ended w
 """
 
 from dejamq_proto.events import OffGet, OffSet, Persist, PqDrop, PqOpen, Result
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.schema import of
@@ -16,6 +16,11 @@ BY_OPERATORS = ("admin", "reset", "clone")
 """Who set an offset, where nobody consumed."""
 QUEUE = ("consumer_group", "broker_name", "topic", "queue_id")
 PQ = ("boot_id", "pq_id")
+
+
+def lowered() -> Column:
+    """Of an OFF_SET: somebody who consumes, or a replica, set the group's offset lower."""
+    return (sf.col("new") < sf.col("old")) & ~sf.col("by").isin(*BY_OPERATORS, "delete", "load")
 
 
 def process_queues(events: DataFrame) -> DataFrame:
@@ -82,19 +87,6 @@ def answered(events: DataFrame) -> DataFrame:
         .groupBy(*QUEUE, "client_boot_id", "value")
         .agg(sf.max(last).alias("answered"))
         .select(*QUEUE, "client_boot_id", "value", "answered")
-    )
-
-
-def rewinds(events: DataFrame) -> DataFrame:
-    """One row a queue: every time that an operator set where its group goes on."""
-    moved = sf.struct("wall_us", "seq", "process", "boot_id", "new", "by", "client_id")
-    return (
-        of(events, OffSet)
-        .where(sf.col("by").isin(*BY_OPERATORS))
-        .withColumnRenamed("group", "consumer_group")
-        .groupBy(*QUEUE)
-        .agg(sf.collect_list(moved).alias("rewinds"))
-        .select(*QUEUE, "rewinds")
     )
 
 
