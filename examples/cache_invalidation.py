@@ -2,7 +2,8 @@
 
 With ``MessageModel.BROADCASTING`` every member of the group gets every message and remembers by itself, in a file, how
 far it is. A message whose handler fails is not repeated, so the handler does nothing that can fail. A process that
-starts has an empty cache: ``LAST_OFFSET`` skips what changed before.
+starts has an empty cache: ``LAST_OFFSET`` skips what changed before. So the topic is made at every broker first: at one
+that got it from a later send, a consumer would begin after that send.
 
     python examples/cache_invalidation.py
 
@@ -12,7 +13,7 @@ talks to the cluster in DEJAMQ_NAMESRV. Two shops, here in one process, show an 
 import asyncio
 from contextlib import AsyncExitStack
 
-from dejamq import ConsumeFrom, Message, MessageModel, Producer, PushConsumer, ReceivedMessage
+from dejamq import Admin, ConsumeFrom, Message, MessageModel, Producer, PushConsumer, ReceivedMessage
 
 TOPIC, GROUP = "prices-changed", "price-caches"
 
@@ -46,7 +47,8 @@ async def main() -> None:
     shops = [Shop("shop-1", database), Shop("shop-2", database)]
     async with AsyncExitStack() as stack:
         producer = await stack.enter_async_context(Producer("price-list"))
-        await producer.send(Message(TOPIC, b"new", keys="chair"))  # creates the topic where it is missing
+        async with Admin() as admin:
+            await admin.create_topic(TOPIC)
         for shop in shops:
             await stack.enter_async_context(shop.consumer)
             await shop.consumer.wait_assigned()

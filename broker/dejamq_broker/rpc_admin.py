@@ -33,8 +33,9 @@ class AdminService(AdminChanges):
         self._topics, self._groups, self._inspector = domain.topics, domain.groups, inspector
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, _: Context) -> pb.CreateTopicResponse:
-        """Create or change. Refused with INVALID_PARAMETER."""
-        self._topics.update(topic_from_proto(request.topic))
+        """Create or change; name servers that live know it when this answers. Refused with INVALID_PARAMETER."""
+        self._own().topics.update(topic_from_proto(request.topic))
+        await self._domain.told()
         return pb.CreateTopicResponse()
 
     async def ListTopicConfigs(self, request: pb.ListTopicConfigsRequest, _: Context) -> pb.ListTopicConfigsResponse:

@@ -64,15 +64,6 @@ class Plan:
             "overlap": differ or twice, "gap": differ or not all(by_view),
         }  # fmt: skip
 
-    def member_rows(self) -> list[dict[str, Any]]:
-        """Each member's share by view."""
-        members = sorted({member for view in self.views for member in view.members})
-        return [self._member_row(member) for member in members]
-
-    def _member_row(self, member: str) -> dict[str, Any]:
-        by_view = [shares.get(member, []) for shares in self.shares]
-        return {"member": member, "shares": [list(map(queue_text, share)) for share in by_view]}
-
 
 def plan(strategy: str, views: Sequence[View]) -> Plan:
     """Raises ConfigError for an unknown strategy."""

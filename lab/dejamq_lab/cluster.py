@@ -2,9 +2,7 @@
 
 import asyncio
 import importlib.util
-import json
 import shutil
-import sys
 import tempfile
 import weakref
 from collections.abc import Coroutine, Mapping
@@ -17,6 +15,7 @@ from dejamq_proto.events import State
 from dejamq_proto.journal import Journal, new_boot_id, open_journal
 
 from dejamq_lab import rpc_control
+from dejamq_lab.auditing import audit
 from dejamq_lab.cluster_process import ProcessServers, ServerProcess
 from dejamq_lab.duplicates import Duplicate, find_duplicates
 from dejamq_lab.errors import ClusterFailed
@@ -272,18 +271,7 @@ class Cluster:
         """
         if importlib.util.find_spec("pyspark") is None:
             raise ConfigError("the audit needs Spark: pip install 'dejamq[analytics]'")
-        out = self._directory / "audit"
-        stores = [part for store in self.store_dirs if store.exists() for part in ("--store", str(store))]
-        command = (sys.executable, "-m", "dejamq_analytics", str(self.journal_dir), "--out", str(out), *stores)
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        said, _ = await process.communicate()
-        verdict = out / "verdict.json"
-        if not verdict.exists():
-            lines = said.decode("utf-8", "replace").strip().splitlines()
-            raise ClusterFailed(f"the audit gave no verdict: {lines[-1] if lines else 'it said nothing'}")
-        return SimpleNamespace(**json.loads(verdict.read_bytes()))
+        return SimpleNamespace(**await audit(self.journal_dir, self.store_dirs, self._directory / "audit"))
 
 
 def _run(work: Coroutine[Any, Any, Answer]) -> Answer:

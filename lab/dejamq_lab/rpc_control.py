@@ -58,11 +58,6 @@ async def brokers(namesrv: str) -> list[BrokerInfo]:
     return [BrokerInfo(broker.cluster, broker.broker_name, dict(broker.addresses)) for broker in info.brokers]
 
 
-async def topics(namesrv: str) -> list[str]:
-    """The topics with a live broker at one name server. Raises DejamqError."""
-    return list((await _namesrv(namesrv, "ListTopics", namesrv_pb2.ListTopicsRequest())).topics)
-
-
 async def route(namesrv: str, topic: str) -> tuple[list[QueueInfo], list[BrokerInfo]]:
     """Raises RouteNotFound for a topic without a live broker, DejamqError when nobody answers."""
     request = namesrv_pb2.GetRouteRequest(topic=topic, listener=namesrv.rpartition(":")[0])

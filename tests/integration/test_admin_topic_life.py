@@ -21,7 +21,7 @@ from dejamq import (
     ReceivedMessage,
     RouteNotFound,
 )
-from dejamq_lab import Cluster
+from dejamq_lab import Cluster, rpc_control
 
 QUICK = {"poll_name_server_interval_ms": 200}
 
@@ -122,6 +122,14 @@ async def _settled(traffic: Traffic, wanted: set[MessageQueue]) -> bool:
 
 async def _same(got: list[bytes], sent: list[bytes]) -> bool:
     return set(got) >= set(sent)
+
+
+async def test_a_topic_that_was_made_is_in_every_name_servers_route_at_once(cluster: Cluster, admin: Admin) -> None:
+    for number in range(20):
+        await admin.create_topic(f"news-{number}")
+        for address in cluster.namesrv.split(";"):
+            _, brokers = await rpc_control.route(address, f"news-{number}")
+            assert len(brokers) == 2
 
 
 async def test_a_queue_that_is_read_no_more_keeps_its_messages_until_it_is_again(

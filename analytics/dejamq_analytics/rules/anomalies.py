@@ -6,7 +6,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
 from dejamq_analytics.rules.identity import ORDER
-from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE
+from dejamq_analytics.rules.queues import QUEUE, lowered
 from dejamq_analytics.schema import ANOMALY_COLUMNS, contract, of
 
 FOUND = 0
@@ -91,10 +91,8 @@ def out_of_order(deliveries: DataFrame) -> DataFrame:
 
 def offset_regressions(events: DataFrame) -> DataFrame:
     """A broker let a consumer lower its group's offset; the harm shows when the queue is opened next."""
-    by_somebody_else = sf.col("by").isin(*BY_OPERATORS, "delete", "load")
-    lowered = of(events, OffSet).where((sf.col("new") < sf.col("old")) & ~by_somebody_else)
     return contract(
-        lowered.select(
+        of(events, OffSet).where(lowered()).select(
             sf.lit("offset_regression").alias("kind"),
             timestamp("wall_us").alias("time"),
             sf.col("group").alias("consumer_group"),

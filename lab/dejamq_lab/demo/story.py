@@ -15,15 +15,16 @@ from dejamq_proto.journal import new_boot_id, open_journal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from dejamq_lab.auditing import audit
 from dejamq_lab.cluster import Cluster
 from dejamq_lab.demo import orders, telling
 from dejamq_lab.demo.compare import compare, read_findings
 from dejamq_lab.demo.ledger import Ledger
+from dejamq_lab.errors import ClusterFailed
 
 POLL_S = 0.05
 decode_assign = msgspec.json.Decoder(Assign).decode
 STEP_DEADLINE_S = 60
-AUDITED = (0, 1, 3)  # clean, findings, undetermined: the audit came to a verdict
 KILL_AFTER_SHARE = 0.2
 """The first consumer dies when it has charged this share of all orders."""
 
@@ -53,8 +54,7 @@ class Story:
                     await self._traffic(cluster)
                 finally:
                     await self._end_processes()
-                stores = [path for path in (self.out / "cluster").iterdir() if (path / "store" / "commitlog").exists()]
-            await self._audit(cluster.journal_dir, [path / "store" for path in stores])
+            await self._audit(cluster.journal_dir, cluster.store_dirs)
         return self._verdict()
 
     def _make_room(self) -> None:
@@ -150,16 +150,10 @@ class Story:
 
     async def _audit(self, journal_dir: Path, stores: list[Path]) -> None:
         task = self.steps.add_task("audit with Spark", total=1)
-        command = [sys.executable, "-m", "dejamq_analytics", str(journal_dir), "--out", str(self.out)]
-        for store in stores:
-            command += ["--store", str(store)]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )  # fmt: skip
-        output, _ = await process.communicate()
-        (self.out / "audit.log").write_bytes(output)
-        if process.returncode not in AUDITED or not (self.out / "verdict.json").exists():
-            raise StoryFailed(f"the audit failed with status {process.returncode}: see {self.out / 'audit.log'}")
+        try:
+            await audit(journal_dir, stores, self.out)
+        except ClusterFailed as error:
+            raise StoryFailed(f"{error}; see {self.out / 'audit.log'}") from None
         self.steps.update(task, completed=1)
 
     def _verdict(self) -> int:

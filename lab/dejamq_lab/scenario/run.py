@@ -1,25 +1,20 @@
 """One scenario from its text to the judgement of what the audit made of it."""
 
-import asyncio
 import json
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from dejamq_lab.auditing import audit
 from dejamq_lab.demo.compare import Finding, read_findings
-from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.scenario.judge import Told, problems
 from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.play import Play, Tell
 from dejamq_lab.scenario.stage import Stage
 from dejamq_lab.scenario.text import Scenario
-
-AUDITED = (0, 1, 3)
-"""Exit statuses of an audit that came to a verdict."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -51,7 +46,7 @@ async def run(scenario: Scenario, directory: Path, tell: Tell) -> Outcome:
     played = await play(scenario, directory, tell)
     tell("audit")
     began = time.monotonic()
-    await audit(played, directory)
+    await audit(played.journal_dir, played.stores, directory)
     return judged(scenario, directory, played.seconds + time.monotonic() - began)
 
 
@@ -62,21 +57,7 @@ async def play(scenario: Scenario, directory: Path, tell: Tell) -> Played:
     stage = Stage(scenario, directory)
     async with stage:
         await Play(stage, tell).run()
-    stores = [store for store in stage.cluster.store_dirs if (store / "commitlog").exists()]
-    return Played(stage.cluster.journal_dir, stores, time.monotonic() - began)
-
-
-async def audit(played: Played, out: Path) -> None:
-    """An audit of its own process, which has a Spark of its own. Raises ClusterFailed."""
-    command = [sys.executable, "-m", "dejamq_analytics", str(played.journal_dir), "--out", str(out)]
-    command += [part for store in played.stores for part in ("--store", str(store))]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    said, _ = await process.communicate()
-    if process.returncode not in AUDITED or not (out / "verdict.json").exists():
-        lines = said.decode("utf-8", "replace").strip().splitlines()
-        raise ClusterFailed(f"the audit gave no verdict: {lines[-1] if lines else 'it said nothing'}")
+    return Played(stage.cluster.journal_dir, stage.cluster.store_dirs, time.monotonic() - began)
 
 
 def judged(scenario: Scenario, directory: Path, seconds: float) -> Outcome:
