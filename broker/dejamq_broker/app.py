@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from dejamq_proto.clock import Clock, ClocksMs
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.events import Boot, State
 from dejamq_proto.journal import Journal, Level, new_boot_id, open_journal
@@ -48,9 +49,12 @@ class Broker:
     RocketMQ: BrokerController, without its pools: what a pool does there is one step of the loop here.
     """
 
-    def __init__(self, config: BrokerConfig, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, config: BrokerConfig, *, clock_ms: Callable[[], int] | None = None) -> None:
+        """``clock_ms`` takes the place of both clocks."""
         config.validate()
-        self.config, self._clock_ms = config, clock_ms
+        self.config, self._clock = config, Clock(config.age_clock)
+        self._clock_ms = clock_ms or self._clock.wall_ms
+        self._clocks = ClocksMs(self._clock_ms, clock_ms or self._clock.age_ms)
         self.boot_id = new_boot_id()
         self.site = Site(
             cluster=config.cluster_name, broker_name=config.broker_name, broker_id=config.broker_id,
@@ -115,6 +119,7 @@ class Broker:
             self._journal = open_journal(
                 config.journal_dir, role="broker", process=f"{config.broker_name}-{config.broker_id}",
                 boot_id=self.boot_id, level=config.journal_level, max_bytes=config.journal_max_bytes,
+                wall=self._clock.wall_s,
             )  # fmt: skip
         except OSError as error:
             raise ConfigError(f"cannot write a journal in {config.journal_dir}: {error.strerror}") from None
@@ -141,7 +146,7 @@ class Broker:
         """Progress and offsets are registered for closing before the server is, and are therefore flushed after it
         stopped: no commit of a client can come after the last flush.
         """
-        self.domain = Domain(self.config, self._store, self._journal, self.site, self._clock_ms, self._long_poll)
+        self.domain = Domain(self.config, self._store, self._journal, self.site, self._clocks, self._long_poll)
         for name, flush in self.domain.last_flushes():
             self._on_close(name, flush)
 

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 from dejamq_proto import names
+from dejamq_proto.clock import ClockSettings
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal import Level
 from dejamq_proto.settings import setting
@@ -22,7 +23,9 @@ NAME = re.compile(r"[%|a-zA-Z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings, HaSettings, SlaveSettings, LimitSettings):
+class BrokerConfig(
+    BrokerWatchingConfig, OffsetSettings, TransactionSettings, HaSettings, SlaveSettings, LimitSettings, ClockSettings
+):
     """Everything a broker can be told; each field says its RocketMQ name, unit and meaning."""
 
     broker_name: str = setting("broker-a", rocketmq="brokerName", help="masters and slaves of one name share topics")
@@ -129,6 +132,7 @@ class BrokerConfig(BrokerWatchingConfig, OffsetSettings, TransactionSettings, Ha
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative; 0 is the master, slaves count from 1")
         self.check_role(self.broker_id)
+        self.validate_clock()
         if not _is_address(self.listen):
             raise ConfigError(f"listen address {self.listen!r} is not HOST:PORT, port 0 to 65535")
         if self.journal_level not in set(Level):

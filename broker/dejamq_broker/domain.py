@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from dejamq_proto.clock import ClocksMs
 from dejamq_proto.journal import Journal
 
 from dejamq_broker.clients import Clients
@@ -63,11 +64,12 @@ class Domain:
     """
 
     def __init__(
-        self, config: BrokerConfig, store: MessageStore, journal: Journal, site: Site, clock_ms: Callable[[], int],
+        self, config: BrokerConfig, store: MessageStore, journal: Journal, site: Site, clocks: ClocksMs,
         long_poll: LongPoll,
     ) -> None:  # fmt: skip
         self.config, self.store, self.journal, self.site, self.long_poll = config, store, journal, site, long_poll
-        self.clock_ms = clock_ms
+        self.clock_ms, self.age_ms = clocks.wall_ms, clocks.age_ms
+        clock_ms = self.clock_ms
         self.streams = Streams()
         self.fast_failure = FastFailure(config)
         self.counts = Counts()
@@ -111,9 +113,9 @@ class Domain:
     def _make_groups(self) -> None:
         config = self.config
         life_ms = config.rebalance_lock_max_live_time_ms
-        self.locks = Locks(config.broker_name, life_ms, self.journal, self.clock_ms)
+        self.locks = Locks(config.broker_name, life_ms, self.journal, self.age_ms)
         self.handovers = self._make_handovers()
-        self.clients = Clients(config, self.topics, self.groups, self.journal, self.clock_ms)
+        self.clients = Clients(config, self.topics, self.groups, self.journal, self.age_ms)
         self.commands = Commands(self.clients, config.client_answer_timeout_ms)
 
     def _make_handovers(self) -> Handovers:

@@ -15,8 +15,10 @@ log = logging.getLogger(__name__)
 class Locks:
     """Owned by the event loop. Every request is in the journal: who had a queue when is known from nothing else.
 
-    The ages are by the wall clock, as RocketMQ's (cause R12). Neither groups nor topics are checked, so that a member
-    may lock before the broker knows them. RocketMQ: AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
+    The ages are by the wall clock, as RocketMQ's (cause R12), unless ``age_clock`` says otherwise. Neither
+    groups nor topics are checked, so that a member may lock before the broker knows them.
+
+    RocketMQ: AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
     """
 
     def __init__(self, broker_name: str, life_ms: float, journal: Journal, clock_ms: Callable[[], int]) -> None:

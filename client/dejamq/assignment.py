@@ -29,13 +29,14 @@ class OwnedQueue:
     subscription_version: int = 0
     last_pull_s: float = 0.0
     last_consume_s: float = 0.0
-    """When a handler of it ended last, monotonic, as of the last time that this was counted."""
+    """When a handler of it ended last, by ``Context.age_s``, as of the last time that this was counted."""
     corrected_offset: int | None = None
     """Where the broker says to go on, when ours is outside the queue or an operator moved it; ends this ownership."""
     correction: str = "illegal"
     """Which of the two: illegal, reset."""
     locked_at_s: float | None = None
-    """When its lock was last asked for with success, monotonic; None without one. For consumption in order."""
+    """When its lock was last asked for with success, by ``Context.age_s``; None without one. For consumption
+    in order."""
     lock_lost: bool = False
     """A broker refused to renew the lock: the queue is somebody else's, and so is its progress."""
     generation: int = 0

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dejamq_proto.calling import MAX_FRAME_BYTES
+from dejamq_proto.clock import ClockSettings
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.settings import Minutes, load, setting
 
@@ -17,7 +18,7 @@ LARGEST_BODY = MAX_FRAME_BYTES - (1 << 20)
 
 
 @dataclass(frozen=True)
-class ClientConfig:
+class ClientConfig(ClockSettings):
     """What every client has. Source: RocketMQ ``ClientConfig``.
 
     Each field is a keyword argument of the clients and a variable ``DEJAMQ_…`` of the environment. RocketMQ's
@@ -61,6 +62,7 @@ class ClientConfig:
     def validate(self) -> None:
         """Raise ConfigError for what no client can work with."""
         parse_addresses(self.namesrv)
+        self.validate_clock()
         if self.journal_level not in ("off", "audit", "forensic"):
             raise ConfigError(f"journal_level is off, audit or forensic, not {self.journal_level!r}")
         for name in (

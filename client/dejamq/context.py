@@ -1,6 +1,7 @@
 """What the parts of one consumer share: who it is, how it writes its journal, how it reaches a broker."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -75,6 +76,8 @@ class Context(msgspec.Struct, frozen=True):
     """
     replica: Callable[[str, int], tuple[Link, int]] | None = None
     """The connection to this replica, or to another one when it is away, and the id of the one that it is."""
+    age_s: Callable[[], float] = time.monotonic
+    """What the ages of locks, pulls and handlers are counted by."""
 
     def reading(self, broker_name: str, broker_id: int) -> tuple[Link, int]:
         """Where to pull from. Raises as ``link``."""
@@ -111,4 +114,6 @@ def context_of(instance: Instance, config: ConsumerConfig, group: str) -> Contex
     def link(broker_name: str) -> Link:
         return replica(broker_name, MASTER_ID)[0]
 
-    return Context(group, instance.client_id, config, instance.journal, instance.next_seq, link, replica)
+    return Context(
+        group, instance.client_id, config, instance.journal, instance.next_seq, link, replica, instance.clock.age_s
+    )

@@ -7,7 +7,6 @@ next to nothing, and a handler that waits holds up only its own worker. Source: 
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +56,7 @@ class Dispatcher:
         self._deliveries, self._send_back = deliveries, send_back
         self._timeout_s = context.config.consume_timeout_ms / 1000
         self._retry_s = context.config.consume_retry_delay_ms / 1000
-        self.overdue = Overdue(context.config.consume_timeout_ms, send_back)
+        self.overdue = Overdue(context.config.consume_timeout_ms, send_back, context.age_s)
         self.overdue.on_kept = self._retry_here
         self._executor = ThreadPoolExecutor(max_concurrency, thread_name_prefix="dejamq-handler")
         self._ready: deque[Work] = deque()
@@ -151,7 +150,7 @@ class Dispatcher:
         messages.
         """
         owned, handler, deliveries = work.owned, work.handler, self._deliveries
-        held, clock = owned.process_queue, time.monotonic
+        held, clock = owned.process_queue, self._context.age_s
         handling.owned, count, spent_s = owned, 0, 0.0
         for message in work.messages:
             if held.dropped or held.draining or self._stopping:
@@ -184,7 +183,7 @@ class Dispatcher:
             else:
                 handling.now = None
                 await self._settle(owned, [message], outcome, ended - began)
-            if ended - self._yielded_s > SLICE_S:
+            if not 0 <= ended - self._yielded_s <= SLICE_S:  # a clock that was put back must not keep the loop
                 owned.counts.called(count, spent_s, succeeded=count)
                 count, spent_s, owned.last_consume_s = 0, 0.0, ended
                 await asyncio.sleep(0)
@@ -194,7 +193,7 @@ class Dispatcher:
 
     async def _run_batches(self, work: Work, handling: Handling) -> None:
         """As ``_run_each`` for handlers of lists; one answer settles all of them."""
-        owned, held, clock = work.owned, work.owned.process_queue, time.monotonic
+        owned, held, clock = work.owned, work.owned.process_queue, self._context.age_s
         handling.owned = owned
         while messages := list(islice(work.messages, work.batch_size)):
             if held.dropped or held.draining or self._stopping:
@@ -222,7 +221,7 @@ class Dispatcher:
         """Apply a judged result, unless the queue was lost meanwhile: then it counts for nothing (cause O9)."""
         held, succeeded = owned.process_queue, outcome.acknowledged
         owned.counts.called(1, took_s, succeeded=succeeded, failed=len(messages) - succeeded)
-        owned.last_consume_s = time.monotonic()
+        owned.last_consume_s = self._context.age_s()
         outcome = _timed(outcome, took_s, self._timeout_s)
         if held.dropped:
             self._deliveries.end(owned, messages, outcome)

@@ -5,7 +5,6 @@ Source: RocketMQ ``PullMessageService``, ``DefaultMQPushConsumerImpl.pullMessage
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
@@ -83,7 +82,7 @@ class Fetcher:
         failing = False
         owned.counts = self.counts(owned.queue)
         while not owned.dropped:
-            owned.last_pull_s = time.monotonic()
+            owned.last_pull_s = self._context.age_s()
             if not await self._may_pull(owned):
                 continue
             try:
@@ -183,7 +182,7 @@ class Fetcher:
             return False
         if answer.code == Code.SUCCESS:
             self._found(owned, answer)
-            owned.counts.found(len(answer.sizes), time.monotonic() - owned.last_pull_s)
+            owned.counts.found(len(answer.sizes), self._context.age_s() - owned.last_pull_s)
         elif answer.code not in (Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY):
             raise error_for(answer.code, answer.remark)
         owned.next_offset, owned.max_offset = answer.next_offset, answer.max_offset

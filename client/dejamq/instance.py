@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from dejamq_proto.client_pb2 import ConsumerData, Heartbeat
+from dejamq_proto.clock import Clock
 from dejamq_proto.codes import ClientClosed, ConfigError, DejamqError, ForkedProcess
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.events import Gap, State
@@ -51,12 +52,13 @@ class Instance:
     def __init__(self, config: ClientConfig, *, role: str) -> None:
         """``role``, ``producer`` or ``consumer``, names the journal."""
         self.config, self.role = config, role
+        self.clock = Clock(config.age_clock)
         ip = config.client_ip or local_ip()
         self.client_id = config.client_id or f"{ip}@{os.getpid()}#{time.time_ns()}"
         self.boot_id = new_boot_id()
         self.journal = self._open_journal()
         self._origin, self._seq = Origin(), 0
-        self.started_ms = time.time_ns() // 1_000_000
+        self.started_ms = self.clock.wall_ms()
         timeout_ms = config.mq_client_api_timeout_ms
         self.namesrv = NameServerLink(parse_addresses(config.namesrv), self, timeout_ms=timeout_ms)
         self.routes = Routes(
@@ -240,7 +242,7 @@ class Instance:
         try:
             return open_journal(
                 config.journal_dir, role=self.role, process=self.client_id, boot_id=self.boot_id,
-                level=config.journal_level, max_bytes=config.journal_max_bytes,
+                level=config.journal_level, max_bytes=config.journal_max_bytes, wall=self.clock.wall_s,
             )  # fmt: skip
         except OSError as error:
             text = f"no journal can be written in {config.journal_dir} ({error.strerror}); set journal_dir to a folder"

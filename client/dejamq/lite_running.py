@@ -218,7 +218,7 @@ class LiteRunning(Membership):
         state = {"paused_queues": len(self.shelf.paused), "cached_bytes": assignment.cached_bytes}
         info = client_info(self.instance, state=state, stacks=stacks)
         add_consumer(info, self._consumer_data())
-        add_queues(info, assignment)
+        add_queues(info, assignment, self.instance.clock.age_s)
         return info
 
     def _consumer_data(self) -> ConsumerData:

@@ -1,13 +1,12 @@
 """Locks of this client's queues, for consumption in order: asked for, renewed, and given back.
 
 A broker gives a lock for 60 s, the client renews it every 20 s and believes in it for 30 s. Source: RocketMQ
-``RebalanceImpl.lock``/``lockAll``, ``RebalancePushImpl.tryRemoveOrderMessageQueue``. Other than there, the ages are by
-the monotonic clock, and count from when a lock was asked for.
+``RebalanceImpl.lock``/``lockAll``, ``RebalancePushImpl.tryRemoveOrderMessageQueue``. The ages are by the
+time of day as there, unless ``age_clock`` says otherwise; other than there they count from when a lock was asked for.
 """
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
@@ -50,7 +49,7 @@ class QueueLocks:
     def held(self, owned: OwnedQueue) -> bool:
         """Whether this client may believe that the queue is its own."""
         locked_at_s = owned.locked_at_s
-        return locked_at_s is not None and time.monotonic() - locked_at_s <= self._life_s
+        return locked_at_s is not None and self._context.age_s() - locked_at_s <= self._life_s
 
     def wake(self) -> None:
         """Renew now: a connection is new, and its broker may have forgotten everything."""
@@ -75,7 +74,7 @@ class QueueLocks:
         A queue that this client is still giving up is not asked for: its handler runs.
         """
         busy = {one.queue for one in self.leaving.values()}
-        began_s = time.monotonic()
+        began_s = self._context.age_s()
         answers = await self._ask([queue for queue in queues if queue not in busy])
         taken = {queue: began_s for queue, granted in answers.items() if granted}
         self._taken |= taken.keys()
@@ -87,7 +86,7 @@ class QueueLocks:
         RocketMQ only marks a refused queue and goes on with it once it gets the lock back. Here its messages and
         its progress are let go: another member has consumed from the committed offset meanwhile.
         """
-        began_s = time.monotonic()
+        began_s = self._context.age_s()
         answers = await self._ask([one.queue for one in owned])
         for one in owned:
             granted = answers.get(one.queue)
@@ -136,7 +135,7 @@ class QueueLocks:
 
     def _overdue(self, owned: OwnedQueue) -> bool:
         """Not renewed for so long that the lock is given back under a running handler (cause R11)."""
-        return owned.locked_at_s is None or time.monotonic() > owned.locked_at_s + self._forced_s
+        return owned.locked_at_s is None or self._context.age_s() > owned.locked_at_s + self._forced_s
 
     def _lose(self, owned: OwnedQueue) -> None:
         queue = owned.queue

@@ -196,7 +196,7 @@ class OrderedDispatcher:
         ended_s = time.monotonic()
         failed = len(messages) if verdict.action in (Action.SUSPEND, Action.ROLLBACK) else 0
         owned.counts.called(1, ended_s - began_s, succeeded=len(messages) - failed, failed=failed)
-        owned.last_consume_s = ended_s
+        owned.last_consume_s = self._context.age_s()
         pause_s = await self._settle(turn, messages, verdict, late=ended_s - began_s >= self._timeout_s)
         if ended_s - self._yielded_s > SLICE_S:
             await asyncio.sleep(0)

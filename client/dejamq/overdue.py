@@ -47,8 +47,11 @@ class Overdue:
     it is what holds the low-water mark of all others. Owned by the event loop.
     """
 
-    def __init__(self, timeout_ms: float, send_back: GiveBack) -> None:
-        self._timeout_s, self._send_back = timeout_ms / 1000, send_back
+    def __init__(
+        self, timeout_ms: float, send_back: GiveBack, age_s: Callable[[], float] = time.monotonic
+    ) -> None:  # fmt: skip
+        """``age_s`` is the clock by which workers note when a handler began."""
+        self._timeout_s, self._send_back, self._age_s = timeout_ms / 1000, send_back, age_s
         self._workers: list[Handling] = []
         self._leaving: set[tuple[int, int]] = set()
         self.on_kept: Callable[[OwnedQueue, ReceivedMessage], None] = lambda owned, message: None
@@ -67,10 +70,10 @@ class Overdue:
         """Sweep at the interval, until cancelled."""
         while True:
             await asyncio.sleep(max(self._timeout_s, SHORTEST_INTERVAL_S))
-            await self.sweep(owned(), time.monotonic())
+            await self.sweep(owned(), self._age_s())
 
     async def sweep(self, owned_queues: Iterable[OwnedQueue], now_s: float) -> None:
-        """Give back what its handler has had for longer than the time-out at ``now_s`` (monotonic)."""
+        """Give back what its handler has had for longer than the time-out at ``now_s``."""
         await asyncio.gather(*(self._clean(owned, now_s) for owned in tuple(owned_queues)))
 
     async def _clean(self, owned: OwnedQueue, now_s: float) -> None:

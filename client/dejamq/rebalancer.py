@@ -167,7 +167,7 @@ class Rebalancer:
         """First everything lost is dropped and committed, then what is new is opened."""
         lost = [one for one in self.assignment if one.queue.topic == topic and one.queue not in wanted]
         await self._let_go(lost, "reassigned")
-        idle_since = time.monotonic() - self._context.config.pull_max_idle_time_ms / 1000
+        idle_since = self._context.age_s() - self._context.config.pull_max_idle_time_ms / 1000
         idle = [one for one in self.assignment if one.queue.topic == topic and one.last_pull_s < idle_since]
         await self._let_go(idle, "pull_idle")
         new, handover = [queue for queue in wanted if queue not in self.assignment], self._parts.handover
@@ -213,7 +213,7 @@ class Rebalancer:
     def _begin(self, queue: MessageQueue, start_offset: int, source: str, locked_at_s: float | None = None) -> None:
         self._opened += 1
         held = self._parts.holding(queue, start_offset)
-        owned = OwnedQueue(self._opened, queue, held, start_offset, last_pull_s=time.monotonic())
+        owned = OwnedQueue(self._opened, queue, held, start_offset, last_pull_s=self._context.age_s())
         owned.locked_at_s = locked_at_s
         if self._parts.handover is not None:
             owned.generation = self._parts.handover.generation_of(queue)

@@ -199,7 +199,7 @@ class Running(Membership):
         state = {"suspended": self.rebalancer.suspended, "cached_bytes": assignment.cached_bytes}
         info = client_info(self.instance, state=state, stacks=stacks)
         add_consumer(info, self._consumer_data(), concurrency=self._options.max_concurrency)
-        add_queues(info, assignment)
+        add_queues(info, assignment, self.instance.clock.age_s)
         add_statistics(info, self.statistics, assignment)
         return info
 

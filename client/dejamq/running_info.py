@@ -7,7 +7,7 @@ import asyncio
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dejamq_proto.client_pb2 import ConsumerData
@@ -52,10 +52,10 @@ def add_consumer(info: ClientInfo, data: ConsumerData, *, concurrency: int = 1) 
         ))  # fmt: skip
 
 
-def add_queues(info: ClientInfo, assignment: Iterable[OwnedQueue]) -> None:
-    """The queues that are owned now, and what is held of each."""
-    now = time.time() - time.monotonic()
-    info.queues.extend(queue_info(owned, now) for owned in sorted(assignment, key=lambda one: one.queue))
+def add_queues(info: ClientInfo, assignment: Iterable[OwnedQueue], age_s: Callable[[], float]) -> None:
+    """The queues that are owned now, and what is held of each. ``age_s``: the clock of their ages."""
+    wall_s = time.time() - age_s()
+    info.queues.extend(queue_info(owned, wall_s) for owned in sorted(assignment, key=lambda one: one.queue))
 
 
 def add_statistics(info: ClientInfo, statistics: Statistics, assignment: Iterable[OwnedQueue]) -> None:
@@ -65,7 +65,7 @@ def add_statistics(info: ClientInfo, statistics: Statistics, assignment: Iterabl
 
 
 def queue_info(owned: OwnedQueue, wall_s: float) -> ProcessQueueInfo:
-    """``wall_s`` added to a monotonic time makes it one since 1970."""
+    """``wall_s`` added to a time of the clock of ages makes it one since 1970."""
     queue, held = owned.queue, owned.process_queue
     first, last = held.ends or (-1, -1)
     return ProcessQueueInfo(

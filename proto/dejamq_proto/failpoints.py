@@ -12,19 +12,24 @@ order: ``2*off->1*pause(500)->off`` passes twice, pauses for half a second once,
 - ``kill``, ``stop``: SIGKILL or SIGSTOP this process, here
 
 Whoever marks a place writes ``if failpoints.ARMED and await failpoints.reached("name"): …`` where it can drop.
+``clock=+MS`` or ``clock=-MS`` is no place: the time of day of this process is off by so much from now on (``clock``).
 """
 
 import asyncio
 import os
 import re
 import signal
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 VARIABLE = "DEJAMQ_FAILPOINTS"
 ARMED = VARIABLE in os.environ
 """Whether this process has any failpoint at all: looked at before a place costs anything."""
 
-HOLD_POLL_S = 0.01
+CLOCK = "clock"
+HOLD_POLL_S = LOOK_POLL_S = 0.01
 TERM = re.compile(r"(?:(\d+)\*)?(off|pause|hold|drop|error|kill|stop)(?:\((\d+)\))?")
 
 
@@ -45,13 +50,24 @@ class Term:
 
 def parse(text: str) -> dict[str, list[Term]]:
     """Name -> terms. Raises ValueError for what cannot be read."""
-    armed = {}
+    return {name: [Term(term) for term in terms.split("->")] for name, terms in _parts(text) if name != CLOCK}
+
+
+def clock_ms(text: str) -> int:
+    """By how much the text sets the time of day off. Raises ValueError for what cannot be read."""
+    found = [terms for name, terms in _parts(text) if name == CLOCK]
+    try:
+        return int(found[-1]) if found else 0
+    except ValueError:
+        raise ValueError(f"failpoint clock={found[-1]} is not clock=+MS or clock=-MS") from None
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
     for part in filter(None, (part.strip() for part in re.split(r"[;\n]", text))):
         name, equals, terms = part.partition("=")
         if not equals:
             raise ValueError(f"failpoint {part!r} is not NAME=TERMS")
-        armed[name.strip()] = [Term(term) for term in terms.split("->")]
-    return armed
+        yield name.strip(), terms.strip()
 
 
 class Failpoints:
@@ -60,7 +76,17 @@ class Failpoints:
     def __init__(self, source: str) -> None:
         self._file = Path(source[1:]) if source.startswith("@") else None
         self._text = "" if self._file else source
-        self._armed = parse(self._text)
+        self._armed, self._jump_ms, self._looked_s = parse(self._text), clock_ms(self._text), 0.0
+        self.strike: Callable[[str], None] = _strike
+        """Does ``kill`` and ``stop``; replaced where the process is only played by a part of this one."""
+
+    def jump_s(self) -> float:
+        """By how much the time of day is off now. Any thread."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s > LOOK_POLL_S:
+            self._looked_s = now_s
+            self._look()
+        return self._jump_ms / 1000
 
     async def reached(self, name: str) -> bool:
         """Do what is armed here. True: drop what would come next. Raises Failpoint."""
@@ -75,7 +101,7 @@ class Failpoints:
         elif term.action == "error":
             raise Failpoint(f"failpoint {name}")
         elif term.action in ("kill", "stop"):
-            os.kill(os.getpid(), signal.SIGKILL if term.action == "kill" else signal.SIGSTOP)
+            self.strike(term.action)
         return term.action == "drop"
 
     def _taken(self, name: str) -> Term | None:
@@ -102,7 +128,7 @@ class Failpoints:
             text = ""
         if text != self._text:
             self._text, before = text, self._armed
-            self._armed = parse(text)
+            self._armed, self._jump_ms = parse(text), clock_ms(text)
             for name, terms in self._armed.items():
                 if name in before and [_said(term) for term in terms] == [_said(term) for term in before[name]]:
                     self._armed[name] = before[name]
@@ -112,12 +138,27 @@ def _said(term: Term) -> tuple[str, int]:
     return term.action, term.argument_ms
 
 
+def _strike(action: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
+
+
 _armed = Failpoints(os.environ.get(VARIABLE, ""))
+_carried: ContextVar[Failpoints | None] = ContextVar("failpoints", default=None)
+
+
+def here() -> Failpoints:
+    """Those of this process, or of the one that is played in this context."""
+    return _carried.get() or _armed
+
+
+def carry(armed: Failpoints) -> None:
+    """From now on this context, and what is started in it, has failpoints of its own: a process played in this one."""
+    _carried.set(armed)
 
 
 async def reached(name: str) -> bool:
     """As ``Failpoints.reached``, for the failpoints of this process."""
-    return await _armed.reached(name)
+    return await here().reached(name)
 
 
 def arm(path: Path, name: str, terms: str) -> None:

@@ -19,11 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from dejamq_proto.events import SCHEMA_VERSION, Event
+from dejamq_proto.events import SCHEMA_VERSION, ClockJump, Event
 
 log = logging.getLogger(__name__)
 FLUSH_INTERVAL_MS = 100
 BUFFER_BYTES = 1 << 18
+JUMP_US = 500_000
+"""Smaller steps of the time of day are those of a clock that is kept right."""
 
 
 class Level(StrEnum):
@@ -56,6 +58,7 @@ class Journal:
         self._max_bytes, self._wall, self._mono = max_bytes, wall, mono
         self._encode = msgspec.json.Encoder().encode_into
         self._seq = self._written = 0
+        self._apart_us = self._clocks_apart_us()
         self._buffer = bytearray()
         self._line = bytearray()
         self._timer: asyncio.TimerHandle | None = None
@@ -80,9 +83,12 @@ class Journal:
         """
         if self._fd < 0:
             return
+        wall_us, mono_us = int(self._wall() * 1e6), int(self._mono() * 1e6)
+        if abs(wall_us - mono_us - self._apart_us) > JUMP_US:
+            self._tell_jump()
         self._seq += 1
         event.v, event.role, event.process, event.boot_id = SCHEMA_VERSION, self._role, self._process, self.boot_id
-        event.seq, event.wall_us, event.mono_us = self._seq, int(self._wall() * 1e6), int(self._mono() * 1e6)
+        event.seq, event.wall_us, event.mono_us = self._seq, wall_us, mono_us
         self._encode(event, self._line)
         self._line += b"\n"
         self._buffer += self._line
@@ -90,6 +96,16 @@ class Journal:
             self.flush()
         elif self._timer is None:
             self._flush_later()
+
+    def _clocks_apart_us(self) -> int:
+        return int(self._wall() * 1e6) - int(self._mono() * 1e6)
+
+    def _tell_jump(self) -> None:
+        """Looked at again first: a process that is stopped between two readings of clocks sees a jump that was none."""
+        before_us, self._apart_us = self._apart_us, self._clocks_apart_us()
+        moved_us = self._apart_us - before_us
+        if abs(moved_us) > JUMP_US:
+            self.write(ClockJump(jumped_ms=round(moved_us / 1000)))
 
     def flush(self) -> None:
         """Hand all lines to the kernel.
@@ -150,15 +166,21 @@ def _open(path: Path) -> int:
 
 
 def open_journal(
-    directory: str | Path | None, *, role: str, process: str, boot_id: str, level: str, max_bytes: int = 1 << 30
-) -> Journal:
-    """The journal of one process in ``directory`` (made if absent), or one that writes nothing without a directory."""
+    directory: str | Path | None, *, role: str, process: str, boot_id: str, level: str, max_bytes: int = 1 << 30,
+    wall: Callable[[], float] = time.time,
+) -> Journal:  # fmt: skip
+    """The journal of one process in ``directory`` (made if absent), or one that writes nothing without a directory.
+
+    ``wall`` is the time of day as the process believes it.
+    """
     if directory is None or level == Level.OFF:
         return Journal(None, role=role, process=process, boot_id=boot_id, level=Level.OFF)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / journal_name(role, process, boot_id)
-    return Journal(path, role=role, process=process, boot_id=boot_id, level=Level(level), max_bytes=max_bytes)
+    return Journal(
+        path, role=role, process=process, boot_id=boot_id, level=Level(level), max_bytes=max_bytes, wall=wall
+    )
 
 
 def journal_name(role: str, process: str, boot_id: str) -> str:

@@ -5,7 +5,7 @@ Fields with one name have one type everywhere. Identity of a message: ``unique_k
 Meaning of each event: docs/journal.md. Source of the set: what it takes to attribute a duplicate with certainty.
 """
 
-from dejamq_proto.events.base import SCHEMA_VERSION, Event, Fault, Gap, State
+from dejamq_proto.events.base import SCHEMA_VERSION, ClockJump, Event, Fault, Gap, State
 from dejamq_proto.events.broker import (
     Append,
     Boot,
@@ -40,6 +40,7 @@ __all__ = [
     "CheckTransaction",
     "Claim",
     "ClientClash",
+    "ClockJump",
     "Deliver",
     "EndTransaction",
     "Event",

@@ -32,6 +32,16 @@ class Gap(Event, tag="GAP"):
     missing_ms: int
 
 
+class ClockJump(Event, tag="CLOCK"):
+    """Since the line before this one the time of day moved by so much more (less: below 0) than time passed.
+
+    The journal writes it itself, before the line that comes then: what follows from the jump has later lines. All
+    ``wall_us`` of this process from here on are of the clock that jumped; ``mono_us`` are not.
+    """
+
+    jumped_ms: int
+
+
 class Fault(Event, tag="FAULT"):
     """What a test or demo did to somebody: ``kind`` kill, pause, …"""
 
