@@ -23,7 +23,7 @@ class Locks:
 
     def __init__(self, broker_name: str, life_ms: float, journal: Journal, clock_ms: Callable[[], int]) -> None:
         self._broker_name, self._journal, self._clock_ms = broker_name, journal, clock_ms
-        self._table = LockTable(life_ms)
+        self._table, self._life_ms = LockTable(life_ms), round(life_ms)
 
     def lock(self, group: str, queues: Sequence[QueueAt], asker: Asker) -> list[QueueAt]:
         """Lock or renew; gives those that the client holds now, which may be fewer."""
@@ -49,8 +49,11 @@ class Locks:
         if not self._journal.on:
             return
         for each in answers:
-            self._journal.write(kind(
+            told = kind(
                 broker_name=self._broker_name, group=group, topic=each.queue.topic, queue_id=each.queue.queue_id,
                 client_id=asker.client_id, client_boot_id=asker.boot_id, granted=each.granted, owner=each.owner,
                 age_ms=each.age_ms, request_seq=asker.seq,
-            ))  # fmt: skip
+            )  # fmt: skip
+            if isinstance(told, Lock) and each.granted:
+                told.life_ms = self._life_ms
+            self._journal.write(told)

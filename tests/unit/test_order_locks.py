@@ -139,6 +139,7 @@ def test_every_request_is_journalled_with_the_owner_before_it(tmp_path: Path) ->
         _lines(tmp_path)[1] | {"broker_name": "broker-a", "topic": "orders", "queue_id": 0, "request_seq": 8}
         == (_lines(tmp_path)[1])
     )
+    assert [line.get("life_ms", 0) for line in _lines(tmp_path)] == [LIFE_MS, 0, 0, 0]
 
 
 @pytest.mark.parametrize(("locked", "topic"), [(False, "%RETRY%g"), (True, "%DLQ%g")])

@@ -148,7 +148,10 @@ class MemberList(Event, tag="MEMBER_LIST"):
 
 
 class Lock(Event, tag="LOCK"):
-    """A member asked a broker for the lock of a queue, or to keep it. ``owner`` had it before, ``age_ms`` old then."""
+    """A member asked a broker for the lock of a queue, or to keep it. ``owner`` had it before, ``age_ms`` old then.
+
+    What is granted is another member's at the earliest after ``life_ms``.
+    """
 
     broker_name: str
     group: str
@@ -159,6 +162,7 @@ class Lock(Event, tag="LOCK"):
     granted: bool
     owner: str = ""
     age_ms: int = 0
+    life_ms: int = 0
     request_seq: int = 0
 
 
