@@ -4,12 +4,20 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from dejamq import Inbox, Message, ReceivedMessage
+from dejamq import (
+    BatchResult,
+    ConsumeStatus,
+    Inbox,
+    Message,
+    OrderedStatus,
+    ReceivedMessage,
+    SuspendQueue,
+)
 
-from dejamq_lab.scenario.ledger import Ledger
+from dejamq_lab.scenario.ledger import Effect, Ledger
 from dejamq_lab.scenario.text import Handling
 
 KEY = "number-"
@@ -20,9 +28,9 @@ class Refused(Exception):
     """The handler fails, as the scenario says."""
 
 
-def message(topic: str, number: int, tags: str = "", delay_level: int = 0) -> Message:
+def message(topic: str, number: int, tags: str = "", delay_level: int = 0, pad: int = 0) -> Message:
     """The message of this number: its business key is the number, so that two of one number are the same event."""
-    body = json.dumps({"number": number}).encode()
+    body = json.dumps({"number": number, "pad": " " * pad} if pad else {"number": number}).encode()
     return Message(topic, body, tags=tags or None, keys=[f"{KEY}{number}"], delay_level=delay_level)
 
 
@@ -44,35 +52,76 @@ class Handlers:
         """Let those go on that block."""
         self._released.set()
 
-    async def one(self, received: ReceivedMessage) -> None:
+    async def one(self, received: ReceivedMessage) -> Any:
         """Handles a message."""
-        number = self._enter(received)
-        if number in self._handling.blocks:
-            await self._released.wait()
-        if self._handling.work_ms:
-            await asyncio.sleep(self._handling.work_ms / 1000)
-        await self._effect(received, number)
-        self._fail(number)
+        try:
+            return await self._handle(received)
+        except Refused as refusal:
+            return self._refused(refusal)
 
-    async def many(self, received: Sequence[ReceivedMessage]) -> None:
-        """Handles a list: each of it in its order."""
-        for each in received:
-            await self.one(each)
+    async def many(self, received: Sequence[ReceivedMessage]) -> Any:
+        """Handles a list: each of it in its order, up to the first that fails. The last word of them counts."""
+        answer = None
+        for index, each in enumerate(received):
+            try:
+                answer = await self._handle(each) or answer
+            except Refused as refusal:
+                return BatchResult(index - 1) if self._handling.answer == "rest" else self._refused(refusal)
+        return answer
 
-    def plain(self, received: ReceivedMessage) -> None:
+    def plain(self, received: ReceivedMessage) -> Any:
         """Handles a message in a worker thread."""
         number = self._enter(received)
         while number in self._handling.blocks and not self._released.is_set():
             time.sleep(BLOCKED_POLL_S)
         time.sleep(self._handling.work_ms / 1000)
-        self._write(received, number)
-        self._fail(number)
+        try:
+            self._fail(number, self._handling.refuses)
+            self._write(received, number)
+            while number in self._handling.lingers and not self._released.is_set():
+                time.sleep(BLOCKED_POLL_S)
+            self._fail(number, self._handling.fails)
+        except Refused as refusal:
+            return self._refused(refusal)
+        return self._done(received, number)
 
     def chosen(self) -> Callable[..., Awaitable[Any] | None]:
         """What is subscribed with."""
         if self._handling.plain:
             return self.plain
         return self.many if self._handling.batch else self.one
+
+    async def _handle(self, received: ReceivedMessage) -> OrderedStatus | None:
+        """Raises Refused where it fails."""
+        number = self._enter(received)
+        if number in self._handling.blocks:
+            await self._released.wait()
+        if self._handling.work_ms:
+            await asyncio.sleep(self._handling.work_ms / 1000)
+        self._fail(number, self._handling.refuses)
+        await self._effect(received, number)
+        if number in self._handling.lingers:
+            await self._released.wait()
+        self._fail(number, self._handling.fails)
+        return self._done(received, number)
+
+    def _refused(self, refusal: Refused) -> Any:
+        """The handler's answer to a failure, raised or returned."""
+        match self._handling.answer:
+            case "later":
+                return ConsumeStatus.RECONSUME_LATER
+            case "rollback":
+                return OrderedStatus.ROLLBACK
+            case "suspend":
+                raise SuspendQueue from refusal
+            case _:
+                raise refusal
+
+    def _done(self, received: ReceivedMessage, number: int) -> OrderedStatus | None:
+        """What is left to do after the first effect, and the answer to success."""
+        for part in range(2, self._handling.parts + 1):
+            self._write(received, number, part)
+        return OrderedStatus.COMMIT if number in self._handling.commits else None
 
     async def _effect(self, received: ReceivedMessage, number: int) -> None:
         if self._inbox is None:
@@ -87,10 +136,13 @@ class Handlers:
         self._ledger.enter(received.delivery_id, number, self._actor)
         return number
 
-    def _write(self, received: ReceivedMessage, number: int) -> None:
-        self._ledger.write(received.delivery_id, self._group, number, received.message_id, self._actor)
+    def _write(self, received: ReceivedMessage, number: int, part: int = 1) -> None:
+        effect = Effect(received.delivery_id, part, self._group, number, received.message_id, self._actor)
+        self._ledger.write(effect)
 
-    def _fail(self, number: int) -> None:
+    def _fail(self, number: int, failing: Collection[int]) -> None:
+        if number not in failing:
+            return
         self._failed[number] += 1
-        if number in self._handling.fails and self._failed[number] <= self._handling.failures:
+        if self._failed[number] <= self._handling.failures:
             raise Refused(f"message {number} is refused for the {self._failed[number]}. time, as the scenario says")

@@ -4,18 +4,33 @@ import sqlite3
 import time
 from pathlib import Path
 
+import msgspec
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entered (delivery_id TEXT PRIMARY KEY, number INTEGER NOT NULL, actor TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS effects (
-    delivery_id TEXT PRIMARY KEY,
+    delivery_id TEXT NOT NULL,
+    part INTEGER NOT NULL,
     consumer_group TEXT NOT NULL,
     number INTEGER NOT NULL,
     message_id TEXT NOT NULL,
     actor TEXT NOT NULL,
-    at_us INTEGER NOT NULL
+    at_us INTEGER NOT NULL,
+    PRIMARY KEY (delivery_id, part)
 );
 CREATE INDEX IF NOT EXISTS effects_by_number ON effects (consumer_group, number, at_us);
 """
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a handler did. ``part`` counts the effects of one message from 1."""
+
+    delivery_id: str
+    part: int
+    group: str
+    number: int
+    message_id: str
+    actor: str
 
 
 class Ledger:
@@ -31,15 +46,15 @@ class Ledger:
         """A handler was entered: what the step ``entered`` waits for."""
         self.connection.execute("INSERT OR IGNORE INTO entered VALUES (?, ?, ?)", (delivery_id, number, actor))
 
-    def write(self, delivery_id: str, group: str, number: int, message_id: str, actor: str) -> None:
+    def write(self, effect: Effect) -> None:
         """The effect of a delivery. Ledgers never hide a double effect: its key is the delivery."""
-        row = (delivery_id, group, number, message_id, actor, time.time_ns() // 1000)
-        self.connection.execute("INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?, ?, ?)", row)
+        row = (*msgspec.structs.astuple(effect), time.time_ns() // 1000)
+        self.connection.execute("INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def count(self, actor: str = "", *, different: bool = True) -> int:
         """Effects of this actor, or of all; ``different``: messages that have one."""
         what = "COUNT(DISTINCT consumer_group || ' ' || number)" if different else "COUNT(*)"
-        return self._one(f"SELECT {what} FROM effects WHERE ? IN ('', actor)", actor)
+        return self._one(f"SELECT {what} FROM effects WHERE part = 1 AND ? IN ('', actor)", actor)
 
     def was_entered(self, actor: str, number: int) -> bool:
         return bool(self._one("SELECT COUNT(*) FROM entered WHERE actor = ? AND number = ?", actor, number))
@@ -52,7 +67,7 @@ class Ledger:
         """Delivery ids of the second and later effects of a message in a group, in the order they came."""
         query = """SELECT delivery_id FROM (
             SELECT delivery_id, ROW_NUMBER() OVER (
-                PARTITION BY consumer_group, number ORDER BY at_us, delivery_id) AS nth FROM effects)
+                PARTITION BY consumer_group, number, part ORDER BY at_us, delivery_id) AS nth FROM effects)
             WHERE nth > 1"""
         return {row[0] for row in self.connection.execute(query)}
 

@@ -9,6 +9,8 @@ from dejamq_proto.codes import ConfigError
 from dejamq_lab.scenario.steps import Step
 
 TOPIC = "orders"
+ANSWERS = ("error", "later", "suspend", "rollback", "rest")
+"""How a handler says that it failed."""
 
 
 class Shape(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +36,17 @@ class Handling(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """These messages wait, effect not done, until the step ``release``."""
     fails: tuple[int, ...] = ()
     """These fail the first ``failures`` times, after their effect."""
+    refuses: tuple[int, ...] = ()
+    """As ``fails``, before their effect."""
     failures: int = 1
+    answer: str = "error"
+    """How it says that it failed: error, later, suspend, rollback, rest (of a list: those before it are done)."""
+    lingers: tuple[int, ...] = ()
+    """These wait after their effect, until the step ``release``."""
+    commits: tuple[int, ...] = ()
+    """These answer COMMIT, in a consumer in order without ``auto_commit``."""
+    parts: int = 1
+    """Effects of each message; what fails, fails after the first of them."""
     plain: bool = False
     """A plain function, in a worker thread."""
     inbox: bool = False
@@ -103,6 +115,11 @@ def check(scenario: Scenario) -> None:
     for name, actor in scenario.actors.items():
         if actor.kind not in ("producer", "push", "lite"):
             raise ConfigError(f"scenario {scenario.id}: actor {name} is of the kind {actor.kind!r}, which there is not")
+        if actor.handler.answer not in ANSWERS:
+            raise ConfigError(
+                f"scenario {scenario.id}: the handler of {name} answers {actor.handler.answer!r}; "
+                f"it can answer {', '.join(ANSWERS)}"
+            )
     namesrvs = {name for name in server_names(scenario.cluster) if name.startswith("namesrv-")}
     for name, actor in scenario.actors.items():
         if strange := sorted(set(actor.namesrvs) - namesrvs):
