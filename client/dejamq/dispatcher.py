@@ -226,10 +226,13 @@ class Dispatcher:
         if held.dropped:
             self._deliveries.end(owned, messages, outcome)
             return
-        for message in messages[: outcome.acknowledged]:
+        done, rest = messages[:succeeded], messages[succeeded:]
+        for message in done:
             held.finish(message.queue_offset)
-        self._deliveries.end(owned, messages, outcome)
-        failed = [message for message in messages[outcome.acknowledged :] if message.queue_offset in held]
+        if done and rest:  # the answer named those that are done: they did not fail
+            self._deliveries.end(owned, done, DONE)
+        self._deliveries.end(owned, rest or done, outcome)
+        failed = [message for message in rest if message.queue_offset in held]
         held.settling += len(failed)
         try:
             for message in failed:
