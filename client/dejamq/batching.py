@@ -50,6 +50,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
     packed: bytes = b""  # the body as it travels, where that is not the message's
     select: Selector | None = None  # chooses the queue; without it they take turns
     kept: SendResult | None = None  # an earlier try stored it, less durably than asked
+    mode: str = "sync"  # how the program made it, for the journal: sync, async, batch, request, oneway
 
     @property
     def ended(self) -> bool:

@@ -131,14 +131,9 @@ class Producer:
         DejamqErrors. Cancelling stops the wait; the message may still be sent.
         """
         try:
-            return await self.submit(message, queue=queue, timeout_ms=timeout_ms)
+            return await self._submit(message, queue, timeout_ms, "sync")
         except BacklogFull:
-            pass
-        call = self._make_call(message, self._ready().new_future(), timeout_ms)
-        if queue is not None:
-            self._intake.direct(call, queue)
-        await self._take_on((call,))
-        return await _future(call)
+            return await self._patiently(message, queue, timeout_ms, "sync")
 
     def submit(
         self, message: Message, *, queue: Destination = None, timeout_ms: float | None = None
@@ -150,20 +145,13 @@ class Producer:
         The order of submits to one queue is the order in the queue, as long as no try fails. The future may be
         dropped; what becomes of the message is then in the journal only.
         """
-        sender = self._sender
-        if sender is None or not sender.open or not self._origin.here:
-            sender = self._ready()
-        future = sender.new_future()
-        call = self._make_call(message, future, timeout_ms)
-        if queue is not None:
-            self._intake.direct(call, queue)
-        sender.submit(call)
-        return future
+        return self._submit(message, queue, timeout_ms, "async")
 
     def send_oneway(self, message: Message, *, queue: Destination = None) -> None:
         """Send without waiting for anything: one try, a failure is only logged. Raises as ``submit``."""
         sender = self._ready()
         call = self._make_call(message, None)
+        call.mode = "oneway"
         if queue is not None:
             self._intake.direct(call, queue)
         sender.submit(call)
@@ -189,7 +177,7 @@ class Producer:
             for part in split(calls, self.config.max_message_size):
                 self._last_batch += 1
                 for call in part:
-                    call.batch, call.queue = self._last_batch, one_queue
+                    call.batch, call.queue, call.mode = self._last_batch, one_queue, "batch"
                 await self._take_on(part)
             return all_stored(await asyncio.gather(*(_future(call) for call in calls), return_exceptions=True))
         except asyncio.CancelledError:
@@ -209,7 +197,7 @@ class Producer:
         deadline = monotonic() + self._intake.budget_s(timeout_ms)
         async with self._requests.expecting(message, timeout_ms, self._intake.topic(message.topic)) as expected:
             left_ms = max(1.0, (deadline - monotonic()) * 1000)
-            sending = asyncio.ensure_future(self.send(expected.message, queue=queue, timeout_ms=left_ms))
+            sending = asyncio.ensure_future(self._patiently(expected.message, queue, left_ms, "request"))
             sending.add_done_callback(_seen)
             try:
                 return await expected.reply(sending, deadline)
@@ -234,6 +222,30 @@ class Producer:
     def add_hook(self, hook: SendHook) -> None:
         """Have it called before and after every try, from now on. Raises ConfigError for what is no hook."""
         self._hooks.add(hook)
+
+    def _submit(
+        self, message: Message, queue: Destination, timeout_ms: float | None, mode: str
+    ) -> "asyncio.Future[SendResult]":
+        """Raises BacklogFull; with no more steps than needed, as every send passes here."""
+        sender = self._sender
+        if sender is None or not sender.open or not self._origin.here:
+            sender = self._ready()
+        future = sender.new_future()
+        call = self._make_call(message, future, timeout_ms)
+        call.mode = mode
+        if queue is not None:
+            self._intake.direct(call, queue)
+        sender.submit(call)
+        return future
+
+    async def _patiently(self, message: Message, queue: Destination, timeout_ms: float | None, mode: str) -> SendResult:
+        """Wait for room, within the budget of the send."""
+        call = self._make_call(message, self._ready().new_future(), timeout_ms)
+        call.mode = mode
+        if queue is not None:
+            self._intake.direct(call, queue)
+        await self._take_on((call,))
+        return await _future(call)
 
     async def _take_on(self, calls: Sequence[Call]) -> None:
         """Submit them, all or none, as soon as there is room; where there is none in time, their futures tell."""

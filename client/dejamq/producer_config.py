@@ -34,6 +34,10 @@ class ProducerConfig(ClientConfig):
     retry_times_when_send_failed: int = setting(
         2, rocketmq="retryTimesWhenSendFailed", help="further tries on another broker after a failure (not a time-out)"
     )
+    retry_times_when_send_async_failed: int = setting(
+        -1, rocketmq="retryTimesWhenSendAsyncFailed",
+        help="the same of submit and request; -1: as retry_times_when_send_failed (RocketMQ: 2)",
+    )  # fmt: skip
     retry_response_codes: str = setting(
         RETRIABLE, rocketmq="retryResponseCodes", help="a broker's refusals that another broker is tried after"
     )

@@ -35,6 +35,7 @@ class SendJournal:
                 tries=[call.tries for call in calls],
                 unique_keys=[call.message.message_id for call in calls],
                 business_keys=[self._key_of(call.message) for call in calls] if self._business_key else [],
+                modes=_modes(calls),
             )
         )  # fmt: skip
 
@@ -73,3 +74,10 @@ class SendJournal:
         if self._business_key == PROPERTY_KEYS:
             return next(iter(message.keys), "")
         return message.properties.get(self._business_key or "", "")
+
+
+def _modes(calls: Sequence[Call]) -> list[str]:
+    """As short as ``SendTry`` allows: nearly every run has calls of one mode."""
+    every = [call.mode for call in calls]
+    different = set(every)
+    return every if len(different) > 1 else [] if different == {"sync"} else every[:1]

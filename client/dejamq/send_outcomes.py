@@ -37,7 +37,10 @@ class Outcomes:
     ) -> None:
         self._config, self._group, self._journal, self._hooks, self._faults = config, group, journal, hooks, faults
         self.backlog = Backlog(config.max_pending_bytes)
-        self.rule = RetryRule(config.retry_times_when_send_failed, config.retriable)
+        asynchronous = config.retry_times_when_send_async_failed
+        self.rule = RetryRule(
+            config.retry_times_when_send_failed, config.retriable, None if asynchronous < 0 else asynchronous
+        )
 
     def leaving(self, flight: Flight) -> None:
         """A run is about to leave."""
@@ -142,7 +145,7 @@ class Outcomes:
         RocketMQ: when no other broker takes the message either, the caller gets the first result.
         """
         error = DejamqError(f"{flight.lane.broker_name}: {results[0].status.name}", code=Code.SYSTEM_ERROR)
-        rule = RetryRule(self.rule.times, frozenset({error.code}))
+        rule = msgspec.structs.replace(self.rule, codes=frozenset({error.code}))
         now, again = monotonic(), []
         for call, result in zip(flight.calls, results, strict=True):
             if not call.ended and rule.again(call, error, now):

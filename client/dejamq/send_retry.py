@@ -5,6 +5,7 @@ from dejamq_proto.codes import Code, DejamqError
 
 from dejamq.batching import Call
 
+ASYNC = ("async", "request")
 TRANSPORT = frozenset({Code.CONNECT_BROKER_EXCEPTION, Code.ACCESS_BROKER_TIMEOUT})
 
 
@@ -13,6 +14,8 @@ class RetryRule(msgspec.Struct, frozen=True):
 
     times: int
     codes: frozenset[Code]
+    async_times: int | None = None
+    """Of calls that the program does not wait for, and of requests; None: as often as the others."""
 
     def again(self, call: Call, error: DejamqError, now: float) -> bool:
         """Whether to send again, on another broker. ``now`` and the deadline are monotonic seconds.
@@ -28,7 +31,8 @@ class RetryRule(msgspec.Struct, frozen=True):
         A pinned call (explicit queue, selector, sharding key) and a oneway have one: elsewhere the message
         would be where the program did not want it.
         """
-        return not call.pinned and call.future is not None and call.retries < self.times
+        times = self.times if self.async_times is None or call.mode not in ASYNC else self.async_times
+        return not call.pinned and call.future is not None and call.retries < times
 
 
 def final_error(call: Call, error: DejamqError) -> DejamqError:

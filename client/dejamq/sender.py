@@ -12,6 +12,7 @@ from math import inf
 from time import monotonic, time
 
 from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
+from dejamq_proto.events.producer import CLOSED_BY_A_TIMEOUT
 from dejamq_proto.names import MASTER_ID
 from dejamq_proto.wire import SendRunResult
 
@@ -244,5 +245,5 @@ class Sender:
         flight.future.cancel()
         self._send_again(self._outcomes.lost(flight, error, "timeout"))
         if self._config.close_connection_on_timeout:
-            self._instance.reconnect(flight.address, "closed after a time-out")
+            self._instance.reconnect(flight.address, CLOSED_BY_A_TIMEOUT)
         self._pump_soon(flight.lane)

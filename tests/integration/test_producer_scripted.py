@@ -398,6 +398,27 @@ async def test_the_next_name_server_is_asked_when_one_fails(unused_tcp_port: int
         await namesrv.close()
 
 
+async def test_the_journal_tells_how_the_program_sent(tmp_path: Path) -> None:
+    settings = {"journal_dir": str(tmp_path), "journal_level": "forensic"}
+    async with scripted("a", **settings) as (producer, _):
+        await producer.send(Message("t", b"x"))
+        await producer.submit(Message("t", b"x"))
+        await producer.send_batch([Message("t", b"x"), Message("t", b"y")])
+        producer.send_oneway(Message("t", b"x"))
+        await producer.flush()
+    tries = [event for event in _events(tmp_path) if event["event"] == "SEND_TRY"]
+    assert [event.get("modes") for event in tries] == [None, ["async"], ["batch"], ["oneway"]]
+
+
+async def test_what_is_submitted_is_tried_again_as_often_as_its_own_setting_says() -> None:
+    async with scripted("a", retry_times_when_send_async_failed=0) as (producer, (broker,)):
+        broker.script.extend([break_stream] * 2)
+        with pytest.raises(BrokerUnavailable):
+            await producer.submit(Message("t", b"x"))
+        await producer.send(Message("t", b"x"))
+        assert len(broker.runs) == 3
+
+
 async def test_the_journal_tells_each_try_its_outcome_and_the_failed_call(tmp_path: Path) -> None:
     settings = {"journal_dir": str(tmp_path), "journal_level": "forensic", "journal_business_key": "KEYS"}
     async with scripted("a", retry_times_when_send_failed=1, **settings) as (producer, (broker,)):

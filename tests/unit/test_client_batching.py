@@ -164,6 +164,14 @@ def test_only_the_chosen_refusals_are_retried_and_a_lost_connection_always() -> 
     assert rule.again(waiting_call(), LOST, 1.0)
 
 
+@pytest.mark.parametrize(("mode", "again"), [("sync", True), ("batch", True), ("async", False), ("request", False)])
+def test_calls_that_nobody_waits_for_and_requests_have_a_number_of_tries_of_their_own(mode: str, again: bool) -> None:
+    rule, failed = RetryRule(2, SEND_RETRIABLE, async_times=0), waiting_call()
+    failed.mode = mode
+    assert rule.again(failed, LOST, 1.0) is again
+    assert RULE.again(failed, LOST, 1.0)
+
+
 def waiting_call() -> Call:
     failed = call()
     failed.future = object()  # type: ignore[assignment]  # somebody waits; who does not matter here

@@ -258,6 +258,21 @@ def test_a_try_is_journalled_with_every_call_before_it_leaves(tmp_path: Path) ->
     assert "business_keys" not in line
 
 
+@pytest.mark.parametrize(
+    ("modes", "told"),
+    [(["sync", "sync"], None), (["batch", "batch"], ["batch"]), (["sync", "async"], ["sync", "async"])],
+)
+def test_how_calls_were_made_is_told_once_where_it_is_the_same(
+    tmp_path: Path, modes: list[str], told: list[str] | None
+) -> None:
+    journal, lines = journalled(tmp_path)
+    calls = [call(1), call(2)]
+    for each, mode in zip(calls, modes, strict=True):
+        each.mode = mode
+    journal.leaving(flight(*calls))
+    assert lines()[0].get("modes") == told
+
+
 @pytest.mark.parametrize(("name", "expected"), [("order", ["o1"]), ("KEYS", ["k1"]), ("absent", [""])])
 def test_the_business_key_is_a_property_or_the_first_key(tmp_path: Path, name: str, expected: list[str]) -> None:
     journal, lines = journalled(tmp_path, name)

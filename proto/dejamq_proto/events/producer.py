@@ -2,9 +2,15 @@
 
 from dejamq_proto.events.base import Event
 
+CLOSED_BY_A_TIMEOUT = "closed after a time-out"
+"""In the reason of runs that failed with their connection, which the client closed because another took too long."""
+
 
 class SendTry(Event, tag="SEND_TRY"):
-    """A run leaves for a broker. (boot_id, request_seq) meets the broker's APPEND. ``tries`` counts from 1 a call."""
+    """A run leaves for a broker. (boot_id, request_seq) meets the broker's APPEND. ``tries`` counts from 1 a call.
+
+    ``modes``: sync, async, batch, request or oneway; of each call, once where all are the same, none where all are sync.
+    """
 
     request_seq: int
     broker_name: str
@@ -15,6 +21,7 @@ class SendTry(Event, tag="SEND_TRY"):
     tries: list[int]
     unique_keys: list[str]
     business_keys: list[str] = []
+    modes: list[str] = []
 
 
 class SendResult(Event, tag="SEND_RESULT"):
