@@ -9,7 +9,7 @@ CLOSED_BY_A_TIMEOUT = "closed after a time-out"
 class SendTry(Event, tag="SEND_TRY"):
     """A run leaves for a broker. (boot_id, request_seq) meets the broker's APPEND. ``tries`` counts from 1 a call.
 
-    ``modes``: sync, async, batch, request or oneway; of each call, once where all are the same, none where all are sync.
+    ``modes``: sync, async, batch, request or oneway; of each call, once where all are the same, none if all are sync.
     """
 
     request_seq: int
