@@ -10,14 +10,14 @@ from typing import Any
 from dejamq import (
     BatchResult,
     ConsumeStatus,
-    Inbox,
     Message,
     OrderedStatus,
     ReceivedMessage,
     SuspendQueue,
 )
 
-from dejamq_lab.scenario.ledger import Effect, Ledger
+from dejamq_lab.scenario.effects import Effects
+from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.text import Handling
 
 KEY = "number-"
@@ -43,9 +43,10 @@ class Handlers:
     """The handlers of one consumer. Effects come after the work and before a failure, as careless programs do it."""
 
     def __init__(self, actor: str, group: str, handling: Handling, ledger: Ledger) -> None:
-        self._actor, self._group, self._handling, self._ledger = actor, group, handling, ledger
-        self._inbox = Inbox(ledger.connection) if handling.inbox else None
+        self._actor, self._handling, self._ledger = actor, handling, ledger
+        self._effects = Effects(actor, group, handling.parts, ledger, inbox=handling.inbox)
         self._failed: Counter[int] = Counter()
+        self._met: set[int] = set()
         self._released = asyncio.Event()
 
     def release(self) -> None:
@@ -71,14 +72,14 @@ class Handlers:
 
     def plain(self, received: ReceivedMessage) -> Any:
         """Handles a message in a worker thread."""
-        number = self._enter(received)
-        while number in self._handling.blocks and not self._released.is_set():
+        number, waits = self._enter(received)
+        while waits and number in self._handling.blocks and not self._released.is_set():
             time.sleep(BLOCKED_POLL_S)
         time.sleep(self._handling.work_ms / 1000)
         try:
             self._fail(number, self._handling.refuses)
-            self._write(received, number)
-            while number in self._handling.lingers and not self._released.is_set():
+            self._effects.make_in_thread(received, number)
+            while waits and number in self._handling.lingers and not self._released.is_set():
                 time.sleep(BLOCKED_POLL_S)
             self._fail(number, self._handling.fails)
         except Refused as refusal:
@@ -93,14 +94,14 @@ class Handlers:
 
     async def _handle(self, received: ReceivedMessage) -> OrderedStatus | None:
         """Raises Refused where it fails."""
-        number = self._enter(received)
-        if number in self._handling.blocks:
+        number, waits = self._enter(received)
+        if waits and number in self._handling.blocks:
             await self._released.wait()
         if self._handling.work_ms:
             await asyncio.sleep(self._handling.work_ms / 1000)
         self._fail(number, self._handling.refuses)
-        await self._effect(received, number)
-        if number in self._handling.lingers:
+        await self._effects.make(received, number)
+        if waits and number in self._handling.lingers:
             await self._released.wait()
         self._fail(number, self._handling.fails)
         return self._done(received, number)
@@ -119,26 +120,16 @@ class Handlers:
 
     def _done(self, received: ReceivedMessage, number: int) -> OrderedStatus | None:
         """What is left to do after the first effect, and the answer to success."""
-        for part in range(2, self._handling.parts + 1):
-            self._write(received, number, part)
+        self._effects.finish(received, number)
         return OrderedStatus.COMMIT if number in self._handling.commits else None
 
-    async def _effect(self, received: ReceivedMessage, number: int) -> None:
-        if self._inbox is None:
-            self._write(received, number)
-            return
-        async with self._inbox.once(received) as first:
-            if first:
-                self._write(received, number)
-
-    def _enter(self, received: ReceivedMessage) -> int:
+    def _enter(self, received: ReceivedMessage) -> tuple[int, bool]:
+        """The message's number, and whether it may have to wait."""
         number = number_of(received)
         self._ledger.enter(received.delivery_id, number, self._actor)
-        return number
-
-    def _write(self, received: ReceivedMessage, number: int, part: int = 1) -> None:
-        effect = Effect(received.delivery_id, part, self._group, number, received.message_id, self._actor)
-        self._ledger.write(effect)
+        waits = not (self._handling.once and number in self._met)
+        self._met.add(number)
+        return number, waits
 
     def _fail(self, number: int, failing: Collection[int]) -> None:
         if number not in failing:

@@ -18,6 +18,11 @@ CREATE TABLE IF NOT EXISTS effects (
     at_us INTEGER NOT NULL,
     PRIMARY KEY (delivery_id, part)
 );
+CREATE TABLE IF NOT EXISTS skipped (
+    delivery_id TEXT PRIMARY KEY, consumer_group TEXT NOT NULL, number INTEGER NOT NULL, actor TEXT NOT NULL);
+CREATE VIEW IF NOT EXISTS handled AS
+    SELECT delivery_id, consumer_group, number, actor FROM effects WHERE part = 1
+    UNION SELECT delivery_id, consumer_group, number, actor FROM skipped;
 CREATE INDEX IF NOT EXISTS effects_by_number ON effects (consumer_group, number, at_us);
 """
 
@@ -37,6 +42,7 @@ class Ledger:
     """One process's connection. WAL lets the others read and write meanwhile; each effect is its own transaction."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=OFF")  # what a kill leaves matters here, not what a power loss does
@@ -51,13 +57,19 @@ class Ledger:
         row = (*msgspec.structs.astuple(effect), time.time_ns() // 1000)
         self.connection.execute("INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
-    def count(self, actor: str = "", *, different: bool = True) -> int:
-        """Effects of this actor, or of all; ``different``: messages that have one."""
-        what = "COUNT(DISTINCT consumer_group || ' ' || number)" if different else "COUNT(*)"
-        return self._one(f"SELECT {what} FROM effects WHERE part = 1 AND ? IN ('', actor)", actor)
+    def skip(self, effect: Effect) -> None:
+        """A delivery that had no effect, because an inbox knew of an earlier one."""
+        row = (effect.delivery_id, effect.group, effect.number, effect.actor)
+        self.connection.execute("INSERT OR IGNORE INTO skipped VALUES (?, ?, ?, ?)", row)
 
-    def was_entered(self, actor: str, number: int) -> bool:
-        return bool(self._one("SELECT COUNT(*) FROM entered WHERE actor = ? AND number = ?", actor, number))
+    def count(self, actor: str = "", *, different: bool = True) -> int:
+        """Deliveries handled by this actor, or by all; ``different``: messages. What an inbox spared is handled."""
+        what = "COUNT(DISTINCT consumer_group || ' ' || number)" if different else "COUNT(*)"
+        return self._one(f"SELECT {what} FROM handled WHERE ? IN ('', actor)", actor)
+
+    def entries(self, actor: str, number: int) -> int:
+        """How often a handler of this actor was entered with this message."""
+        return self._one("SELECT COUNT(*) FROM entered WHERE actor = ? AND number = ?", actor, number)
 
     def delivery_ids(self) -> set[str]:
         """Every delivery that had an effect."""
