@@ -168,6 +168,7 @@ class Broker:
         self._journal.write(Boot(
             broker_name=config.broker_name, broker_id=config.broker_id, address=self.site.store_address,
             clean=self._store.clean_start, log_min=self._store.log_min, log_max=self._store.log_max,
+            delay_levels_ms=list(config.store.delay_levels_ms),
         ))  # fmt: skip
         if self._store.promoted:
             self.domain.replication.note_promoted(read_note(StorePaths(self._directory)))

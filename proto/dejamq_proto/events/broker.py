@@ -4,7 +4,10 @@ from dejamq_proto.events.base import Event
 
 
 class Boot(Event, tag="BOOT"):
-    """A broker opened its store; ``clean`` is false after a crash. ``address`` is the store host of its records."""
+    """A broker opened its store; ``clean`` is false after a crash. ``address`` is the store host of its records.
+
+    ``delay_levels_ms`` are the delays of levels 1, 2, … as this start has them.
+    """
 
     broker_name: str
     broker_id: int
@@ -12,6 +15,7 @@ class Boot(Event, tag="BOOT"):
     clean: bool
     log_min: int = 0
     log_max: int = 0
+    delay_levels_ms: list[int] = []
 
 
 class Append(Event, tag="APPEND"):
