@@ -1,5 +1,6 @@
 """What the handlers of a scenario answer, and what is in the ledger then."""
 
+import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,3 +64,14 @@ async def test_the_first_of_two_effects_is_double_when_the_second_failed(tmp_pat
     await handlers.one(received(1, delivery=2))
     assert ledger.doubles() == {"b-1-2"}
     assert ledger.connection.execute("SELECT part, COUNT(*) FROM effects GROUP BY part").fetchall() == [(1, 2), (2, 1)]
+
+
+async def test_what_blocks_once_lets_its_second_delivery_pass(tmp_path: Path) -> None:
+    handlers, ledger = made(tmp_path, blocks=(1,), once=True, refuses=(1,))
+    first = asyncio.ensure_future(handlers.one(received(1)))
+    await asyncio.sleep(0)
+    with pytest.raises(Refused):
+        await handlers.one(received(1, delivery=2))
+    handlers.release()
+    await first
+    assert ledger.delivery_ids() == {"b-1-1"}

@@ -77,6 +77,7 @@ def test_what_was_found_as_expected_is_no_problem() -> None:
 
 @pytest.mark.parametrize(("expected", "found", "said"), [
     (Expected(causes=("O1",)), told(), "O1 was not found"),
+    (Expected(deliveries=20), told(deliveries=21), "21 deliveries instead of 20"),
     (Expected(), told(causes={"R2": 4}), "R2 was blamed 4 times"),
     (Expected(), told(expected_causes={"L1": 1}), "L1 was taken for expected"),
     (Expected(expected=("L1",)), told(), "L1 was not among"),

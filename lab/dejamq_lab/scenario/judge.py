@@ -15,11 +15,13 @@ class Told(msgspec.Struct, frozen=True):
     pairs: Collection[tuple[str, str]]
     effects: Collection[str]
     doubles: Collection[str]
+    inbox: bool = False
+    """Whether every effect went through an inbox."""
 
 
 def problems(expected: Expected, told: Told) -> list[str]:
     """What is wrong, in sentences; none when the judge passed."""
-    return [*_causes(expected, told.verdict), *_losses(expected, told.verdict), *_ledger(told)]
+    return [*_causes(expected, told.verdict), *_losses(expected, told.verdict), *ledger_problems(told)]
 
 
 def _causes(expected: Expected, verdict: dict[str, Any]) -> list[str]:
@@ -33,6 +35,8 @@ def _causes(expected: Expected, verdict: dict[str, Any]) -> list[str]:
     if verdict["undetermined"] and not expected.undetermined:
         missing = ", ".join(f"{text} ({count})" for text, count in verdict["undetermined_missing"].items())
         wrong.append(f"{verdict['undetermined']} undetermined: {missing}")
+    if expected.deliveries and verdict["deliveries"] != expected.deliveries:
+        wrong.append(f"{verdict['deliveries']} deliveries instead of {expected.deliveries}")
     kinds = verdict["anomalies"]
     return wrong + [f"no anomaly {kind}" for kind in expected.anomalies if not kinds.get(kind)]
 
@@ -41,14 +45,14 @@ def _losses(expected: Expected, verdict: dict[str, Any]) -> list[str]:
     return [f"{verdict['lost']} messages are lost"] if verdict["lost"] and not expected.lost else []
 
 
-def _ledger(told: Told) -> list[str]:
+def ledger_problems(told: Told) -> list[str]:
     """Every double effect is a finding, and every finding whose deliveries both had an effect doubled one.
 
     Which of the two effects came second the clock of the ledger says, and it is not that of the deliveries.
     """
     doubles, effects = set(told.doubles), set(told.effects)
     both = [pair for pair in told.pairs if effects.issuperset(pair)]
-    wrong = []
+    wrong = [f"{len(doubles)} double effects in spite of the inbox"] if told.inbox and doubles else []
     if unseen := sorted(doubles.difference(*told.pairs)):
         wrong.append(f"{len(unseen)} double effects in the ledger are no finding, among them delivery {unseen[0]}")
     if invented := sorted(second for first, second in both if doubles.isdisjoint((first, second))):

@@ -24,6 +24,8 @@ class Shape(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     time_scale: float = 0.05
     links: bool = False
     """Whether every connection goes through a relay, so that it can be cut."""
+    journal_level: str = "forensic"
+    """Of all processes."""
 
 
 class Handling(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -43,14 +45,28 @@ class Handling(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """How it says that it failed: error, later, suspend, rollback, rest (of a list: those before it are done)."""
     lingers: tuple[int, ...] = ()
     """These wait after their effect, until the step ``release``."""
+    once: bool = False
+    """What blocks or lingers does so at its first delivery here only."""
     commits: tuple[int, ...] = ()
     """These answer COMMIT, in a consumer in order without ``auto_commit``."""
     parts: int = 1
     """Effects of each message; what fails, fails after the first of them."""
     plain: bool = False
     """A plain function, in a worker thread."""
+    replies: bool = False
+    """Each message is a request, and gets a reply after its effect."""
     inbox: bool = False
     """Effects go through ``Inbox``: once a message, whatever is delivered."""
+
+
+class Transacting(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A producer whose every send is a transaction. Answers are commit, rollback, unknown."""
+
+    blocks: bool = False
+    """Local transactions wait until the step ``release``."""
+    answer: str = "commit"
+    check: str = "commit"
+    """What it says when a broker asks."""
 
 
 class Actor(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -64,6 +80,8 @@ class Actor(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     """The name servers that it knows; all by default, and then it believes any one of them."""
     settings: dict[str, Any] = {}
     handler: Handling = Handling()
+    transaction: Transacting | None = None
+    """Of a producer that sends in transactions."""
 
 
 class Expected(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +95,8 @@ class Expected(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """Causes that must be under ``expected_causes``."""
     anomalies: tuple[str, ...] = ()
     """Kinds that must be among the anomalies."""
+    deliveries: int = 0
+    """How many there are, no more and no less; 0: any number."""
     undetermined: bool = False
     """Whether duplicates without a cause are allowed."""
     lost: bool = False
