@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
+from dejamq_proto import failpoints
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.pull_pb2 import CheckFilterRequest, CheckFilterResponse, PullRequest
 from dejamq_proto.wire import PullAnswer
@@ -52,8 +53,9 @@ class PullService:
                         if isinstance(item, PullRequest):
                             outbox.made_room()
                         answer = self._turn(item, outbox)
-                        if answer is not None:
-                            await context.write(answer.encode())
+                        if answer is None or (failpoints.ARMED and await failpoints.reached("pull.answer")):
+                            continue
+                        await context.write(answer.encode())
                     reader.cancel()
             finally:
                 self._long_poll.forget(outbox)
