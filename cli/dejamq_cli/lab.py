@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import random
 import tempfile
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,9 @@ from dejamq_cli.output import NO, Format, Output, say, show_object, show_rows, t
 app = typer.Typer(
     help="Duplicates on command: the scenarios, and whether the audit names their cause.", no_args_is_help=True
 )
+
+
+MOST_SEED = 10_000
 
 
 class Kind(StrEnum):
@@ -47,6 +51,10 @@ def run_(
     keep: Annotated[
         Path | None, typer.Option(help="Keep journals, stores, ledger and report in this new folder.")
     ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Settles what the scenario leaves open; 0: as written. By default another each time."),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Play a scenario on a cluster of its own, audit it, and say whether the audit named what was done.
@@ -60,8 +68,10 @@ def run_(
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise ConfigError(f"{keep} holds something; choose a folder that is new")
     chosen = _chosen(scenario)
+    seed = random.randrange(1, MOST_SEED) if seed is None else seed
+    say(f"seed {seed}")
     with tempfile.TemporaryDirectory(prefix="dejamq-lab-") as temporary:
-        outcome = asyncio.run(run(chosen, keep or Path(temporary), say))
+        outcome = asyncio.run(run(chosen, keep or Path(temporary), say, seed))
         _show(chosen, outcome, output, kept=keep is not None)
     raise typer.Exit(0 if outcome.ok else NO)
 

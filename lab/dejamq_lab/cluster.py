@@ -19,7 +19,7 @@ from dejamq_lab.auditing import audit
 from dejamq_lab.cluster_process import ProcessServers, ServerProcess
 from dejamq_lab.duplicates import Duplicate, find_duplicates
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.plan import Plan, replica_of
+from dejamq_lab.plan import LOOPBACK, Plan, replica_of
 from dejamq_lab.waiting import until_async
 
 if TYPE_CHECKING:
@@ -53,13 +53,18 @@ class Cluster:
         topics: Mapping[str, int] | None = None,
         journal_level: str = "forensic",
         directory: str | Path | None = None,
+        host: str = LOOPBACK,
     ) -> None:
-        """``topics``: name -> queues at each broker. ``slaves``: of each (``broker-a-s1``). Raises ConfigError."""
+        """``topics``: name -> queues at each broker. ``slaves``: of each (``broker-a-s1``). Raises ConfigError.
+
+        ``host``: an address of this machine where the servers listen, of 127.0.0.0/8 in Linux.
+        """
         self._directory = Path(directory).absolute() if directory else Path(tempfile.mkdtemp(prefix="dejamq-"))
         if not directory:
             weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._plan = Plan(
-            self._directory, brokers, namesrvs, time_scale, settings or {}, dict(topics or {}), journal_level, slaves
+            self._directory, brokers, namesrvs, time_scale, settings or {}, dict(topics or {}), journal_level, slaves,
+            host,
         )
         self._plan.check()
         self._processes = processes

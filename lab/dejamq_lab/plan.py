@@ -21,7 +21,7 @@ LOG_FILE_SETTINGS = frozenset({"mapped_file_size_commit_log", "mappedFileSizeCom
 FAST_FAILURE_SETTINGS = frozenset({"broker_fast_failure_enable", "brokerFastFailureEnable"})
 LOG_FILE_BYTES = 64 << 20
 """RocketMQ's 1 GiB, made twice by every broker, is too much for a test that stores a few messages."""
-ANY_PORT = "127.0.0.1:0"
+LOOPBACK = "127.0.0.1"
 ALL = (NamesrvConfig, BrokerConfig, ProducerConfig, ConsumerConfig)
 
 
@@ -38,6 +38,8 @@ class Plan:
     journal_level: str = "forensic"
     slaves: int = 0
     """Of each broker."""
+    host: str = LOOPBACK
+    """Where servers listen; another address of 127.0.0.0/8 for each of several clusters keeps their ports apart."""
 
     def check(self) -> None:
         """Raise ConfigError for a cluster that cannot be."""
@@ -65,11 +67,14 @@ class Plan:
         """``broker-a-s1`` is slave 1 of ``broker-a``."""
         return [f"{name}-s{number}" for name in self.broker_names() for number in range(1, self.slaves + 1)]
 
-    def namesrv(self, name: str, listen: str = ANY_PORT) -> NamesrvConfig:
+    def namesrv(self, name: str, listen: str = "") -> NamesrvConfig:
+        """``listen``: a free port of the host by default."""
+        listen = listen or f"{self.host}:0"
         return self._config(NamesrvConfig, name=name, listen=listen, directory=str(self.directory / name))
 
-    def broker(self, name: str, namesrv: str, listen: str = ANY_PORT) -> BrokerConfig:
-        """Of a master, or of a slave by its name here."""
+    def broker(self, name: str, namesrv: str, listen: str = "") -> BrokerConfig:
+        """Of a master, or of a slave by its name here. ``listen`` as above."""
+        listen = listen or f"{self.host}:0"
         store = str(self.directory / name / "store")
         broker_name, broker_id = replica_of(name)
         config = self._config(

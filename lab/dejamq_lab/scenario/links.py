@@ -10,20 +10,21 @@ from dejamq_proto.codes import ConfigError
 
 from dejamq_lab.relay import DOWN, UP, Relay
 
-OWN_HOST = "127.0.100.{}"
 FIRST_HOST = 10
 
 
 class Links:
     """The relays by who dials and who listens."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
+        """``host``: where the servers listen, 127.X.Y.Z; actors are at other addresses of 127.X.Y.0/24."""
+        self._net = host.rpartition(".")[0]
         self._relays: dict[tuple[str, str], Relay] = {}
         self._hosts: dict[str, str] = {}
 
     def host(self, name: str) -> str:
         """The address that this one dials others at."""
-        return self._hosts.setdefault(name, OWN_HOST.format(FIRST_HOST + len(self._hosts)))
+        return self._hosts.setdefault(name, f"{self._net}.{FIRST_HOST + len(self._hosts)}")
 
     async def between(self, dialler: str, listener: str, target: Callable[[], str]) -> str:
         """The address at which ``dialler`` reaches ``listener``, through a relay of theirs."""

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from dejamq import LitePullConsumer, Message, MessageQueue, Producer, PushConsumer
+from dejamq import LitePullConsumer, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, TransactionProducer
 from dejamq_proto.codes import ConfigError, DejamqError
 
 from dejamq_lab.scenario import handling
+from dejamq_lab.scenario.dialogue import Replier, Transactions
 from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.steps import Send
-from dejamq_lab.scenario.text import Actor
+from dejamq_lab.scenario.text import Actor, Transacting
 
 Client = Producer | PushConsumer | LitePullConsumer
-POLL_MS = 100
+POLL_MS, REQUEST_MS = 100, 20_000
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):
@@ -35,6 +36,8 @@ class Performer:
         self._part, self._actor = part, part.actor
         self._ledger = Ledger(Path(part.ledger))
         self._handlers = handling.Handlers(part.name, part.actor.group, part.actor.handler, self._ledger)
+        self._transactions = Transactions(part.actor.transaction or Transacting())
+        self._replier: Replier | None = None
         self._client: Client = self._made()
         self._sends: set[asyncio.Task[int]] = set()
         self._polling: asyncio.Task[None] | None = None
@@ -42,26 +45,38 @@ class Performer:
     def _made(self) -> Client:
         group, namesrv, settings = self._actor.group, self._part.namesrv, self._part.settings
         if self._actor.kind == "producer":
+            if self._actor.transaction is not None:
+                return self._transactions.producer(group, namesrv, self._actor.topics, settings)
             return Producer(group, namesrv=namesrv, **settings)
         if self._actor.kind == "lite":
             lite = LitePullConsumer(group, namesrv=namesrv, **settings)
             for topic in self._actor.topics:
                 lite.subscribe(topic, tags=self._actor.tags)
             return lite
+        if self._actor.handler.replies:
+            self._replier = Replier(group, namesrv, settings)
         push = PushConsumer(group, namesrv=namesrv, **settings)
         for topic in self._actor.topics:
             self._subscribe(push, topic)
         return push
 
     def _subscribe(self, push: PushConsumer, topic: str) -> None:
-        handler: Any = self._handlers.chosen()
+        handler: Any = self._handlers.chosen() if self._replier is None else self._reply
         if self._actor.handler.batch:
             push.subscribe_batch(topic, handler, size=self._actor.handler.batch, tags=self._actor.tags)
         else:
             push.subscribe(topic, handler, tags=self._actor.tags)
 
+    async def _reply(self, received: ReceivedMessage) -> Any:
+        answer = await self._handlers.one(received)
+        assert self._replier is not None
+        await self._replier.reply(received)
+        return answer
+
     async def start(self) -> None:
         """Start the client; a lite consumer polls from now on."""
+        if self._replier is not None:
+            await self._replier.producer.start()
         await self._client.start()
         if isinstance(self._client, LitePullConsumer):
             self._polling = asyncio.create_task(self._poll(self._client))
@@ -72,6 +87,8 @@ class Performer:
             self._polling.cancel()
             await asyncio.wait((self._polling,))
         await self._client.close()
+        if self._replier is not None:
+            await self._replier.producer.close()
 
     async def end(self) -> None:
         """Close everything."""
@@ -100,7 +117,8 @@ class Performer:
         assert isinstance(self._client, Producer), "check() of the scenario"
         topic = step.topic or self._actor.topics[0]
         made = [
-            handling.message(topic, first + number, step.tags, step.delay_level) for number in range(step.count)
+            handling.message(topic, first + number, step.tags, step.delay_level, step.pad)
+            for number in range(step.count)
         ]  # fmt: skip
         failed, pause_s = 0, 1 / step.rate if step.rate else 0
         for turn in range(step.times):
@@ -119,11 +137,17 @@ class Performer:
         assert isinstance(self._client, Producer)
         broker_name, _, queue_id = step.queue.rpartition(":")
         queue = MessageQueue(message.topic, broker_name, int(queue_id)) if step.queue else None
-        return self._client.send(message, queue=queue, timeout_ms=step.timeout_ms or None)
+        if isinstance(self._client, TransactionProducer):
+            return self._transactions.send(self._client, message, step.timeout_ms or None)
+        if step.how == "request":
+            return self._client.request(message, step.timeout_ms or REQUEST_MS, queue=queue)
+        way = self._client.submit if step.how == "submit" else self._client.send
+        return way(message, queue=queue, timeout_ms=step.timeout_ms or None)
 
     def release(self) -> None:
         """Blocked handlers go on."""
         self._handlers.release()
+        self._transactions.release()
 
     def owned(self) -> int:
         """How many queues of its topics the consumer has now."""

@@ -10,11 +10,13 @@ import msgspec
 
 from dejamq_lab.auditing import audit
 from dejamq_lab.demo.compare import Finding, read_findings
-from dejamq_lab.scenario.judge import Told, problems
+from dejamq_lab.scenario.judge import Told, ledger_problems, problems
 from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.play import Play, Tell
-from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.scenario.seeds import AS_WRITTEN, varied
+from dejamq_lab.scenario.stage_process import ProcessStage
 from dejamq_lab.scenario.text import Scenario
+from dejamq_lab.scenario.variants import has_inbox
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -28,6 +30,10 @@ class Outcome(msgspec.Struct, frozen=True):
     """One duplicate of each cause with its evidence, as lines."""
     seconds: float
     directory: str
+    double_effects: int = 0
+    """In the ledger: deliveries whose effect another one of their message had had before."""
+    ledger_agrees: bool = True
+    """Whether the findings say the same of every delivery as the ledger."""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -38,12 +44,13 @@ class Played(msgspec.Struct, frozen=True):
     seconds: float
 
 
-async def run(scenario: Scenario, directory: Path, tell: Tell) -> Outcome:
-    """Play and judge. ``directory`` is made anew; it keeps journals, stores, ledger, findings and report.
+async def run(scenario: Scenario, directory: Path, tell: Tell, seed: int = AS_WRITTEN) -> Outcome:
+    """Play and judge. ``directory`` is made anew; it keeps journals, stores, ledger, findings and report. ``seed``
+    settles what the scenario leaves open.
 
     Raises ClusterFailed when a step does not come to its end, or the audit to no verdict.
     """
-    played = await play(scenario, directory, tell)
+    played = await play(varied(scenario, seed), directory, tell)
     tell("audit")
     began = time.monotonic()
     await audit(played.journal_dir, played.stores, directory)
@@ -54,7 +61,7 @@ async def play(scenario: Scenario, directory: Path, tell: Tell) -> Played:
     """Play only. Raises ClusterFailed."""
     began = time.monotonic()
     shutil.rmtree(directory, ignore_errors=True)
-    stage = Stage(scenario, directory)
+    stage = ProcessStage(scenario, directory)
     async with stage:
         await Play(stage, tell).run()
     return Played(stage.cluster.journal_dir, stage.cluster.store_dirs, time.monotonic() - began)
@@ -63,8 +70,12 @@ async def play(scenario: Scenario, directory: Path, tell: Tell) -> Played:
 def judged(scenario: Scenario, directory: Path, seconds: float) -> Outcome:
     """What is right and wrong about the audit whose output is in ``directory``."""
     verdict, findings = json.loads((directory / "verdict.json").read_bytes()), read_findings(directory)
-    wrong = problems(scenario.expect, _told(directory, verdict, findings))
-    return Outcome(scenario.id, not wrong, wrong, verdict, proof(findings), seconds, str(directory))
+    told = _told(directory, verdict, findings, inbox=has_inbox(scenario))
+    wrong = problems(scenario.expect, told)
+    return Outcome(
+        scenario.id, not wrong, wrong, verdict, proof(findings), seconds, str(directory),
+        double_effects=len(told.doubles), ledger_agrees=not ledger_problems(told),
+    )  # fmt: skip
 
 
 def proof(findings: list[Finding]) -> list[str]:
@@ -77,11 +88,11 @@ def proof(findings: list[Finding]) -> list[str]:
     return lines
 
 
-def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding]) -> Told:
+def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding], *, inbox: bool) -> Told:
     rows = [row for row in findings if row["first"] and row["second"]]
     pairs = {(row["first"]["delivery_id"] or "", row["second"]["delivery_id"] or "") for row in rows}
     ledger = Ledger(directory / "ledger.sqlite")
     try:
-        return Told(verdict, pairs, ledger.delivery_ids(), ledger.doubles())
+        return Told(verdict, pairs, ledger.delivery_ids(), ledger.doubles(), inbox)
     finally:
         ledger.close()

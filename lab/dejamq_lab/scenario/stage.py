@@ -1,73 +1,69 @@
-"""The stage of a scenario: its cluster with links and failpoints, its actors, its ledger."""
+"""The stage of a scenario: its cluster with links and failpoints, its actors, its ledger.
 
-import dataclasses
+What a stage is made of is for those that derive from it: processes, parts of this process, containers.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.events import Fault
+from dejamq_proto.journal import Journal
 
 from dejamq_lab.cluster import Cluster
-from dejamq_lab.scenario.actor_process import ActorProcess
 from dejamq_lab.scenario.ledger import Ledger
+from dejamq_lab.scenario.linked import LinkedCluster
 from dejamq_lab.scenario.links import Links
 from dejamq_lab.scenario.performer import Part
 from dejamq_lab.scenario.text import Actor, Scenario
 
-if TYPE_CHECKING:
-    from dejamq_broker.config import BrokerConfig
+
+class StagedActor(Protocol):
+    """A client of the scenario, wherever it lives. All raise ClusterFailed."""
+
+    part: Part
+
+    @property
+    def running(self) -> bool: ...
+
+    async def spawn(self) -> None:
+        """Have it there, its client not started; also after it ended."""
+
+    async def ask(self, command: str, timeout_s: float, **arguments: Any) -> int | None:
+        """Have a command of ``actor.perform`` done."""
+
+    async def end(self) -> None:
+        """Close its client and let it go."""
 
 
-class LinkedCluster(Cluster):
-    """A cluster of processes whose links go through relays."""
-
-    def __init__(self, links: Links, actors: Mapping[str, Actor], **shape: Any) -> None:
-        super().__init__(processes=True, **shape)
-        self.links, self._actors = links, actors
-
-    async def _broker_config(self, name: str) -> "BrokerConfig":
-        def address() -> str:
-            return self.broker(name).address
-
-        told = [await self.links.between(name, namesrv.name, partial(_address, namesrv)) for namesrv in self._namesrvs]
-        advertised = [
-            f"{self.links.host(actor)}={await self.links.between(actor, name, address)}" for actor in self._actors
-        ]
-        config = await super()._broker_config(name)
-        return dataclasses.replace(config, namesrv=";".join(told), advertise=";".join(advertised))
-
-    async def dialled(self, actor: str, namesrv: str) -> str:
-        """Where this actor dials a name server."""
-        return await self.links.between(actor, namesrv, partial(_address, self.server(namesrv)))
-
-
-class Stage:
+class Stage(ABC):
     """Everything that runs for one scenario; ``async with`` starts the cluster and ends everything."""
 
-    def __init__(self, scenario: Scenario, directory: Path) -> None:
+    processes: bool
+    """Whether the cluster's servers are processes of their own."""
+
+    def __init__(self, scenario: Scenario, directory: Path, *, links: bool) -> None:
         shape = scenario.cluster
         self.scenario, self.directory = scenario, directory
         directory.mkdir(parents=True, exist_ok=True)
-        self.links = Links()
+        host = own_host(directory)
+        self.links = Links(host)
         values: dict[str, Any] = {
             "brokers": shape.brokers, "namesrvs": shape.namesrvs, "slaves": shape.slaves,
             "time_scale": shape.time_scale, "topics": dict.fromkeys(shape.topics, shape.queues),
-            "settings": scenario.settings, "directory": directory / "cluster",
+            "settings": scenario.settings, "directory": directory / "cluster", "host": host,
+            "processes": self.processes, "journal_level": shape.journal_level,
         }  # fmt: skip
-        self.cluster = (
-            LinkedCluster(self.links, scenario.actors, **values) if shape.links else Cluster(processes=True, **values)
-        )
+        self.cluster = LinkedCluster(self.links, scenario.actors, **values) if links else Cluster(**values)
         self.cluster.failpoints = True
         self.ledger = Ledger(directory / "ledger.sqlite")
-        self.actors: dict[str, ActorProcess] = {}
 
-    async def __aenter__(self) -> "Stage":
+    async def __aenter__(self) -> Self:
         try:
-            await self.cluster.start()
-            for name, actor in self.scenario.actors.items():
-                self.actors[name] = ActorProcess(await self._part(name, actor), self.directory, self.note)
+            await self.start()
         except BaseException:
             await self.close()
             raise
@@ -75,6 +71,12 @@ class Stage:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def start(self) -> None:
+        """The cluster serves; actors are made, and not started. Raises ClusterFailed."""
+        await self.cluster.start()
+        for name, actor in self.scenario.actors.items():
+            self.add(await self._part(name, actor))
 
     async def close(self) -> None:
         """Actors first, then the cluster."""
@@ -84,16 +86,50 @@ class Stage:
         await self.links.close()
         self.ledger.close()
 
-    def actor(self, name: str) -> ActorProcess:
+    # what those that derive from it have to say
+
+    @property
+    @abstractmethod
+    def actors(self) -> Mapping[str, StagedActor]:
+        """By name."""
+
+    @abstractmethod
+    def add(self, part: Part) -> None:
+        """Make an actor."""
+
+    @abstractmethod
+    async def strike(self, who: str, kind: str) -> None:
+        """Do ``kill``, ``pause``, ``resume`` or ``terminate`` to an actor or a server; return when it is done."""
+
+    @abstractmethod
+    async def restart(self, who: str, broker_id: int | None) -> None:
+        """Start an actor's process or a server again, the latter at its address and on its store."""
+
+    @abstractmethod
+    def arm(self, who: str, name: str, terms: str) -> None:
+        """Arm a failpoint of an actor or a server, or set its clock."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """The lab's own, for faults."""
+        return self.cluster.journal
+
+    # what all of them have
+
+    def actor(self, name: str) -> StagedActor:
         """Raises ConfigError for a name that is no actor's."""
         if name not in self.actors:
             raise ConfigError(f"{name} is no actor; there are {', '.join(self.actors)}")
         return self.actors[name]
 
+    def store_of(self, broker: str) -> Path:
+        """Where the files of this broker are."""
+        return self.directory / "cluster" / broker / "store"
+
     def note(self, kind: str, target: str, phase: str, pid: int = 0) -> None:
         """Write a fault into the lab's journal."""
-        if self.cluster.journal is not None:
-            self.cluster.journal.write(Fault(kind=kind, target=target, phase=phase, target_pid=pid))
+        if self.journal is not None:
+            self.journal.write(Fault(kind=kind, target=target, phase=phase, target_pid=pid))
 
     async def _part(self, name: str, actor: Actor) -> Part:
         cluster, given = self.cluster, {"journal_business_key": "KEYS"} | actor.settings
@@ -102,6 +138,8 @@ class Stage:
             await cluster.dialled(name, each) if isinstance(cluster, LinkedCluster) else cluster.server(each).address
             for each in namesrvs
         ]
+        if given.get("model") == "BROADCASTING":  # never in the home of whoever runs the lab
+            given = {"local_offset_store_dir": str(self.directory / "offsets")} | given
         settings = cluster.client_settings(actor.kind, given)
         return Part(
             name=name, actor=actor, namesrv=";".join(told), ledger=str(self.directory / "ledger.sqlite"),
@@ -109,6 +147,9 @@ class Stage:
         )  # fmt: skip
 
 
-def _address(server: Any) -> str:
-    address: str = server.address
-    return address
+def own_host(directory: Path) -> str:
+    """The address of a stage's servers, another one for each directory: runs side by side take no port of another's,
+    not even one of a server that is away for a while.
+    """
+    digest = hashlib.sha256(str(directory.absolute()).encode()).digest()
+    return f"127.{1 + digest[0] % 254}.{digest[1]}.1"

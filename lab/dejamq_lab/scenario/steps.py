@@ -10,6 +10,11 @@ class Base(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
         """Actors and servers that must exist."""
         return []
 
+    @property
+    def kind(self) -> str:
+        """The step's ``do``."""
+        return str(type(self).__struct_config__.tag)
+
 
 class One(Base, frozen=True):
     """A step done to one actor or server."""
@@ -63,6 +68,8 @@ class Send(One, tag="send", frozen=True):
     """
 
     count: int
+    first: int = -1
+    """The number of the first of them; below 0: on from the last. One number is one event, whatever its topic."""
     topic: str = ""
     queue: str = ""
     tags: str = ""
@@ -73,6 +80,10 @@ class Send(One, tag="send", frozen=True):
     rate: float = 0
     timeout_ms: float = 0
     batch: bool = False
+    how: str = "send"
+    """send, submit (without waiting for each), or request (until the reply is there)."""
+    pad: int = 0
+    """Bytes that each body is longer."""
     outcome: str = "ok"
     wait: bool = True
     """Otherwise the next step begins at once; the step ``sent`` waits."""
@@ -95,9 +106,10 @@ class Handled(Base, tag="handled", frozen=True):
 
 
 class Entered(One, tag="entered", frozen=True):
-    """Wait until a handler of this actor was entered with the message of this number."""
+    """Wait until a handler of this actor was entered with the message of this number, so often."""
 
     number: int
+    times: int = 1
 
 
 class Release(One, tag="release", frozen=True):
@@ -119,6 +131,16 @@ class Committed(Base, tag="committed", frozen=True):
     """Wait until the brokers have every message of the group's topics as done."""
 
     group: str
+    deadline_ms: float = 600_000
+
+
+class At(Base, tag="at", frozen=True):
+    """Wait until the group's committed offset of this queue (``broker-a:0``) is exactly this one."""
+
+    group: str
+    queue: str
+    offset: int
+    topic: str = ""
     deadline_ms: float = 600_000
 
 
@@ -188,5 +210,5 @@ class AdminCall(Base, tag="admin", frozen=True):
 
 Step = (
     Start | Close | Kill | Pause | Resume | Terminate | Restart | Send | Sent | Handled | Entered | Release | Owns
-    | Sleep | Committed | Copied | Call | Cut | Delay | Heal | Failpoint | Damage | Clock | AdminCall
+    | Sleep | Committed | At | Copied | Call | Cut | Delay | Heal | Failpoint | Damage | Clock | AdminCall
 )  # fmt: skip

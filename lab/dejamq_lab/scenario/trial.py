@@ -1,22 +1,33 @@
-"""Many runs: every scenario with every seed played one after the other, then audited in one Spark session.
+"""Many runs: every scenario with every seed played, several side by side, then audited in one Spark session.
 
 What was played or audited is not done again, so an interrupted trial goes on where it was.
 """
 
 import asyncio
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.scenario.play import Tell
 from dejamq_lab.scenario.run import Outcome, judged, play
+from dejamq_lab.scenario.seeds import varied
 from dejamq_lab.scenario.text import Scenario
 
 PLAYED, OUTCOME = "played.json", "outcome.json"
+
+
+class Run(NamedTuple):
+    """One scenario with one seed, and where it is kept."""
+
+    scenario: Scenario
+    seed: int
+    folder: Path
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -29,23 +40,38 @@ class Played(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def trial(scenarios: Sequence[Scenario], seeds: Iterable[int], directory: Path, tell: Tell) -> list[Outcome]:
-    """Play and audit what is not there yet; all outcomes, by scenario and seed."""
-    runs = [(scenario, directory / f"{scenario.id}-{seed}") for scenario in scenarios for seed in seeds]
-    for number, (scenario, folder) in enumerate(runs, 1):
-        if not (folder / PLAYED).exists():
-            tell(f"{number}/{len(runs)} {folder.name}")
-            _play(scenario, folder)
-    left = [folder for _, folder in runs if not (folder / OUTCOME).exists()]
+def trial(
+    scenarios: Sequence[Scenario], seeds: Iterable[int], directory: Path, tell: Tell, *, jobs: int = 1
+) -> list[Outcome]:
+    """Play and audit what is not there yet; all outcomes, by scenario and seed. ``jobs``: runs played side by side."""
+    seeds = list(seeds)
+    runs = [Run(scenario, seed, directory / f"{scenario.id}-{seed}") for scenario in scenarios for seed in seeds]
+    asyncio.run(_play_all([run for run in runs if not (run.folder / PLAYED).exists()], tell, jobs))
+    left = [folder for _, _, folder in runs if not (folder / OUTCOME).exists()]
     if left:
         tell(f"audit of {len(left)} runs")
         _audit(left)
-    return [_outcome(scenario, folder) for scenario, folder in runs]
+    return [_outcome(scenario, folder) for scenario, _, folder in runs]
 
 
-def _play(scenario: Scenario, folder: Path) -> None:
+async def _play_all(runs: Sequence[Run], tell: Tell, jobs: int) -> None:
+    """Each run has addresses of its own (``stage.own_host``). They mostly wait: there may be more than cores."""
+    free, ended = asyncio.Semaphore(jobs), itertools.count(1)
+
+    async def one(run: Run) -> None:
+        async with free:
+            await _play(run)
+        tell(f"{next(ended)}/{len(runs)} {run.folder.name}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for run in runs:
+            tasks.create_task(one(run))
+
+
+async def _play(run: Run) -> None:
+    scenario, seed, folder = run
     try:
-        played = asyncio.run(play(scenario, folder, lambda text: None))
+        played = await play(varied(scenario, seed), folder, lambda text: None)
         found = Played(scenario.id, str(played.journal_dir), [str(path) for path in played.stores], played.seconds)
     except ClusterFailed as error:
         found = Played(scenario.id, "", [], 0.0, str(error))

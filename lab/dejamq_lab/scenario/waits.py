@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from dejamq import Admin
+from dejamq import Admin, MessageQueue
 from dejamq_proto.codes import DejamqError
 
 from dejamq_lab.errors import ClusterFailed
@@ -11,10 +11,11 @@ from dejamq_lab.plan import replica_of
 from dejamq_lab.rpc_control import runtime
 from dejamq_lab.scenario import steps
 from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.scenario.text import TOPIC
 from dejamq_lab.waiting import until_async
 
 LEAST_DEADLINE_S = 30.0
-Wait = steps.Handled | steps.Entered | steps.Owns | steps.Committed | steps.Copied
+Wait = steps.Handled | steps.Entered | steps.Owns | steps.Committed | steps.At | steps.Copied
 
 
 class Waits:
@@ -33,6 +34,8 @@ class Waits:
                 await self.owns(step.who, step.queues, self._deadline_s(step.deadline_ms))
             case steps.Committed():
                 await self._committed(step)
+            case steps.At():
+                await self._at(step)
             case steps.Copied():
                 await self._copied(step)
 
@@ -62,7 +65,7 @@ class Waits:
 
     async def _entered(self, step: steps.Entered) -> None:
         async def entered() -> bool:
-            return self._stage.ledger.was_entered(step.who, step.number)
+            return self._stage.ledger.entries(step.who, step.number) >= step.times
 
         await self._until(f"message {step.number} at {step.who}", entered, LEAST_DEADLINE_S)
 
@@ -80,6 +83,21 @@ class Waits:
 
         async with Admin(self._stage.cluster.namesrv) as admin:
             await self._until(f"{step.group} has committed all", committed, self._deadline_s(step.deadline_ms))
+
+    async def _at(self, step: steps.At) -> None:
+        broker_name, _, queue_id = step.queue.rpartition(":")
+        queue = MessageQueue(step.topic or TOPIC, broker_name, int(queue_id))
+        seen: list[int] = []
+
+        async def there() -> bool:
+            seen[:] = [one.committed for one in await admin.progress(step.group) if one.queue == queue]
+            return seen == [step.offset]
+
+        async with Admin(self._stage.cluster.namesrv) as admin:
+            try:
+                await self._until("committed", there, self._deadline_s(step.deadline_ms))
+            except ClusterFailed as error:
+                raise ClusterFailed(f"{step.group} is at {seen} of {step.queue}: {error}") from None
 
     async def _copied(self, step: steps.Copied) -> None:
         pair = [self._stage.cluster.server(name).address for name in (replica_of(step.who)[0], step.who)]
