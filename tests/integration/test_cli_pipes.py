@@ -33,7 +33,9 @@ async def started(cluster: Cluster, *arguments: str, stdout: int = PIPE) -> Proc
 
 async def line_of(process: Process) -> bytes:
     assert process.stdout is not None
-    return await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
+    line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
+    assert line, await ended(process)
+    return line
 
 
 async def ended(process: Process, number: signal.Signals | None = None) -> tuple[int | None, str]:
