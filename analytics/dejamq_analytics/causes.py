@@ -119,12 +119,32 @@ CAUSES = {
         "Set the retries to 0 and decide in the application, or de-duplicate by message id.",
         "retry_times_when_send_failed (RocketMQ: retryTimesWhenSendFailed)",
     ),
+    "P2": Cause(
+        "a send nobody waited for was tried again and both were stored",
+        "As P1, for a message that the program submitted without waiting: the producer tried again by itself.",
+        "Set the retries to 0 and decide where the future fails, or de-duplicate by message id.",
+        "retry_times_when_send_async_failed (RocketMQ: retryTimesWhenSendAsyncFailed)",
+    ),
+    "P3": Cause(
+        "stored less durably than asked, so sent to another broker too",
+        "The broker had stored the message and said that its disk or its slave had not confirmed it in time. The "
+        "producer was told to send to another broker then, and both copies are there.",
+        "Leave the setting off: the caller gets the status and can decide.",
+        "retry_another_broker_when_not_store_ok (RocketMQ: retryAnotherBrokerWhenNotStoreOK)",
+    ),
     "P5": Cause(
         "the application sent it twice",
         "Two calls of send carried one message: the application repeated a send whose outcome it did not know, or was "
         "itself called twice.",
         "Give each business event one stable key and de-duplicate by it, or send from an outbox.",
         "keys of the message, journal_business_key",
+    ),
+    "P6": Cause(
+        "a whole batch was tried again and stored twice",
+        "The batch was stored, but its answer did not arrive, or was not good enough. A batch goes again as a whole, so "
+        "that every message of it is there twice.",
+        "Send smaller batches, set the retries to 0 and decide in the application, or de-duplicate by message id.",
+        "retry_times_when_send_failed (RocketMQ: retryTimesWhenSendFailed)",
     ),
     "P7": Cause(
         "the transaction was committed twice",
@@ -139,6 +159,13 @@ CAUSES = {
         "transaction has ended. So it asked again after its start, and committed again.",
         "Let the broker store the mark behind the message, or gather marks for a shorter time.",
         "transaction_op_with_commit, transaction_op_batch_interval_ms (RocketMQ: transactionOpBatchInterval)",
+    ),
+    "P10": Cause(
+        "a request was tried again, and two did what it asks",
+        "The request was stored, but the broker's answer never arrived, so the producer sent it again. Both were "
+        "handled, and both handlers replied; the first reply counts.",
+        "Make the handler idempotent, or set the retries to 0 and ask again in the application.",
+        "retry_times_when_send_async_failed (RocketMQ: retryTimesWhenSendAsyncFailed)",
     ),
     "B1": Cause(
         "the broker crashed and delivered a delayed message again",
@@ -160,6 +187,13 @@ CAUSES = {
         "topic itself. Each of the two retries goes its own way.",
         "Make the handler idempotent: RocketMQ's clients do the same.",
         "consumer_progress_timeout_ms",
+    ),
+    "B13": Cause(
+        "the handler took longer than the consume time-out",
+        "The handler ran for so long that the consumer gave the message back for another try, and then it ended well. "
+        "Nothing stops a handler that runs.",
+        "Let the time-out be longer than the slowest handler, or make the handler give up in time.",
+        "consume_timeout_ms (RocketMQ: consumeTimeout)",
     ),
     "R1": Cause(
         "name servers disagreed about the queues",
@@ -204,11 +238,89 @@ CAUSES = {
         "Make the handler idempotent, or let its sink refuse an owner that lost the queue. Avoid long pauses.",
         "",
     ),
+    "R7": Cause(
+        "the owner dropped the queue because it did not pull",
+        "The consumer had not pulled from the queue for two minutes, took that for a fault of its own, dropped the "
+        "queue and opened it anew. What handlers were at counted for nothing and was fetched again.",
+        "Find out what stops the pulls: a frozen process, a loop that is blocked. Or allow more time.",
+        "pull_max_idle_time_ms (RocketMQ: pullMaxIdleTime)",
+    ),
+    "R8": Cause(
+        "the owner lost the queue and had it again",
+        "Rounds of allocation took the queue from the consumer and gave it back to it, while its handlers ran on. The "
+        "new ownership fetched the same messages, so two handlers of one process were at them at once.",
+        "Find out why the members or the queues flap. With graceful hand-over a queue is given up only when its "
+        "handlers have ended.",
+        "graceful_handover",
+    ),
+    "R9": Cause(
+        "the lock ended while the handler ran",
+        "The owner of an ordered queue could not renew its lock: it was cut off or frozen. The broker waited for a "
+        "minute and gave the queue to another member, while a handler of the first one still ran.",
+        "Let handlers end sooner than locks do, or let the sink refuse an owner whose lock has ended.",
+        "rebalance_lock_max_live_time_ms (RocketMQ: lockMaxLiveTime)",
+    ),
+    "R10": Cause(
+        "the lock was forgotten, or there was a second one",
+        "Locks are in the memory of one broker. It was started again, or another replica took its place, and gave the "
+        "queue to the next member who asked, while the first one still held its lock and worked.",
+        "Stop and start brokers while no members come and go, and never let two replicas be the master.",
+        "",
+    ),
+    "R11": Cause(
+        "the lock was given back under a running handler",
+        "An ordered queue moved on while its handler ran. The owner waited, and then gave the lock back all the same, "
+        "so that the next owner's handler was at the same message at once.",
+        "Let the owner wait for as long as a handler may take.",
+        "unlock_delay_time_ms (RocketMQ: unlockDelayTimeMills)",
+    ),
+    "R12": Cause(
+        "a clock jumped",
+        "The time of day of a process was set forward. Everything that is counted by it was too old at once: locks, "
+        "memberships, or the last pull of a queue.",
+        "Let clocks be slewed instead of set, or count ages by the clock that never jumps.",
+        "age_clock",
+    ),
+    "R13": Cause(
+        "two consumers chose the same queue themselves",
+        "Both programs said which queues they take, and both took this one. Nobody shares them out then, and each "
+        "commits over the other's offset.",
+        "Share the queues out without overlap, or subscribe instead of assigning.",
+        "",
+    ),
     "L1": Cause(
         "the handler asked for a retry",
         "The handler failed or asked for redelivery, so the message came again after a delay, as asked.",
         "Nothing, if the handler has no effect before it fails.",
         "max_reconsume_times (RocketMQ: maxReconsumeTimes)",
+    ),
+    "L2": Cause(
+        "one of a list failed, and the whole list came again",
+        "The handler takes lists and answered that the list failed. The broker cannot know which messages of it were "
+        "done, so all of them came again.",
+        "Answer how far the handler came (BatchResult with ack_index), or take messages one by one.",
+        "subscribe_batch, size (RocketMQ: consumeMessageBatchMaxSize, ackIndex)",
+    ),
+    "L4": Cause(
+        "a dead letter was handled again with its list",
+        "An ordered handler of lists failed. One message had no tries left and became a dead letter; another one had, "
+        "so the whole list came again, the dead letter with it, and it may become one twice.",
+        "Take messages one by one where they are consumed in order with a limit of tries.",
+        "subscribe_batch, size (RocketMQ: consumeMessageBatchMaxSize), max_reconsume_times",
+    ),
+    "L5": Cause(
+        "the handler was interrupted",
+        "The handler was cancelled while it ran: by the end of its consumer, whose time to wait was over, or by the "
+        "program. Whatever it had done by then, nobody was told, so the message came again.",
+        "Give handlers the time they need when a consumer stops, and keep the effect the last thing that they do.",
+        "await_termination_ms (RocketMQ: awaitTerminationMillisWhenShutdown)",
+    ),
+    "L6": Cause(
+        "an ordered handler rolled back or never committed",
+        "The consumer commits by itself (auto_commit is off). It rolled back, or ended before its next COMMIT, so "
+        "everything handled since the last one came again.",
+        "Commit behind each effect, or let the effects of what is not committed be undone.",
+        "auto_commit (RocketMQ: ConsumeOrderlyContext.autoCommit)",
     ),
     "B12": Cause(
         "the send-back failed, so the consumer tried again by itself",
@@ -221,6 +333,20 @@ CAUSES = {
         "An ordered handler asked for a pause and got the message again, as order demands.",
         "Use batches of one, and limit the tries.",
         "max_reconsume_times",
+    ),
+    "L8": Cause(
+        "each member of a broadcasting group has it",
+        "The group consumes in the broadcasting model: each of its members gets every message, so what each of them "
+        "does is done as often as there are members.",
+        "Nothing, if that is meant. Else consume in the clustering model, in which one member gets a message.",
+        "model (RocketMQ: messageModel)",
+    ),
+    "L9": Cause(
+        "several groups or topics have the event",
+        "Several groups read the topic, and each of them got the message; or the program sent one event to several "
+        "topics. Each is as meant, and what they all do is done several times.",
+        "Nothing, if that is meant. Else de-duplicate by a key of the event that all of them share.",
+        "keys of the message, journal_business_key",
     ),
     "L7": Cause(
         "an operator asked for it",

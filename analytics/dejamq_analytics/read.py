@@ -61,7 +61,8 @@ def processes(lines: DataFrame) -> DataFrame:
     """One row a process start: its extent, its end, its level, and where its journal has holes.
 
     ``gaps`` are missing sequence numbers as structs of first and last; a torn line at the end counts as one, since an
-    event stood there that nobody can read.
+    event stood there that nobody can read. ``opened`` are the places whose queues it opened, each with its group;
+    ``own`` where the member kept the offsets itself.
     """
     events = readable(lines)
     known = _extents(events).join(_holes(events), "boot_id", how="left").join(_torn(lines), "boot_id", how="full")
@@ -73,6 +74,7 @@ def processes(lines: DataFrame) -> DataFrame:
         sf.coalesce("closed", sf.lit(False)).alias("closed"),
         sf.coalesce("level", sf.lit("")).alias("level"),
         sf.coalesce("torn", sf.lit(0)).alias("torn"),
+        "opened",
         sf.concat(sf.coalesce("holes", nothing), sf.coalesce(tail, nothing)).alias("gaps"),
     )  # fmt: skip
 
@@ -81,6 +83,8 @@ def _extents(events: DataFrame) -> DataFrame:
     # `state` and `reason` are read from the wide row: a second pass over the events would cost a join
     state = sf.when(sf.col("event") == "STATE", sf.col("state"))
     level = sf.regexp_extract(sf.coalesce("reason", sf.lit("")), r"\blevel=(\w+)", 1)
+    own = sf.coalesce(sf.col("source").startswith("local"), sf.lit(False)).alias("own")
+    opened = sf.struct("group", "broker_name", "topic", own)
     return events.groupBy("boot_id").agg(
         sf.max("role").alias("role"),
         sf.max("process").alias("process"),
@@ -90,6 +94,7 @@ def _extents(events: DataFrame) -> DataFrame:
         sf.max("wall_us").alias("last_wall_us"),
         sf.coalesce(sf.max(state == "closed"), sf.lit(False)).alias("closed"),
         sf.max(sf.when(state == "started", level)).alias("level"),
+        sf.collect_set(sf.when(sf.col("event") == "PQ_OPEN", opened)).alias("opened"),
     )
 
 

@@ -13,7 +13,8 @@ def deliveries(events: DataFrame) -> DataFrame:
     """Every delivery with its result and its request for a retry; ``result`` is null when none was journaled.
 
     A delivery is named by (boot id, delivery id). ``position`` is its place in the journal line that told of
-    its run: with the line's ``seq`` it orders the deliveries of one process.
+    its run: with the line's ``seq`` it orders the deliveries of one process. ``batch`` messages were given to one call
+    of the handler, and ``ended_together`` of them had this result.
     """
     joined = (
         _entered(events)
@@ -23,7 +24,8 @@ def deliveries(events: DataFrame) -> DataFrame:
     return joined.select(
         "boot_id", "process", "seq", "wall_us", "position",
         "delivery_id", "consumer_group", "client_id", "pq_id", "broker_name", "topic", "queue_id", "queue_offset",
-        "log_offset", "unique_key", "business_key", "reconsume_times", "kind", "store_host",
+        "log_offset", "unique_key", "business_key", "reconsume_times", "kind", "store_host", "batch",
+        sf.col("ended.together").alias("ended_together"),
         sf.col("ended.status").alias("result"),
         sf.col("ended.seq").alias("result_seq"),
         sf.col("ended.mem_off").alias("result_mem_off"),
@@ -33,6 +35,7 @@ def deliveries(events: DataFrame) -> DataFrame:
         sf.col("sent_back.path").alias("sendback_path"),
         sf.col("sent_back.seq").alias("sendback_seq"),
         sf.coalesce(sf.col("sent_back.reason") == "expired", sf.lit(False)).alias("sendback_expired"),
+        sf.coalesce("ended.failed", sf.lit(False)).alias("failed"),
     )  # fmt: skip
 
 
@@ -43,13 +46,16 @@ def _entered(events: DataFrame) -> DataFrame:
     common = (
         "boot_id", "process", "seq", "wall_us", "client_id", "pq_id", "broker_name", "topic", "queue_id", "kind"
     )  # fmt: skip
+    # how many messages one call of a handler got; runs of single messages have no batch id
+    batch = sf.when(sf.col("batch_id") > 0, sf.size("delivery_ids")).otherwise(1)
     runs = of(events, Deliver).select(
         *common,
         sf.col("group").alias("consumer_group"),
+        batch.alias("batch"),
         sf.posexplode(sf.arrays_zip(*varying)).alias("position", "one"),
     )
     return runs.select(
-        *common, "consumer_group", "position",
+        *common, "consumer_group", "position", "batch",
         sf.col("one.delivery_ids").alias("delivery_id"),
         sf.col("one.queue_offsets").alias("queue_offset"),
         sf.col("one.log_offsets").alias("log_offset"),
@@ -63,7 +69,10 @@ def _entered(events: DataFrame) -> DataFrame:
 def _ended(events: DataFrame) -> DataFrame:
     """The first result of each delivery: a later one could only repeat it, and must not multiply the row."""
     runs = of(events, Result).select("*", sf.explode("delivery_ids").alias("delivery_id"))
-    ended = sf.struct("seq", "status", "mem_off", "wall_us", "pq_dropped")
+    together = sf.size("delivery_ids").alias("together")
+    # what took longer than the consume time-out has its own status, and the handler's word in the reason
+    failed = ~sf.col("status").isin("success", "timeout") | sf.col("reason").startswith("reconsume")
+    ended = sf.struct("seq", "status", "mem_off", "wall_us", "pq_dropped", together, failed.alias("failed"))
     return runs.groupBy(*DELIVERY_KEY).agg(sf.min(ended).alias("ended"))
 
 

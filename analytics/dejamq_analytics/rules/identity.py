@@ -3,8 +3,10 @@
 I1: the same stored record again; another message may have its place, where a log lost its end. I2: another record with
 the same unique key. I3: another unique key with the same business key. A delivery is the second of at most one pair,
 the strongest identity first; ``first`` is the latest delivery before it with that identity, in the same group. Other
-groups are no duplicates.
+groups are no duplicates, nor are other members of a broadcasting group (``audiences``).
 """
+
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as sf
@@ -13,20 +15,21 @@ RECORD = ("broker_name", "topic", "queue_id", "queue_offset", "log_offset")
 ORDER = ("wall_us", "boot_id", "seq", "position")
 
 
-def pairs(deliveries: DataFrame) -> DataFrame:
+def pairs(deliveries: DataFrame, broadcasting: Sequence[str] = ()) -> DataFrame:
     """(``identity``, ``first``, ``second``): one row for each delivery that repeats an earlier one.
 
     Order is by wall clock, which is what machines share; between two of them it is as good as their clocks. The
     cause is then decided by sequence numbers within one process and by what brokers said, not by this order.
     """
+    receiver = _receiver(broadcasting)
     whole = sf.struct(*deliveries.columns)
     # a message without a key repeats nobody by key: its own delivery is its key, so that no partition collects them all
     alone = sf.concat_ws("-", "boot_id", "delivery_id")
     ranked = deliveries.select(
         whole.alias("second"),
-        _before(whole, *RECORD, sf.coalesce("unique_key", sf.lit(""))).alias("same_record"),
-        _before(whole, sf.coalesce("unique_key", alone)).alias("same_key"),
-        _before(whole, sf.coalesce("business_key", alone)).alias("same_business"),
+        _before(whole, receiver, *RECORD, sf.coalesce("unique_key", sf.lit(""))).alias("same_record"),
+        _before(whole, receiver, sf.coalesce("unique_key", alone)).alias("same_key"),
+        _before(whole, receiver, sf.coalesce("business_key", alone)).alias("same_business"),
     )
     first = sf.coalesce("same_record", "same_key", "same_business")
     identity = (
@@ -58,5 +61,13 @@ def _before(whole: Column, *keys: str | Column) -> Column:
     return sf.coalesce(sf.last(ordinary, ignorenulls=True).over(earlier), sf.last(whole).over(earlier))
 
 
+def _receiver(broadcasting: Sequence[str]) -> Column:
+    """Who is to have a message once: the group, or each member of it."""
+    group = sf.col("consumer_group")
+    if not broadcasting:
+        return group
+    return sf.when(group.isin(*broadcasting), sf.concat_ws("\n", group, "client_id")).otherwise(group)
+
+
 def _ordered(*keys: str | Column) -> WindowSpec:
-    return Window.partitionBy("consumer_group", *keys).orderBy(*ORDER)
+    return Window.partitionBy(*keys).orderBy(*ORDER)

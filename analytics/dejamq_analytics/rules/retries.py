@@ -1,4 +1,6 @@
-"""Retries that the handler asked for (L1): legal, so expected; a retry that nobody asked for stays undetermined."""
+"""Retries that the handler asked for (L1; L2 of a whole list): legal, so expected. What nobody asked for stays
+undetermined.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
@@ -16,15 +18,20 @@ LATER = 0
 def requested(deliveries: DataFrame) -> DataFrame:
     """How many times each step of a retry chain was asked for, and the failed delivery that asked first.
 
-    Only failures ask: what was sent back while its handler ran is the consume time-out's doing (B13), however it ended.
+    Only failures ask. What was sent back while its handler ran is the consume time-out's doing (B13), unless the
+    handler failed after all: then nothing was sent back a second time.
     """
     asked = deliveries.where(
         (sf.col("sendback_outcome") != "failed")
         & (sf.col("result").isNull() | (sf.col("result") != "success"))
         & sf.col("sendback_path").isin("rpc", "fallback")
-        & ~sf.col("sendback_expired")
+        & (~sf.col("sendback_expired") | sf.col("failed"))
     )
-    by = sf.struct("seq", "result_seq", "sendback_seq", "process", "boot_id", "result", "sendback_path", "delivery_id")
+    whole = ((sf.col("batch") > 1) & (sf.col("ended_together") == sf.col("batch"))).alias("whole_batch")
+    by = sf.struct(
+        "seq", "result_seq", "sendback_seq", "process", "boot_id", "result", "sendback_path", "delivery_id", "batch",
+        whole,
+    )  # fmt: skip
     return (
         asked.groupBy("consumer_group", "unique_key", (sf.col("reconsume_times") + 1).alias("times"))
         .agg(sf.count("*").alias("requests"), sf.min(by).alias("asker"))
@@ -50,19 +57,30 @@ def retried(pairs: DataFrame, requests: DataFrame, unasked: DataFrame) -> DataFr
     missing = first_of(
         (sf.col("again"), sf.col("copy.missing")),
         (sf.col("requests").isNull(), text("no SENDBACK of a failed delivery of message %s", "second.unique_key")),
+        (
+            (sf.col("asker.batch") > 1) & sf.col("asker.result").isNull(),
+            text(
+                "no RESULT of delivery %s, one of %s given to the handler at once", "asker.delivery_id", "asker.batch"
+            ),
+        ),
         (sf.col("nth") > sf.col("requests"), sf.lit(NOT_BY_THIS_VERSION + "more retry records than requests")),
     )
     known = missing.isNull()
+    in_a_batch = sf.coalesce(sf.col("asker.whole_batch"), sf.lit(False))
+    by_handler = sf.when(in_a_batch, "L2").otherwise("L1")
+    asked = sf.concat(
+        text("handler: %s", "asker.result"), sf.when(in_a_batch, text(" of %s", "asker.batch")).otherwise("")
+    )
     delivered = line(
         "DELIVER", text("delivery %s, try %s", "second.delivery_id", "second.reconsume_times"),
         process="second.process", boot_id="second.boot_id", seq="second.seq",
     )  # fmt: skip
     return frame.select(
         "identity", "first", "second",
-        sf.when(known, sf.when(sf.col("again"), sf.col("copy.cause")).otherwise("L1")).alias("cause"),
+        sf.when(known, sf.when(sf.col("again"), sf.col("copy.cause")).otherwise(by_handler)).alias("cause"),
         sf.when(sf.col("again"), sf.col("copy.stage")).otherwise("retry").alias("stage"),
         sf.when(sf.col("again"), sf.col("copy.trigger"))
-        .otherwise(text("handler: %s", "asker.result"))
+        .otherwise(asked)
         .alias("trigger"),
         missing.alias("missing"),
         (known & ~sf.col("again")).alias("expected"),

@@ -1,0 +1,90 @@
+"""Messages that several are meant to have: all members of a broadcasting group (L8), several groups or topics (L9).
+
+Nobody did anything twice here that was to be done once. It is told, as expected, for whoever counts effects.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import line, lines, text
+from dejamq_analytics.rules.identity import ORDER, RECORD
+
+
+class Audiences(NamedTuple):
+    """Who gets the messages. ``shared`` are the topics that several groups read at one broker."""
+
+    broadcasting: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+
+
+def audiences(processes: DataFrame) -> Audiences:
+    """Of all process queues that were opened; a handful of rows, whatever was delivered."""
+    opened = processes.select(sf.explode("opened").alias("one")).select("one.*").distinct().collect()
+    groups = defaultdict[tuple[str, str], set[str]](set)
+    for row in opened:
+        groups[row.broker_name, row.topic].add(row.group)
+    shared = {topic for (_, topic), readers in groups.items() if len(readers) > 1}
+    return Audiences(_sorted(row.group for row in opened if row.own), _sorted(shared))
+
+
+def by_member(deliveries: DataFrame, broadcasting: tuple[str, ...]) -> DataFrame:
+    """(``first``, ``second``): a message that one member of a broadcasting group had, and then another one."""
+    whole = sf.struct(*deliveries.columns)
+    mine = Window.partitionBy("consumer_group", "client_id", *RECORD).orderBy(*ORDER)
+    once = (
+        deliveries.where(sf.col("consumer_group").isin(*broadcasting))
+        .withColumn("nth", sf.row_number().over(mine))
+        .where("nth = 1")
+    )
+    ranked = once.select(
+        whole.alias("second"), sf.lag(whole).over(Window.partitionBy("consumer_group", *RECORD).orderBy(*ORDER))
+        .alias("first"),
+    )  # fmt: skip
+    pairs = ranked.where(sf.col("first").isNotNull()).select("first", "second")
+    return _meant(pairs, "L8", "I1", text("%s and %s each have all messages", "first.client_id", "second.client_id"))
+
+
+def by_group(deliveries: DataFrame, shared: tuple[str, ...]) -> DataFrame:
+    """One row for a topic and each group of it but the first by name: the first message that both had, and how many."""
+    whole = sf.struct(*deliveries.columns)
+    of_group = (
+        deliveries.where(sf.col("topic").isin(*shared))
+        .groupBy(*RECORD, "consumer_group")
+        .agg(sf.min_by(whole, sf.struct(*ORDER)).alias("second"))
+    )
+    ranked = of_group.withColumn(
+        "first", sf.first("second").over(Window.partitionBy(*RECORD).orderBy("consumer_group"))
+    )
+    both = ranked.where(sf.col("first.consumer_group") != sf.col("second.consumer_group"))
+    order = sf.struct(*[f"second.{name}" for name in ORDER])
+    pairs = both.groupBy("first.consumer_group", "second.consumer_group", "second.topic").agg(
+        sf.min_by("first", order).alias("first"), sf.min_by("second", order).alias("second"), sf.count("*").alias("n")
+    )
+    words = text("%s messages of %s also went to the group %s", "n", "second.topic", "first.consumer_group")
+    return _meant(pairs, "L9", "I1", words)
+
+
+def _meant(pairs: DataFrame, cause: str, identity: str, trigger: Column) -> DataFrame:
+    return pairs.select(
+        sf.lit(identity).alias("identity"), "first", "second",
+        sf.lit(cause).alias("cause"),
+        sf.lit("model").alias("stage"),
+        trigger.alias("trigger"),
+        sf.lit(None).cast("string").alias("missing"),
+        sf.lit(True).alias("expected"),
+        lines(_delivered("first"), _delivered("second")).alias("evidence"),
+    )  # fmt: skip
+
+
+def _delivered(side: str) -> Column:
+    words = text("to %s of group %s, queue offset %s", f"{side}.client_id", f"{side}.consumer_group",
+                 f"{side}.queue_offset")  # fmt: skip
+    return line("DELIVER", words, process=f"{side}.process", boot_id=f"{side}.boot_id", seq=f"{side}.seq")
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
