@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from dejamq_proto import failpoints
 from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
 from dejamq_proto.names import MASTER_ID
 from dejamq_proto.pull_pb2 import PullRequest
@@ -85,6 +86,8 @@ class Fetcher:
             owned.last_pull_s = self._context.age_s()
             if not await self._may_pull(owned):
                 continue
+            if failpoints.ARMED:
+                await failpoints.reached("consumer.pull")
             try:
                 answer, asked = await self._pull(owned), owned.next_offset
                 found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
