@@ -1,0 +1,122 @@
+"""How well the audit named causes in many runs whose truth is known: pure arithmetic over their outcomes."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dejamq_lab.scenario.run import Outcome
+from dejamq_lab.scenario.text import Scenario
+
+
+class Judged(NamedTuple):
+    """One run: what was played, and what became of it."""
+
+    scenario: Scenario
+    outcome: Outcome
+
+    @property
+    def played(self) -> bool:
+        """Whether it came to its end; of one that did not nothing can be said."""
+        return bool(self.outcome.verdict)
+
+    def named(self) -> Counter[str]:
+        """Findings of each cause that the audit was certain of, what was asked for too."""
+        verdict = self.outcome.verdict
+        return Counter(verdict["causes"]) + Counter(verdict["expected_causes"])
+
+
+class CauseScore(NamedTuple):
+    """``runs`` had the cause, ``found`` of them were told so. Of ``certain`` findings that name it ``right`` may."""
+
+    cause: str
+    scenarios: tuple[str, ...]
+    runs: int
+    found: int
+    certain: int
+    right: int
+
+    @property
+    def recall(self) -> float | None:
+        """None where no run had the cause."""
+        return self.found / self.runs if self.runs else None
+
+    @property
+    def precision(self) -> float | None:
+        """None where nothing was named."""
+        return self.right / self.certain if self.certain else None
+
+
+class ControlScore(NamedTuple):
+    """A scenario without a cause: in how many runs nothing was blamed, lost or left open."""
+
+    scenario: str
+    runs: int
+    clean: int
+
+
+class LedgerScore(NamedTuple):
+    """``agreed``: runs in which ledger and findings said the same of every delivery."""
+
+    runs: int
+    agreed: int
+    double_effects: int
+
+
+def causes(runs: Iterable[Judged]) -> list[CauseScore]:
+    """One row a cause that a scenario has or that was named, in the order of the catalogue of causes.
+
+    A finding is right where the scenario's truth has its cause, as what was done or as what this does beside.
+    """
+    scenarios: defaultdict[str, set[str]] = defaultdict(set)
+    had, found, certain, right = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for run in runs:
+        if not run.played:
+            continue
+        expect, named = run.scenario.expect, run.named()
+        wanted = {*expect.causes, *expect.expected}
+        had.update(wanted)
+        found.update(wanted & named.keys())
+        certain.update(named)
+        right.update({cause: count for cause, count in named.items() if cause in wanted | {*expect.also}})
+        for cause in wanted:
+            scenarios[cause].add(run.scenario.id)
+    return [
+        CauseScore(name, tuple(sorted(scenarios[name])), had[name], found[name], certain[name], right[name])
+        for name in sorted({*had, *certain}, key=_place)
+    ]
+
+
+def controls(runs: Iterable[Judged]) -> list[ControlScore]:
+    """One row a scenario in which there is nothing to find, in their order."""
+    played, clean = Counter[str](), Counter[str]()
+    for run in runs:
+        expect = run.scenario.expect
+        if run.played and not expect.causes and not expect.expected:
+            played[run.scenario.id] += 1
+            clean[run.scenario.id] += run.outcome.ok
+    return [ControlScore(name, played[name], clean[name]) for name in played]
+
+
+def ledger(runs: Iterable[Judged]) -> LedgerScore:
+    """Over all runs that came to their end."""
+    ended = [run.outcome for run in runs if run.played]
+    return LedgerScore(len(ended), sum(one.ledger_agrees for one in ended), sum(one.double_effects for one in ended))
+
+
+def unplayed(runs: Iterable[Judged]) -> list[str]:
+    """What did not come to its end, and why, in words."""
+    return [f"{run.scenario.id}: {'; '.join(run.outcome.problems)}" for run in runs if not run.played]
+
+
+def wrong(runs: Iterable[Judged]) -> list[str]:
+    """What the audit or the ledger said that is not so, in words; the same of several runs once, with their number."""
+    said = Counter(
+        f"{run.scenario.id}: {'; '.join(run.outcome.problems)}" for run in runs if run.played and not run.outcome.ok
+    )
+    return [text if count == 1 else f"{text} ({count} runs)" for text, count in said.items()]
+
+
+def _place(cause: str) -> tuple[int, int, str]:
+    """P, B, O, R, L by number."""
+    number = "".join(filter(str.isdigit, cause))
+    return "PBORL".find(cause[:1]), int(number or 0), cause

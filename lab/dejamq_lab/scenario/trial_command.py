@@ -1,0 +1,83 @@
+"""``python -m dejamq_lab.scenario.trial_command``: the judge on trial. What ``make trial`` runs.
+
+Plays every scenario with every seed, audits all runs as one history, and writes the table of what was found. What was
+played or audited is not done again: the same command goes on where it was interrupted.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dejamq_proto.codes import ConfigError
+
+from dejamq_lab.scenario import attribution_page
+from dejamq_lab.scenario.attribution import Judged
+from dejamq_lab.scenario.text import Scenario, catalogue
+from dejamq_lab.scenario.trial import OUTCOME, PLAYED, trial
+from dejamq_lab.scenario.variants import at_level, with_inbox
+
+INBOX = "inbox"
+MODES = ("forensic", "audit", INBOX)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 1 when the audit said something wrong at level forensic, or an effect passed an inbox twice."""
+    options = _parser().parse_args(arguments)
+    known = catalogue()
+    if strange := sorted(set(options.scenarios) - known.keys()):
+        raise ConfigError(f"there is no scenario {strange[0]!r}")
+    chosen = [known[name] for name in options.scenarios or known]
+    modes = {mode: _judged(mode, chosen, options) for mode in options.modes}
+    text = attribution_page.made(modes, datetime.now(UTC).strftime("%Y-%m-%d"), _command(options))
+    if options.page:
+        attribution_page.fill(options.page, text)
+    print(text)
+    strict = [run for mode in ("forensic", INBOX) for run in modes.get(mode, [])]
+    return 0 if all(run.outcome.ok for run in strict) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", help="by default all of them")
+    parser.add_argument("--seeds", type=int, default=1, help="how often each is played")
+    parser.add_argument("--jobs", type=int, default=1, help="how many are played side by side")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--directory", type=Path, default=Path("build/trial"), help="where runs are kept")
+    parser.add_argument("--page", type=Path, help="the page whose table is made anew")
+    parser.add_argument("--again", action="store_true", help="play those again that did not come to their end")
+    parser.add_argument("--audit-again", action="store_true", help="audit all of them again: the rules were changed")
+    return parser
+
+
+def _judged(mode: str, chosen: Sequence[Scenario], options: argparse.Namespace) -> list[Judged]:
+    scenarios = [with_inbox(one) if mode == INBOX else at_level(one, mode) for one in chosen]
+    seeds, directory = range(1, options.seeds + 1), options.directory.absolute() / mode
+    if options.audit_again or options.again:
+        _forget(directory, played=options.again)
+    print(f"{mode}:", flush=True)
+    outcomes = trial(scenarios, seeds, directory, lambda text: print(text, flush=True), jobs=options.jobs)
+    by_id = {one.id: one for one in scenarios}
+    return [Judged(by_id[outcome.scenario], outcome) for outcome in outcomes]
+
+
+def _forget(directory: Path, *, played: bool) -> None:
+    """Outcomes, of all or of those that did not come to their end, which are played again then."""
+    for outcome in directory.glob(f"*/{OUTCOME}"):
+        broken = b'"verdict":{}' in outcome.read_bytes()
+        if broken and played:
+            (outcome.parent / PLAYED).unlink()
+        if broken or not played:
+            outcome.unlink()
+
+
+def _command(options: argparse.Namespace) -> str:
+    """As somebody would type it."""
+    words = ["make", "trial", f"SEEDS={options.seeds}", f"MODES={shlex.quote(' '.join(options.modes))}"]
+    return " ".join([*words, *([f"SCENARIOS={shlex.quote(' '.join(options.scenarios))}"] if options.scenarios else [])])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
