@@ -50,6 +50,9 @@ class Performer:
             return Producer(group, namesrv=namesrv, **settings)
         if self._actor.kind == "lite":
             lite = LitePullConsumer(group, namesrv=namesrv, **settings)
+            if self._actor.queues:
+                lite.assign([queue_at(self._actor.topics[0], place) for place in self._actor.queues])
+                return lite
             for topic in self._actor.topics:
                 lite.subscribe(topic, tags=self._actor.tags)
             return lite
@@ -135,8 +138,7 @@ class Performer:
 
     def _sending(self, message: Message, step: Send) -> Awaitable[Any]:
         assert isinstance(self._client, Producer)
-        broker_name, _, queue_id = step.queue.rpartition(":")
-        queue = MessageQueue(message.topic, broker_name, int(queue_id)) if step.queue else None
+        queue = queue_at(message.topic, step.queue) if step.queue else None
         if isinstance(self._client, TransactionProducer):
             return self._transactions.send(self._client, message, step.timeout_ms or None)
         if step.how == "request":
@@ -165,6 +167,12 @@ class Performer:
         answered = found(**arguments)
         if asyncio.iscoroutine(answered):
             await answered
+
+
+def queue_at(topic: str, place: str) -> MessageQueue:
+    """A queue by its place, ``broker-a:0``."""
+    broker_name, _, queue_id = place.rpartition(":")
+    return MessageQueue(topic, broker_name, int(queue_id))
 
 
 async def _failed(sends: list[Awaitable[Any]]) -> int:

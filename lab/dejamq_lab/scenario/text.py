@@ -80,6 +80,8 @@ class Actor(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     """The name servers that it knows; all by default, and then it believes any one of them."""
     settings: dict[str, Any] = {}
     handler: Handling = Handling()
+    queues: tuple[str, ...] = ()
+    """Of a lite consumer: it takes just these of its first topic (``broker-a:0``), and asks nobody."""
     transaction: Transacting | None = None
     """Of a producer that sends in transactions."""
 
