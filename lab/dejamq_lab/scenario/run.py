@@ -18,6 +18,8 @@ from dejamq_lab.scenario.stage_process import ProcessStage
 from dejamq_lab.scenario.text import Scenario
 from dejamq_lab.scenario.variants import has_inbox
 
+L9_OF_GROUPS = "L9", "model"
+
 
 class Outcome(msgspec.Struct, frozen=True):
     """How a scenario ended. ``problems`` is empty when the audit named exactly what was done."""
@@ -89,7 +91,8 @@ def proof(findings: list[Finding]) -> list[str]:
 
 
 def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding], *, inbox: bool) -> Told:
-    rows = [row for row in findings if row["first"] and row["second"]]
+    # the ledger counts each group for itself
+    rows = [row for row in findings if row["first"] and row["second"] and (row["cause"], row["stage"]) != L9_OF_GROUPS]
     pairs = {(row["first"]["delivery_id"] or "", row["second"]["delivery_id"] or "") for row in rows}
     ledger = Ledger(directory / "ledger.sqlite")
     try:
