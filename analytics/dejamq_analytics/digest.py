@@ -1,6 +1,6 @@
-"""What the report shows of the findings: a few small aggregates and one example a cause, never the whole table."""
+"""What the report shows of an audit: a few small aggregates and one example a cause, never a whole table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -8,49 +8,129 @@ from dejamq_proto.events import Fault
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.lanes import Hold, Lane
+from dejamq_analytics.pipeline import Facts
+from dejamq_analytics.rules import ownership
+from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.schema import of
 
 UNDETERMINED = "undetermined"
-COLUMNS, QUEUES, FAULTS = 60, 20, 12
+COLUMNS, QUEUES, FAULTS, HOLDS, TOLD = 60, 12, 12, 400, 5
+AIR = 20
+"""The chart begins and ends this part of the trouble's length before and after it, and at least a second."""
+Queue = tuple[str, ...]
+
+
+class Span(NamedTuple):
+    """The time that the charts show, in microseconds of wall time."""
+
+    begin: int
+    width: int
+
+    def share(self, wall_us: int) -> float:
+        """How far into the span, from 0 to 1; what lies outside is at its end."""
+        return min(max((wall_us - self.begin) / self.width, 0.0), 1.0)
 
 
 class Digest(NamedTuple):
-    """``columns`` split the time from the first finding or fault to the last; ``faults`` are (share of it, label)."""
+    """``columns`` split the shown time; ``faults`` are (share of it, label), ``queues`` the worst, worst first.
+
+    ``unusual`` are the first anomalies of each kind, ``examples`` one finding a cause.
+    """
 
     labels: Sequence[str]
     columns: Sequence[Mapping[str, int]]
     ends: tuple[str, str]
     faults: Sequence[tuple[float, str]]
     queues: Sequence[tuple[str, int]]
+    lanes: Sequence[Lane]
     examples: Sequence[Row]
+    unusual: Sequence[Row]
 
 
-def digest(findings: DataFrame, events: DataFrame) -> Digest:
-    """Four small jobs over cached frames."""
+def digest(findings: DataFrame, anomalies: DataFrame, facts: Facts) -> Digest:
+    """A handful of small jobs over cached frames."""
+    unusual = _first_of_each(anomalies)
+    faults = of(facts.events, Fault).where("phase = 'begin'").orderBy("wall_us").limit(FAULTS).collect()
+    span = _span(findings, unusual, faults)
+    if span is None:
+        return Digest([], [], ("", ""), [], [], [], [], unusual)
     label = sf.coalesce("cause", sf.lit(UNDETERMINED))
-    faults = of(events, Fault).where("phase = 'begin'").orderBy("wall_us").limit(FAULTS).collect()
-    # epoch microseconds, because a duration must be divided by the number of columns
+    counted = _counted(findings, label, span)
+    columns: list[dict[str, int]] = [{} for _ in range(COLUMNS)]
+    for row in counted:
+        columns[row.column][row.label] = columns[row.column].get(row.label, 0) + row.n
+    labels = sorted({name for column in columns for name in column})
+    marks = [(span.share(fault.wall_us), f"{fault.kind} {fault.target}") for fault in faults]
+    worst = _worst(counted, unusual)
+    named = [(_name(queue, worst), count) for queue, count in worst.items() if count]
+    lanes = _lanes(facts, worst, counted, span)
+    ends = _clock(span.begin), _clock(span.begin + span.width)
+    return Digest(labels, columns, ends, marks, named, lanes, _examples(findings, label), unusual)
+
+
+def _span(findings: DataFrame, unusual: Sequence[Row], faults: Sequence[Row]) -> Span | None:
     at = sf.unix_micros("time")
     extent = findings.agg(sf.min(at).alias("first"), sf.max(at).alias("last")).first()
-    if extent is None or extent["first"] is None:
-        return Digest([], [], ("", ""), [], [], [])
-    begin = min([extent["first"], *[fault.wall_us for fault in faults]])
-    width = max(1, (extent["last"] - begin) // COLUMNS + 1)
-    counted = findings.groupBy(label.alias("label"), sf.floor((at - begin) / width).alias("column"))
-    columns: list[dict[str, int]] = [{} for _ in range(COLUMNS)]
-    for row in counted.agg(sf.count("*").alias("n")).collect():
-        columns[min(row.column, COLUMNS - 1)][row.label] = row.n
-    labels = sorted({name for column in columns for name in column})
-    span = width * COLUMNS
-    ends = (_clock(begin), _clock(begin + span))
-    marks = [((fault.wall_us - begin) / span, f"{fault.kind} {fault.target}") for fault in faults]
-    return Digest(labels, columns, ends, marks, _by_queue(findings), _examples(findings, label))
+    known = [] if extent is None or extent["first"] is None else [extent["first"], extent["last"]]
+    known += [_micros(row.time) for row in unusual if row.time is not None]
+    if not known:
+        return None
+    begin, end = min([*known, *[fault.wall_us for fault in faults]]), max(known)
+    air = max(1_000_000, (end - begin) // AIR)
+    return Span(begin - air, end - begin + 2 * air)
 
 
-def _by_queue(findings: DataFrame) -> list[tuple[str, int]]:
-    name = sf.format_string("%s/%s/%s", "second.broker_name", "second.topic", "second.queue_id")
-    rows = findings.where("not expected").groupBy(name.alias("queue")).agg(sf.count("*").alias("n"))
-    return [(row.queue, row.n) for row in rows.orderBy(sf.desc("n"), "queue").limit(QUEUES).collect()]
+def _counted(findings: DataFrame, label: Column, span: Span) -> list[Row]:
+    """Findings by queue, cause and column of the chart."""
+    place = (sf.unix_micros("time") - span.begin) * COLUMNS / span.width
+    column = sf.least(sf.floor(place).cast("int"), sf.lit(COLUMNS - 1)).alias("column")
+    queue = ["consumer_group", *[f"second.{name}" for name in QUEUE[1:]]]
+    return findings.groupBy(*queue, "expected", label.alias("label"), column).agg(sf.count("*").alias("n")).collect()
+
+
+def _worst(counted: Iterable[Row], unusual: Iterable[Row]) -> dict[Queue, int]:
+    """Queues with most unwanted duplicates, then those with another trouble, by name."""
+    found: dict[Queue, int] = {}
+    for row in counted:
+        if not row.expected:
+            queue = tuple(str(row[name]) for name in QUEUE)
+            found[queue] = found.get(queue, 0) + row.n
+    for row in unusual:
+        if row.consumer_group and row.broker_name and row.queue_id is not None:
+            found.setdefault(tuple(str(row[name]) for name in QUEUE), 0)
+    chosen = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:QUEUES]
+    return dict(chosen)
+
+
+def _lanes(facts: Facts, queues: Mapping[Queue, int], counted: Iterable[Row], span: Span) -> list[Lane]:
+    """In order of name, so that a broker's queues stand together."""
+    known = sf.concat_ws("|", *QUEUE).isin(*["|".join(queue) for queue in queues])
+    held = ownership.holdings(facts.events, facts.processes).where(known)
+    inside = held.where((sf.col("ended_us") >= span.begin) & (sf.col("opened_us") <= span.begin + span.width))
+    holds: dict[Queue, list[Hold]] = {queue: [] for queue in queues}
+    for row in inside.orderBy("opened_us").limit(HOLDS).collect():
+        one = Hold(row.process, span.share(row.opened_us), span.share(row.ended_us))
+        holds[tuple(str(row[name]) for name in QUEUE)].append(one)
+    again: dict[Queue, dict[int, int]] = {queue: {} for queue in queues}
+    for row in counted:
+        queue = tuple(str(row[name]) for name in QUEUE)
+        if queue in again and not row.expected:
+            again[queue][row.column] = again[queue].get(row.column, 0) + row.n
+    return [
+        Lane(_name(queue, queues), holds[queue], [((at + 0.5) / COLUMNS, n) for at, n in sorted(again[queue].items())])
+        for queue in sorted(queues)
+        if holds[queue]
+    ]
+
+
+def _name(queue: Queue, among: Iterable[Queue]) -> str:
+    """``broker:id``, with topic and group where the others differ."""
+    group, broker, topic, number = queue
+    name = f"{broker}:{number}"
+    if len({other[2] for other in among}) > 1:
+        name = f"{topic} {name}"
+    return f"{group} {name}" if len({other[0] for other in among}) > 1 else name
 
 
 def _examples(findings: DataFrame, label: Column) -> list[Row]:
@@ -60,5 +140,20 @@ def _examples(findings: DataFrame, label: Column) -> list[Row]:
     return chosen.orderBy("expected", sf.col("cause").isNull(), "cause").collect()
 
 
+def _first_of_each(anomalies: DataFrame) -> list[Row]:
+    order = Window.partitionBy("kind").orderBy("time", "anomaly_id")
+    return (
+        anomalies.withColumn("nth", sf.row_number().over(order))
+        .where(f"nth <= {TOLD}")
+        .orderBy("kind", "nth")
+        .collect()
+    )
+
+
 def _clock(micros: int) -> str:
     return datetime.fromtimestamp(micros / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _micros(moment: datetime) -> int:
+    """Spark hands timestamps over in the machine's zone and without saying so."""
+    return int(moment.timestamp() * 1e6)

@@ -8,8 +8,9 @@ from pathlib import Path
 from pyspark.sql import Row
 
 from dejamq_analytics.causes import CAUSES, Cause
-from dejamq_analytics.charts import Bar, Mark, bars, timeline
+from dejamq_analytics.charts import COLOURS, Bar, Mark, bars, timeline
 from dejamq_analytics.digest import UNDETERMINED, Digest
+from dejamq_analytics.lanes import ownership
 from dejamq_analytics.verdict import Verdict
 
 STYLE = Path(__file__).with_name("report.css")
@@ -25,12 +26,14 @@ def render(verdict: Verdict, digest: Digest) -> str:
     """The page as text. Everything that comes from journals is escaped."""
     colours = {label: number for number, label in enumerate(sorted(digest.labels))}
     sections = [
-        _verdict(verdict),
+        _verdict(verdict, digest),
         _causes(verdict, colours),
         _when(digest, colours),
         _queues(digest),
+        _owners(digest),
         _examples(digest.examples),
         _changes(verdict),
+        _unusual(verdict.anomalies, digest.unusual),
         _missing(verdict.undetermined_missing),
     ]
     return (
@@ -41,7 +44,7 @@ def render(verdict: Verdict, digest: Digest) -> str:
     )
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: Verdict, digest: Digest) -> str:
     numbers = {
         "messages": verdict.messages,
         "deliveries": verdict.deliveries,
@@ -57,8 +60,26 @@ def _verdict(verdict: Verdict) -> str:
     items = "".join(f"<li><b>{count}</b>{escape(name)}</li>" for name, count in numbers.items())
     return (
         f'<h1 class="{escape(verdict.verdict)}">{escape(HEADLINES[verdict.verdict])}</h1>'
+        f"<p>{_in_short(verdict, digest)}</p>"
         f'<p class="soft">dejamq audit of {escape(verdict.run_id)}</p><ul class="numbers">{items}</ul>'
     )
+
+
+def _in_short(verdict: Verdict, digest: Digest) -> str:
+    """One sentence for who reads no further."""
+    said = []
+    if verdict.causes:
+        cause, count = max(verdict.causes.items(), key=lambda item: item[1])
+        title = CAUSES.get(cause, UNKNOWN).title
+        said.append(f"{verdict.duplicates} came twice, {count} of them because of {cause} ({title})")
+    elif verdict.duplicates:
+        said.append(f"{verdict.duplicates} came twice, and the cause is not certain")
+    said += [f"{count} {word}" for word, count in (("lost", verdict.lost), ("unseen", verdict.unseen)) if count]
+    if not said:
+        return f"{verdict.deliveries} deliveries of {verdict.messages} messages were looked at."
+    first, last = digest.ends
+    when = f", between {first} and {last}" if first else ""
+    return escape("; ".join(said) + when + ".")
 
 
 def _causes(verdict: Verdict, colours: Mapping[str, int]) -> str:
@@ -84,14 +105,21 @@ def _when(digest: Digest, colours: Mapping[str, int]) -> str:
     if not digest.columns:
         return ""
     columns = [{colours[label]: count for label, count in column.items()} for column in digest.columns]
-    marks = [Mark(at, label) for at, label in digest.faults]
-    legend = "".join(
-        f'<span><svg viewBox="0 0 10 10" aria-hidden="true"><rect class="c{number % 8}" width="10" height="10"/></svg>'
-        f"{escape(label)}</span>"
+    chart = timeline("Duplicates over time", columns, _marks(digest), digest.ends)
+    return f"<h2>When</h2>{chart}{_legend(colours)}"
+
+
+def _marks(digest: Digest) -> list[Mark]:
+    return [Mark(at, label) for at, label in digest.faults]
+
+
+def _legend(colours: Mapping[str, int]) -> str:
+    named = "".join(
+        f'<span><svg viewBox="0 0 10 10" aria-hidden="true"><rect class="c{number % COLOURS}" width="10" height="10"/>'
+        f"</svg>{escape(label)}</span>"
         for label, number in colours.items()
     )
-    chart = timeline("Duplicates over time", columns, marks, digest.ends)
-    return f'<h2>When</h2>{chart}<p class="legend soft">{legend}</p>'
+    return f'<p class="legend soft">{named}</p>'
 
 
 def _queues(digest: Digest) -> str:
@@ -99,6 +127,38 @@ def _queues(digest: Digest) -> str:
         return ""
     rows = [Bar(name, count, 0) for name, count in digest.queues]
     return f"<h2>On which queue</h2>{bars('Duplicates by queue', rows)}"
+
+
+def _owners(digest: Digest) -> str:
+    if not digest.lanes:
+        return ""
+    owners = sorted({hold.owner for lane in digest.lanes for hold in lane.holds})
+    colours = {owner: number for number, owner in enumerate(owners)}
+    chart = ownership("Owners of each queue over time", digest.lanes, colours, _marks(digest), digest.ends)
+    told = "A frame: two owners at once. A triangle: duplicates. Nothing drawn: nobody had the queue."
+    return f'<h2>Who held which queue</h2>{chart}{_legend(colours)}<p class="soft">{told}</p>'
+
+
+def _unusual(kinds: Mapping[str, int], first: Sequence[Row]) -> str:
+    """What is no duplicate: the first of each kind, and how many there are."""
+    if not first:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(row.kind.replace('_', ' '))}</td><td>{_clock(row.time) if row.time else ''}</td>"
+        f"<td><code>{escape(_where(row))}</code></td><td>{escape(row.detail or '')}</td></tr>"
+        for row in first
+    )
+    counts = ", ".join(f"{count} {escape(kind.replace('_', ' '))}" for kind, count in kinds.items())
+    return (
+        f"<h2>What else is unusual</h2><p>{counts}. The first of each kind; all are in the table of anomalies:</p>"
+        f"<table><tr><th>what</th><th>when</th><th>where</th><th>how</th></tr>{rows}</table>"
+    )
+
+
+def _where(row: Row) -> str:
+    place = f"{row.broker_name}:{row.queue_id}" if row.queue_id is not None else row.broker_name
+    offset = f"offset {row.queue_offset}" if row.queue_offset is not None else None
+    return " ".join(str(part) for part in (row.consumer_group, row.topic, place, offset, row.message_id) if part)
 
 
 def _examples(examples: Sequence[Row]) -> str:

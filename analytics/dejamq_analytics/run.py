@@ -116,6 +116,6 @@ def _write(out: Path, result: AuditResult, facts: Facts, say: Callable[[str], No
     write_table(result.findings, out.resolve().as_uri(), "findings", run)
     write_table(result.anomalies, out.resolve().as_uri(), "anomalies", run)
     report = out / "report.html"
-    report.write_text(render(result.verdict, digest(result.findings, facts.events)), encoding="utf-8")
+    report.write_text(render(result.verdict, digest(result.findings, result.anomalies, facts)), encoding="utf-8")
     for path in (write_verdict(result.verdict, out), out / "findings", out / "anomalies", report):
         say(str(path))

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 from dejamq_analytics.causes import CAUSES
-from dejamq_analytics.charts import COLOURS, LABEL, TALL, WIDTH, Bar, Mark, bars, timeline
+from dejamq_analytics.charts import COLOURS, HEAD, LABEL, TALL, WIDTH, Bar, Mark, bars, timeline
 
 ENDS = ("begin", "end")
 NASTY = "<script>alert('\"&</script>"
@@ -66,7 +66,7 @@ def test_the_title_is_told_to_screen_readers() -> None:
 def test_the_highest_column_decides_the_scale() -> None:
     svg = timeline("t", [{0: 4}, {0: 2}], [], ENDS)
     high, low = (float(box["height"]) for box in boxes(svg))
-    assert high == TALL - 24
+    assert high == TALL - HEAD
     assert low == pytest.approx(high / 2)
 
 
