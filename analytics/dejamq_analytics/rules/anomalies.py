@@ -15,12 +15,14 @@ FOUND = 0
 def lost(sends: DataFrame, appends: DataFrame, brokers: DataFrame) -> DataFrame:
     """Acknowledged, but in no journal of a broker and in no commit log.
 
-    Only for brokers whose journals are whole: elsewhere a missing APPEND says nothing.
+    Only for brokers whose journals are whole, and not in the last moment of one that ended with lines unwritten:
+    elsewhere a missing APPEND says nothing.
     """
-    whole = sf.broadcast(brokers.where("whole").select("broker_name"))
+    whole = sf.broadcast(brokers.where("whole").select("broker_name", "whole_until_us"))
     acknowledged = sends.where((sf.col("outcome") == "ok") & sf.col("unique_key").isNotNull())
     stored = appends.select("unique_key")
-    gone = acknowledged.join(whole, "broker_name", how="inner").join(stored, "unique_key", how="left_anti")
+    told = acknowledged.join(whole, "broker_name", how="inner").where("wall_us < whole_until_us")
+    gone = told.join(stored, "unique_key", how="left_anti")
     return contract(
         gone.select(
             sf.lit("lost").alias("kind"),

@@ -1,0 +1,99 @@
+"""Messages that should not be there: delivered although their send had failed for certain or their transaction was
+rolled back (G1a of Jepsen), and committed although nobody had stored the half message.
+"""
+
+from dejamq_proto.events import Boot, EndTransaction
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import line, lines, text, timestamp
+from dejamq_analytics.schema import ANOMALY_COLUMNS, contract, of
+
+TAKEN = ("ok", "not_ok_status")
+"""Outcomes of a try after which the message is stored."""
+
+
+def failed(sends: DataFrame, processes: DataFrame) -> DataFrame:
+    """``unique_key``, ``told``: messages of which every try failed for certain, by producers with whole journals."""
+    kept = (sf.size("gaps") == 0) & (sf.col("closed") | (sf.col("level") == "forensic"))
+    whole = sf.broadcast(processes.where(kept).select("boot_id"))
+    surely = sf.coalesce(~sf.col("outcome").isin(*TAKEN) & sf.col("definite"), sf.lit(False))
+    last = sf.struct("seq", "result_seq", "process", "boot_id", "outcome", "code")
+    by_key = sends.where("unique_key IS NOT NULL").join(whole, "boot_id", how="left_semi").groupBy("unique_key").agg(
+        sf.min(surely).alias("surely"), sf.max(last).alias("told")
+    )  # fmt: skip
+    # a try of a producer whose journal has a hole could have been stored
+    elsewhere = sends.join(whole, "boot_id", how="left_anti").select("unique_key")
+    return by_key.where("surely").join(elsewhere, "unique_key", how="left_anti").select(
+        "unique_key", "told", text("its send had failed: %s, code %s", "told.outcome", "told.code").alias("why"),
+        sf.lit("SEND_RESULT").alias("by"), sf.col("told.result_seq").alias("by_seq"),
+    )  # fmt: skip
+
+
+def rolled_back(events: DataFrame, brokers: DataFrame) -> DataFrame:
+    """The same for transactions that were rolled back and never committed, at brokers with whole journals."""
+    whole = sf.broadcast(brokers.where("whole").select("broker_name"))
+    ended = of(events, EndTransaction).where("outcome IN ('committed', 'rolled_back')")
+    told = sf.max(sf.when(sf.col("outcome") == "rolled_back", sf.struct("seq", "process", "boot_id", "broker_name")))
+    by_key = ended.groupBy("unique_key").agg(
+        told.alias("told"), sf.max(sf.col("outcome") == "committed").alias("committed")
+    )
+    rolled = by_key.where("NOT committed").withColumn("broker_name", sf.col("told.broker_name"))
+    return rolled.join(whole, "broker_name", how="left_semi").select(
+        "unique_key", sf.struct("told.process", "told.boot_id").alias("told"),
+        text("its transaction was rolled back at %s", "broker_name").alias("why"),
+        sf.lit("END_TRANSACTION").alias("by"), sf.col("told.seq").alias("by_seq"),
+    )  # fmt: skip
+
+
+def aborted_reads(deliveries: DataFrame, aborted: DataFrame) -> DataFrame:
+    """The first delivery to each group of a message that ``failed`` or was ``rolled_back``."""
+    one = sf.min(sf.struct(
+        "wall_us", "process", "boot_id", "seq", "delivery_id", "broker_name", "topic", "queue_id", "queue_offset"
+    ))  # fmt: skip
+    firsts = deliveries.join(aborted, "unique_key", how="inner").groupBy("consumer_group", "unique_key").agg(
+        one.alias("one"), sf.min(sf.struct("why", "by", "by_seq", "told.process", "told.boot_id")).alias("told")
+    )  # fmt: skip
+    place = [f"one.{name}" for name in ("broker_name", "topic", "queue_id", "queue_offset")]
+    delivered = {name: f"one.{name}" for name in ("process", "boot_id", "seq")}
+    return contract(
+        firsts.select(
+            sf.lit("aborted_read").alias("kind"),
+            timestamp("one.wall_us").alias("time"),
+            "consumer_group",
+            sf.col("unique_key").alias("message_id"),
+            *place,
+            text("%s was given it although %s", "consumer_group", "told.why").alias("detail"),
+            lines(
+                line(sf.col("told.by"), sf.col("told.why"), process="told.process", boot_id="told.boot_id",
+                     seq="told.by_seq"),
+                line("DELIVER", text("delivery %s", "one.delivery_id"), **delivered),
+            ).alias("evidence"),
+        ),
+        ANOMALY_COLUMNS,
+    )  # fmt: skip
+
+
+def finals_without_half(appends: DataFrame, events: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Committed records whose half message no broker journaled, where the journals reach back to its place in the log.
+
+    The record names the half message's places: ``queue offset:log offset``.
+    """
+    began = of(events, Boot).groupBy("broker_name").agg(sf.min(sf.struct("wall_us", "log_max")).alias("began"))
+    whole = brokers.where("whole").select("broker_name").join(began, "broker_name", how="inner")
+    finals = appends.where("origin = 'tx_final'").withColumn("half", sf.split("origin_ref", ":")[1].cast("bigint"))
+    judged = finals.join(sf.broadcast(whole), "broker_name", how="inner").where("half >= began.log_max")
+    halves = appends.where("origin IN ('tx_half', 'tx_check')").select("unique_key")
+    lacking = judged.join(halves, "unique_key", how="left_anti")
+    return contract(
+        lacking.select(
+            sf.lit("final_without_half").alias("kind"),
+            timestamp("wall_us").alias("time"),
+            sf.col("unique_key").alias("message_id"),
+            "broker_name", "topic", "queue_id", "queue_offset",
+            text("%s committed the half message at %s and never stored one", "broker_name", "origin_ref")
+            .alias("detail"),
+            lines(line("APPEND", text("committed from %s", "origin_ref"))).alias("evidence"),
+        ),
+        ANOMALY_COLUMNS,
+    )  # fmt: skip

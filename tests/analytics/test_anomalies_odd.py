@@ -1,0 +1,54 @@
+"""Each odd history shows its anomaly and its neighbours show none: one audit of all of them."""
+
+import pytest
+from dejamq_analytics import audit
+from journals import History
+from pyspark.sql import Row, SparkSession
+from stories_odd import ODD
+
+pytestmark = pytest.mark.spark
+KINDS = {kind for kind, _ in ODD.values() if kind}
+EVIDENCE = {
+    "buried-too-soon": ["APPEND"],
+    "given-back-after-success": ["APPEND", "DELIVER", "RESULT"],
+    "refused-and-read": ["SEND_RESULT", "DELIVER"],
+    "rolled-back-and-read": ["END_TRANSACTION", "DELIVER"],
+    "committed-without-a-half": ["APPEND"],
+    "another-message-at-its-place": ["DELIVER", "DELIVER"],
+    "delayed-for-less": ["APPEND", "APPEND"],
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+    """Anomalies by history: a broker is named after its own."""
+    directory = tmp_path_factory.mktemp("odd")
+    (directory / "elsewhere").mkdir()
+    for name, (_, write) in ODD.items():
+        history = History(directory, name)
+        write(history)
+        history.end()
+    rows: dict[str, list[Row]] = {}
+    for row in audit(spark, [str(directory)]).anomalies.collect():
+        rows.setdefault(row.broker_name.removesuffix("-broker-0"), []).append(row)
+    return rows
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_history_shows_its_anomaly_and_a_sound_one_none(found: dict[str, list[Row]], name: str) -> None:
+    wanted = ODD[name][0]
+    kinds = [row.kind for row in found.get(name, []) if row.kind in KINDS | {"lost"}]
+    assert kinds == ([wanted] if wanted else []), found.get(name)
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_an_anomaly_names_its_lines(found: dict[str, list[Row]], name: str) -> None:
+    (row,) = [row for row in found[name] if row.kind == ODD[name][0]]
+    assert [line.event for line in row.evidence] == EVIDENCE[name]
+    assert all(line.boot_id.startswith(name.replace("-", "")) for line in row.evidence)
+    assert row.detail
+
+
+def test_anomalies_have_ids_of_their_own(found: dict[str, list[Row]]) -> None:
+    ids = [row.anomaly_id for rows in found.values() for row in rows]
+    assert len(ids) == len(set(ids))
