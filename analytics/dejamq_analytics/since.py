@@ -1,0 +1,125 @@
+"""``--since RUN``: one table that grows run by run, each run telling only what those before it have not told.
+
+Every run leaves ``runs/<run id>.json`` beside its tables: how far each journal went, what was asked, and which run it
+continued. A run that continues another one reads all journals, because an old line may prove a new finding, and leaves
+out what the chain of runs before it has told in the same words. So the chain's runs together say what one audit of
+everything says now, and a finding that was undetermined and is certain today is told once more.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.read import BadInput
+
+LAST = "last"
+TOLD = {"findings": ("finding_id", "cause", "expected"), "anomalies": ("anomaly_id",)}
+"""What makes two rows the same words, by table."""
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """``runs/<run id>.json``. ``extents``: the last line of each process start. ``asked``: what limited the audit."""
+
+    schema: int = 1
+    run_id: str
+    since: str | None
+    asked: dict[str, str]
+    extents: dict[str, int]
+
+
+class Chain(NamedTuple):
+    """A run to be made and the earlier ones that it continues, newest first; none for an audit of everything."""
+
+    run: Run
+    earlier: list[str]
+
+
+def plan(out: Path | None, since: str | None, asked: dict[str, str], extents: dict[str, int]) -> Chain:
+    """Name the run and find what it continues. Raises BadInput for a run that is not there or asked something else.
+
+    The same journals, asked the same, are the same run: it replaces its own part of the table. ``last`` is the newest
+    run, or an audit of everything where there is none.
+    """
+    if since is None:
+        return Chain(_run(None, asked, extents), [])
+    if out is None:
+        raise BadInput("--since needs --out: the directory that has the tables of the run")
+    continued = _newest(out, extents) if since == LAST else since
+    earlier = _chain(out, continued, asked)
+    return Chain(_run(continued, asked, extents), earlier)
+
+
+def extents_of(processes: DataFrame) -> dict[str, int]:
+    """The last sequence number of each process start."""
+    rows = processes.select("boot_id", "last_seq").orderBy("boot_id").collect()
+    return {row.boot_id: row.last_seq or 0 for row in rows}
+
+
+def untold(table: DataFrame, name: str, out: Path, earlier: list[str]) -> DataFrame:
+    """The rows of a table, ``findings`` or ``anomalies``, that no earlier run has in the same words."""
+    folders = [str(out.resolve() / name / f"run_id={run}") for run in earlier]
+    words = TOLD[name]
+    spark: SparkSession = table.sparkSession
+    told = spark.read.schema(table.schema).parquet(*folders).select(*[sf.col(w).alias(f"told_{w}") for w in words])
+    same = sf.lit(True)
+    for word in words:
+        same &= sf.col(word).eqNullSafe(sf.col(f"told_{word}"))
+    return table.join(told, same, how="left_anti")
+
+
+def write_run(run: Run, out: Path) -> Path:
+    """After the tables, so that a run that is listed has them."""
+    path = _path(out, run.run_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+    return path
+
+
+def _run(since: str | None, asked: dict[str, str], extents: dict[str, int]) -> Run:
+    named = [f"{boot}:{seq}" for boot, seq in sorted(extents.items())]
+    named += [f"{name}={value}" for name, value in sorted(asked.items())] + ([f"since={since}"] if since else [])
+    run_id = "run-" + hashlib.sha256("|".join(named).encode()).hexdigest()[:12]
+    return Run(run_id=run_id, since=since, asked=asked, extents=extents)
+
+
+def _newest(out: Path, extents: dict[str, int]) -> str | None:
+    """The run that was written last; where it is of these very journals, the one that it continued."""
+    written = sorted((out / "runs").glob("run-*.json"), key=lambda path: path.stat().st_mtime_ns)
+    if not written:
+        return None
+    newest = _read(out, written[-1].stem)
+    return newest.since if newest.extents == extents else newest.run_id
+
+
+def _chain(out: Path, since: str | None, asked: dict[str, str]) -> list[str]:
+    chain: list[str] = []
+    while since is not None and since not in chain:
+        run = _read(out, since)
+        if run.asked != asked:
+            raise BadInput(f"run {since} was asked {_words(run.asked)}, this one {_words(asked)}: ask the same")
+        chain.append(since)
+        since = run.since
+    return chain
+
+
+def _words(asked: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(asked.items())) or "everything"
+
+
+def _read(out: Path, run_id: str) -> Run:
+    try:
+        return msgspec.json.decode(_path(out, run_id).read_bytes(), type=Run)
+    except FileNotFoundError:
+        known = sorted(path.stem for path in (out / "runs").glob("run-*.json"))
+        there = ", ".join(known) or "none"
+        raise BadInput(f"no run {run_id} in {out}: there are {there}") from None
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{_path(out, run_id)} is damaged ({error}): audit without --since") from None
+
+
+def _path(out: Path, run_id: str) -> Path:
+    return out / "runs" / f"{run_id}.json"
