@@ -1,6 +1,7 @@
 """One row a stored record, from the brokers' journals and from their commit logs, and one a sending of a message."""
 
 from dejamq_proto.events import Append, Boot, SendResult, SendTry
+from dejamq_proto.events.producer import CLOSED_BY_A_TIMEOUT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -69,9 +70,10 @@ def sends(events: DataFrame) -> DataFrame:
     """One row a message of each try, with how the try ended (null: nobody knows)."""
     keys = ("boot_id", "request_seq")
     tries = of(events, SendTry).select(
-        *keys, "process", "seq", "wall_us", "broker_name", "group",
-        sf.explode(sf.arrays_zip("unique_keys", "call_ids", "tries")).alias("one"),
+        *keys, "process", "seq", "wall_us", "broker_name", "group", "modes",
+        sf.posexplode(sf.arrays_zip("unique_keys", "call_ids", "tries")).alias("place", "one"),
     )  # fmt: skip
+    several = sf.when(sf.size("modes") > 1, sf.get("modes", "place")).otherwise(sf.get("modes", sf.lit(0)))
     ended = sf.struct("seq", "outcome", "code", "definite", "reason")
     results = of(events, SendResult).groupBy(*keys).agg(sf.min(ended).alias("ended"))
     return tries.join(results, list(keys), how="left").select(
@@ -79,8 +81,10 @@ def sends(events: DataFrame) -> DataFrame:
         sf.col("one.unique_keys").alias("unique_key"),
         sf.col("one.call_ids").alias("call_id"),
         sf.col("one.tries").alias("try_no"),
+        sf.coalesce(several, sf.lit("sync")).alias("mode"),
         sf.col("ended.seq").alias("result_seq"),
         sf.col("ended.outcome").alias("outcome"),
         sf.col("ended.code").alias("code"),
         sf.col("ended.definite").alias("definite"),
+        sf.coalesce(sf.contains("ended.reason", sf.lit(CLOSED_BY_A_TIMEOUT)), sf.lit(False)).alias("by_another"),
     )  # fmt: skip

@@ -1,4 +1,9 @@
-"""Why a message is stored twice: the two appends, traced to the sends that caused them (P1, P5)."""
+"""Why a message is stored twice: the two appends, traced to the sends that caused them.
+
+The producer's own second try after one without a good answer is P1, or by the way the program sent: P2 (submit), P6 (a
+batch, which goes again as a whole), P10 (a request); P3 after one that was stored, less durably than asked. P5 is the
+application sending the message again.
+"""
 
 from typing import NamedTuple
 
@@ -11,6 +16,8 @@ from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION
 from dejamq_analytics.schema import EVIDENCE
 
+CAUSES_BY_MODE = {"async": "P2", "batch": "P6", "request": "P10"}
+
 
 class Producers(NamedTuple):
     """What producers journaled."""
@@ -22,8 +29,8 @@ class Producers(NamedTuple):
 def judged_copies(stored: DataFrame, producers: Producers) -> DataFrame:
     """Pairs of stored copies with cause, stage, trigger, missing, expected and evidence.
 
-    P1 is a producer's own second try after one without a good answer, P5 the application sending the same
-    message again. The two are told apart by the call's number: tries of one call share it.
+    A producer's second try and the application's second send are told apart by the call's number: tries of one call
+    share it.
     """
     frame = stored
     for side in ("first", "second"):
@@ -74,7 +81,7 @@ def undelivered(copies: DataFrame, judged: DataFrame) -> DataFrame:
 
 
 def sent_again(pairs: DataFrame, producers: Producers) -> DataFrame:
-    """I3: the application sent its business twice (P5), if both sends are journaled.
+    """I3: the application sent its business twice (P5), if both sends are journaled; to two topics as it is meant (L9).
 
     ``missing`` names the message whose send nobody journalled; then nothing is claimed.
     """
@@ -89,13 +96,17 @@ def sent_again(pairs: DataFrame, producers: Producers) -> DataFrame:
         (sf.col("first_send").isNull(), text("no SEND_TRY of message %s", "first.unique_key")),
         (sf.col("second_send").isNull(), text("no SEND_TRY of message %s", "second.unique_key")),
     )
+    internal = sf.col("first.topic").startswith("%") | sf.col("second.topic").startswith("%")
+    elsewhere = ~internal & (sf.col("first.topic") != sf.col("second.topic"))
     return frame.select(
         "identity", "first", "second",
-        sf.when(absent.isNull(), "P5").alias("cause"),
+        sf.when(absent.isNull(), sf.when(elsewhere, "L9").otherwise("P5")).alias("cause"),
         sf.lit("send").alias("stage"),
-        sf.lit("two sends of one business key").alias("trigger"),
+        sf.when(elsewhere, text("sent to %s and to %s", "first.topic", "second.topic"))
+        .otherwise("two sends of one business key")
+        .alias("trigger"),
         absent.alias("missing"),
-        sf.lit(False).alias("expected"),
+        (absent.isNull() & elsewhere).alias("expected"),
         lines(_tried("first_send"), _delivered("first"), _tried("second_send"), _delivered("second")).alias("evidence"),
     )  # fmt: skip
 
@@ -121,17 +132,22 @@ def _decision() -> Column:
     one_request = early["request_seq"] == late["request_seq"]
     between = sf.filter("first_producer.gaps", lambda gap: (gap["last"] > early["seq"]) & (gap["first"] < late["seq"]))
     unanswered = text("no SEND_RESULT of try %s by %s", early["try_no"], early["process"])
-    not_ok = sf.lit(NOT_BY_THIS_VERSION + "the first try was stored with a status that was not ok (P3)")
     known = (early["outcome"] == "ok") | early["definite"]
     return first_of(
         *[(_unknown(side).isNotNull(), _undecided(_unknown(side))) for side in ("first", "second")],
-        (~one_call, _caused("P5")),
+        (~one_call, _caused(sf.lit("P5"))),
         (one_request, _undecided(sf.lit(NOT_BY_THIS_VERSION + "one request stored twice"))),
         (early["outcome"].isNull(), _undecided(unanswered)),
         (sf.size(between) > 0, _undecided(text("seq gap of %s", early["process"]))),
-        (early["outcome"] == "not_ok_status", _undecided(not_ok)),
+        (early["outcome"] == "not_ok_status", _caused(sf.when(early["mode"] == "batch", "P6").otherwise("P3"))),
         (known, _undecided(text("the first try ended %s, nothing to try again for", early["outcome"]))),
-        (sf.lit(True), _caused("P1")),
+        (sf.lit(True), _caused(_by_mode(early["mode"]))),
+    )
+
+
+def _by_mode(mode: Column) -> Column:
+    return first_of(
+        *[(mode == name, sf.lit(cause)) for name, cause in CAUSES_BY_MODE.items()], (sf.lit(True), sf.lit("P1"))
     )
 
 
@@ -148,9 +164,9 @@ def _unknown(side: str) -> Column:
     )
 
 
-def _caused(cause: str) -> Column:
+def _caused(cause: Column) -> Column:
     """A decision that names its cause."""
-    return sf.struct(sf.lit(cause).alias("cause"), sf.lit(None).cast("string").alias("missing"))
+    return sf.struct(cause.alias("cause"), sf.lit(None).cast("string").alias("missing"))
 
 
 def _undecided(missing: Column) -> Column:
@@ -159,10 +175,15 @@ def _undecided(missing: Column) -> Column:
 
 
 def _trigger() -> Column:
+    cause = sf.col("decision.cause")
     return first_of(
-        (sf.col("decision.cause") == "P1", text("try %s ended %s", "early.try_no", "early.outcome")),
-        (sf.col("decision.cause") == "P5", sf.lit("the application sent the message again")),
-    )
+        (cause == "P5", sf.lit("the application sent the message again")),
+        (cause.isNotNull() & (sf.col("early.outcome") == "not_ok_status"),
+         text("try %s was stored, less durably than asked", "early.try_no")),
+        (cause.isNotNull() & sf.col("early.by_another"),
+         text("try %s ended with its connection, which another call's time-out closed", "early.try_no")),
+        (cause.isNotNull(), text("try %s ended %s", "early.try_no", "early.outcome")),
+    )  # fmt: skip
 
 
 def _evidence() -> Column:

@@ -15,6 +15,8 @@ from dejamq_analytics.rules.identity import RECORD
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.schema import of
 
+PLACE = {"broker_name": "broker_name", "queue_id": "place_queue", "queue_offset": "place_offset"}
+"""Where a record waited, to where its retry says that it was made from."""
 FAILURE = ("asker_boot", "asker_delivery")
 """Names the delivery that failed."""
 
@@ -31,7 +33,7 @@ def by_the_client(events: DataFrame) -> DataFrame:
 def doubled(appends: DataFrame, events: DataFrame, fallbacks: DataFrame) -> DataFrame:
     """Retry records that consumers made besides the broker's: by record, ``copy`` as ``copies.by_record`` has it."""
     waiting = appends.where(sf.col("topic") == SCHEDULE_TOPIC)
-    by_broker = _of_broker(waiting)
+    by_broker = _of_broker(appends)
     by_client = beside(
         waiting.where("origin = 'client'"), fallbacks, {"asker_boot": "client_boot_id", "request_seq": "request_seq"},
         small=False,
@@ -39,22 +41,28 @@ def doubled(appends: DataFrame, events: DataFrame, fallbacks: DataFrame) -> Data
     both = beside(by_client, by_broker, {name: name for name in FAILURE}, small=False)
     both = beside(both, _asked(events), {name: name for name in FAILURE}, small=False)
     twice = both.where(sf.col("broker_copy").isNotNull() & sf.col("fallback").isNotNull())
+    return delivered_from(twice.select(*PLACE, _judgement().alias("copy")), appends)
+
+
+def delivered_from(judged: DataFrame, appends: DataFrame) -> DataFrame:
+    """By retry record: the ``copy`` of the record that waited for it in the schedule topic."""
     made = appends.where((sf.col("origin") == "schedule") & sf.col("topic").startswith("%"))
     level, offset = (sf.split("origin_ref", ":")[part].cast("bigint") for part in (0, 1))
     made = made.select(*RECORD, (level - 1).alias("place_queue"), offset.alias("place_offset"))
-    place = {"broker_name": "broker_name", "queue_id": "place_queue", "queue_offset": "place_offset"}
-    judged = twice.select(*place, _judgement().alias("copy"))
-    return beside(made, judged, place, small=False).where("copy IS NOT NULL").select(*RECORD, "copy")
+    return beside(made, judged, PLACE, small=False).where("copy IS NOT NULL").select(*RECORD, "copy")
 
 
-def _of_broker(waiting: DataFrame) -> DataFrame:
-    """What brokers stored of send-backs, one row for each failed delivery."""
+def given_back(appends: DataFrame) -> DataFrame:
+    """What brokers stored of send-backs in the schedule topic, and the delivery that each was asked for by."""
+    waiting = appends.where((sf.col("topic") == SCHEDULE_TOPIC) & (sf.col("origin") == "sendback"))
     delivery = sf.split("origin_ref", ":")
-    return (
-        waiting.where("origin = 'sendback'")
-        .groupBy(delivery[0].alias("asker_boot"), delivery[1].cast("bigint").alias("asker_delivery"))
-        .agg(sf.min(sf.struct("process", "boot_id", "seq", "broker_name")).alias("broker_copy"))
-    )
+    return waiting.withColumns({"asker_boot": delivery[0], "asker_delivery": delivery[1].cast("bigint")})
+
+
+def _of_broker(appends: DataFrame) -> DataFrame:
+    """One row for each failed delivery."""
+    copy = sf.struct("process", "boot_id", "seq", "broker_name")
+    return given_back(appends).groupBy(*FAILURE).agg(sf.min(copy).alias("broker_copy"))
 
 
 def _asked(events: DataFrame) -> DataFrame:
