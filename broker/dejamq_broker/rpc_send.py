@@ -99,6 +99,8 @@ class SendService:
         its runs are refused when they wait too long.
         """
         async for frame in frames:
+            if failpoints.ARMED and await failpoints.reached("send.request"):
+                continue
             late = await intake.enter(len(frame))
             outbox.put(self._accept(frame, born_host, intake, late))
         outbox.end()
