@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.events import Persist, Sendback
+from dejamq_proto.events import OffLoad, Persist, Sendback
 
 from dejamq.assignment import OwnedQueue
 from dejamq.config import ConsumerConfig
@@ -63,6 +63,11 @@ class LocalOffsetStore:
     async def open(self) -> None:
         """Read the file. Raises OffsetsUnreadable: nobody knows then where to begin."""
         self._table = await asyncio.get_running_loop().run_in_executor(self._executor, self._file.load)
+        if self._context.journal.on:
+            self._context.journal.write(OffLoad(
+                broker_name="", source=self._file.source, digest="", entries=len(self._table),
+                file=str(self._file.path),
+            ))  # fmt: skip
 
     async def load(self, queue: MessageQueue) -> int | None:
         """The queue's offset, None when nothing of it was ever saved."""

@@ -66,18 +66,21 @@ class LocalOffsets:
         """``home``: the folder of all clients' files (RocketMQ: ``rocketmq.client.localOffsetStoreDir``)."""
         self.path = (home.expanduser() if home else Path.home() / HOME) / client_id / group / FILE_NAME
         self._backup = self.path.with_name(FILE_NAME + ".bak")
+        self.source = "none"
+        """Where the last ``load`` found the table: main, bak, or none."""
 
     def load(self) -> dict[MessageQueue, int]:
         """What was saved last; the backup's table when the file is damaged; {} when nothing ever was.
 
         Raises OffsetsUnreadable.
         """
-        troubles = []
-        for path in (self.path, self._backup):
+        troubles, self.source = [], "none"
+        for path, source in ((self.path, "main"), (self._backup, "bak")):
             try:
                 text = path.read_text(encoding="utf-8")
                 if text.strip():
-                    return decode_offsets(text)
+                    table, self.source = decode_offsets(text), source
+                    return table
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:

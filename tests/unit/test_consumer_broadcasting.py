@@ -30,7 +30,8 @@ def at(offset: int, queue: MessageQueue = QUEUE) -> OwnedQueue:
 
 
 def persists(directory: Path) -> list[tuple[Any, ...]]:
-    return [(line["value"], line["reason"], line.get("outcome", "sent")) for line in lines(directory)]
+    told = [line for line in lines(directory) if line["event"] == "PERSIST"]
+    return [(line["value"], line["reason"], line.get("outcome", "sent")) for line in told]
 
 
 async def test_a_commit_is_in_the_file_when_it_returns_and_is_found_by_the_next_start(tmp_path: Path) -> None:
@@ -45,6 +46,21 @@ async def test_a_commit_is_in_the_file_when_it_returns_and_is_found_by_the_next_
     assert await again.load(QUEUE) == 7
     store.close()
     again.close()
+
+
+async def test_the_journal_says_which_file_a_start_has_read(tmp_path: Path) -> None:
+    _, file = offset_store(tmp_path)
+    for offset in (5, 7):
+        file.save({QUEUE: offset})
+    told = []
+    for damaged in ("", file.path, file.path.with_name("offsets.json.bak")):
+        if isinstance(damaged, Path):
+            damaged.write_text("")
+        again, _ = offset_store(tmp_path)
+        await again.open()
+        again.close()
+        told.append([(line["source"], line["entries"]) for line in lines(tmp_path) if line["event"] == "OFF_LOAD"][-1])
+    assert told == [("main", 1), ("bak", 1), ("none", 0)]
 
 
 async def test_the_timer_writes_what_moved_and_nothing_when_nothing_did(tmp_path: Path) -> None:

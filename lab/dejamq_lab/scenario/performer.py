@@ -12,6 +12,7 @@ from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_lab.scenario import handling
 from dejamq_lab.scenario.dialogue import Replier, Transactions
 from dejamq_lab.scenario.ledger import Ledger
+from dejamq_lab.scenario.own_offsets import OwnOffsets
 from dejamq_lab.scenario.steps import Send
 from dejamq_lab.scenario.text import Actor, Transacting
 
@@ -38,6 +39,8 @@ class Performer:
         self._handlers = handling.Handlers(part.name, part.actor.group, part.actor.handler, self._ledger)
         self._transactions = Transactions(part.actor.transaction or Transacting())
         self._replier: Replier | None = None
+        every = part.actor.own_offsets
+        self._own = OwnOffsets(self._ledger, part.actor.group, every) if every else None
         self._client: Client = self._made()
         self._sends: set[asyncio.Task[int]] = set()
         self._polling: asyncio.Task[None] | None = None
@@ -51,7 +54,10 @@ class Performer:
         if self._actor.kind == "lite":
             lite = LitePullConsumer(group, namesrv=namesrv, **settings)
             if self._actor.queues:
-                lite.assign([queue_at(self._actor.topics[0], place) for place in self._actor.queues])
+                queues = [queue_at(self._actor.topics[0], place) for place in self._actor.queues]
+                lite.assign(queues)
+                if self._own is not None:
+                    self._own.begin(lite, queues)
                 return lite
             for topic in self._actor.topics:
                 lite.subscribe(topic, tags=self._actor.tags)
@@ -98,10 +104,17 @@ class Performer:
         await self.close()
         self._ledger.close()
 
+    def abandon(self) -> None:
+        """It has no more effects. What blocks a thread goes on, to its end."""
+        self._ledger.close()
+        self._handlers.release()
+
     async def _poll(self, lite: LitePullConsumer) -> None:
         while True:
             for received in await lite.poll(timeout_ms=POLL_MS):
                 await self._handlers.one(received)
+                if self._own is not None:
+                    self._own.done(received)
 
     async def send(self, step: Send, first: int) -> int:
         """Send the messages numbered from ``first`` on; how many sends failed. Without ``wait`` 0, at once."""

@@ -122,9 +122,9 @@ class Stage(ABC):
             raise ConfigError(f"{name} is no actor; there are {', '.join(self.actors)}")
         return self.actors[name]
 
-    def store_of(self, broker: str) -> Path:
-        """Where the files of this broker are."""
-        return self.directory / "cluster" / broker / "store"
+    def store_of(self, who: str) -> Path:
+        """Where the files of this broker are; of actors: where the broadcasting ones keep their offsets."""
+        return self.directory / "offsets" if who in self.actors else self.directory / "cluster" / who / "store"
 
     def note(self, kind: str, target: str, phase: str, pid: int = 0) -> None:
         """Write a fault into the lab's journal."""

@@ -82,6 +82,8 @@ class Actor(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     handler: Handling = Handling()
     queues: tuple[str, ...] = ()
     """Of a lite consumer: it takes just these of its first topic (``broker-a:0``), and asks nobody."""
+    own_offsets: int = 0
+    """Of such a lite consumer: the program keeps its offsets itself, written down after so many messages."""
     transaction: Transacting | None = None
     """Of a producer that sends in transactions."""
 

@@ -99,12 +99,16 @@ class OffFlush(Event, tag="OFF_FLUSH"):
 
 
 class OffLoad(Event, tag="OFF_LOAD"):
-    """The offset table was read at start. ``source``: main, bak, none."""
+    """The offset table was read at start. ``source``: main, bak, none.
+
+    A broadcasting member reads its own: then ``broker_name`` is '' and ``file`` says where it is.
+    """
 
     broker_name: str
     source: str
     digest: str
     entries: int
+    file: str = ""
 
 
 class ProgressFlush(Event, tag="PROGRESS_FLUSH"):
