@@ -63,7 +63,8 @@ def told(**changed: Any) -> Told:
         "causes": {}, "expected_causes": {}, "undetermined": 0, "undetermined_missing": {}, "anomalies": {}, "lost": 0,
     }  # fmt: skip
     ledger = {name: changed.pop(name, ()) for name in ("pairs", "effects", "doubles")}
-    return Told(verdict | changed, **ledger)
+    inbox = changed.pop("inbox", False)
+    return Told(verdict | changed, inbox=inbox, **ledger)
 
 
 def test_a_clean_run_that_should_be_clean_has_no_problem() -> None:
@@ -83,12 +84,19 @@ def test_what_was_found_as_expected_is_no_problem() -> None:
     (Expected(expected=("L1",)), told(), "L1 was not among"),
     (Expected(), told(undetermined=2, undetermined_missing={"no OFF_GET": 2}), "2 undetermined: no OFF_GET (2)"),
     (Expected(), told(lost=1), "1 messages are lost"),
+    (Expected(never=("unseen",)), told(anomalies={"unseen": 2}), "2 unseen"),
+    (Expected(), told(doubles={"b"}, effects={"a", "b"}, pairs={("a", "b")}, inbox=True), "in spite of the inbox"),
     (Expected(anomalies=("offset_regression",)), told(), "no anomaly offset_regression"),
     (Expected(), told(doubles={"b"}, effects={"a", "b"}), "1 double effects in the ledger are no finding"),
     (Expected(), told(pairs={("a", "b")}, effects={"a", "b"}), "1 findings have a single effect"),
 ])  # fmt: skip
 def test_each_disagreement_is_a_problem_in_words(expected: Expected, found: Told, said: str) -> None:
     assert any(said in problem for problem in problems(expected, found))
+
+
+def test_where_any_cause_may_be_none_is_a_problem_and_what_is_left_open_is() -> None:
+    found = told(causes={"O1": 3}, expected_causes={"L1": 1}, undetermined=1, undetermined_missing={"no OFF_GET": 1})
+    assert problems(Expected(also=("any",)), found) == ["1 undetermined: no OFF_GET (1)"]
 
 
 def test_a_first_delivery_without_effect_makes_no_problem() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dejamq_lab.scenario.text import Expected
+from dejamq_lab.scenario.text import ANY, Expected
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -27,10 +27,11 @@ def problems(expected: Expected, told: Told) -> list[str]:
 def _causes(expected: Expected, verdict: dict[str, Any]) -> list[str]:
     causes, asked = verdict["causes"], verdict["expected_causes"]
     wrong = [f"{cause} was not found" for cause in expected.causes if not causes.get(cause)]
-    allowed = {*expected.causes, *expected.also}
+    also = {*causes, *asked} if ANY in expected.also else {*expected.also}
+    allowed = {*expected.causes, *also}
     wrong += [f"{cause} was blamed {count} times" for cause, count in causes.items() if cause not in allowed]
     wrong += [f"{cause} was not among the expected causes" for cause in expected.expected if not asked.get(cause)]
-    unasked = set(asked) - {*expected.expected, *expected.also}
+    unasked = set(asked) - {*expected.expected, *also}
     wrong += [f"{cause} was taken for expected" for cause in sorted(unasked)]
     if verdict["undetermined"] and not expected.undetermined:
         missing = ", ".join(f"{text} ({count})" for text, count in verdict["undetermined_missing"].items())
@@ -38,6 +39,7 @@ def _causes(expected: Expected, verdict: dict[str, Any]) -> list[str]:
     if expected.deliveries and verdict["deliveries"] != expected.deliveries:
         wrong.append(f"{verdict['deliveries']} deliveries instead of {expected.deliveries}")
     kinds = verdict["anomalies"]
+    wrong += [f"{kinds[kind]} {kind}" for kind in expected.never if kinds.get(kind)]
     return wrong + [f"no anomaly {kind}" for kind in expected.anomalies if not kinds.get(kind)]
 
 

@@ -8,7 +8,7 @@ from dejamq_proto.codes import ConfigError
 
 from dejamq_lab.scenario.steps import Step
 
-TOPIC = "orders"
+TOPIC, ANY = "orders", "any"
 ANSWERS = ("error", "later", "suspend", "rollback", "rest")
 """How a handler says that it failed."""
 
@@ -94,11 +94,13 @@ class Expected(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     causes: tuple[str, ...] = ()
     """Each is found at least once, ``certain``."""
     also: tuple[str, ...] = ()
-    """Other causes that may be found: what this fault does beside."""
+    """Other causes that may be found: what this fault does beside; ``any``, whatever it is."""
     expected: tuple[str, ...] = ()
     """Causes that must be under ``expected_causes``."""
     anomalies: tuple[str, ...] = ()
     """Kinds that must be among the anomalies."""
+    never: tuple[str, ...] = ()
+    """Kinds that must not."""
     deliveries: int = 0
     """How many there are, no more and no less; 0: any number."""
     undetermined: bool = False
