@@ -1,0 +1,41 @@
+"""The catalogue of causes, and those of them that no scenario shows, with why: data in ``not_supported.toml``."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+FILE = Path(__file__).with_suffix(".toml")
+HIGHEST = {"P": 10, "B": 13, "O": 20, "R": 13, "L": 10}
+
+
+class NotSupported(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A cause that RocketMQ has. ``yet``: it can happen here, and nobody has written its scenario."""
+
+    id: str
+    title: str
+    why: str
+    yet: bool = False
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cause: list[NotSupported]
+
+
+def all_causes() -> list[str]:
+    """The ids of every known cause, in the order of the catalogue."""
+    ids = [f"{letter}{number}" for letter, highest in HIGHEST.items() for number in range(1, highest + 1)]
+    ids.insert(1, "P1b")
+    return ids
+
+
+def cause_of(scenario: str) -> str:
+    """The cause that a scenario of this id shows: ``O7-stuck`` is one of O7."""
+    return scenario.partition("-")[0]
+
+
+def not_supported(scenarios: Collection[str]) -> list[NotSupported]:
+    """What none of these scenarios shows, in the order of the catalogue."""
+    shown, order = {cause_of(scenario) for scenario in scenarios}, all_causes()
+    listed = msgspec.toml.decode(FILE.read_bytes(), type=_File).cause
+    return sorted((each for each in listed if each.id not in shown), key=lambda each: order.index(each.id))
