@@ -72,16 +72,16 @@ class Handlers:
 
     def plain(self, received: ReceivedMessage) -> Any:
         """Handles a message in a worker thread."""
-        number, waits = self._enter(received)
-        while waits and number in self._handling.blocks and not self._released.is_set():
+        number, fresh = self._enter(received)
+        while fresh and number in self._handling.blocks and not self._released.is_set():
             time.sleep(BLOCKED_POLL_S)
         time.sleep(self._handling.work_ms / 1000)
         try:
-            self._fail(number, self._handling.refuses)
+            self._fail(number, self._handling.refuses if fresh else ())
             self._effects.make_in_thread(received, number)
-            while waits and number in self._handling.lingers and not self._released.is_set():
+            while fresh and number in self._handling.lingers and not self._released.is_set():
                 time.sleep(BLOCKED_POLL_S)
-            self._fail(number, self._handling.fails)
+            self._fail(number, self._handling.fails if fresh else ())
         except Refused as refusal:
             return self._refused(refusal)
         return self._done(received, number)
@@ -94,16 +94,16 @@ class Handlers:
 
     async def _handle(self, received: ReceivedMessage) -> OrderedStatus | None:
         """Raises Refused where it fails."""
-        number, waits = self._enter(received)
-        if waits and number in self._handling.blocks:
+        number, fresh = self._enter(received)
+        if fresh and number in self._handling.blocks:
             await self._released.wait()
         if self._handling.work_ms:
             await asyncio.sleep(self._handling.work_ms / 1000)
-        self._fail(number, self._handling.refuses)
+        self._fail(number, self._handling.refuses if fresh else ())
         await self._effects.make(received, number)
-        if waits and number in self._handling.lingers:
+        if fresh and number in self._handling.lingers:
             await self._released.wait()
-        self._fail(number, self._handling.fails)
+        self._fail(number, self._handling.fails if fresh else ())
         return self._done(received, number)
 
     def _refused(self, refusal: Refused) -> Any:
@@ -124,12 +124,12 @@ class Handlers:
         return OrderedStatus.COMMIT if number in self._handling.commits else None
 
     def _enter(self, received: ReceivedMessage) -> tuple[int, bool]:
-        """The message's number, and whether it may have to wait."""
+        """The message's number, and whether it may have to wait or fail."""
         number = number_of(received)
         self._ledger.enter(received.delivery_id, number, self._actor)
-        waits = not (self._handling.once and number in self._met)
+        fresh = not (self._handling.once and number in self._met)
         self._met.add(number)
-        return number, waits
+        return number, fresh
 
     def _fail(self, number: int, failing: Collection[int]) -> None:
         if number not in failing:

@@ -46,7 +46,7 @@ class Handling(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     lingers: tuple[int, ...] = ()
     """These wait after their effect, until the step ``release``."""
     once: bool = False
-    """What blocks or lingers does so at its first delivery here only."""
+    """What blocks, lingers or fails does so at its first delivery here only, whichever ends first."""
     commits: tuple[int, ...] = ()
     """These answer COMMIT, in a consumer in order without ``auto_commit``."""
     parts: int = 1
