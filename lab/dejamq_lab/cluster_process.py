@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,12 +61,20 @@ class ServerProcess:
         """Start the process without waiting; the second time at the address it had."""
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         self._log_start = self._log_path.stat().st_size if self._log_path.exists() else 0
+        with self._log_path.open("ab") as log:
+            self._process = spawn(self.command(), log.fileno(), self._failpoints)
+        self._paused = self._ending = False
+
+    def command(self) -> list[str]:
+        """What is run."""
         listen = ("--listen", self.address) if self.address else ()
         module = (*self._launcher, f"dejamq_{self.role}")
-        command = [sys.executable, "-m", *module, *as_flags(self._config), *listen]
-        with self._log_path.open("ab") as log:
-            self._process = spawn(command, log.fileno(), self._failpoints)
-        self._paused = self._ending = False
+        return [sys.executable, "-m", *module, *as_flags(self._config), *listen]
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the server, if it runs; no fault."""
+        if self._process is not None and self.pid:
+            self._process.send_signal(number)
 
     async def started(self) -> None:
         """Wait for the line that says ready. Raises ClusterFailed with what the process said instead."""
@@ -76,21 +84,21 @@ class ServerProcess:
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nobody is told."""
-        self._fault("kill", lambda process: process.kill())
+        self._fault("kill", signal.SIGKILL)
         self._reap()
 
     def terminate(self) -> None:
         """SIGTERM: it drains and ends by itself."""
         self._ending = True
-        self._fault("terminate", lambda process: process.terminate())
+        self._fault("terminate", signal.SIGTERM)
 
     def pause(self) -> None:
         """SIGSTOP: it holds its connections and says nothing."""
-        self._fault("pause", lambda process: process.send_signal(signal.SIGSTOP))
+        self._fault("pause", signal.SIGSTOP)
         self._paused = True
 
     def resume(self) -> None:
-        self._fault("resume", lambda process: process.send_signal(signal.SIGCONT))
+        self._fault("resume", signal.SIGCONT)
         self._paused = False
 
     def restart(self, broker_id: int | None = None) -> None:
@@ -122,12 +130,12 @@ class ServerProcess:
 
     def stop(self) -> None:
         """Ask it to end, without waiting; no fault. Asked once only: a second SIGTERM would cut the draining short."""
-        if self._process is None or not self.pid:
+        if not self.pid:
             return
         if self._paused:
-            self._process.send_signal(signal.SIGCONT)
+            self.send_signal(signal.SIGCONT)
         if not self._ending:
-            self._process.terminate()
+            self.send_signal(signal.SIGTERM)
             self._ending = True
 
     def end(self) -> None:
@@ -138,8 +146,8 @@ class ServerProcess:
     async def ended(self) -> None:
         """As ``end``, without holding up the event loop."""
         self.stop()
-        if not await until(lambda: not self.pid, STOP_TIMEOUT_S) and self._process is not None:
-            self._process.kill()
+        if not await until(lambda: not self.pid, STOP_TIMEOUT_S):
+            self.send_signal(signal.SIGKILL)
         self._reap()
 
     def _reap(self) -> None:
@@ -148,15 +156,15 @@ class ServerProcess:
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.send_signal(signal.SIGKILL)
             self._process.wait()
 
-    def _fault(self, kind: str, strike: Callable[[subprocess.Popen[bytes]], None]) -> None:
-        if self._process is None or not self.pid:
+    def _fault(self, kind: str, number: signal.Signals) -> None:
+        if not self.pid:
             raise ClusterFailed(f"{kind}: {self.name} does not run; restart() it first")
         pid = self.pid
         self._note(kind, "begin", pid)
-        strike(self._process)
+        self.send_signal(number)
         self._note(kind, "end", pid)
 
     def _note(self, kind: str, phase: str, pid: int = 0) -> None:
@@ -193,8 +201,12 @@ class ProcessServers:
     async def start_broker(self, config: BrokerConfig) -> ServerProcess:
         return await self._start(config, server_name(config))
 
+    def make(self, config: NamesrvConfig | BrokerConfig, name: str) -> ServerProcess:
+        """A server that is not started."""
+        return ServerProcess(config, self._directory / name, self._journal, failpoints=self._failpoints)
+
     async def _start(self, config: NamesrvConfig | BrokerConfig, name: str) -> ServerProcess:
-        server = ServerProcess(config, self._directory / name, self._journal, failpoints=self._failpoints)
+        server = self.make(config, name)
         self._servers.append(server)
         server.spawn()
         await server.started()
@@ -208,9 +220,8 @@ class ProcessServers:
     def kill_all(self) -> None:
         """For an exit that did not close the cluster: leave no process behind."""
         for server in self._servers:
-            if server.pid and server._process is not None:
-                server._process.kill()
-                server._reap()
+            server.send_signal(signal.SIGKILL)
+            server._reap()
 
 
 def spawn(command: Sequence[str], output: int, armed: Path | None = None) -> subprocess.Popen[bytes]:

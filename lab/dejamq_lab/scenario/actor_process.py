@@ -39,15 +39,24 @@ class ActorProcess:
         path = self._directory / f"{self.part.name}.json"
         path.write_bytes(msgspec.json.encode(self.part))
         environment = {key: value for key, value in os.environ.items() if not key.startswith("DEJAMQ_")}
-        command = ("dejamq_lab.tied", str(os.getpid()), "dejamq_lab.scenario.actor", str(path))
         with (self._directory / f"{self.part.name}.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                *self.command(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                 stderr=log, env=environment | {failpoints.VARIABLE: f"@{self._failpoints}"}, start_new_session=True,
             )  # fmt: skip
         ready = self._answers[0] = asyncio.get_running_loop().create_future()
         self._listening = asyncio.create_task(self._listen(self._process))
         await asyncio.wait_for(ready, START_TIMEOUT_S)
+
+    def command(self, part: Path) -> list[str]:
+        """What is run."""
+        module = ("dejamq_lab.tied", str(os.getpid()), "dejamq_lab.scenario.actor")
+        return [sys.executable, "-m", *module, str(part)]
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it runs; no fault."""
+        if self._process is not None and self.running:
+            self._process.send_signal(number)
 
     async def ask(self, command: str, timeout_s: float, **arguments: Any) -> int | None:
         """Have a command done. Raises ClusterFailed with what went wrong."""
@@ -72,7 +81,7 @@ class ActorProcess:
         if process is None or process.returncode is not None:
             raise ClusterFailed(f"{kind}: {self.part.name} does not run")
         self._note(kind, self.part.name, "begin", process.pid)
-        process.send_signal(number)
+        self.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
             await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
         self._note(kind, self.part.name, "end", process.pid)
@@ -88,12 +97,12 @@ class ActorProcess:
         if process is None:
             return
         if process.returncode is None:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
+            self.send_signal(signal.SIGCONT)
+            self.send_signal(signal.SIGTERM)
             try:
                 await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
             except TimeoutError:
-                process.kill()
+                self.send_signal(signal.SIGKILL)
                 await process.wait()
         await self._listening
 

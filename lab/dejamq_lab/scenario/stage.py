@@ -57,7 +57,7 @@ class Stage(ABC):
             "settings": scenario.settings, "directory": directory / "cluster", "host": host,
             "processes": self.processes, "journal_level": shape.journal_level,
         }  # fmt: skip
-        self.cluster = LinkedCluster(self.links, scenario.actors, **values) if links else Cluster(**values)
+        self.cluster = self.made(values, links=links)
         self.cluster.failpoints = True
         self.ledger = Ledger(directory / "ledger.sqlite")
 
@@ -71,6 +71,10 @@ class Stage(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def made(self, values: Mapping[str, Any], *, links: bool) -> Cluster:
+        """The cluster, not started. ``values``: its arguments."""
+        return LinkedCluster(self.links, self.scenario.actors, **values) if links else Cluster(**values)
 
     async def start(self) -> None:
         """The cluster serves; actors are made, and not started. Raises ClusterFailed."""
