@@ -1,4 +1,4 @@
-"""``python -m dejamq_lab.scenario.audit_runs FOLDER…``: audit runs of scenarios in one Spark session."""
+"""``python -m dejamq_lab.scenario.audit_runs FOLDER…``: audit runs of scenarios as one history, in one Spark."""
 
 import sys
 from pathlib import Path
@@ -9,17 +9,16 @@ from dejamq_lab.scenario.trial import PLAYED, Played
 
 
 def main(folders: list[str]) -> None:
-    """Each folder gets its verdict.json, findings, anomalies and report beside its journals."""
-    from dejamq_analytics.run import Request, run_audit
+    """Each folder gets its verdict, findings and anomalies, unless its scenario did not come to its end."""
+    from dejamq_analytics.runs import Run, audit_runs
     from dejamq_analytics.session import make_session
 
+    played = [
+        (folder, msgspec.json.decode((folder / PLAYED).read_bytes(), type=Played)) for folder in map(Path, folders)
+    ]
     spark = make_session(quick=True)
     try:
-        for folder in map(Path, folders):
-            played = msgspec.json.decode((folder / PLAYED).read_bytes(), type=Played)
-            if not played.problem:
-                run_audit(Request([played.journal_dir], played.stores, folder), lambda text: None)
-                spark.catalog.clearCache()
+        audit_runs(spark, [Run(Path(one.journal_dir), folder) for folder, one in played if not one.problem])
     finally:
         spark.stop()
 
