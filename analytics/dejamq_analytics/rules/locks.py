@@ -1,0 +1,100 @@
+"""Locks of queues in ordered groups: how the next owner got one while a handler of the last one still ran.
+
+A broker gives a lock for a minute and keeps it in memory only. So the next member gets it from a broker that has waited
+long enough (R9), that has forgotten the lock or never knew of it (R10), or from an owner that gave it back although its
+handler ran (R11). Without any of that it was an ordinary hand-over.
+"""
+
+from collections.abc import Callable
+
+from dejamq_proto.events import Lock
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.evidence import line, text
+from dejamq_analytics.rules.stage import Stage
+from dejamq_analytics.schema import of
+
+GRANT = ("wall_us", "seq", "process", "boot_id", "client_boot_id", "client_id", "owner", "age_ms", "life_ms")
+CAUSES = ("R9", "R10", "R11", "R12")
+
+
+def grants(events: DataFrame) -> DataFrame:
+    """Every lock that a broker granted: its queue as columns, the rest as ``grant``."""
+    place = (sf.col("group").alias("consumer_group"), "broker_name", "topic", "queue_id")
+    return of(events, Lock).where("granted").select(*place, sf.struct(*GRANT).alias("grant"))
+
+
+def with_grants(frame: DataFrame) -> DataFrame:
+    """Instead of ``grants``: ``lock_took``, the newer owner's when it opened the queue, ``lock_held``, the last one of
+    the older owner before that, and ``locked``, whether anybody ever had one.
+    """
+    older, newer = sf.col("first.boot_id"), sf.col("second.boot_id")
+    older, newer = sf.when(_turned(), newer).otherwise(older), sf.when(_turned(), older).otherwise(newer)
+    opened_us = sf.coalesce("contest.newer.opened_us", "second_queue.opened.wall_us")
+    took_us = sf.col("lock_took.wall_us")
+    return (
+        frame.withColumn("lock_took", _last(newer, lambda at: at <= opened_us))
+        .withColumn("lock_held", _last(older, lambda at: at < took_us))
+        .withColumn("locked", sf.size("grants") > 0)
+        .drop("grants")
+    )
+
+
+def _turned() -> Column:
+    """Whether the newer one of two owners delivered first."""
+    return sf.coalesce("contest.turned", sf.lit(False))
+
+
+def _last(boot_id: Column, when: Callable[[Column], Column]) -> Column:
+    fits = sf.filter("grants", lambda one: (one["client_boot_id"] == boot_id) & when(one["wall_us"]))
+    return sf.array_max(fits)
+
+
+def stages() -> list[Stage]:
+    """Which broker, or which owner, let a second handler of the queue begin."""
+    took, held, opened_us = sf.col("lock_took"), sf.col("lock_held"), sf.col("second_queue.opened.wall_us")
+    another = sf.col("first.client_id") != sf.col("second.client_id")
+    both = sf.col("contest").isNotNull()
+    ran_on = _turned() | _ran_on(opened_us)
+    expired = another & taken_over() & ran_on
+    late = text("%s had not renewed its lock for %s ms", took["owner"], took["age_ms"])
+    forgot = another & (took["owner"] != held["client_id"]) & (held["boot_id"] != took["boot_id"])
+    alive = held["wall_us"] + held["life_ms"] * 1000 > took["wall_us"]
+    kept = both | sf.coalesce(sf.col("first_queue.unlocked.wall_us") > opened_us, sf.lit(True))
+    grantors = text("%s did not know the lock that %s had from %s", took["process"], held["client_id"], held["process"])
+    forced = sf.col("first_queue.unlocked.forced") & _ran_on(sf.col("second.wall_us"))
+    gave_up = text("%s gave its lock back while its handler ran", "first.process")
+    untold = sf.col("locked") & took.isNull() & ran_on
+    return [
+        Stage("2", expired, "R9", trigger=late),
+        Stage("2", forgot & alive & kept & (both | ran_on), "R10", trigger=grantors),
+        Stage("2", forced, "R11", trigger=gave_up),
+        Stage("2", untold, missing=text("no LOCK by which %s opened the queue", "second.process")),
+    ]
+
+
+def taken_over() -> Column:
+    """A broker gave the newer owner the lock that it had given the older one, as too old."""
+    took = sf.col("lock_took")
+    return (took["owner"] != took["client_id"]) & (took["owner"] == sf.col("lock_held.client_id"))
+
+
+def _ran_on(moment_us: Column) -> Column:
+    """Whether the handler of the first delivery still ran then."""
+    return sf.coalesce("first.result_wall_us", "first_owner.last_wall_us") > moment_us
+
+
+def evidence() -> list[Column]:
+    """Who was granted the lock, and how it was given back."""
+    unlocked = sf.col("first_queue.unlocked")
+    how = sf.when(unlocked["forced"], "by its owner, while its handler ran").otherwise("by its owner")
+    returned = line("UNLOCK", how, process="first.process", boot_id="first.boot_id", seq=unlocked["seq"])
+    named = sf.col("decision.cause").isin(*CAUSES)
+    return [sf.when(named, one) for one in (_granted("lock_held"), returned, _granted("lock_took"))]
+
+
+def _granted(name: str) -> Column:
+    before = sf.when(sf.col(name)["owner"] == "", "nobody").otherwise(sf.col(name)["owner"])
+    words = text("granted to %s; before: %s, %s ms ago", f"{name}.client_id", before, f"{name}.age_ms")
+    return line("LOCK", words, process=f"{name}.process", boot_id=f"{name}.boot_id", seq=f"{name}.seq")
