@@ -4,17 +4,19 @@ import asyncio
 import importlib.util
 import random
 import tempfile
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from dejamq_lab.errors import NotSupported
+from dejamq_lab.scenario.not_supported import not_supported
 from dejamq_lab.scenario.run import Outcome, run
+from dejamq_lab.scenario.stages import Kind
 from dejamq_lab.scenario.text import Scenario, catalogue, read
+from dejamq_lab.scenario.variants import with_inbox
 from dejamq_proto.codes import ConfigError
 
+from dejamq_cli.lab_explore import explore
 from dejamq_cli.output import NO, Format, Output, say, show_object, show_rows, tell
 
 app = typer.Typer(
@@ -25,23 +27,24 @@ app = typer.Typer(
 MOST_SEED = 10_000
 
 
-class Kind(StrEnum):
-    """Where a scenario is played."""
-
-    PROCESS = "process"
-    COMPOSE = "compose"
-    INPROC = "inproc"
-
-
 @app.command("list")
 def list_(output: Output = Format.TABLE) -> None:
-    """All scenarios: id, what happens, and the source of the behaviour."""
-    rows = [
-        {"id": one.id, "title": one.title, "happens": one.happens, "source": one.source} for one in catalogue().values()
-    ]
-    if output is Format.TABLE:
-        rows = [{"id": row["id"], "what happens": row["title"], "source": row["source"]} for row in rows]
-    show_rows(rows, output, empty="no scenarios")
+    """All scenarios: id, what happens, and the source of the behaviour; and the causes that have none, with why."""
+    scenarios = catalogue()
+    absent = not_supported(scenarios)
+    if output is Format.JSON:
+        rows = [
+            {"id": one.id, "supported": True, "title": one.title, "happens": one.happens, "source": one.source}
+            for one in scenarios.values()
+        ]
+        missing = [{"id": one.id, "supported": False, "title": one.title, "why": one.why} for one in absent]
+        show_rows([*rows, *missing], output, empty="no scenarios")
+        return
+    shown = [{"id": one.id, "what happens": one.title, "source": one.source} for one in scenarios.values()]
+    show_rows(shown, output, empty="no scenarios")
+    if absent:
+        tell("\nnot supported")
+        show_rows([{"id": one.id, "what happens": one.title, "why not": one.why} for one in absent], output, empty="")
 
 
 @app.command("run")
@@ -55,25 +58,29 @@ def run_(
         int | None,
         typer.Option(min=0, help="Settles what the scenario leaves open; 0: as written. By default another each time."),
     ] = None,
+    inbox: Annotated[
+        bool, typer.Option("--inbox", help="Every consumer's effects go through an Inbox: none may be there twice.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Play a scenario on a cluster of its own, audit it, and say whether the audit named what was done.
 
     Exit status 0 when it did, 1 when it did not.
     """
-    if cluster is not Kind.PROCESS:
-        raise NotSupported(f"scenarios are not played on a cluster of the kind {cluster} yet; use --cluster process")
     if importlib.util.find_spec("pyspark") is None:
         raise ConfigError("the audit needs pyspark: pip install 'dejamq[analytics]'")
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise ConfigError(f"{keep} holds something; choose a folder that is new")
-    chosen = _chosen(scenario)
+    chosen = with_inbox(_chosen(scenario)) if inbox else _chosen(scenario)
     seed = random.randrange(1, MOST_SEED) if seed is None else seed
     say(f"seed {seed}")
     with tempfile.TemporaryDirectory(prefix="dejamq-lab-") as temporary:
-        outcome = asyncio.run(run(chosen, keep or Path(temporary), say, seed))
+        outcome = asyncio.run(run(chosen, keep or Path(temporary), say, seed, cluster))
         _show(chosen, outcome, output, kept=keep is not None)
     raise typer.Exit(0 if outcome.ok else NO)
+
+
+app.command("explore")(explore)
 
 
 def _chosen(name: str) -> Scenario:
