@@ -40,10 +40,14 @@ def next_owner() -> list[Stage]:
     """
     result, mark = sf.col("first.result"), sf.col("first_queue.mark")
     below = sf.coalesce(mark["mem_off"] <= sf.col("first.queue_offset"), sf.lit(True))
+    # what may have been taken back was kept as well: only an answer lets the mark pass it
+    kept = sf.coalesce(sf.col("first.sendback_outcome").isin("failed", "indefinite"), sf.lit(False))
+    untaken = text("handler: %s, and no broker said that it took it back", "first.result")
     return [
         Stage("b", result == "cancelled", "L5", trigger=_cancelled()),
         Stage("b", result.isin(*UNDECIDED) & below, "L6", trigger=_handler(), expected=True),
         Stage("b", (result == "suspend") & below, "L3", trigger=_handler(), expected=True),
+        Stage("b", (result != "success") & kept & below, "B12", trigger=untaken, expected=True),
     ]
 
 
