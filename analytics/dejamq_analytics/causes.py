@@ -78,6 +78,13 @@ CAUSES = {
         "Give handlers the time they need when a consumer stops.",
         "await_termination_ms (RocketMQ: awaitTerminationMillisWhenShutdown)",
     ),
+    "O11": Cause(
+        "the lock was free before the offset had come",
+        "An ordered consumer gave its lock back before the broker had looked at its last offset. The next owner got the "
+        "lock and read the older one.",
+        "Let consumers drain when they stop: they wait for the broker's word on the offset before they unlock.",
+        "shutdown_mode, await_termination_ms (RocketMQ: awaitTerminationMillisWhenShutdown)",
+    ),
     "O12": Cause(
         "somebody else set the offset lower",
         "Another consumer of the group, which had owned the queue before or still believed so, committed its own older "
@@ -91,6 +98,13 @@ CAUSES = {
         "came back, the same consumer began at the last offset on disk.",
         "Keep broker outages short, or let the broker write its offsets more often.",
         "flush_consumer_offset_interval_ms (RocketMQ: flushConsumerOffsetInterval)",
+    ),
+    "O14": Cause(
+        "unsubscribed before the offset was sent",
+        "The program unsubscribed from the topic, which gives its queues up without their last offset. Whoever had them "
+        "next, perhaps the same program, began at the one before.",
+        "Before you unsubscribe wait as long as the timer takes, or close the consumer instead. Persist more often.",
+        "persist_consumer_offset_interval_ms (RocketMQ: persistConsumerOffsetInterval)",
     ),
     "O17": Cause(
         "sent back on purpose",
@@ -112,6 +126,28 @@ CAUSES = {
         "messages from there on came again.",
         "Find out why the queue ends earlier than it did: a lost or replaced store, or offsets of another cluster.",
         "",
+    ),
+    "O18": Cause(
+        "polled, and not committed before the queue went",
+        "To a lite pull consumer a message is done with the poll after it, is committed into memory by a later poll, and "
+        "leaves with the timer after that. The queue was given up in between.",
+        "Commit explicitly, and wait for it, before you close or let a member join; or keep effect and offset in one "
+        "transaction.",
+        "auto_commit_interval_ms (RocketMQ: autoCommitIntervalMillis), persist_consumer_offset_interval_ms",
+    ),
+    "O19": Cause(
+        "the program began where its own notes said",
+        "The program keeps its offsets itself. It ended before it had noted this message as done, and its next start "
+        "sought to the older place.",
+        "Write the effect and the offset in one transaction, and begin at that offset.",
+        "",
+    ),
+    "O20": Cause(
+        "the broadcasting member's file of offsets was older or gone",
+        "A broadcasting member keeps its offsets in a file of its own. At its next start the file was lost, damaged, "
+        "overwritten by another process of the same name, or not yet written.",
+        "Give each member a client id and a folder that outlive its container, and a folder to one process only.",
+        "client_id, local_offset_store_dir (RocketMQ: rocketmq.client.localOffsetStoreDir)",
     ),
     "P1": Cause(
         "the producer tried again and both were stored",
