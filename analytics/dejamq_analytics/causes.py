@@ -80,8 +80,8 @@ CAUSES = {
     ),
     "O11": Cause(
         "the lock was free before the offset had come",
-        "An ordered consumer gave its lock back before the broker had looked at its last offset. The next owner got the "
-        "lock and read the older one.",
+        "An ordered consumer gave its lock back before the broker had looked at its last offset. The next owner got it "
+        "and read the older offset.",
         "Let consumers drain when they stop: they wait for the broker's word on the offset before they unlock.",
         "shutdown_mode, await_termination_ms (RocketMQ: awaitTerminationMillisWhenShutdown)",
     ),
@@ -101,8 +101,8 @@ CAUSES = {
     ),
     "O14": Cause(
         "unsubscribed before the offset was sent",
-        "The program unsubscribed from the topic, which gives its queues up without their last offset. Whoever had them "
-        "next, perhaps the same program, began at the one before.",
+        "The program unsubscribed from the topic, which gives its queues up without their last offset. Whoever had "
+        "them next, perhaps the same program, began at the one before.",
         "Before you unsubscribe wait as long as the timer takes, or close the consumer instead. Persist more often.",
         "persist_consumer_offset_interval_ms (RocketMQ: persistConsumerOffsetInterval)",
     ),
@@ -129,8 +129,8 @@ CAUSES = {
     ),
     "O18": Cause(
         "polled, and not committed before the queue went",
-        "To a lite pull consumer a message is done with the poll after it, is committed into memory by a later poll, and "
-        "leaves with the timer after that. The queue was given up in between.",
+        "To a lite pull consumer a message is done with the poll after it, is committed into memory by a later poll, "
+        "and leaves with the timer after that. The queue was given up in between.",
         "Commit explicitly, and wait for it, before you close or let a member join; or keep effect and offset in one "
         "transaction.",
         "auto_commit_interval_ms (RocketMQ: autoCommitIntervalMillis), persist_consumer_offset_interval_ms",
