@@ -63,7 +63,14 @@ class Cluster:
         if not directory:
             weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._plan = Plan(
-            self._directory, brokers, namesrvs, time_scale, settings or {}, dict(topics or {}), journal_level, slaves,
+            self._directory,
+            brokers,
+            namesrvs,
+            time_scale,
+            settings or {},
+            dict(topics or {}),
+            journal_level,
+            slaves,
             host,
         )
         self._plan.check()
@@ -110,14 +117,18 @@ class Cluster:
             # brings the whole broker into this process: only where that is wanted
             from dejamq_lab.cluster_inproc import InProcessServers
 
-            return InProcessServers()
+            return InProcessServers(self._directory if self.failpoints else None)
         self._journal = open_journal(
             self.journal_dir, role="harness", process="lab", boot_id=new_boot_id(), level=self._plan.journal_level
         )
         self._journal.write(State(state="started", reason=f"level={self._journal.level}"))
-        servers = ProcessServers(self._directory, self._journal, failpoints=self.failpoints)
+        servers = self.process_servers(self._journal)
         weakref.finalize(self, servers.kill_all)
         return servers
+
+    def process_servers(self, journal: Journal) -> ProcessServers:
+        """What starts the servers, when they are no part of this process."""
+        return ProcessServers(self._directory, journal, failpoints=self.failpoints)
 
     async def ready(self, timeout_ms: float = READY_TIMEOUT_MS) -> None:
         """Wait until every server that runs serves and every topic is routed to every running broker.
@@ -150,7 +161,7 @@ class Cluster:
         ])  # fmt: skip
 
     def _running(self, servers: "list[ServerProcess | InProcessServer]") -> "list[ServerProcess | InProcessServer]":
-        return [server for server in servers if not isinstance(server, ServerProcess) or server.state == "running"]
+        return [one for one in servers if (one.state == "running" if isinstance(one, ServerProcess) else one.running)]
 
     async def close(self) -> None:
         """Brokers drain and leave, then the name servers end. May be called twice; the journals stay."""

@@ -1,21 +1,81 @@
-"""Servers inside the calling process, on its event loop: the quickest cluster, for tests without faults."""
+"""Servers inside the calling process, on its event loop: the quickest cluster."""
 
-from contextlib import AsyncExitStack
+import dataclasses
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
 
 from dejamq_broker.app import Broker
 from dejamq_broker.config import BrokerConfig
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
+from dejamq_proto import failpoints
+from dejamq_proto.codes import DejamqError
 
 from dejamq_lab.errors import NotSupported
 from dejamq_lab.plan import server_name
+from dejamq_lab.played_process import PlayedProcess
 
 
 class InProcessServer:
-    """One server. It shares the process, so the faults of processes are not for it."""
+    """One server. It shares the process, so the faults of processes are not for it; what can be had without them, a
+    stage of scenarios does (``end``, ``abandon`` and ``start`` again).
+    """
 
-    def __init__(self, name: str, role: str, address: str) -> None:
-        self.name, self.role, self.address = name, role, address
+    def __init__(self, config: NamesrvConfig | BrokerConfig, armed: Path | None) -> None:
+        """``armed``: the file that arms its failpoints."""
+        self._config, self._armed = config, armed
+        self.name, self.address = server_name(config), ""
+        self.role = "broker" if isinstance(config, BrokerConfig) else "namesrv"
+        self.process = PlayedProcess(armed)
+        self._server: Broker | NameServer | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._server is not None
+
+    async def start(self, broker_id: int | None = None) -> None:
+        """Start it, also again; then it may have another port. ``broker_id``: as another replica from now on.
+
+        Raises as the server does.
+        """
+        if broker_id is not None and isinstance(self._config, BrokerConfig):
+            self._config = dataclasses.replace(self._config, broker_id=broker_id)
+        config, self.process = self._config, PlayedProcess(self._armed)
+        made: Broker | NameServer = (
+            self.process.make(Broker, config) if isinstance(config, BrokerConfig)
+            else self.process.make(NameServer, config)
+        )  # fmt: skip
+        self.address = await self.process.do(made.start())
+        self._server = made
+
+    async def end(self) -> None:
+        """Close it, if it runs."""
+        server, self._server = self._server, None
+        if server is not None:
+            await self.process.do(server.close())
+
+    async def abandon(self) -> None:
+        """Leave it as SIGKILL would, when nobody can reach it any more: its journal ends, its store is that of now.
+
+        What still has to end in this process, threads and mappings, ends on a store that is then thrown away.
+        """
+        self.process.fall_silent()
+        store = Path(self._config.store_directory) if isinstance(self._config, BrokerConfig) else None
+        kept = _copied(store) if store else None
+        with suppress(DejamqError, OSError):
+            await self.end()
+        if store and kept:
+            shutil.rmtree(store)
+            kept.rename(store)
+
+    def arm(self, name: str, terms: str) -> None:
+        """Arm a failpoint, or set its clock. Raises NotSupported."""
+        if self._armed is None:
+            raise NotSupported(f"{self.name} was started without failpoints")
+        self._armed.parent.mkdir(parents=True, exist_ok=True)
+        failpoints.arm(self._armed, name, terms)
 
     def kill(self) -> None:
         self._refuse("kill")
@@ -42,23 +102,41 @@ class InProcessServer:
         raise NotSupported(f"{what}: {self.name} runs in this process; use Cluster(processes=True)")
 
 
+def _copied(store: Path) -> Path:
+    """The store as it is at this moment, for the loop stands meanwhile."""
+    kept = store.with_name("kept")
+    subprocess.run(("cp", "-a", "--sparse=always", str(store), str(kept)), check=True)
+    return kept
+
+
 class InProcessServers:
     """Started in order, closed in reverse, so that brokers leave before their name servers."""
 
-    def __init__(self) -> None:
-        self._running = AsyncExitStack()
+    def __init__(self, directory: Path | None = None) -> None:
+        """``directory``: where failpoints of servers are armed; without it they cannot be."""
+        self._directory = directory
+        self._servers: list[InProcessServer] = []
 
     async def start_namesrv(self, config: NamesrvConfig) -> InProcessServer:
-        server = NameServer(config)
-        address = await server.start()
-        self._running.push_async_callback(server.close)
-        return InProcessServer(config.name, "namesrv", address)
+        return await self._start(config)
 
     async def start_broker(self, config: BrokerConfig) -> InProcessServer:
-        server = Broker(config)
-        address = await server.start()
-        self._running.push_async_callback(server.close)
-        return InProcessServer(server_name(config), "broker", address)
+        return await self._start(config)
+
+    async def _start(self, config: NamesrvConfig | BrokerConfig) -> InProcessServer:
+        armed = self._directory / server_name(config) / "failpoints" if self._directory else None
+        server = InProcessServer(config, armed)
+        self._servers.append(server)
+        await server.start()
+        return server
 
     async def close(self) -> None:
-        await self._running.aclose()
+        """Every one of them, whatever becomes of the others; raises the first failure."""
+        failure: BaseException | None = None
+        while self._servers:
+            try:
+                await self._servers.pop().end()
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure

@@ -27,10 +27,19 @@ class Relay:
         self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
         return self.address
 
+    @property
+    def refusing(self) -> bool:
+        """Whether it was cut."""
+        return self._refusing
+
     def cut(self) -> None:
         """Break all connections, and every new one."""
         self._refusing = True
         self._break()
+
+    def allow(self) -> None:
+        """Connections come up again after ``cut``; what they lose or wait for stays as it was."""
+        self._refusing = False
 
     def lose(self, *ways: str) -> None:
         """What the connections bring from now on in these directions is thrown away, on new ones too."""

@@ -20,7 +20,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -77,7 +77,7 @@ class Failpoints:
         self._file = Path(source[1:]) if source.startswith("@") else None
         self._text = "" if self._file else source
         self._armed, self._jump_ms, self._looked_s = parse(self._text), clock_ms(self._text), 0.0
-        self.strike: Callable[[str], None] = _strike
+        self.strike: Callable[[str], Awaitable[None]] = _strike
         """Does ``kill`` and ``stop``; replaced where the process is only played by a part of this one."""
 
     def jump_s(self) -> float:
@@ -101,7 +101,7 @@ class Failpoints:
         elif term.action == "error":
             raise Failpoint(f"failpoint {name}")
         elif term.action in ("kill", "stop"):
-            self.strike(term.action)
+            await self.strike(term.action)
         return term.action == "drop"
 
     def _taken(self, name: str) -> Term | None:
@@ -138,7 +138,7 @@ def _said(term: Term) -> tuple[str, int]:
     return term.action, term.argument_ms
 
 
-def _strike(action: str) -> None:
+async def _strike(action: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
 
 

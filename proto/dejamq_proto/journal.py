@@ -14,6 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
 
@@ -148,6 +149,14 @@ class Journal:
             os.close(self._fd)
             self._fd = -1
 
+    def abandon(self) -> None:
+        """As SIGKILL leaves it: what was not handed to the kernel is lost, and nothing is written any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._buffer.clear()
+        self.close()
+
     def _flush_later(self) -> None:
         try:
             loop = asyncio.get_running_loop()
@@ -165,6 +174,9 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
 
+_gathered: ContextVar[list[Journal] | None] = ContextVar("journals", default=None)
+
+
 def open_journal(
     directory: str | Path | None, *, role: str, process: str, boot_id: str, level: str, max_bytes: int = 1 << 30,
     wall: Callable[[], float] = time.time,
@@ -178,9 +190,20 @@ def open_journal(
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / journal_name(role, process, boot_id)
-    return Journal(
+    journal = Journal(
         path, role=role, process=process, boot_id=boot_id, level=Level(level), max_bytes=max_bytes, wall=wall
     )
+    gathered = _gathered.get()
+    if gathered is not None:
+        gathered.append(journal)
+    return journal
+
+
+def gather() -> list[Journal]:
+    """The journals that this context, and what is started in it, opens from now on: a process played in this one."""
+    journals: list[Journal] = []
+    _gathered.set(journals)
+    return journals
 
 
 def journal_name(role: str, process: str, boot_id: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from dejamq_lab.scenario.play import Play
 from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.scenario.stage_process import ProcessStage
 from dejamq_lab.scenario.text import catalogue
 
 A, B = ([f"broker-{letter}:{number}" for number in range(3)] for letter in "ab")
@@ -89,7 +89,7 @@ def test_with_name_servers_that_disagree_one_queue_has_two_owners_and_three_have
 
 @pytest.mark.timeout(120)
 async def test_with_only_the_master_cut_both_share_out_the_same_queues(tmp_path: Path) -> None:
-    async with Stage(catalogue()["R1-control"], tmp_path) as stage:
+    async with ProcessStage(catalogue()["R1-control"], tmp_path) as stage:
         await Play(stage, lambda text: None).run()
     lines = told(tmp_path)
     apart = between_cut_and_heal(lines)

@@ -21,6 +21,7 @@ class Links:
         self._net = host.rpartition(".")[0]
         self._relays: dict[tuple[str, str], Relay] = {}
         self._hosts: dict[str, str] = {}
+        self._gone: dict[str, list[Relay]] = {}
 
     def host(self, name: str) -> str:
         """The address that this one dials others at."""
@@ -51,6 +52,18 @@ class Links:
 
     def heal(self, one: str, other: str) -> None:
         self._relay(one, other)[0].heal()
+
+    def leave(self, name: str) -> None:
+        """All of this one's connections break, and it can be reached by nobody, and reach nobody, until ``rejoin``."""
+        gone = [relay for ends, relay in self._relays.items() if name in ends and not relay.refusing]
+        self._gone.setdefault(name, []).extend(gone)
+        for relay in gone:
+            relay.cut()
+
+    def rejoin(self, name: str) -> None:
+        """What ``leave`` cut comes up again; what a step has cut does not."""
+        for relay in self._gone.pop(name, ()):
+            relay.allow()
 
     async def close(self) -> None:
         for relay in self._relays.values():

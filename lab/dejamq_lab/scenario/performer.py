@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dejamq_lab.scenario.text import Actor, Transacting
 
 Client = Producer | PushConsumer | LitePullConsumer
 POLL_MS, REQUEST_MS = 100, 20_000
+ABANDON_S = 5.0
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):
@@ -104,10 +106,17 @@ class Performer:
         await self.close()
         self._ledger.close()
 
-    def abandon(self) -> None:
-        """It has no more effects. What blocks a thread goes on, to its end."""
+    async def abandon(self) -> None:
+        """For one that can reach nobody any more: it has no more effects, and its client gets no time to end."""
         self._ledger.close()
         self._handlers.release()
+        if isinstance(self._client, PushConsumer):
+            self._client.hurry()
+        with suppress(TimeoutError, DejamqError):
+            async with asyncio.timeout(ABANDON_S):
+                await self._client.close(0)
+                if self._replier is not None:
+                    await self._replier.producer.close(0)
 
     async def _poll(self, lite: LitePullConsumer) -> None:
         while True:

@@ -14,7 +14,7 @@ from dejamq_lab.scenario.judge import Told, ledger_problems, problems
 from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.play import Play, Tell
 from dejamq_lab.scenario.seeds import AS_WRITTEN, varied
-from dejamq_lab.scenario.stage_process import ProcessStage
+from dejamq_lab.scenario.stages import Kind, stage_for
 from dejamq_lab.scenario.text import Scenario
 from dejamq_lab.scenario.variants import has_inbox
 
@@ -46,24 +46,26 @@ class Played(msgspec.Struct, frozen=True):
     seconds: float
 
 
-async def run(scenario: Scenario, directory: Path, tell: Tell, seed: int = AS_WRITTEN) -> Outcome:
+async def run(
+    scenario: Scenario, directory: Path, tell: Tell, seed: int = AS_WRITTEN, kind: Kind = Kind.PROCESS
+) -> Outcome:
     """Play and judge. ``directory`` is made anew; it keeps journals, stores, ledger, findings and report. ``seed``
     settles what the scenario leaves open.
 
-    Raises ClusterFailed when a step does not come to its end, or the audit to no verdict.
+    Raises ClusterFailed when a step does not come to its end, or the audit to no verdict, and NotSupported.
     """
-    played = await play(varied(scenario, seed), directory, tell)
+    played = await play(varied(scenario, seed), directory, tell, kind)
     tell("audit")
     began = time.monotonic()
     await audit(played.journal_dir, played.stores, directory)
     return judged(scenario, directory, played.seconds + time.monotonic() - began)
 
 
-async def play(scenario: Scenario, directory: Path, tell: Tell) -> Played:
-    """Play only. Raises ClusterFailed."""
+async def play(scenario: Scenario, directory: Path, tell: Tell, kind: Kind = Kind.PROCESS) -> Played:
+    """Play only. Raises ClusterFailed, and NotSupported for a scenario that cannot be played there."""
     began = time.monotonic()
     shutil.rmtree(directory, ignore_errors=True)
-    stage = ProcessStage(scenario, directory)
+    stage = stage_for(scenario, directory, kind)
     async with stage:
         await Play(stage, tell).run()
     return Played(stage.cluster.journal_dir, stage.cluster.store_dirs, time.monotonic() - began)

@@ -1,0 +1,31 @@
+"""Where a scenario can be played."""
+
+from enum import StrEnum
+from pathlib import Path
+
+from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.scenario.stage_process import ProcessStage
+from dejamq_lab.scenario.text import Scenario
+
+
+class Kind(StrEnum):
+    """What servers and actors are: processes, containers, or parts of the lab's own process."""
+
+    PROCESS = "process"
+    COMPOSE = "compose"
+    INPROC = "inproc"
+
+
+def stage_for(scenario: Scenario, directory: Path, kind: Kind = Kind.PROCESS) -> Stage:
+    """Raises NotSupported."""
+    match kind:
+        case Kind.PROCESS:
+            return ProcessStage(scenario, directory)
+        case Kind.INPROC:
+            from dejamq_lab.scenario.stage_inproc import InProcessStage  # brings the whole broker into this process
+
+            return InProcessStage(scenario, directory)
+        case Kind.COMPOSE:
+            from dejamq_lab.scenario.stage_compose import ComposeStage  # asks for the engine
+
+            return ComposeStage(scenario, directory)
