@@ -1,0 +1,44 @@
+"""Every known cause of duplicates has a scenario, or is listed with why it has none."""
+
+import msgspec
+import pytest
+from dejamq_cli.__main__ import app
+from dejamq_lab.scenario.not_supported import all_causes, cause_of, not_supported
+from dejamq_lab.scenario.text import catalogue
+from typer.testing import CliRunner
+
+
+@pytest.mark.parametrize("cause", all_causes())
+def test_every_known_cause_is_a_scenario_or_listed_as_not_supported(cause: str) -> None:
+    scenarios = list(catalogue())
+    shown = {cause_of(scenario) for scenario in scenarios}
+    assert cause in shown | {each.id for each in not_supported(scenarios)}
+
+
+def test_what_cannot_happen_here_has_no_scenario_and_says_why() -> None:
+    listed = not_supported(())
+    shown = {cause_of(scenario) for scenario in catalogue()}
+    assert not shown.intersection(each.id for each in listed if not each.yet)
+    assert {each.id for each in listed} <= set(all_causes())
+    assert all(len(each.why) > 20 for each in listed)
+    assert len({each.id for each in listed}) == len(listed)
+
+
+def test_a_cause_that_got_its_scenario_is_listed_no_more() -> None:
+    waiting = next(each for each in not_supported(()) if not each.yet)
+    assert waiting.id not in [each.id for each in not_supported([f"{waiting.id}-variant"])]
+
+
+def test_the_list_shows_what_is_not_supported_under_a_heading_of_its_own() -> None:
+    text = CliRunner().invoke(app, ["lab", "list"]).output
+    scenarios, listed = text.split("not supported")
+    assert "healthy" in scenarios
+    assert "B6" not in scenarios
+    assert "there is no pop consumption" in listed
+
+
+def test_programs_get_what_is_not_supported_with_why() -> None:
+    rows = msgspec.json.decode(CliRunner().invoke(app, ["lab", "list", "-o", "json"]).output)
+    by_id = {row["id"]: row for row in rows}
+    assert by_id["O1"]["supported"]
+    assert (by_id["B6"]["supported"], by_id["B6"]["why"]) == (False, "there is no pop consumption.")
