@@ -179,14 +179,18 @@ class Performer:
         return sum(queue.topic in self._actor.topics for queue in self._client.assignment)
 
     async def call(self, method: str, arguments: dict[str, Any]) -> None:
-        """A method of the client. Raises ConfigError where it has none of this name."""
+        """A method of the client. Raises ConfigError where it has none of this name.
+
+        An argument ``queue`` is a place of the first topic, ``broker-a:0``.
+        """
         if method == "subscribe" and isinstance(self._client, PushConsumer):
             self._subscribe(self._client, **arguments)
             return
         found = getattr(self._client, method, None)
         if found is None or method.startswith("_"):
             raise ConfigError(f"{type(self._client).__name__} has no method {method!r}")
-        answered = found(**arguments)
+        queue = {name: queue_at(self._actor.topics[0], place) for name, place in arguments.items() if name == "queue"}
+        answered = found(**arguments | queue)
         if asyncio.iscoroutine(answered):
             await answered
 
