@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo prove interop test check format-check lint types layers stubs-fresh settings-fresh proto settings format bench image clean
+.PHONY: help setup demo prove trial interop test check format-check lint types layers stubs-fresh settings-fresh proto duplicates settings format bench image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,16 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	@for run in 1 2 3 4 5 6 7 8 9 10; do \
 		echo "run $$run of 10" && $(BIN)/python -m dejamq_lab.demo --out build/prove-$$run || exit 1; \
 	done
+
+# What was played and audited is not done again: the same command goes on. SCENARIOS="O1 R2" plays only those.
+SEEDS ?= 20
+JOBS ?= 2
+MODES ?= forensic audit inbox
+SCENARIOS ?=
+
+trial: setup ## the judge on trial: every scenario with SEEDS seeds, JOBS side by side, and docs/attribution.md made of it
+	$(BIN)/python -m dejamq_lab.scenario.trial_command $(SCENARIOS) --seeds $(SEEDS) --jobs $(JOBS) --modes $(MODES) \
+		--directory build/trial --page docs/attribution.md
 
 interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (needs a JDK and Maven; three minutes)
 	$(BIN)/python tests/interop/interop.py
@@ -80,6 +90,9 @@ proto: setup ## generate the gRPC stubs from the .proto files
 
 settings-fresh: setup ## docs/settings.md is made of today's config classes
 	$(BIN)/python tools/settings_page.py --check
+
+duplicates: setup ## write docs/duplicates.md from the causes of the audit and the scenarios of the lab
+	$(BIN)/python tools/duplicates_page.py
 
 settings: setup ## write docs/settings.md from the config classes
 	$(BIN)/python tools/settings_page.py
