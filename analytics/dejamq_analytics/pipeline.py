@@ -1,6 +1,5 @@
 """From journal lines to findings and anomalies: the rules in their order, each applied once."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,16 +8,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from dejamq_analytics import attribute, commit_log, read
+from dejamq_analytics.oddities import Told, oddities
 from dejamq_analytics.rules import (
     anomalies,
     appends,
+    audiences,
     contests,
     copies,
     deliveries,
+    holders,
     identity,
+    jumps,
     life,
     losses,
     memory,
+    overdue,
     ownership,
     queues,
     replays,
@@ -63,7 +67,7 @@ def gather(
     group: str | None = None,
 ) -> Facts:
     """Read everything, or what concerns one consumer group. Raises BadInput when there is nothing to read."""
-    lines = read.read_lines(spark, journals)
+    lines = read.steady(read.read_lines(spark, journals))
     events = read.readable(lines) if group is None else _of_group(read.readable(lines), group)
     processes = settled(read.processes(lines))
     if processes.isEmpty():
@@ -79,6 +83,14 @@ def gather(
     return Facts(
         events, processes, settled(entered), settled(stored), settled(appends.sends(events)),
         settled(queues.brokers(events, processes)),
+    )  # fmt: skip
+
+
+def facts_of(events: DataFrame, processes: DataFrame) -> Facts:
+    """What these lines say, where they are all there is: no commit logs beside them."""
+    return Facts(
+        events, processes, settled(deliveries.deliveries(events)), settled(appends.appends(events)),
+        settled(appends.sends(events)), settled(queues.brokers(events, processes)),
     )  # fmt: skip
 
 
@@ -101,14 +113,15 @@ def _with_business_key(entered: DataFrame, records: DataFrame) -> DataFrame:
 
 def findings(facts: Facts, run_id: str) -> DataFrame:
     """Every duplicate with its cause, in the columns of the findings table."""
-    every = settled(replays.with_operator(identity.pairs(facts.deliveries), facts.appends))
+    meant = audiences.audiences(facts.processes)
+    every = settled(replays.with_operator(identity.pairs(facts.deliveries, meant.broadcasting), facts.appends))
     pairs = replays.not_replayed(every)
     producers = copies.Producers(facts.sends, facts.processes)
     scheduled_copies = settled(scheduled.judged(scheduled.scheduled_twice(facts.appends), facts.events))
     sent_copies = copies.judged_copies(identity.stored_twice(facts.appends), producers)
     stored = settled(_with_transactions(sent_copies.unionByName(scheduled_copies), facts))
     by_copy = settled(copies.judged_deliveries(pairs, stored, facts.brokers))
-    unasked = _with_fallbacks(copies.by_record(scheduled_copies), facts)
+    unasked = _with_overdue(_with_fallbacks(copies.by_record(scheduled_copies), facts), facts)
     by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), unasked))
     delivered = [
         attribute.redelivered(pairs, _life(facts, pairs)),
@@ -116,10 +129,18 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
         replays.replayed(every),
         by_copy,
         copies.sent_again(pairs, producers),
+        *_meant_for_several(facts.deliveries, meant),
     ]
     told = _table([_delivered_rows(frame) for frame in delivered], DELIVERED_TWICE, run_id)
     alone = _table([_stored_rows(copies.undelivered(stored, by_copy.unionByName(by_chain)))], STORED_TWICE, run_id)
     return told.unionByName(alone)
+
+
+def _meant_for_several(entered: DataFrame, meant: audiences.Audiences) -> list[DataFrame]:
+    """Only where there is a broadcasting group, or a topic of several groups."""
+    by_member = [audiences.by_member(entered, meant.broadcasting)] if meant.broadcasting else []
+    by_group = [audiences.by_group(entered, meant.shared)] if meant.shared else []
+    return by_member + by_group
 
 
 def _with_fallbacks(unasked: DataFrame, facts: Facts) -> DataFrame:
@@ -128,6 +149,15 @@ def _with_fallbacks(unasked: DataFrame, facts: Facts) -> DataFrame:
     if fallbacks.isEmpty():
         return unasked
     whole = unasked.unionByName(sent_back_twice.doubled(facts.appends, facts.events, fallbacks))
+    return whole.groupBy(*identity.RECORD).agg(sf.min("copy").alias("copy"))
+
+
+def _with_overdue(unasked: DataFrame, facts: Facts) -> DataFrame:
+    """With retries of messages whose handlers took too long; most journals have none."""
+    late = settled(overdue.expired(facts.deliveries))
+    if late.isEmpty():
+        return unasked
+    whole = unasked.unionByName(overdue.retries(late, facts.appends, facts.processes))
     return whole.groupBy(*identity.RECORD).agg(sf.min("copy").alias("copy"))
 
 
@@ -156,6 +186,7 @@ def _life(facts: Facts, pairs: DataFrame) -> life.Life:
         settled(memory.moves(facts.events)),
         settled(memory.memories(facts.events)), facts.brokers, facts.processes, faults, settled(blockers),
         settled(contested), replicas.Replicas(*map(settled, replicas.replicas(facts.events))),
+        jumps.jumps(facts.events),
     )  # fmt: skip
 
 
@@ -245,26 +276,26 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
         anomalies.out_of_order(facts.deliveries),
         anomalies.offset_regressions(facts.events),
         *_ownership(facts),
+        *oddities(Told(*facts)),
     ]
     whole = found[0]
     for frame in found[1:]:
         whole = whole.unionByName(frame)
+    # not its words: how often and for how long something was so grows with the journals
+    said = sf.get("evidence", sf.lit(0))
     place = sf.concat_ws(
-        "|", "kind", "consumer_group", "message_id", "broker_name", "topic", "queue_id", "queue_offset", "detail"
-    )
+        "|", "kind", "consumer_group", "message_id", "broker_name", "topic", "queue_id", "queue_offset",
+        said["boot_id"], said["seq"],
+    )  # fmt: skip
     identified = whole.withColumn("anomaly_id", sf.substring(sf.sha2(place, 256), 1, 32))
     return contract(identified.withColumn("run_id", sf.lit(run_id)), ANOMALY_COLUMNS)
 
 
 def _ownership(facts: Facts) -> list[DataFrame]:
-    """Most journals have neither: the rounds of all members are looked at only where there is something to explain."""
+    """Most journals have none of that: all rounds and locks are looked at only where there is something to explain."""
     held = settled(ownership.holdings(facts.events, facts.processes))
     both, between = settled(ownership.met(held)), settled(ownership.gaps(held))
     found = [] if both.isEmpty() else [ownership.two_owners(facts.events, both)]
+    several = settled(holders.from_several(facts.events))
+    found += [] if several.isEmpty() else [holders.two_holders(facts.events, several)]
     return found if between.isEmpty() else [*found, ownership.no_owner(facts.events, between)]
-
-
-def run_id_of(processes: DataFrame) -> str:
-    """The same journals are the same run: named after the processes that wrote them."""
-    boots = sorted(row.boot_id for row in processes.select("boot_id").collect())
-    return "run-" + hashlib.sha256("|".join(boots).encode()).hexdigest()[:12]

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dejamq_proto.events import ClockJump
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.schema import UNREADABLE, journal_schema
+from dejamq_analytics.schema import UNREADABLE, journal_schema, tag_of
 
 
 class BadInput(ValueError):
@@ -55,6 +56,24 @@ def read_lines(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
 def readable(lines: DataFrame) -> DataFrame:
     """The events alone. A line without event or sequence is no event, whatever else it is."""
     return lines.where(sf.col(UNREADABLE).isNull() & sf.col("event").isNotNull() & sf.col("seq").isNotNull())
+
+
+def steady(lines: DataFrame) -> DataFrame:
+    """With ``wall_us`` as if no process's time of day had jumped: times of two processes can be compared again.
+
+    Journals tell of jumps themselves (CLOCK). Where none does, the lines are given back as they are.
+    """
+    jump = sf.struct("seq", "jumped_ms")
+    jumped = readable(lines).where(sf.col("event") == tag_of(ClockJump)).groupBy("boot_id").agg(
+        sf.collect_list(jump).alias("jumps")
+    )  # fmt: skip
+    if jumped.isEmpty():
+        return lines
+    before = sf.filter("jumps", lambda one: one["seq"] <= sf.col("seq"))
+    ahead_ms = sf.aggregate(before, sf.lit(0).cast("bigint"), lambda total, one: total + one["jumped_ms"])
+    right = sf.col("wall_us") - sf.coalesce(ahead_ms, sf.lit(0)) * 1000
+    corrected = lines.join(sf.broadcast(jumped), "boot_id", how="left").withColumn("wall_us", right)
+    return corrected.select(*lines.columns)
 
 
 def processes(lines: DataFrame) -> DataFrame:

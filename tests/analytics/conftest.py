@@ -11,7 +11,10 @@ pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
 import stories_brokers  # noqa: F401  # its stories register themselves
 import stories_delay  # noqa: F401
 import stories_direct  # noqa: F401
+import stories_handlers  # noqa: F401
+import stories_locks  # noqa: F401
 import stories_owners  # noqa: F401
+import stories_producers  # noqa: F401
 import stories_replicas  # noqa: F401
 import stories_transactions  # noqa: F401
 from dejamq_analytics import AuditResult, audit

@@ -52,7 +52,16 @@ class Process:
     def __init__(self, home: "History", role: str, name: str, boot_id: str, level: Level) -> None:
         path, clock = home.directory / journal_name(role, name, boot_id), home.clock
         self.home, self.path, self.boot_id, self.name = home, path, boot_id, name
-        self.journal = Journal(path, role=role, process=name, boot_id=boot_id, level=level, wall=clock, mono=clock)
+        self._ahead_s = 0.0
+        self.journal = Journal(
+            path,
+            role=role,
+            process=name,
+            boot_id=boot_id,
+            level=level,
+            wall=lambda: clock() + self._ahead_s,
+            mono=clock,
+        )
         self._deliveries = self._queues = self._rounds = 0
         self.write(State(state="started", reason=f"level={level}"))
 
@@ -62,6 +71,10 @@ class Process:
     def close(self) -> None:
         self.write(State(state="closed"))
         self.journal.close()
+
+    def jump(self, ms: int) -> None:
+        """Its time of day is set forward; the next line tells of it first."""
+        self._ahead_s += ms / 1000
 
     def kill(self) -> None:
         """The journal ends here, as SIGKILL leaves it at level forensic."""

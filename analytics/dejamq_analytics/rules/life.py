@@ -7,11 +7,13 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.jumps import with_jumps
+from dejamq_analytics.rules.locks import with_grants
 from dejamq_analytics.rules.memory import last_lowering, last_rewind
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.rules.replicas import Replicas, with_replicas
 
-QUEUE_FACTS = ("opened", "dropped", "mark", "persisted", "unsent")
+QUEUE_FACTS = ("opened", "dropped", "mark", "persisted", "unsent", "unlocked")
 OWNER_FACTS = ("process", "closed", "level", "last_seq", "last_wall_us", "gaps")
 
 
@@ -32,14 +34,15 @@ class Life(NamedTuple):
     blockers: DataFrame
     contests: DataFrame
     replicas: Replicas
+    jumps: DataFrame
 
 
 def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     """Adds structs, null where nothing is known: ``{first,second}_queue``, ``{first,second}_owner``, ``committed`` by
     the first owner, ``answered`` to the second, ``rewind`` by an operator between, ``lowered`` between the two,
     ``loaded`` by the start that answered, ``flushed`` last by the one that took it, ``broker``, ``fault`` done to the
-    first owner, ``blocker`` of its mark, ``contest`` where both held the queue at once; and ``ending``, how the first
-    owner's hold on the queue ended, in words.
+    first owner, ``blocker`` of its mark, ``contest`` where both held the queue at once; locks and jumps of clocks, as
+    ``with_grants`` and ``with_jumps`` say; and ``ending``, how the first owner's hold ended, in words.
     """
     frame = pairs
     for side in ("first", "second"):
@@ -62,6 +65,7 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.faults.select("boot_id", "fault"), {"boot_id": "first.boot_id"})
     sides = {f"{side}_{name}": f"{side}.{name}" for side in ("first", "second") for name in ("boot_id", "pq_id")}
     frame = beside(frame, life.contests, sides)
+    frame = with_jumps(with_grants(frame), life.jumps)
     mark = {"boot_id": "first.boot_id", "pq_id": "first.pq_id", "queue_offset": "first_queue.mark.mem_off"}
     return beside(frame, life.blockers, mark).withColumn("ending", _ending())
 

@@ -4,6 +4,7 @@ from dejamq_proto.events import OffFlush, OffLoad, OffSet
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.rules.locks import grants
 from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE, lowered
 from dejamq_analytics.schema import of
 
@@ -19,21 +20,24 @@ def memories(events: DataFrame) -> DataFrame:
 
 
 def moves(events: DataFrame) -> DataFrame:
-    """One row a queue: every time that an operator set where its group goes on (``rewinds``), and that somebody who
-    consumes, or a replica, set the group's offset lower (``lowerings``).
+    """One row a queue: every time that an operator set where its group goes on (``rewinds``), that somebody who
+    consumes, or a replica, set the group's offset lower (``lowerings``), and that a lock was granted (``grants``).
     """
     by_operator, lower = sf.col("by").isin(*BY_OPERATORS), lowered()
     moved = sf.struct("wall_us", "seq", "process", "boot_id", "old", "new", "by", "client_id", "client_boot_id")
+    place = (sf.col("group").alias("consumer_group"), *QUEUE[1:])
+    offsets = of(events, OffSet).where(by_operator | lower).select(
+        *place, sf.when(by_operator, moved).alias("rewind"), sf.when(lower, moved).alias("lowering")
+    )  # fmt: skip
     return (
-        of(events, OffSet)
-        .where(by_operator | lower)
-        .withColumnRenamed("group", "consumer_group")
+        offsets.unionByName(grants(events), allowMissingColumns=True)
         .groupBy(*QUEUE)
         .agg(
-            sf.collect_list(sf.when(by_operator, moved)).alias("rewinds"),
-            sf.collect_list(sf.when(lower, moved)).alias("lowerings"),
+            sf.collect_list("rewind").alias("rewinds"),
+            sf.collect_list("lowering").alias("lowerings"),
+            sf.collect_list("grant").alias("grants"),
         )
-        .select(*QUEUE, "rewinds", "lowerings")
+        .select(*QUEUE, "rewinds", "lowerings", "grants")
     )
 
 

@@ -1,4 +1,4 @@
-"""Stage 2: the queue had two owners at once. Which disagreement made the second one open it (R1 to R6)?
+"""Stage 2: the queue had two owners at once. Which disagreement made the second one open it (R1 to R6, R13)?
 
 A mere lag of a hand-over is none: the older owner's next round agreed with the newer one and gave the queue up. Those
 pairs go on to the stages of one owner after the other.
@@ -10,7 +10,9 @@ from pyspark.sql import functions as sf
 from dejamq_analytics.rules.evidence import first_of, line, text
 from dejamq_analytics.rules.stage import Stage, later
 
-CAUSES = ("R1", "R2", "R3", "R4", "R5", "R6")
+CAUSES = ("R1", "R2", "R3", "R4", "R5", "R6", "R13")
+CHOSEN = ("manual", "by_config")
+"""Strategies by which a program says itself which queues it takes."""
 
 
 def stages() -> list[Stage]:
@@ -50,14 +52,20 @@ def _alone(two: Column, older: Column, newer: Column) -> list[Stage]:
     frozen = text("%s did not run for %s ms", older["process"], _of("gap")["missing_ms"])
     paused = text("%s was stopped (fault: %s)", older["process"], _of("paused")["kind"])
     left = text("no broker had %s as a member; the last one dropped it by %s", older["process"], _of("left")["reason"])
+    both = text("%s and %s chose the queue themselves", older["process"], newer["process"])
     slept, silent = _of("gap").isNotNull(), _of("kept").isNull()
     return [
         Stage("2", two & twice, "R4", trigger=name),
+        Stage("2", two & _chosen("held") & _chosen("took"), "R13", trigger=both),
         Stage("2", two & _of("suspended").isNotNull(), "R5", trigger=suspended),
         Stage("2", two & _of("paused").isNotNull(), "R6", trigger=paused),
         Stage("2", two & _of("left").isNotNull(), "R6", trigger=sf.when(slept, frozen).otherwise(left)),
         Stage("2", two & slept & (_gave_up() | silent), "R6", trigger=frozen),
     ]
+
+
+def _chosen(name: str) -> Column:
+    return sf.coalesce(_of(name)["strategy"].isin(*CHOSEN), sf.lit(False))
 
 
 def _gave_up() -> Column:

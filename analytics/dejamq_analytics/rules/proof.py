@@ -3,7 +3,7 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules import owners
+from dejamq_analytics.rules import jumps, locks, owners
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US
 from dejamq_analytics.rules.stages import X
@@ -24,7 +24,9 @@ def hole() -> Column:
     """
     first, second, broker = sf.col("first_owner"), sf.col("second_owner"), sf.col("broker")
     kept = first["closed"] | (first["level"] == "forensic") | sf.col("first_queue.dropped").isNotNull()
-    until = sf.coalesce("first_queue.dropped.seq", sf.lit(FOREVER_US))
+    dropped_seq = sf.coalesce("first_queue.dropped.seq", sf.lit(FOREVER_US))
+    # an UNLOCK that nobody finds would stand after the queue was dropped
+    until = sf.when(sf.col("decision.cause") == "R10", FOREVER_US).otherwise(dropped_seq)
     mine = _gaps_between(first["gaps"], sf.col("first.seq"), until)
     theirs = _gaps_between(second["gaps"], sf.col("second_queue.opened.seq"), sf.col("second.seq"))
     needs_broker = sf.col("decision.cause").isin(*OF_BROKERS)
@@ -60,7 +62,14 @@ def gap_text(gaps: Column, process: str) -> Column:
 
 def evidence() -> Column:
     """The lines of a redelivery's story, in its order; those that do not exist are left out."""
-    return lines(*_of_first_owner(), *_of_brokers(), *owners.evidence(), *_of_second_owner())
+    return lines(
+        *_of_first_owner(),
+        *_of_brokers(),
+        *jumps.evidence(),
+        *locks.evidence(),
+        *owners.evidence(),
+        *_of_second_owner(),
+    )
 
 
 def _of_first_owner() -> list[Column]:

@@ -3,7 +3,7 @@
 A process queue is (boot id, ``pq_id``): opened by one owner, dropped or ended with its process.
 """
 
-from dejamq_proto.events import OffGet, OffSet, Persist, PqDrop, PqOpen, Result
+from dejamq_proto.events import OffGet, OffSet, Persist, PqDrop, PqOpen, Result, Unlock
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -24,12 +24,13 @@ def lowered() -> Column:
 
 
 def process_queues(events: DataFrame) -> DataFrame:
-    """One row a process queue: opening, end, highest low-water mark reached, highest offset that left for a broker.
+    """One row a process queue: opening, end, highest low-water mark reached, highest offset that left for a broker, and
+    when its lock was given back.
 
     The low-water mark only rises while a queue lives, so its highest value is its last. A union and one
     grouping: four joins would shuffle four times.
     """
-    frames = [_opened(events), _dropped(events), _marks(events), _persisted(events)]
+    frames = [_opened(events), _dropped(events), _marks(events), _persisted(events), _unlocked(events)]
     everything = frames[0]
     for frame in frames[1:]:
         everything = everything.unionByName(frame, allowMissingColumns=True)
@@ -39,7 +40,8 @@ def process_queues(events: DataFrame) -> DataFrame:
         sf.max("mark").alias("mark"),
         sf.max("persisted").alias("persisted"),
         sf.max("unsent").alias("unsent"),
-    ).select(*PQ, "opened", "dropped", "mark", "persisted", "unsent")  # fmt: skip
+        sf.max("unlocked").alias("unlocked"),
+    ).select(*PQ, "opened", "dropped", "mark", "persisted", "unsent", "unlocked")  # fmt: skip
 
 
 def _opened(events: DataFrame) -> DataFrame:
@@ -50,6 +52,12 @@ def _opened(events: DataFrame) -> DataFrame:
 def _dropped(events: DataFrame) -> DataFrame:
     dropped = sf.struct("wall_us", "seq", "reason", "mem_off", "in_flight")
     return of(events, PqDrop).select(*PQ, dropped.alias("dropped"), sf.struct("mem_off", "seq").alias("mark"))
+
+
+def _unlocked(events: DataFrame) -> DataFrame:
+    """As the owner says; what brokers say of it has no process queue."""
+    unlocked = sf.struct("wall_us", "seq", "forced")
+    return of(events, Unlock).where("pq_id > 0").select(*PQ, unlocked.alias("unlocked"))
 
 
 def _marks(events: DataFrame) -> DataFrame:

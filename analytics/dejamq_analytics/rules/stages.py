@@ -7,12 +7,10 @@ Columns exist only once Spark runs, so the rows are made by functions.
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules import broker_stages, owners
+from dejamq_analytics.rules import broker_stages, handler_stages, jumps, locks, owners, regained
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.stage import Stage, later
 
-LEGAL_LOCAL = {"local_retry": "B12", "suspend_retry": "L3"}
-"""Kinds of delivery that a process asks of itself, and the cause that each names."""
 X = "first.queue_offset"
 
 
@@ -38,15 +36,10 @@ def _outcome(stage: Stage) -> Column:
 def _same_queue() -> list[Stage]:
     """Stage 1: one process queue delivered it twice; only its own kind of delivery can say why."""
     same = (sf.col("first.boot_id") == sf.col("second.boot_id")) & (sf.col("first.pq_id") == sf.col("second.pq_id"))
-    failed = sf.col("first.result").isNotNull() & (sf.col("first.result") != "success")
-    handler = text("handler: %s", "first.result")
-    legal = [
-        Stage("1", same & failed & (sf.col("second.kind") == kind), cause, trigger=handler, expected=True)
-        for kind, cause in LEGAL_LOCAL.items()
-    ]
     direct = (sf.col("first.kind") == "direct") | (sf.col("second.kind") == "direct")
     asked = Stage("1", direct, "L7", trigger=sf.lit("an operator gave it to one member"), expected=True)
-    return [asked, *legal, Stage("1", same, missing=later("stage 1, one process queue delivered the record twice"))]
+    unknown = Stage("1", same, missing=later("stage 1, one process queue delivered the record twice"))
+    return [asked, *handler_stages.same_queue(same), unknown]
 
 
 def _owners() -> list[Stage]:
@@ -67,6 +60,8 @@ def _owners() -> list[Stage]:
         Stage("i", sf.col("rewind").isNotNull(), "O17", trigger=operator, expected=True),
         Stage("i", opened["source"] == "seek", "O17", trigger=sought, expected=True),
         Stage("2", both, missing=unopened),
+        *jumps.stages(),
+        *locks.stages(),
         *owners.stages(),
     ]
 
@@ -75,17 +70,18 @@ def _done() -> list[Stage]:
     """Stages a to c: the handler's result, and whether the low-water mark could pass it."""
     result, dropped, mark = sf.col("first.result"), sf.col("first_queue.dropped"), sf.col("first_queue.mark")
     closed = sf.col("first_owner.closed")
-    sent_back = sf.coalesce(sf.col("first.sendback_outcome") == "ok", sf.lit(False))
     unsettled = text("no successful SENDBACK of the first delivery, which ended with %s", "first.result")
     in_flight = text("in flight when %s", "ending")
     hole = text("offset %s was unfinished when %s", mark["mem_off"], "ending")
     return [
+        *regained.stages(),
         Stage("a", result.isNull() & dropped.isNotNull(), missing=later("stage a, dropped while running (O9, O10)")),
         Stage("a", result.isNull() & closed, missing=later("stage a, no result although its process closed (O10)")),
         Stage("a", result.isNull(), "O1", trigger=in_flight),
         Stage("b", sf.col("first.pq_dropped") & (dropped["reason"] == "shutdown"), "O10"),
         Stage("b", sf.col("first.pq_dropped"), "O9"),
-        Stage("b", (result != "success") & ~sent_back, missing=unsettled),
+        *handler_stages.next_owner(),
+        Stage("b", handler_stages.unsettled(), missing=unsettled),
         Stage("c", mark.isNull(), missing=sf.lit("no low-water mark of the first owner")),
         Stage("c", mark["mem_off"] <= sf.col(X), "O7", trigger=hole),
     ]

@@ -1,0 +1,285 @@
+"""Histories of ordered queues whose next owner came under a running handler, and of clocks. They join the others."""
+
+from dejamq_proto.events import Lock, Unlock
+from journals import TOPIC, History, Process
+from stories import story
+from stories_owners import BOTH, ends
+
+LIFE_MS = 60_000
+
+
+def lock(broker: Process, client: Process, owner: Process | None = None, age_ms: int = 0) -> None:
+    broker.write(Lock(
+        broker_name=broker.home.broker_name, group=broker.home.group, topic=TOPIC, queue_id=0, client_id=client.name,
+        client_boot_id=client.boot_id, granted=True, owner=owner.name if owner else "", age_ms=age_ms, life_ms=LIFE_MS,
+    ))  # fmt: skip
+
+
+def unlock(client: Process, queue: int, *, forced: bool) -> None:
+    client.write(Unlock(
+        broker_name=client.home.broker_name, group=client.home.group, topic=TOPIC, queue_id=0, client_id=client.name,
+        pq_id=queue, forced=forced,
+    ))  # fmt: skip
+
+
+def pass_ms(made: History, ms: int) -> None:
+    made.clock.now_us += ms * 1000
+
+
+def working_owner(made: History, broker: Process) -> tuple[Process, int, int]:
+    """Has the queue's lock and is at 6."""
+    owner = made.consumer("c1")
+    owner.assign(*BOTH, queues="0")
+    lock(broker, owner)
+    queue = owner.open_queue(6)
+    return owner, queue, owner.deliver(queue, 6)
+
+
+def begins(owner: Process, broker: Process) -> None:
+    """Opens the queue, for which it has the lock, and handles 6 as well."""
+    broker.offset_get(owner, 6)
+    owner.handle(owner.open_queue(6), 6, 7)
+
+
+def expired(made: History, *, locked: bool = True, ran_on: bool = True, jump_ms: int = 0) -> None:
+    """c1 cannot renew its lock, and c2 gets it."""
+    broker = made.broker()
+    older, queue, delivery = working_owner(made, broker)
+    newer = made.consumer("c2")
+    newer.assign(*BOTH, queues="0")
+    broker.jump(jump_ms)
+    pass_ms(made, LIFE_MS + 1000 - jump_ms)
+    if not ran_on:
+        older.result(queue, delivery, 6, 7)
+    if locked:
+        lock(broker, newer, older, age_ms=LIFE_MS + 1000)
+    begins(newer, broker)
+    if ran_on:
+        older.result(queue, delivery, 6, 7)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+@story
+def r9(made: History) -> None:
+    expired(made)
+
+
+@story
+def r9_without_the_lock(made: History) -> None:
+    expired(made, locked=False)
+
+
+@story
+def no_r9_when_the_handler_had_ended(made: History) -> None:
+    expired(made, ran_on=False)
+
+
+@story
+def r12_under_a_lock(made: History) -> None:
+    """The broker's clock jumps by 50 of the 61 s that the lock seems old."""
+    expired(made, jump_ms=50_000)
+
+
+@story
+def r9_although_the_clock_jumped_a_little(made: History) -> None:
+    """The lock would have ended all the same."""
+    expired(made, jump_ms=600)
+
+
+def forgotten(
+    made: History, *, renewed_ms: int = 1000, gave_back: bool = False, same_start: bool = False, hole: bool = False,
+    contested: bool = True,
+) -> None:  # fmt: skip
+    """c1 is at 6 when its broker is started again, which then gives the lock to c2."""
+    broker = made.broker()
+    older, queue, delivery = working_owner(made, broker)
+    if not contested:
+        older.drop_queue(queue, 6, "reassigned", in_flight=1)
+    if not same_start:
+        broker.kill()
+        broker = made.broker(boot_id=f"{made.name}again".replace("-", ""))
+    pass_ms(made, renewed_ms)
+    if gave_back:
+        unlock(older, queue, forced=False)
+    if hole:
+        older.skip_lines(1)
+    newer = made.consumer("c2")
+    newer.assign(*BOTH, queues="0")
+    lock(broker, newer)
+    begins(newer, broker)
+    older.result(queue, delivery, 6, 6 if not contested else 7, pq_dropped=not contested)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+@story
+def r10(made: History) -> None:
+    forgotten(made)
+
+
+@story
+def r10_after_the_queue_was_given_up(made: History) -> None:
+    """c1 had to give the queue up and kept the lock for its handler."""
+    forgotten(made, contested=False)
+
+
+@story
+def r10_with_a_hole(made: History) -> None:
+    """The line that is missing may be the one by which c1 gave its lock back."""
+    forgotten(made, contested=False, hole=True)
+
+
+@story
+def no_r10_when_the_lock_had_ended(made: History) -> None:
+    forgotten(made, renewed_ms=LIFE_MS + 1000)
+
+
+@story
+def o9_although_the_broker_was_started_again(made: History) -> None:
+    """c1 had given its lock back."""
+    forgotten(made, contested=False, gave_back=True)
+
+
+def forced(made: History, *, really: bool = True, ran_on: bool = True) -> None:
+    """c1 loses the queue under a handler, waits, and gives its lock back."""
+    broker = made.broker()
+    older, queue, delivery = working_owner(made, broker)
+    older.drop_queue(queue, 6, "reassigned", in_flight=1)
+    newer = made.consumer("c2")
+    newer.assign(*BOTH, queues="0")
+    if not ran_on:
+        older.result(queue, delivery, 6, 6, pq_dropped=True)
+    unlock(older, queue, forced=really)
+    lock(broker, newer)
+    begins(newer, broker)
+    if ran_on:
+        older.result(queue, delivery, 6, 6, pq_dropped=True)
+    ends(older, newer, broker)
+
+
+@story
+def r11(made: History) -> None:
+    forced(made)
+
+
+@story
+def o9_with_a_lock_that_was_not_forced(made: History) -> None:
+    forced(made, really=False)
+
+
+@story
+def o9_although_the_lock_was_forced(made: History) -> None:
+    """The handler ended before the next owner came."""
+    forced(made, ran_on=False)
+
+
+def alone_again(
+    made: History, reason: str, *, jump_ms: int = 0, overlap: bool = True, result: bool = True, hole: bool = False
+) -> None:
+    """c1 drops its queue and opens it again while a handler runs, or had just ended."""
+    broker, owner = made.broker(), made.consumer("c1")
+    queue = owner.open_queue(6)
+    delivery = owner.deliver(queue, 6)
+    owner.jump(jump_ms)
+    if hole:
+        owner.skip_lines(1)
+    owner.drop_queue(queue, 6, reason, in_flight=1)
+    broker.offset_get(owner, 6)
+    again = owner.open_queue(6)
+    if not overlap:
+        owner.result(queue, delivery, 6, 6, pq_dropped=True)
+    owner.handle(again, 6, 7)
+    if overlap and result:
+        owner.result(queue, delivery, 6, 6, pq_dropped=True)
+    ends(owner, broker)
+
+
+@story
+def r7(made: History) -> None:
+    alone_again(made, "pull_idle")
+
+
+@story
+def r7_without_a_result(made: History) -> None:
+    alone_again(made, "pull_idle", result=False)
+
+
+@story
+def r7_with_a_hole(made: History) -> None:
+    alone_again(made, "pull_idle", hole=True)
+
+
+@story
+def r12_at_the_owner(made: History) -> None:
+    alone_again(made, "pull_idle", jump_ms=130_000)
+
+
+@story
+def r8(made: History) -> None:
+    alone_again(made, "reassigned")
+
+
+@story
+def r8_with_a_hole(made: History) -> None:
+    alone_again(made, "reassigned", hole=True)
+
+
+@story
+def o9_although_it_came_back(made: History) -> None:
+    """The first handler had ended when the second one began."""
+    alone_again(made, "reassigned", overlap=False)
+
+
+def forgotten_member(made: History, *, jump_ms: int = 0) -> None:
+    """A broker drops c1 as too long silent."""
+    broker = made.broker()
+    older = made.consumer("c1")
+    older.assign(*BOTH, queues="0")
+    queue = older.open_queue(6)
+    delivery = older.deliver(queue, 6)
+    broker.member(older)
+    broker.jump(jump_ms)
+    broker.member(older, "-", "expire")
+    newer = made.consumer("c2")
+    newer.assign("c2", queues="0")
+    begins(newer, broker)
+    older.result(queue, delivery, 6, 7)
+    older.assign(*BOTH, queues="0")
+    ends(older, newer, broker)
+
+
+@story
+def r12_of_a_member(made: History) -> None:
+    forgotten_member(made, jump_ms=120_000)
+
+
+@story
+def r6_without_a_jump(made: History) -> None:
+    forgotten_member(made)
+
+
+def chosen(made: History, *strategies: str) -> None:
+    """Both programs take the queue, by themselves where the strategy is manual."""
+    broker = made.broker()
+    for name, strategy in zip(("c1", "c2"), strategies, strict=True):
+        owner = made.consumer(name)
+        owner.assign(queues="0", strategy=strategy)
+        broker.offset_get(owner, 6)
+        owner.handle(owner.open_queue(6), 6, 7)
+    ends(*made.processes)
+
+
+@story
+def r13(made: History) -> None:
+    chosen(made, "manual", "manual")
+
+
+@story
+def r13_by_lists_that_overlap(made: History) -> None:
+    chosen(made, "by_config", "by_config")
+
+
+@story
+def no_r13_when_one_was_given_its_queues(made: History) -> None:
+    chosen(made, "averagely", "averagely")
