@@ -103,6 +103,16 @@ class QueueLocks:
         for name, part in _by_broker(queues).items():
             self._send_unlock(name, [Return(queue) for queue in part])
 
+    def unlock_owned(self, owned: Iterable[OwnedQueue]) -> None:
+        """Give the locks of owned queues back at once; a renewal under way must not take them again."""
+        parts: dict[str, list[Return]] = {}
+        for one in owned:
+            if one.locked_at_s is not None:
+                parts.setdefault(one.queue.broker_name, []).append(Return(one.queue, one.number))
+                one.locked_at_s = None
+        for name, part in parts.items():
+            self._send_unlock(name, part)
+
     async def give_up(self, leaving: Iterable[OwnedQueue], *, wait: bool = False) -> None:
         """Unlock dropped queues whose offsets are committed, each as soon as no handler of it runs.
 

@@ -89,9 +89,7 @@ class Shutdown:
 
     def _unlock(self, owned: tuple[OwnedQueue, ...]) -> None:
         if self._consumer.locks is not None:
-            self._consumer.locks.unlock([one.queue for one in owned if one.locked_at_s is not None])
-            for one in owned:
-                one.locked_at_s = None  # a renewal under way must not take it again
+            self._consumer.locks.unlock_owned(owned)
 
     def _drop(self, owned: tuple[OwnedQueue, ...]) -> None:
         for one in owned:

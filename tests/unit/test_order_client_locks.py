@@ -187,3 +187,12 @@ async def test_a_late_renewal_of_a_former_ownership_does_not_unlock_the_new_one(
     go_on.set()
     await renewing
     assert bench.link.unlocked == keys(0), "only by giving it up"
+
+
+async def test_locks_that_are_given_back_at_once_are_journalled_with_their_ownership(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    one, other = await bench.open(*QUEUES[:2])
+    other.locked_at_s = None
+    bench.locks.unlock_owned([one, other])
+    assert [(line["event"], line["queue_id"], line["pq_id"]) for line in lines(tmp_path)] == [("UNLOCK", 0, 1)]
+    assert one.locked_at_s is None, "a renewal under way does not take it again"
