@@ -1,5 +1,6 @@
-"""Every scenario of the catalogue, several times: the audit must name exactly what was done. Part of ``make prove``.
+"""Every scenario of the catalogue: the audit must name exactly what was done, and an inbox let no effect pass twice.
 
+Part of ``make prove``; ``make trial`` is the same for many seeds and all levels, with the table of it.
 python tests/lab/prove_scenarios.py --seeds 2 --directory build/scenarios [SCENARIO ...]
 """
 
@@ -7,8 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dejamq_lab.scenario.text import catalogue
-from dejamq_lab.scenario.trial import trial
+from dejamq_lab.scenario.trial_command import main as trial_main
 
 
 def main() -> int:
@@ -16,17 +16,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", help="by default all of them")
     parser.add_argument("--seeds", type=int, default=2, help="how often each is played")
+    parser.add_argument("--jobs", type=int, default=2, help="how many are played side by side")
     parser.add_argument("--directory", type=Path, required=True, help="what was played there is not played again")
     options = parser.parse_args()
-    known = catalogue()
-    chosen = [known[name] for name in options.scenarios or known]
-    failed = 0
-    for outcome in trial(chosen, range(1, options.seeds + 1), options.directory, print):
-        failed += not outcome.ok
-        causes = {**outcome.verdict.get("causes", {}), "lost": outcome.verdict.get("lost", 0)}
-        print(outcome.scenario, "ok" if outcome.ok else "; ".join(outcome.problems), causes, outcome.directory)
-    print(f"{failed} of {len(chosen) * options.seeds} runs went wrong")
-    return 1 if failed else 0
+    told = ("--seeds", str(options.seeds), "--jobs", str(options.jobs), "--directory", str(options.directory))
+    return trial_main([*options.scenarios, *told, "--modes", "forensic", "inbox"])
 
 
 if __name__ == "__main__":

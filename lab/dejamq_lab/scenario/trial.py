@@ -1,9 +1,11 @@
 """Many runs: every scenario with every seed played, several side by side, then audited as one history.
 
-What was played or audited is not done again, so an interrupted trial goes on where it was.
+What was played or audited is not done again, so an interrupted trial goes on where it was. A scenario whose text was
+changed since is played again; only what it expects may change.
 """
 
 import asyncio
+import hashlib
 import itertools
 import shutil
 import subprocess
@@ -18,9 +20,9 @@ from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.scenario.play import Tell
 from dejamq_lab.scenario.run import Outcome, judged, play
 from dejamq_lab.scenario.seeds import varied
-from dejamq_lab.scenario.text import Scenario
+from dejamq_lab.scenario.text import Expected, Scenario
 
-PLAYED, OUTCOME = "played.json", "outcome.json"
+PLAYED, AUDITED = "played.json", "verdict.json"
 
 
 class Run(NamedTuple):
@@ -37,6 +39,8 @@ class Played(msgspec.Struct, frozen=True):
     scenario: str
     journal_dir: str
     seconds: float
+    digest: str = ""
+    """Of the scenario as it was played."""
     problem: str = ""
 
 
@@ -46,12 +50,26 @@ def trial(
     """Play and audit what is not there yet; all outcomes, by scenario and seed. ``jobs``: runs played side by side."""
     seeds = list(seeds)
     runs = [Run(scenario, seed, directory / f"{scenario.id}-{seed}") for scenario in scenarios for seed in seeds]
-    asyncio.run(_play_all([run for run in runs if not (run.folder / PLAYED).exists()], tell, jobs))
-    left = [folder for _, _, folder in runs if not (folder / OUTCOME).exists()]
+    asyncio.run(_play_all([run for run in runs if not _is_played(run)], tell, jobs))
+    left = [run.folder for run in runs if not _played(run).problem and not (run.folder / AUDITED).exists()]
     if left:
         tell(f"audit of {len(left)} runs")
         _audit(left)
-    return [_outcome(scenario, folder) for scenario, _, folder in runs]
+    return [_outcome(run) for run in runs]
+
+
+def _played(run: Run) -> Played:
+    return msgspec.json.decode((run.folder / PLAYED).read_bytes(), type=Played)
+
+
+def _is_played(run: Run) -> bool:
+    return (run.folder / PLAYED).exists() and _played(run).digest == _digest(run.scenario)
+
+
+def _digest(scenario: Scenario) -> str:
+    """The same for scenarios that differ in what they expect only."""
+    asked = msgspec.structs.replace(scenario, title="", happens="", source="", expect=Expected())
+    return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 
 
 async def _play_all(runs: Sequence[Run], tell: Tell, jobs: int) -> None:
@@ -72,11 +90,11 @@ async def _play(run: Run) -> None:
     scenario, seed, folder = run
     try:
         played = await play(varied(scenario, seed), folder, lambda text: None)
-        found = Played(scenario.id, str(played.journal_dir), played.seconds)
+        found = Played(scenario.id, str(played.journal_dir), played.seconds, _digest(scenario))
         for store in played.stores:  # a hundred MB a run, and a trial judges by journals
             shutil.rmtree(store, ignore_errors=True)
     except Exception as error:  # whatever breaks one run must not end hours of others
-        found = Played(scenario.id, "", 0.0, str(error) or repr(error))
+        found = Played(scenario.id, "", 0.0, _digest(scenario), str(error) or repr(error))
         folder.mkdir(parents=True, exist_ok=True)
     (folder / PLAYED).write_bytes(msgspec.json.encode(found))
 
@@ -89,13 +107,8 @@ def _audit(folders: Sequence[Path]) -> None:
         raise ClusterFailed(f"the audit failed: {(done.stdout.strip().splitlines() or ['it said nothing'])[-1]}")
 
 
-def _outcome(scenario: Scenario, folder: Path) -> Outcome:
-    if (folder / OUTCOME).exists():
-        return msgspec.json.decode((folder / OUTCOME).read_bytes(), type=Outcome)
-    played = msgspec.json.decode((folder / PLAYED).read_bytes(), type=Played)
+def _outcome(run: Run) -> Outcome:
+    played = _played(run)
     if played.problem:
-        outcome = Outcome(scenario.id, False, [played.problem], {}, [], 0.0, str(folder))
-    else:
-        outcome = judged(scenario, folder, played.seconds)
-    (folder / OUTCOME).write_bytes(msgspec.json.encode(outcome))
-    return outcome
+        return Outcome(run.scenario.id, False, [played.problem], {}, [], 0.0, str(run.folder))
+    return judged(run.scenario, run.folder, played.seconds)

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from dejamq_proto.codes import ConfigError
 
 from dejamq_lab.scenario import attribution_page
 from dejamq_lab.scenario.attribution import Judged
 from dejamq_lab.scenario.text import Scenario, catalogue
-from dejamq_lab.scenario.trial import OUTCOME, PLAYED, trial
+from dejamq_lab.scenario.trial import AUDITED, PLAYED, Played, trial
 from dejamq_lab.scenario.variants import at_level, with_inbox
 
 INBOX = "inbox"
@@ -55,22 +56,20 @@ def _parser() -> argparse.ArgumentParser:
 def _judged(mode: str, chosen: Sequence[Scenario], options: argparse.Namespace) -> list[Judged]:
     scenarios = [with_inbox(one) if mode == INBOX else at_level(one, mode) for one in chosen]
     seeds, directory = range(1, options.seeds + 1), options.directory.absolute() / mode
-    if options.audit_again or options.again:
-        _forget(directory, played=options.again)
+    _forget(directory, audited=options.audit_again, broken=options.again)
     print(f"{mode}:", flush=True)
     outcomes = trial(scenarios, seeds, directory, lambda text: print(text, flush=True), jobs=options.jobs)
     by_id = {one.id: one for one in scenarios}
     return [Judged(by_id[outcome.scenario], outcome) for outcome in outcomes]
 
 
-def _forget(directory: Path, *, played: bool) -> None:
-    """Outcomes, of all or of those that did not come to their end, which are played again then."""
-    for outcome in directory.glob(f"*/{OUTCOME}"):
-        broken = b'"verdict":{}' in outcome.read_bytes()
-        if broken and played:
-            (outcome.parent / PLAYED).unlink()
-        if broken or not played:
-            outcome.unlink()
+def _forget(directory: Path, *, audited: bool, broken: bool) -> None:
+    """The verdicts of all, or that those were played which did not come to their end."""
+    for path in directory.glob(f"*/{PLAYED}"):
+        if audited:
+            (path.parent / AUDITED).unlink(missing_ok=True)
+        if broken and msgspec.json.decode(path.read_bytes(), type=Played).problem:
+            path.unlink()
 
 
 def _command(options: argparse.Namespace) -> str:
