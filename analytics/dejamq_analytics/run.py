@@ -5,20 +5,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from dejamq_analytics import AuditResult, pipeline
+from dejamq_analytics import AuditResult, pipeline, since
 from dejamq_analytics.digest import digest
 from dejamq_analytics.pipeline import Facts
 from dejamq_analytics.read import check_journals, local_path
 from dejamq_analytics.report import render
 from dejamq_analytics.session import make_session
+from dejamq_analytics.since import Chain
 from dejamq_analytics.verdict import Verdict, judge
 from dejamq_analytics.write import write_table, write_verdict
 
 CLEAN, FOUND, BAD_USE, CANNOT_TELL = 0, 1, 2, 3
 FAIL_ON = ("duplicates", "lost", "out_of_order", "undetermined")
 SMALL_BYTES = 256 << 20
+Untold = Callable[[DataFrame, str], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,20 @@ class Request:
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     fail_on: Sequence[str] = FAIL_ON
+    since: str | None = None
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What limits the findings: runs that were asked different things do not continue one another."""
+        named = {"group": self.group, "business_key": self.business_key, "stores": " ".join(sorted(self.stores))}
+        return {name: value for name, value in named.items() if value}
 
 
-def conclude(facts: Facts, run_id: str | None = None) -> AuditResult:
-    """Apply all rules to what was gathered."""
-    run = run_id or pipeline.run_id_of(facts.processes)
-    findings = pipeline.findings(facts, run).cache()
-    anomalies = pipeline.all_anomalies(facts, run).cache()
+def conclude(facts: Facts, run_id: str | None = None, untold: Untold = lambda table, name: table) -> AuditResult:
+    """Apply all rules to what was gathered; ``untold`` leaves out of a table what earlier runs have told."""
+    run = run_id or since.plan(None, None, {}, since.extents_of(facts.processes)).run.run_id
+    findings = untold(pipeline.findings(facts, run), "findings").cache()
+    anomalies = untold(pipeline.all_anomalies(facts, run), "anomalies").cache()
     return AuditResult(findings, anomalies, judge(run, facts, findings, anomalies))
 
 
@@ -52,13 +61,20 @@ def run_audit(request: Request, say: Callable[[str], None]) -> tuple[int, Verdic
     if request.out is not None:
         request.out.mkdir(parents=True, exist_ok=True)
         (request.out / "verdict.json").unlink(missing_ok=True)  # an earlier run's must not pass for this one's
-    with _session(request) as spark:
+    with session_for(request) as spark:
         facts = pipeline.gather(spark, request.journals, request.stores, request.business_key, request.group)
-        result = conclude(facts)
+        chain = since.plan(request.out, request.since, request.asked, since.extents_of(facts.processes))
+        result = conclude(facts, chain.run.run_id, _untold(request.out, chain))
         _tell_gaps(facts, say)
         if request.out is not None:
-            _write(request.out, result, facts, say)
+            _write(request.out, result, facts, chain.run, say)
     return exit_status(result.verdict, request.fail_on), result.verdict
+
+
+def _untold(out: Path | None, chain: Chain) -> Untold:
+    if out is None or not chain.earlier:
+        return lambda table, name: table
+    return lambda table, name: since.untold(table, name, out, chain.earlier)
 
 
 def exit_status(verdict: Verdict, fail_on: Sequence[str]) -> int:
@@ -79,7 +95,7 @@ def exit_status(verdict: Verdict, fail_on: Sequence[str]) -> int:
 
 
 @contextmanager
-def _session(request: Request) -> Iterator[SparkSession]:
+def session_for(request: Request) -> Iterator[SparkSession]:
     """Of our own, unless this process already has one: that is its owner's to stop."""
     existing = SparkSession.getActiveSession()
     small = _local_bytes(request.journals) < SMALL_BYTES
@@ -110,11 +126,11 @@ def _tell_gaps(facts: Facts, say: Callable[[str], None]) -> None:
         say(f"journal of {row.process or row.boot_id}: lines {holes} are missing{torn}; what happened there is unknown")
 
 
-def _write(out: Path, result: AuditResult, facts: Facts, say: Callable[[str], None]) -> None:
+def _write(out: Path, result: AuditResult, facts: Facts, made: since.Run, say: Callable[[str], None]) -> None:
     """The verdict comes last: whoever sees verdict.json finds everything else there as well."""
-    run = result.verdict.run_id
-    write_table(result.findings, out.resolve().as_uri(), "findings", run)
-    write_table(result.anomalies, out.resolve().as_uri(), "anomalies", run)
+    write_table(result.findings, out.resolve().as_uri(), "findings", made.run_id)
+    write_table(result.anomalies, out.resolve().as_uri(), "anomalies", made.run_id)
+    since.write_run(made, out)
     report = out / "report.html"
     report.write_text(render(result.verdict, digest(result.findings, result.anomalies, facts)), encoding="utf-8")
     for path in (write_verdict(result.verdict, out), out / "findings", out / "anomalies", report):
