@@ -13,6 +13,8 @@ import msgspec
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.errors import PySparkException
 
+from dejamq_analytics.follow.command import follow
+from dejamq_analytics.follow.follower import Pace
 from dejamq_analytics.java import NoJava
 from dejamq_analytics.read import BadInput
 from dejamq_analytics.run import BAD_USE, CANNOT_TELL, FAIL_ON, Request, run_audit
@@ -23,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
+        if given.follow:
+            pace = Pace(int(given.delay * 1e6), int(given.window * 1e6))
+            return follow(_request(given), pace, given.output == "json")
         status, verdict = run_audit(_request(given), lambda text: print(text, file=sys.stderr))
     except (BadInput, NoJava) as error:
         print(f"dejamq audit: {error}", file=sys.stderr)
@@ -50,6 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", action="append", default=[], metavar="DIR", help="a broker's store directory")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="writes verdict.json, findings/, anomalies/, report.html"
+    )
+    parser.add_argument(
+        "--since", metavar="RUN", help="tell only what RUN (a run id of --out, or last) and those before it have not"
+    )
+    parser.add_argument("--follow", action="store_true", help="go on with the journals as they grow, until Ctrl-C")
+    parser.add_argument(
+        "--delay", type=float, default=60, metavar="SECONDS", help="with --follow: how long lines may come late (60)"
+    )
+    parser.add_argument(
+        "--window", type=float, default=900, metavar="SECONDS", help="with --follow: how far back it remembers (900)"
     )
     parser.add_argument("--group", help="audit one consumer group only")
     parser.add_argument("--business-key", metavar="PROPERTY", help="messages with the same value are the same business")
@@ -81,6 +96,7 @@ def _request(given: argparse.Namespace) -> Request:
         master=given.master,
         conf={key: value for key, _, value in conf},
         fail_on=fail_on,
+        since=given.since,
     )
 
 

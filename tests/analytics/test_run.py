@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,9 @@ HOSTILE = "<script>alert(1)</script>"
 @pytest.fixture(scope="module")
 def audited_out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
     """One run over several stories, twice into the same directory; one group has a hostile name."""
-    journal, out = tmp_path_factory.mktemp("journal"), tmp_path_factory.mktemp("out")
+    journal = tmp_path_factory.mktemp("run") / "journal"
+    out = journal.parent / "out"
+    journal.mkdir()
     for name in ("o1", "o7", "p1-undelivered", "l1", "two-owners"):
         history = History(journal, name)
         if name == "o7":
@@ -73,6 +76,29 @@ def test_the_report_loads_nothing_and_escapes_everything(audited_out: tuple[int,
         "What caused it", "When", "On which queue", "Show me one", "What to change", "What could not be told, and why",
     ]  # fmt: skip
     assert "offset 5 was unfinished" in page
+
+
+@pytest.mark.spark
+def test_a_second_run_tells_only_what_the_first_has_not(
+    audited_out: tuple[int, Path], spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the run of test_run: one story more, and the whole table has what one audit of everything would tell."""
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    shutil.copytree(audited_out[1].parent / "journal", journal)
+    shutil.copytree(audited_out[1], out)
+    earlier = pyarrow.parquet.read_table(out / "findings").to_pylist()
+    history = History(journal, "o9")
+    STORIES["o9"](history)
+    history.end()
+    capsys.readouterr()
+    assert main([str(journal), "--out", str(out), "--since", "last", "-o", "json"]) == 1
+    verdict = json.loads(capsys.readouterr().out)
+    spark.catalog.clearCache()
+    told = pyarrow.parquet.read_table(out / "findings" / f"run_id={verdict['run_id']}").to_pylist()
+    assert [(row["cause"], row["consumer_group"]) for row in told] == [("O9", "o9")]
+    assert verdict["causes"] == {"O9": 1}
+    whole = pyarrow.parquet.read_table(out / "findings").to_pylist()
+    assert len({row["finding_id"] for row in whole}) == len(whole) == len(earlier) + 1
 
 
 def test_bad_use_is_one_line_and_exit_status_2(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""``dejamq audit --follow``: the same rules over journals that grow."""
