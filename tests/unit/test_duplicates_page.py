@@ -1,9 +1,13 @@
 """docs/duplicates.md: made of the causes of the audit and the scenarios of the lab, and a stale page is told."""
 
+import inspect
+import re
 from pathlib import Path
 
+import dejamq
 import duplicates_page
 import pytest
+import settings_page
 from dejamq_analytics.causes import CAUSES
 from dejamq_lab.scenario.not_supported import all_causes
 from dejamq_lab.scenario.text import catalogue
@@ -20,6 +24,15 @@ def test_every_cause_that_the_audit_names_says_what_happens_how_it_looks_and_how
         assert told.story in section
         assert "- In a report: " in section, f"{cause} has no line in tools/duplicates_looks.toml"
         assert f"- Prevent it: {told.change}" in section
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_what_a_cause_says_to_set_can_be_set(cause: str) -> None:
+    """A setting of a server or client, an argument of a client, or a method of it."""
+    clients = (dejamq.PushConsumer, dejamq.Producer, dejamq.LitePullConsumer)
+    arguments = {name for client in clients for name in (*inspect.signature(client).parameters, *dir(client))}
+    words = re.findall(r"\b[a-z]+(?:_[a-z0-9]+)+\b", CAUSES[cause].setting)
+    assert [word for word in words if f"`{word}`" not in settings_page.page() and word not in arguments] == []
 
 
 def test_every_scenario_is_a_command_on_the_page() -> None:
