@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from dejamq_proto import failpoints
 from dejamq_proto.clock import Clock, ClocksMs
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.events import Boot, State
@@ -141,6 +142,9 @@ class Broker:
                 await asyncio.to_thread(opening.result().close)
             raise
         self._on_close("store", self._close_store)
+        if failpoints.ARMED:
+            armed = failpoints.here()
+            self._store.tell_disk(lambda: armed.number(failpoints.DISK))
 
     def _make_domain(self) -> None:
         """Progress and offsets are registered for closing before the server is, and are therefore flushed after it

@@ -39,7 +39,9 @@ class Clock:
 
     def __init__(self, ages: str = WALL) -> None:
         armed = failpoints.here() if failpoints.ARMED else None
-        self.wall_s: Callable[[], float] = time.time if armed is None else lambda: time.time() + armed.jump_s()
+        self.wall_s: Callable[[], float] = (
+            time.time if armed is None else lambda: time.time() + armed.number(failpoints.CLOCK) / 1000
+        )
         self.age_s = steady() if ages == MONOTONIC else self.wall_s
         """What ages are counted by."""
 

@@ -12,7 +12,8 @@ order: ``2*off->1*pause(500)->off`` passes twice, pauses for half a second once,
 - ``kill``, ``stop``: SIGKILL or SIGSTOP this process, here
 
 Whoever marks a place writes ``if failpoints.ARMED and await failpoints.reached("name"): …`` where it can drop.
-``clock=+MS`` or ``clock=-MS`` is no place: the time of day of this process is off by so much from now on (``clock``).
+Two names are no places: ``clock=+MS`` or ``clock=-MS`` sets the time of day of this process off by so much (``clock``),
+and ``disk=PERCENT`` says how full the disk of a broker's store is, whatever it is; 0: as it is.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ VARIABLE = "DEJAMQ_FAILPOINTS"
 ARMED = VARIABLE in os.environ
 """Whether this process has any failpoint at all: looked at before a place costs anything."""
 
-CLOCK = "clock"
+CLOCK, DISK = NUMBERS = "clock", "disk"
 HOLD_POLL_S = LOOK_POLL_S = 0.01
 TERM = re.compile(r"(?:(\d+)\*)?(off|pause|hold|drop|error|kill|stop)(?:\((\d+)\))?")
 
@@ -50,16 +51,19 @@ class Term:
 
 def parse(text: str) -> dict[str, list[Term]]:
     """Name -> terms. Raises ValueError for what cannot be read."""
-    return {name: [Term(term) for term in terms.split("->")] for name, terms in _parts(text) if name != CLOCK}
+    return {name: [Term(term) for term in terms.split("->")] for name, terms in _parts(text) if name not in NUMBERS}
 
 
-def clock_ms(text: str) -> int:
-    """By how much the text sets the time of day off. Raises ValueError for what cannot be read."""
-    found = [terms for name, terms in _parts(text) if name == CLOCK]
-    try:
-        return int(found[-1]) if found else 0
-    except ValueError:
-        raise ValueError(f"failpoint clock={found[-1]} is not clock=+MS or clock=-MS") from None
+def numbers(text: str) -> dict[str, int]:
+    """What the text says of clock and disk. Raises ValueError for what cannot be read."""
+    found = {}
+    for name, number in _parts(text):
+        if name in NUMBERS:
+            try:
+                found[name] = int(number)
+            except ValueError:
+                raise ValueError(f"failpoint {name}={number} is not a number: clock=+MS, clock=-MS, disk=%") from None
+    return found
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -76,17 +80,17 @@ class Failpoints:
     def __init__(self, source: str) -> None:
         self._file = Path(source[1:]) if source.startswith("@") else None
         self._text = "" if self._file else source
-        self._armed, self._jump_ms, self._looked_s = parse(self._text), clock_ms(self._text), 0.0
+        self._armed, self._numbers, self._looked_s = parse(self._text), numbers(self._text), 0.0
         self.strike: Callable[[str], Awaitable[None]] = _strike
         """Does ``kill`` and ``stop``; replaced where the process is only played by a part of this one."""
 
-    def jump_s(self) -> float:
-        """By how much the time of day is off now. Any thread."""
+    def number(self, name: str) -> int:
+        """What ``clock`` or ``disk`` is set to now, 0 where nothing is said. Any thread."""
         now_s = time.monotonic()
         if now_s - self._looked_s > LOOK_POLL_S:
             self._looked_s = now_s
             self._look()
-        return self._jump_ms / 1000
+        return self._numbers.get(name, 0)
 
     async def reached(self, name: str) -> bool:
         """Do what is armed here. True: drop what would come next. Raises Failpoint."""
@@ -128,7 +132,7 @@ class Failpoints:
             text = ""
         if text != self._text:
             self._text, before = text, self._armed
-            self._armed, self._jump_ms = parse(text), clock_ms(text)
+            self._armed, self._numbers = parse(text), numbers(text)
             for name, terms in self._armed.items():
                 if name in before and [_said(term) for term in terms] == [_said(term) for term in before[name]]:
                     self._armed[name] = before[name]

@@ -1,7 +1,8 @@
 """Single calls that are lost, late or never answered: failpoints ``rpc.METHOD.request`` and ``rpc.METHOD.answer``.
 
 A TCP relay cannot pick one call out of HTTP/2. ``drop`` at the request: it never arrived. ``drop`` at the answer: the
-work was done and nobody hears of it. Streams have failpoints of their own where they handle each message.
+work was done and nobody hears of it. ``error`` is answered as SYSTEM_ERROR, before the work or after it. Streams have
+failpoints of their own where they handle each message.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import grpc
 import grpc.aio
 
 from dejamq_proto import failpoints
+from dejamq_proto.codes import Code, DejamqError
 
 Handler = Any
 
@@ -29,11 +31,19 @@ class RpcFaults(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         method, answer = details.method.rpartition("/")[2], handler.unary_unary
 
         async def faulty(request: Any, context: Any) -> Any:
-            if await failpoints.reached(f"rpc.{method}.request"):
-                await asyncio.Event().wait()
+            await _reach(f"rpc.{method}.request", definite=True)
             answered = await answer(request, context)
-            if await failpoints.reached(f"rpc.{method}.answer"):
-                await asyncio.Event().wait()
+            await _reach(f"rpc.{method}.answer", definite=False)
             return answered
 
         return grpc.unary_unary_rpc_method_handler(faulty, handler.request_deserializer, handler.response_serializer)
+
+
+async def _reach(name: str, *, definite: bool) -> None:
+    """Raises what a broker that failed here would say."""
+    try:
+        dropped = await failpoints.reached(name)
+    except failpoints.Failpoint as error:
+        raise DejamqError(str(error), code=Code.SYSTEM_ERROR, definite=definite) from error
+    if dropped:
+        await asyncio.Event().wait()

@@ -56,12 +56,12 @@ def test_monotonic_ages_do_not_jump_and_the_time_of_day_does(armed: Path) -> Non
 def test_a_jump_is_no_place_that_can_be_reached(armed: Path) -> None:
     arm(armed, failpoints.CLOCK, "+1")
     arm(armed, "here", "1*drop->off")
-    assert failpoints.clock_ms(armed.read_text()) == 1
+    assert failpoints.numbers(armed.read_text()) == {"clock": 1}
     assert list(failpoints.parse(armed.read_text())) == ["here"]
 
 
 def test_a_jump_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"clock=soon is not clock=\+MS"):
+    with pytest.raises(ValueError, match=r"clock=soon is not a number"):
         Failpoints("clock=soon")
 
 

@@ -1,5 +1,7 @@
 """What is asked of an open store, by any thread: its messages, its queues, how far each part of it is."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dejamq_broker.store.batch import QueueKey
@@ -106,6 +108,10 @@ class StoreReading:
     def in_memory(self, log_offset: int) -> bool:
         """Whether what lies there is within ``access_message_in_memory_max_ratio`` of RAM of the log's end."""
         return self._reader.in_memory(log_offset)
+
+    def tell_disk(self, percent: Callable[[], int]) -> None:
+        """Have the disk taken for so full at each look, whatever it is; 0: for what it is."""
+        self._disk.told_percent = percent
 
     @property
     def disk_use(self) -> DiskUse:

@@ -6,9 +6,14 @@ from typing import Any
 
 from dejamq_proto import failpoints
 
+from dejamq_lab.errors import ClusterFailed
+from dejamq_lab.rpc_control import runtime
 from dejamq_lab.scenario import damage, steps
 from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.waiting import until_async
 
+DISK_RATIO = "commitLogDiskRatio"
+LOOK_DEADLINE_S = 30.0
 Way = Callable[[Any], Awaitable[None]]
 
 
@@ -23,6 +28,7 @@ class Faults:
         """How each step is done that is one of them."""
         return {
             steps.Restart: self.restart, steps.Failpoint: self.arm, steps.Clock: self.jump, steps.Damage: self.damage,
+            steps.Disk: self.fill, steps.Isolate: self.isolate, steps.Rejoin: self.rejoin,
             **dict.fromkeys((steps.Kill, steps.Pause, steps.Resume, steps.Terminate), self.strike),
             **dict.fromkeys((steps.Cut, steps.Delay, steps.Heal), self.on_link),
         }  # fmt: skip
@@ -46,6 +52,29 @@ class Faults:
     async def damage(self, step: steps.Damage) -> None:
         self._stage.note(f"damage {step.file} {step.how}", step.who, "begin")
         damage.harm(self._stage.store_of(step.who), step.file, step.how)
+
+    async def fill(self, step: steps.Disk) -> None:
+        """Returns when the broker has looked at its disk."""
+        address = self._stage.cluster.server(step.who).address
+        before = (await runtime(address)).get(DISK_RATIO)
+        self._stage.arm(step.who, failpoints.DISK, str(step.percent))
+
+        async def seen() -> bool:
+            now = (await runtime(address)).get(DISK_RATIO)
+            return now is not None and (float(now) == step.percent / 100 or now != before)
+
+        if not await until_async(seen, LOOK_DEADLINE_S):
+            raise ClusterFailed(f"{step.who} did not look at its disk within {LOOK_DEADLINE_S:.0f} s")
+
+    async def isolate(self, step: steps.Isolate) -> None:
+        self._stage.note("isolate", step.who, "begin")
+        self._stage.links.isolate(step.who, step.mode)
+        self._stage.note("isolate", step.who, "end")
+
+    async def rejoin(self, step: steps.Rejoin) -> None:
+        self._stage.note("rejoin", step.who, "begin")
+        self._stage.links.rejoin_all(step.who)
+        self._stage.note("rejoin", step.who, "end")
 
     async def on_link(self, step: steps.Cut | steps.Delay | steps.Heal) -> None:
         one, other = step.between

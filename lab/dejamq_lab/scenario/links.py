@@ -53,6 +53,22 @@ class Links:
     def heal(self, one: str, other: str) -> None:
         self._relay(one, other)[0].heal()
 
+    def isolate(self, name: str, mode: str) -> None:
+        """Cut all links of this one. Raises as ``cut``."""
+        for dialler, listener in self._of(name):
+            self.cut(listener if dialler == name else dialler, name, mode)
+
+    def rejoin_all(self, name: str) -> None:
+        """Heal all links of this one. Raises as ``cut``."""
+        for dialler, listener in self._of(name):
+            self.heal(dialler, listener)
+
+    def _of(self, name: str) -> list[tuple[str, str]]:
+        found = [ends for ends in self._relays if name in ends]
+        if not found:
+            raise ConfigError(f"{name} has no links: set cluster.links")
+        return found
+
     def leave(self, name: str) -> None:
         """All of this one's connections break, and it can be reached by nobody, and reach nobody, until ``rejoin``."""
         gone = [relay for ends, relay in self._relays.items() if name in ends and not relay.refusing]

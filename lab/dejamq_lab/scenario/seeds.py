@@ -16,7 +16,8 @@ from dejamq_lab.scenario.text import Actor, Scenario
 
 AS_WRITTEN = 0
 STRIKES = (
-    steps.Kill, steps.Pause, steps.Terminate, steps.Cut, steps.Clock, steps.Failpoint, steps.Damage, steps.Restart
+    steps.Kill, steps.Pause, steps.Terminate, steps.Cut, steps.Clock, steps.Failpoint, steps.Damage, steps.Restart,
+    steps.Disk, steps.Isolate,
 )  # fmt: skip
 MOST_PAUSE_MS = 20.0
 """Before a strike, in real time: what a busy machine does to it anyway."""

@@ -189,7 +189,8 @@ class Failpoint(One, tag="failpoint", frozen=True):
 
 
 class Damage(One, tag="damage", frozen=True):
-    """Harm a file of a stopped server: ``how`` truncate, empty, delete, garbage."""
+    """Harm a file of a stopped server: ``how`` truncate, empty, delete, garbage, flip (a bit of what is written), tear
+    (the last bytes of what is written are 0)."""
 
     file: str
     how: str
@@ -201,6 +202,22 @@ class Clock(One, tag="clock", frozen=True):
     ms: float
 
 
+class Disk(One, tag="disk", frozen=True):
+    """The disk of a broker's store is so full, as it sees it; 0: as full as it is. Above 90 it refuses writes."""
+
+    percent: int
+
+
+class Isolate(One, tag="isolate", frozen=True):
+    """Cut every link of an actor or server; ``mode`` as that of ``cut``, to and from being those of this one."""
+
+    mode: str = "reset"
+
+
+class Rejoin(One, tag="rejoin", frozen=True):
+    """Heal every link of an actor or server."""
+
+
 class AdminCall(Base, tag="admin", frozen=True):
     """What an operator does with the Admin client: a method and its arguments."""
 
@@ -210,5 +227,6 @@ class AdminCall(Base, tag="admin", frozen=True):
 
 Step = (
     Start | Close | Kill | Pause | Resume | Terminate | Restart | Send | Sent | Handled | Entered | Release | Owns
-    | Sleep | Committed | At | Copied | Call | Cut | Delay | Heal | Failpoint | Damage | Clock | AdminCall
+    | Sleep | Committed | At | Copied | Call | Cut | Delay | Heal | Failpoint | Damage | Clock | Disk
+    | Isolate | Rejoin | AdminCall
 )  # fmt: skip
