@@ -1,5 +1,6 @@
 """A trial goes on where it was interrupted, plays again what was changed, and survives a run that breaks."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from dejamq_lab.scenario import steps, trial_command
 from dejamq_lab.scenario import trial as trial_module
 from dejamq_lab.scenario.run import Outcome
 from dejamq_lab.scenario.run import Played as RunPlayed
+from dejamq_lab.scenario.stages import Kind
 from dejamq_lab.scenario.text import Actor, Expected, Scenario
 from dejamq_lab.scenario.trial import AUDITED, trial
 
@@ -28,12 +30,19 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.played: list[str] = []
+        self.kinds: list[tuple[str, str]] = []
+        self.playing = self.most = 0
         self.audits: list[list[str]] = []
         self.broken: set[str] = set()
         for name in ("play", "_audit", "judged"):
             monkeypatch.setattr(trial_module, name, getattr(self, name.strip("_")))
 
-    async def play(self, one: Scenario, folder: Path, _: object) -> RunPlayed:
+    async def play(self, one: Scenario, folder: Path, _: object, kind: Kind) -> RunPlayed:
+        self.kinds.append((one.id, kind.value))
+        self.most = max(self.most, self.playing + 1)
+        self.playing += 1
+        await asyncio.sleep(0)
+        self.playing -= 1
         self.played.append(folder.name)
         if folder.name in self.broken:
             raise ClusterFailed("step 1: it broke")
@@ -111,3 +120,22 @@ def test_the_command_plays_again_what_broke_only_when_asked_and_audits_again_whe
     assert page.read_text().split("\n\n") == [
         "before\n<!-- begin: made by `make trial` -->", "| table |", "<!-- end -->\nafter\n",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("jobs", "most"), [(1, 1), (3, 3), (9, 4)])
+def test_so_many_runs_are_played_side_by_side_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: int, most: int
+) -> None:
+    world = World(monkeypatch)
+    found = trial([scenario("O1"), scenario("O2")], [1, 2], tmp_path, print, jobs=jobs)
+    assert world.most == most
+    assert len({outcome.directory for outcome in found}) == 4
+
+
+def test_what_cannot_be_played_in_one_process_is_played_on_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    world = World(monkeypatch)
+    frozen = scenario("R6", steps=[steps.Pause(who="p"), steps.Resume(who="p")])
+    trial([scenario("O1"), frozen], [1], tmp_path, print, kind=Kind.INPROC)
+    assert sorted(world.kinds) == [("O1", "inproc"), ("R6", "process")]

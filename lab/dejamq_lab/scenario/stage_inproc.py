@@ -24,9 +24,11 @@ from dejamq_lab.scenario.performer import Part
 from dejamq_lab.scenario.stage import Stage
 from dejamq_lab.scenario.text import Scenario, server_names
 
+_standing, _armed_before = 0, False
+
 
 class InProcessStage(Stage):
-    """Servers and actors share the lab's event loop. One stage at a time in a process."""
+    """Servers and actors share the lab's event loop; several stages may stand at a time."""
 
     processes = False
 
@@ -37,6 +39,7 @@ class InProcessStage(Stage):
         self._actors: dict[str, ActorInProcess] = {}
         self._journal: Journal | None = None
         self._deaths: set[asyncio.Task[None]] = set()
+        self._begun = False
 
     @property
     def actors(self) -> Mapping[str, ActorInProcess]:
@@ -47,9 +50,8 @@ class InProcessStage(Stage):
         return self._journal
 
     async def start(self) -> None:
-        self._before = failpoints.ARMED
-        failpoints.ARMED = True
-        asyncio.get_running_loop().set_task_factory(tracked)
+        _begin()
+        self._begun = True
         journal = self._journal = open_journal(
             self.cluster.journal_dir, role="harness", process="lab", boot_id=new_boot_id(), level="forensic"
         )
@@ -64,8 +66,8 @@ class InProcessStage(Stage):
                 await asyncio.wait(self._deaths)
             await super().close()
         finally:
-            asyncio.get_running_loop().set_task_factory(None)
-            failpoints.ARMED = self._before
+            if self._begun:
+                _end()
             if self._journal is not None:
                 self._journal.write(State(state="closed"))
                 self._journal.close()
@@ -128,6 +130,24 @@ class InProcessStage(Stage):
         server = self.cluster.server(name)
         assert isinstance(server, InProcessServer), "the stage has no processes"
         return server
+
+
+def _begin() -> None:
+    """Failpoints are looked at, and tasks told apart, while any stage stands here."""
+    global _standing, _armed_before
+    if not _standing:
+        _armed_before = failpoints.ARMED
+        failpoints.ARMED = True
+        asyncio.get_running_loop().set_task_factory(tracked)
+    _standing += 1
+
+
+def _end() -> None:
+    global _standing
+    _standing -= 1
+    if not _standing:
+        asyncio.get_running_loop().set_task_factory(None)
+        failpoints.ARMED = _armed_before
 
 
 def refuse(scenario: Scenario) -> None:

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from pathlib import Path
 
+from dejamq_lab.errors import NotSupported
 from dejamq_lab.scenario.stage import Stage
 from dejamq_lab.scenario.stage_process import ProcessStage
 from dejamq_lab.scenario.text import Scenario
@@ -14,6 +15,18 @@ class Kind(StrEnum):
     PROCESS = "process"
     COMPOSE = "compose"
     INPROC = "inproc"
+
+
+def fits(scenario: Scenario, kind: Kind) -> bool:
+    """Whether the scenario can be played there, if anything can."""
+    if kind is Kind.INPROC:
+        from dejamq_lab.scenario.stage_inproc import refuse
+
+        try:
+            refuse(scenario)
+        except NotSupported:
+            return False
+    return True
 
 
 def stage_for(scenario: Scenario, directory: Path, kind: Kind = Kind.PROCESS) -> Stage:

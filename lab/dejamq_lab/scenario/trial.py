@@ -20,6 +20,7 @@ from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.scenario.play import Tell
 from dejamq_lab.scenario.run import Outcome, judged, play
 from dejamq_lab.scenario.seeds import varied
+from dejamq_lab.scenario.stages import Kind, fits
 from dejamq_lab.scenario.text import Expected, Scenario
 
 PLAYED, AUDITED = "played.json", "verdict.json"
@@ -45,12 +46,16 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def trial(
-    scenarios: Sequence[Scenario], seeds: Iterable[int], directory: Path, tell: Tell, *, jobs: int = 1
-) -> list[Outcome]:
-    """Play and audit what is not there yet; all outcomes, by scenario and seed. ``jobs``: runs played side by side."""
+    scenarios: Sequence[Scenario], seeds: Iterable[int], directory: Path, tell: Tell, *, jobs: int = 1,
+    kind: Kind = Kind.PROCESS,
+) -> list[Outcome]:  # fmt: skip
+    """Play and audit what is not there yet; all outcomes, by scenario and seed. ``jobs``: runs played side by side.
+
+    ``kind``: where they are played; those that cannot be played there are played on processes.
+    """
     seeds = list(seeds)
     runs = [Run(scenario, seed, directory / f"{scenario.id}-{seed}") for scenario in scenarios for seed in seeds]
-    asyncio.run(_play_all([run for run in runs if not _is_played(run)], tell, jobs))
+    asyncio.run(_play_all([run for run in runs if not _is_played(run)], tell, jobs, kind))
     left = [run.folder for run in runs if not _played(run).problem and not (run.folder / AUDITED).exists()]
     if left:
         tell(f"audit of {len(left)} runs")
@@ -72,13 +77,13 @@ def _digest(scenario: Scenario) -> str:
     return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 
 
-async def _play_all(runs: Sequence[Run], tell: Tell, jobs: int) -> None:
+async def _play_all(runs: Sequence[Run], tell: Tell, jobs: int, kind: Kind) -> None:
     """Each run has addresses of its own (``stage.own_host``). They mostly wait: there may be more than cores."""
     free, ended = asyncio.Semaphore(jobs), itertools.count(1)
 
     async def one(run: Run) -> None:
         async with free:
-            await _play(run)
+            await _play(run, kind if fits(run.scenario, kind) else Kind.PROCESS)
         tell(f"{next(ended)}/{len(runs)} {run.folder.name}")
 
     async with asyncio.TaskGroup() as tasks:
@@ -86,10 +91,10 @@ async def _play_all(runs: Sequence[Run], tell: Tell, jobs: int) -> None:
             tasks.create_task(one(run))
 
 
-async def _play(run: Run) -> None:
+async def _play(run: Run, kind: Kind) -> None:
     scenario, seed, folder = run
     try:
-        played = await play(varied(scenario, seed), folder, lambda text: None)
+        played = await play(varied(scenario, seed), folder, lambda text: None, kind)
         found = Played(scenario.id, str(played.journal_dir), played.seconds, _digest(scenario))
         for store in played.stores:  # a hundred MB a run, and a trial judges by journals
             shutil.rmtree(store, ignore_errors=True)
