@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dejamq_analytics import joined, pipeline
-from dejamq_analytics.run import conclude
 from dejamq_analytics.verdict import Totals, weigh
 from dejamq_analytics.write import write_verdict
 
@@ -29,6 +27,7 @@ AT_ONCE_BYTES = 48 << 20
 """Journals of one audit: about a hundred runs. Spark keeps what it read of them in memory."""
 TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 TIME_COLUMNS = {"time", "delivered_at"}
+JOINT = "joint"
 Rows = list[dict[str, Any]]
 
 
@@ -68,32 +67,22 @@ def portions(runs: Sequence[Run], at_once_bytes: int = AT_ONCE_BYTES) -> Iterato
 
 def _audit(spark: SparkSession, runs: Sequence[Run], journals: str) -> None:
     facts = pipeline.gather(spark, [journals])
-    result = conclude(facts, "joint")
-    found, kinds = _told(result.findings, runs, "findings"), _told(result.anomalies, runs, "anomalies")
-    totals = _totals(facts)
+    findings, anomalies = pipeline.findings(facts, JOINT), pipeline.all_anomalies(facts, JOINT)
+    found, others, totals = _by_run(findings), _by_run(anomalies), _totals(facts)
     for number, run in enumerate(runs):
-        of_kinds = Counter(row["kind"] for row in kinds[number])
-        verdict = weigh(run.folder.name, totals[number], map(_counted, found[number]), of_kinds)
-        write_verdict(verdict, run.folder)
+        rows, kinds = found.pop(number, []), others.pop(number, [])
+        _write(rows, findings, run.folder / "findings")
+        _write(kinds, anomalies, run.folder / "anomalies")
+        of_kinds = Counter(row["kind"] for row in kinds)
+        write_verdict(weigh(run.folder.name, totals[number], map(_counted, rows), of_kinds), run.folder)
 
 
-def _told(table: DataFrame, runs: Sequence[Run], name: str) -> defaultdict[int, Rows]:
-    """Write each run's rows into its folder, and give them without what only readers want."""
+def _by_run(table: DataFrame) -> dict[int, Rows]:
+    """Each run's rows as the run's own audit would have them. Findings are few beside what they were found in."""
     found = defaultdict[int, Rows](list)
-    for number, rows in _split(table):
-        found[number] = [{key: value for key, value in row.items() if key != "evidence"} for row in rows]
-        _write(rows, table, runs[number].folder / name)
-    for number in set(range(len(runs))) - found.keys():
-        _write([], table, runs[number].folder / name)
+    for row in table.select(sf.to_json(sf.struct(*table.columns), TIMES).alias("text")).toLocalIterator():
+        found[joined.run_of(row.text)].append(msgspec.json.decode(joined.plain(row.text)))
     return found
-
-
-def _split(table: DataFrame) -> Iterator[tuple[int, Rows]]:
-    """Each run's rows as the run's own audit would have them; one run's are in memory at a time."""
-    text = sf.to_json(sf.struct(*table.columns), TIMES)
-    ordered = table.select(text.alias("text")).orderBy(sf.regexp_extract("text", joined.MARK.pattern, 1), "text")
-    for number, rows in groupby((row.text for row in ordered.toLocalIterator()), joined.run_of):
-        yield number, [msgspec.json.decode(joined.plain(row)) for row in rows]
 
 
 def _write(rows: Rows, like: DataFrame, folder: Path) -> None:

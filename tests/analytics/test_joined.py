@@ -150,11 +150,13 @@ def verdict(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_each_run_of_a_joint_audit_has_its_own_cause_and_no_other(runs: list[Run]) -> None:
     assert [verdict(run)["causes"] for run in runs] == [{"O1": 1}, {}, {"O2": 1}]
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", range(3))
 def test_a_joint_audit_says_of_a_run_what_an_audit_of_it_alone_says(
     spark: SparkSession, runs: list[Run], number: int
