@@ -63,8 +63,8 @@ def told(**changed: Any) -> Told:
         "causes": {}, "expected_causes": {}, "undetermined": 0, "undetermined_missing": {}, "anomalies": {}, "lost": 0,
     }  # fmt: skip
     ledger = {name: changed.pop(name, ()) for name in ("pairs", "effects", "doubles")}
-    inbox = changed.pop("inbox", False)
-    return Told(verdict | changed, inbox=inbox, **ledger)
+    inbox, meant = changed.pop("inbox", False), changed.pop("meant", ())
+    return Told(verdict | changed, inbox=inbox, meant=meant, **ledger)
 
 
 def test_a_clean_run_that_should_be_clean_has_no_problem() -> None:
@@ -92,6 +92,12 @@ def test_what_was_found_as_expected_is_no_problem() -> None:
 ])  # fmt: skip
 def test_each_disagreement_is_a_problem_in_words(expected: Expected, found: Told, said: str) -> None:
     assert any(said in problem for problem in problems(expected, found))
+
+
+def test_an_inbox_does_not_hide_what_each_topic_is_meant_to_have() -> None:
+    both = {"pairs": {("a", "b")}, "effects": {"a", "b"}, "doubles": {"b"}, "inbox": True}
+    assert problems(Expected(also=("any",)), told(expected_causes={"L9": 1}, meant={"a", "b"}, **both)) == []
+    assert problems(Expected(also=("any",)), told(expected_causes={"L9": 1}, **both)) != []
 
 
 def test_where_any_cause_may_be_none_is_a_problem_and_what_is_left_open_is() -> None:

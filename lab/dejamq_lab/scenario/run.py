@@ -21,6 +21,10 @@ from dejamq_lab.scenario.variants import has_inbox
 L9_OF_GROUPS = "L9", "model"
 
 
+MEANT = ("L8", "L9")
+"""Causes of deliveries that are each meant to have their effect."""
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """How a scenario ended. ``problems`` is empty when the audit named exactly what was done."""
 
@@ -33,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     directory: str
     double_effects: int = 0
-    """In the ledger: deliveries whose effect another one of their message had had before."""
+    """In the ledger: deliveries whose effect another one had had before, without those that are meant to (L8, L9)."""
     ledger_agrees: bool = True
     """Whether the findings say the same of every delivery as the ledger."""
 
@@ -78,7 +82,7 @@ def judged(scenario: Scenario, directory: Path, seconds: float) -> Outcome:
     wrong = problems(scenario.expect, told)
     return Outcome(
         scenario.id, not wrong, wrong, verdict, proof(findings), seconds, str(directory),
-        double_effects=len(told.doubles), ledger_agrees=not ledger_problems(told),
+        double_effects=len(told.unmeant), ledger_agrees=not ledger_problems(told),
     )  # fmt: skip
 
 
@@ -96,8 +100,9 @@ def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding], *, 
     # the ledger counts each group for itself
     rows = [row for row in findings if row["first"] and row["second"] and (row["cause"], row["stage"]) != L9_OF_GROUPS]
     pairs = {(row["first"]["delivery_id"] or "", row["second"]["delivery_id"] or "") for row in rows}
+    meant = {row[side]["delivery_id"] for row in rows if row["cause"] in MEANT for side in ("first", "second")}
     ledger = Ledger(directory / "ledger.sqlite")
     try:
-        return Told(verdict, pairs, ledger.delivery_ids(), ledger.doubles(), inbox)
+        return Told(verdict, pairs, ledger.delivery_ids(), ledger.doubles(), inbox, meant)
     finally:
         ledger.close()
