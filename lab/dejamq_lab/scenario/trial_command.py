@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from dejamq_proto.codes import ConfigError
 
+from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.scenario import attribution_page
 from dejamq_lab.scenario.attribution import Judged
 from dejamq_lab.scenario.text import Scenario, catalogue
@@ -79,4 +80,7 @@ def _command(options: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (ConfigError, ClusterFailed) as error:
+        sys.exit(f"trial: {error}")
