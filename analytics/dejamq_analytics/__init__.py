@@ -31,10 +31,15 @@ def audit(
     """Find and explain every duplicate. ``journals`` and ``stores`` are directories (or URIs of such).
 
     ``business_key`` names the message property that makes two messages the same to the application; ``group`` limits
-    the audit to one consumer group. Raises BadInput (a ValueError) when there is nothing to audit.
+    the audit to one consumer group. ``stores`` without journals are audited as far as commit logs can tell (the
+    verdict's ``scope``). Raises BadInput (a ValueError) when there is nothing to audit.
     """
-    from dejamq_analytics.pipeline import gather  # pyspark only where an audit runs
+    from dejamq_analytics import log_audit  # pyspark only where an audit runs
+    from dejamq_analytics.pipeline import gather
     from dejamq_analytics.run import conclude
 
+    if stores and not journals:
+        places = [str(store) for store in stores]
+        return log_audit.conclude(log_audit.gather(spark, places, business_key), places, run_id)
     facts = gather(spark, [str(journal) for journal in journals], [str(store) for store in stores], business_key, group)
     return conclude(facts, run_id)

@@ -1,24 +1,32 @@
-"""Reads the commit logs of store directories, ours or a real RocketMQ's, as a DataFrame.
+"""Reads the commit logs of store directories, ours or a real RocketMQ's, as a DataFrame: a Spark Python data source.
 
 Each file of a commit log is one Spark partition, since records never cross files. Reading a file stops at the first
 bytes that are no record (the blank, the unwritten rest, or damage): an audit reads what is there and repairs nothing.
+Where it stopped at damage, a row without a topic says so.
 """
 
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 from dejamq_proto.names import (
+    OP_TOPIC,
+    PROPERTY_CHECK_TIMES,
     PROPERTY_KEYS,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_REAL_TOPIC,
+    PROPERTY_REPLAY_OF,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,
 )
-from dejamq_proto.record import I32, BadRecord, Record, decode
+from dejamq_proto.record import I32, MAGIC_BLANK, PAIR, BadRecord, Record, decode
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from dejamq_analytics.read import BadInput, local_path
 
@@ -26,27 +34,66 @@ RECORD_SCHEMA = (
     "store string, topic string, queue_id bigint, queue_offset bigint, log_offset bigint, store_size bigint, "
     "unique_key string, keys string, tags string, business_key string, reconsume_times bigint, "
     "origin_message_id string, retry_topic string, real_topic string, store_timestamp_ms bigint, sys_flag bigint, "
-    "store_host string"
+    "store_host string, prepared_offset bigint, check_times bigint, replay_of string, marked string, "
+    "body_crc bigint, stopped_at bigint, file string"
 )
+"""``marked``: of an op message, the queue offsets of the half messages that have ended. ``stopped_at``: the
+log offset of damage; such a row has only ``store`` and ``file`` besides."""
 BATCH = 4096
+
+
+class LogFile(NamedTuple):
+    """One file of a store's commit log, named after the log offset it begins at."""
+
+    store: str
+    path: str
+
+
+class CommitLogSource(DataSource):
+    """Spark's format ``dejamq_commit_log``. Options: ``files``, JSON of ``LogFile`` pairs, and ``business_key``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dejamq_commit_log"
+
+    def schema(self) -> str:
+        return RECORD_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return CommitLogReader(self.options)
+
+
+class CommitLogReader(DataSourceReader):
+    """Each file is a partition, read where Spark runs the task: executors see the stores at the same paths."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._files = msgspec.json.decode(options["files"], type=list[LogFile])
+        self._business_key = options.get("business_key")
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(tuple(file)) for file in self._files]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return decode_file(LogFile(*partition.value), self._business_key)
 
 
 def read_records(spark: SparkSession, stores: Sequence[str], business_key: str | None = None) -> DataFrame:
     """All records of these stores, in ``RECORD_SCHEMA``. Raises BadInput for a directory that is no store."""
-    files = [(str(store), str(file)) for store in stores for file in _log_files(str(store))]
+    return read_logs(spark, stores, business_key).where("topic IS NOT NULL")
+
+
+def read_logs(spark: SparkSession, stores: Sequence[str], business_key: str | None = None) -> DataFrame:
+    """All records, and a row for each file that is damaged. Raises BadInput for a directory that is no store."""
+    files = [LogFile(str(store), str(file)) for store in stores for file in log_files(str(store))]
     if not files:
         return spark.createDataFrame([], RECORD_SCHEMA)
-    named = spark.createDataFrame(files, "store string, file string").repartition(min(len(files), 64))
-
-    def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield from decode_file(Path(row["file"]), row["store"], business_key)
-
-    return named.mapInArrow(decoded, RECORD_SCHEMA)
+    spark.dataSource.register(CommitLogSource)
+    reader = spark.read.format(CommitLogSource.name()).option("files", msgspec.json.encode(files).decode())
+    return (reader.option("business_key", business_key) if business_key else reader).load()
 
 
-def _log_files(store: str) -> list[Path]:
+def log_files(store: str) -> list[Path]:
+    """The commit log's files in their order. Raises BadInput for a directory that is no store."""
     folder = local_path(store)
     if folder is None:
         raise BadInput(
@@ -58,15 +105,25 @@ def _log_files(store: str) -> list[Path]:
     return sorted(file.resolve() for file in log.iterdir() if file.name.isdigit() and file.stat().st_size)
 
 
-def decode_file(path: Path, store: str, business_key: str | None = None) -> Iterator[pa.RecordBatch]:
+def log_bytes(stores: Sequence[str]) -> int:
+    """What these logs take on disk: a file is made in its full size and written bit by bit."""
+    return sum(file.stat().st_blocks * 512 for store in stores for file in log_files(str(store)))
+
+
+def decode_file(file: LogFile, business_key: str | None = None) -> Iterator[pa.RecordBatch]:
     """Arrow batches of the records of one commit log file."""
     schema = arrow_schema()
-    rows: list[dict[str, object]] = []
-    for record, size in scan(path):
-        rows.append(_row(record, size, store, business_key))
+    rows: list[dict[str, Any]] = []
+    end = 0
+    for record, size in scan(Path(file.path)):
+        rows.append(_row(record, size, file, business_key))
+        end += size
         if len(rows) == BATCH:
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
             rows = []
+    if is_damaged(Path(file.path), end):
+        at = int(Path(file.path).name) + end
+        rows.append(dict.fromkeys(schema.names) | {"store": file.store, "file": file.path, "stopped_at": at})
     yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
@@ -84,10 +141,20 @@ def scan(path: Path) -> Iterator[tuple[Record, int]]:
             at += size
 
 
-def _row(record: Record, size: int, store: str, business_key: str | None) -> dict[str, object]:
+def is_damaged(path: Path, end: int) -> bool:
+    """Whether what stands at ``end``, behind the last record, is neither the file's end, a blank, nor unwritten."""
+    with path.open("rb") as file:
+        file.seek(end)
+        following = file.read(PAIR.size)
+    if len(following) < PAIR.size:
+        return any(following)
+    return PAIR.unpack(following)[1] != MAGIC_BLANK and any(following)
+
+
+def _row(record: Record, size: int, file: LogFile, business_key: str | None) -> dict[str, Any]:
     properties = record.properties
     return {
-        "store": store,
+        "store": file.store,
         "topic": record.topic,
         "queue_id": record.queue_id,
         "queue_offset": record.queue_offset,
@@ -104,7 +171,19 @@ def _row(record: Record, size: int, store: str, business_key: str | None) -> dic
         "store_timestamp_ms": record.store_timestamp_ms,
         "sys_flag": record.sys_flag,
         "store_host": f"{record.store_host[0]}:{record.store_host[1]}",
+        "prepared_offset": record.prepared_transaction_offset,
+        "check_times": _number(properties.get(PROPERTY_CHECK_TIMES)),
+        "replay_of": properties.get(PROPERTY_REPLAY_OF),
+        "marked": record.body.decode("ascii", "replace") if record.topic == OP_TOPIC else None,
+        "body_crc": record.body_crc,
+        "stopped_at": None,
+        "file": file.path,
     }
+
+
+def _number(text: str | None) -> int:
+    """A property's number, as RocketMQ writes it; 0 for anything else: a log may hold what strangers wrote."""
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def arrow_schema() -> pa.Schema:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import Row
 
+from dejamq_analytics import scope
 from dejamq_analytics.causes import CAUSES, Cause
 from dejamq_analytics.charts import COLOURS, Bar, Mark, bars, timeline
 from dejamq_analytics.digest import UNDETERMINED, Digest
@@ -35,6 +36,7 @@ def render(verdict: Verdict, digest: Digest) -> str:
         _changes(verdict),
         _unusual(verdict.anomalies, digest.unusual),
         _missing(verdict.undetermined_missing),
+        scope.section(verdict.scope) if isinstance(verdict, scope.LogVerdict) else "",
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dejamq_analytics import AuditResult, pipeline, since
+from dejamq_analytics import AuditResult, log_audit, pipeline, since
+from dejamq_analytics.commit_log import log_bytes
 from dejamq_analytics.digest import digest
 from dejamq_analytics.pipeline import Facts
-from dejamq_analytics.read import check_journals, local_path
+from dejamq_analytics.read import BadInput, check_journals, local_path
 from dejamq_analytics.report import render
 from dejamq_analytics.session import make_session
 from dejamq_analytics.since import Chain
@@ -57,10 +58,28 @@ def run_audit(request: Request, say: Callable[[str], None]) -> tuple[int, Verdic
 
     Raises BadInput for what cannot be audited and NoJava when Spark cannot start.
     """
-    check_journals(request.journals)
+    alone = bool(request.stores) and not request.journals
+    if not alone:
+        check_journals(request.journals)
+    elif request.since or request.group:
+        raise BadInput("--since and --group are about journals: leave them out, or name a journal directory")
     if request.out is not None:
         request.out.mkdir(parents=True, exist_ok=True)
         (request.out / "verdict.json").unlink(missing_ok=True)  # an earlier run's must not pass for this one's
+    verdict = _of_logs(request, say) if alone else _of_journals(request, say)
+    return exit_status(verdict, request.fail_on), verdict
+
+
+def _of_logs(request: Request, say: Callable[[str], None]) -> Verdict:
+    """Commit logs alone: what is stored twice, and what nobody can know without journals."""
+    with session_for(request) as spark:
+        result = log_audit.conclude(log_audit.gather(spark, request.stores, request.business_key), request.stores)
+        if request.out is not None:
+            _write(request.out, result, log_audit.nothing_else(spark), None, say)
+    return result.verdict
+
+
+def _of_journals(request: Request, say: Callable[[str], None]) -> Verdict:
     with session_for(request) as spark:
         facts = pipeline.gather(spark, request.journals, request.stores, request.business_key, request.group)
         chain = since.plan(request.out, request.since, request.asked, since.extents_of(facts.processes))
@@ -68,7 +87,7 @@ def run_audit(request: Request, say: Callable[[str], None]) -> tuple[int, Verdic
         _tell_gaps(facts, say)
         if request.out is not None:
             _write(request.out, result, facts, chain.run, say)
-    return exit_status(result.verdict, request.fail_on), result.verdict
+    return result.verdict
 
 
 def _untold(out: Path | None, chain: Chain) -> Untold:
@@ -98,7 +117,7 @@ def exit_status(verdict: Verdict, fail_on: Sequence[str]) -> int:
 def session_for(request: Request) -> Iterator[SparkSession]:
     """Of our own, unless this process already has one: that is its owner's to stop."""
     existing = SparkSession.getActiveSession()
-    small = _local_bytes(request.journals) < SMALL_BYTES
+    small = _local_bytes(request.journals) + log_bytes(request.stores) < SMALL_BYTES
     spark = existing or make_session(request.master, request.conf, quick=small)
     try:
         yield spark
@@ -126,11 +145,12 @@ def _tell_gaps(facts: Facts, say: Callable[[str], None]) -> None:
         say(f"journal of {row.process or row.boot_id}: lines {holes} are missing{torn}; what happened there is unknown")
 
 
-def _write(out: Path, result: AuditResult, facts: Facts, made: since.Run, say: Callable[[str], None]) -> None:
+def _write(out: Path, result: AuditResult, facts: Facts, made: since.Run | None, say: Callable[[str], None]) -> None:
     """The verdict comes last: whoever sees verdict.json finds everything else there as well."""
-    write_table(result.findings, out.resolve().as_uri(), "findings", made.run_id)
-    write_table(result.anomalies, out.resolve().as_uri(), "anomalies", made.run_id)
-    since.write_run(made, out)
+    write_table(result.findings, out.resolve().as_uri(), "findings", result.verdict.run_id)
+    write_table(result.anomalies, out.resolve().as_uri(), "anomalies", result.verdict.run_id)
+    if made is not None:
+        since.write_run(made, out)
     report = out / "report.html"
     report.write_text(render(result.verdict, digest(result.findings, result.anomalies, facts)), encoding="utf-8")
     for path in (write_verdict(result.verdict, out), out / "findings", out / "anomalies", report):

@@ -112,7 +112,7 @@ def _summary(rows: list[Row]) -> dict[str, Any]:
         "unfinished_first": sum(row.n for row in unasked if row.unfinished),
         "expected_duplicates": sum(row.n for row in asked),
         "causes": _tally((row.cause, row.n) for row in unasked if row.cause),
-        "expected_causes": _tally((row.cause, row.n) for row in asked),
+        "expected_causes": _tally((row.cause or "undetermined", row.n) for row in asked),
         "undetermined": sum(row.n for row in unasked if not row.cause),
         "undetermined_missing": _tally((row.missing or "unknown", row.n) for row in unasked if not row.cause),
     }
