@@ -31,14 +31,14 @@ def varied(scenario: Scenario, seed: int) -> Scenario:
     if seed == AS_WRITTEN:
         return scenario
     dice = random.Random(f"{scenario.id}-{seed}")
-    named = any(isinstance(step, steps.Send) and step.queue for step in scenario.steps)
+    named = any(getattr(step, "queue", "") or "queue" in getattr(step, "arguments", ()) for step in scenario.steps)
     actors = {name: actor if named else _elsewhere(actor, dice) for name, actor in scenario.actors.items()}
     loose = [_loosened(step, dice) for step in _paused(scenario, dice)]
     return msgspec.structs.replace(scenario, actors=actors, steps=list(_shuffled(loose, scenario, dice)))
 
 
 def _elsewhere(actor: Actor, dice: random.Random) -> Actor:
-    """At another address. A scenario that sends to certain queues relies on who gets them, and keeps its addresses."""
+    """At another address. A scenario that speaks of certain queues relies on who gets them, and keeps its addresses."""
     address = f"10.{dice.randrange(256)}.{dice.randrange(256)}.{dice.randrange(1, 255)}"
     if not OWN_NAMES.isdisjoint(actor.settings):
         return actor
