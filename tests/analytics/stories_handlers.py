@@ -4,6 +4,7 @@ from dejamq_proto.events import Deliver, Result
 from dejamq_proto.names import retry_topic
 from journals import TOPIC, History, Process
 from stories import story, successor
+from stories_locks import lock
 
 
 def enter_list(made: History, consumer: Process, queue: int) -> None:
@@ -89,6 +90,18 @@ def l3_by_the_next_owner(made: History) -> None:
     broker, consumer = made.broker(), made.consumer()
     queue = consumer.open_queue(6)
     consumer.result(queue, consumer.deliver(queue, 6), 6, 6, status="suspend")
+    consumer.drop_queue(queue, 6)
+    consumer.close()
+    successor(made, broker)
+
+
+@story
+def l3_of_a_failure_by_the_next_owner(made: History) -> None:
+    """The queue has a lock, so it is consumed in order: a failure waits for its turn and is not sent back."""
+    broker, consumer = made.broker(), made.consumer()
+    lock(broker, consumer)
+    queue = consumer.open_queue(6)
+    consumer.result(queue, consumer.deliver(queue, 6), 6, 6, status="exception")
     consumer.drop_queue(queue, 6)
     consumer.close()
     successor(made, broker)

@@ -8,6 +8,7 @@ pytestmark = pytest.mark.spark
 ASKED_FOR = {
     "l3": ("L3", "1"),
     "l3-by-the-next-owner": ("L3", "b"),
+    "l3-of-a-failure-by-the-next-owner": ("L3", "b"),
     "l3-not-l4-without-a-dead-letter": ("L3", "1"),
     "l6": ("L6", "1"),
     "l6-of-the-one-that-rolled-back": ("L6", "1"),

@@ -11,6 +11,7 @@ from dejamq_analytics.rules.stage import Stage
 
 UNDECIDED = ("uncommitted", "rollback")
 """Results in order without auto-commit: the message waits for a COMMIT, or is to come again."""
+FAILED = ("exception", "reconsume", "wrong_value")
 LEGAL_LOCAL = {"local_retry": "B12", "suspend_retry": "L3"}
 """Kinds of delivery that a process asks of itself, and the cause that each names."""
 
@@ -42,11 +43,14 @@ def next_owner() -> list[Stage]:
     below = sf.coalesce(mark["mem_off"] <= sf.col("first.queue_offset"), sf.lit(True))
     # what may have been taken back was kept as well: only an answer lets the mark pass it
     kept = sf.coalesce(sf.col("first.sendback_outcome").isin("failed", "indefinite"), sf.lit(False))
+    # in order nothing is sent back before the tries are used up
+    in_order = sf.col("locked") & sf.col("first.sendback_outcome").isNull()
     untaken = text("handler: %s, and no broker said that it took it back", "first.result")
     return [
         Stage("b", result == "cancelled", "L5", trigger=_cancelled()),
         Stage("b", result.isin(*UNDECIDED) & below, "L6", trigger=_handler(), expected=True),
         Stage("b", (result == "suspend") & below, "L3", trigger=_handler(), expected=True),
+        Stage("b", in_order & result.isin(*FAILED) & below, "L3", trigger=_handler(), expected=True),
         Stage("b", (result != "success") & kept & below, "B12", trigger=untaken, expected=True),
     ]
 
