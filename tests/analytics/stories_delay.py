@@ -128,7 +128,9 @@ def l7_to_the_topic(made: History) -> None:
     dead_letter_replayed(made, TOPIC)
 
 
-def given_back_twice(made: History, *, stored_by_both: bool = True, broker_answers: str = "indefinite") -> None:
+def given_back_twice(
+    made: History, *, stored_by_both: bool = True, broker_answers: str = "indefinite", without: str = ""
+) -> None:  # fmt: skip
     """A failed delivery whose send-back had no good answer, and which the consumer then sent by itself."""
     topic = retry_topic(made.group)
     place: dict[str, Any] = {"topic": topic, "reconsume_times": [1]}
@@ -137,11 +139,13 @@ def given_back_twice(made: History, *, stored_by_both: bool = True, broker_answe
     delivery = consumer.deliver(queue, 6)
     consumer.result(queue, delivery, 6, 7, "reconsume")
     waiting: dict[str, Any] = {"topic": SCHEDULE_TOPIC, "reconsume_times": [1]}
-    if stored_by_both:
+    if stored_by_both and without != "append":
         broker.append(made.key(6), 0, origin="sendback", origin_refs=[f"{consumer.boot_id}:{delivery}"], **waiting)
-    consumer.send_back(delivery, 6, made.key(6), outcome=broker_answers, request_seq=70)
+    if without != "rpc":
+        consumer.send_back(delivery, 6, made.key(6), outcome=broker_answers, request_seq=70)
     broker.append(made.key(6), 1, consumer, 71, **waiting)
-    consumer.send_back(delivery, 6, made.key(6), path="fallback", request_seq=71)
+    if without != "fallback":
+        consumer.send_back(delivery, 6, made.key(6), path="fallback", request_seq=71)
     for offset in range(0 if stored_by_both else 1, 2):
         broker.append(made.key(6), offset, origin="schedule", origin_refs=[f"1:{offset}"], **place)
         consumer.handle(retries, offset, offset + 1, key=made.key(6), **place)
@@ -152,6 +156,21 @@ def given_back_twice(made: History, *, stored_by_both: bool = True, broker_answe
 @story
 def b11(made: History) -> None:
     given_back_twice(made)
+
+
+@story
+def b11_without_the_send_back(made: History) -> None:
+    given_back_twice(made, without="rpc")
+
+
+@story
+def b11_without_the_fallback(made: History) -> None:
+    given_back_twice(made, without="fallback")
+
+
+@story
+def b11_without_the_append(made: History) -> None:
+    given_back_twice(made, without="append")
 
 
 @story

@@ -103,7 +103,7 @@ def p10_after_a_definite_refusal(made: History) -> None:
 
 
 def overdue(
-    made: History, status: str = "timeout", reason: str = "success after 900 s", *, why: str = "expired",
+    made: History, status: str = "timeout", reason: str = "success after 900 s", *, why: str = "",
     stored: bool = True, **journal: Any,
 ) -> None:  # fmt: skip
     """A handler that takes too long: its message is given back meanwhile, and delivered from the retry topic."""
@@ -112,10 +112,13 @@ def overdue(
     delivery = consumer.deliver(queue, 6, key)
     if why == "hole":
         consumer.skip_lines(1)
-    consumer.send_back(delivery, 6, key, reason="expired" if why == "hole" else why)
+    if why != "unsaid":
+        consumer.send_back(delivery, 6, key, reason="expired")
     if stored:
         broker.append(key, 0, consumer, topic=SCHEDULE_TOPIC, origin="sendback",
                       origin_refs=[f"{consumer.boot_id}:{delivery}"])  # fmt: skip
+    if why == "unsaid":
+        consumer.skip_lines(1)
     broker.append(key, 0, topic=retries, origin="schedule", origin_refs=["1:0"])
     if status:
         consumer.result(queue, delivery, 6, 7, status, reason=reason)
@@ -148,6 +151,11 @@ def b13_without_its_last_lines(made: History) -> None:
 @story
 def b13_without_the_append(made: History) -> None:
     overdue(made, stored=False)
+
+
+@story
+def b13_without_the_send_back(made: History) -> None:
+    overdue(made, why="unsaid")
 
 
 @story

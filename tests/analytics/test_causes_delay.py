@@ -61,6 +61,23 @@ def test_a_retry_that_the_consumer_made_besides_the_brokers_is_b11_and_the_other
     assert doubled.trigger == "the send-back ended indefinite although it was stored"
 
 
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("b11-without-the-send-back", "no SENDBACK by rpc of delivery 1"),
+        ("b11-without-the-fallback", "more retry records than requests"),
+        ("b11-without-the-append", "more retry records than requests"),
+    ],
+)
+def test_of_two_retries_without_an_evidence_line_one_was_asked_for_and_one_is_undetermined(
+    told: Told, name: str, missing: str
+) -> None:
+    asked, doubled = told.of(name)
+    assert (asked.cause, asked.expected) == ("L1", True)
+    assert (doubled.cause, doubled.certainty) == (None, "undetermined")
+    assert missing in doubled.missing
+
+
 def test_a_retry_that_only_the_consumer_made_was_asked_for(told: Told) -> None:
     finding = told.only("b11-was-not-stored-by-the-broker")
     assert (finding.cause, finding.expected) == ("L1", True)

@@ -24,6 +24,7 @@ UNDETERMINED = {
     "p10-after-a-definite-refusal": "the first try ended refused, nothing to try again for",
     "b13-with-a-hole": "seq gap of b13-with-a-hole-c1",
     "b13-without-its-last-lines": "the last lines of b13-without-its-last-lines-c1",
+    "b13-without-the-send-back": "no SENDBACK of a failed delivery of message b13-without-the-send-back-key-6",
     "b13-without-the-append": "no SENDBACK of a failed delivery of message b13-without-the-append-key-6",
 }
 

@@ -76,13 +76,13 @@ def _asked(events: DataFrame) -> DataFrame:
 
 
 def _judgement() -> Column:
-    own = line("APPEND", text("by the consumer, at %s", "broker_name"))
+    own, known = line("APPEND", text("by the consumer, at %s", "broker_name")), sf.col("asked").isNotNull()
     return sf.struct(
         sf.lit(0).alias("rank"),
-        sf.lit("B11").alias("cause"),
+        sf.when(known, "B11").alias("cause"),
         sf.lit("retry").alias("stage"),
-        text("the send-back ended %s although it was stored", "asked.outcome").alias("trigger"),
-        sf.lit(None).cast("string").alias("missing"),
+        sf.when(known, text("the send-back ended %s although it was stored", "asked.outcome")).alias("trigger"),
+        sf.when(~known, text("no SENDBACK by rpc of delivery %s", "asker_delivery")).alias("missing"),
         lines(
             _line("SENDBACK", text("by rpc: %s", "asked.outcome"), "asked"),
             _line("APPEND", text("by the send-back, at %s", "broker_copy.broker_name"), "broker_copy"),
