@@ -7,6 +7,7 @@ does afterwards reaches anybody, so what others see of it, and what it leaves, i
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,8 @@ class InProcessStage(Stage):
         self._journal: Journal | None = None
         self._deaths: set[asyncio.Task[None]] = set()
         self._begun = False
+        self._log = logging.FileHandler(directory / "log", delay=True)
+        """What servers and clients say: processes have files for that too."""
 
     @property
     def actors(self) -> Mapping[str, ActorInProcess]:
@@ -52,6 +55,7 @@ class InProcessStage(Stage):
     async def start(self) -> None:
         _begin()
         self._begun = True
+        logging.getLogger().addHandler(self._log)
         journal = self._journal = open_journal(
             self.cluster.journal_dir, role="harness", process="lab", boot_id=new_boot_id(), level="forensic"
         )
@@ -66,6 +70,8 @@ class InProcessStage(Stage):
                 await asyncio.wait(self._deaths)
             await super().close()
         finally:
+            logging.getLogger().removeHandler(self._log)
+            self._log.close()
             if self._begun:
                 _end()
             if self._journal is not None:
