@@ -49,10 +49,10 @@ class Clock:
 class Process:
     """One process's journal, with a method for each event that the rules read."""
 
-    def __init__(self, home: "History", role: str, name: str, boot_id: str, level: Level) -> None:
+    def __init__(self, home: "History", role: str, name: str, boot_id: str, level: Level, ahead_s: float = 0.0) -> None:
         path, clock = home.directory / journal_name(role, name, boot_id), home.clock
         self.home, self.path, self.boot_id, self.name = home, path, boot_id, name
-        self._ahead_s = 0.0
+        self._ahead_s = ahead_s
         self.journal = Journal(
             path,
             role=role,

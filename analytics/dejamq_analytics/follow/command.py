@@ -22,6 +22,8 @@ def follow(request: Request, pace: Pace, as_json: bool) -> int:
             raise BadInput(f"--follow does not go with {name}")
     if request.out is None:
         raise BadInput("--follow needs --out: the directory for the tables and the checkpoint to go on from")
+    if min(pace) <= 0:
+        raise BadInput("--delay and --window take more than 0 seconds")
     what = Following(folders(request.journals), request.out, pace)
 
     def tell(path: Path) -> None:

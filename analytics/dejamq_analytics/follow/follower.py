@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from dejamq_proto.events import ClockJump
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -19,7 +20,7 @@ from dejamq_analytics.follow.state import Meta, State
 from dejamq_analytics.pipeline import Facts
 from dejamq_analytics.rules import identity, scheduled, transactions
 from dejamq_analytics.rules.evidence import timestamp
-from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS, UNREADABLE
+from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS, UNREADABLE, tag_of
 
 SURE = ("lost", "out_of_order", "offset_regression", "two_owners", "two_holders", "inconsistent_offsets",
         "delayed_early")  # fmt: skip
@@ -61,9 +62,9 @@ class Follower:
 
     def _advance(self, batch: DataFrame, step: Step) -> None:
         spark, before = batch.sparkSession, self._state.meta
-        fresh = pipeline.settled(_fresh(batch))
-        lines = read.readable(fresh)
         old_lines, old = self._state.table(spark, "lines"), self._state.table(spark, "processes")
+        fresh = pipeline.settled(_steady(_fresh(batch), old_lines))
+        lines = read.readable(fresh)
         every = lines if old_lines is None else old_lines.unionByName(lines)
         events = pipeline.settled(every)
         processes = pipeline.settled(window.known(old, read.processes(fresh), before.floor_us))
@@ -79,7 +80,7 @@ class Follower:
         self._state.write(meta, {
             "lines": window.kept(events, processes, meta.floor_us), "processes": processes, "told": told,
             "reached": window.reached(self._state.table(spark, "reached"), facts.deliveries, meta.floor_us),
-        } | {name: table for name, table in news._asdict().items() if not table.isEmpty()})  # fmt: skip
+        } | {name: table.drop("run_id") for name, table in news._asdict().items() if not table.isEmpty()})  # fmt: skip
         spark.catalog.clearCache()
 
     def _meta(self, step: Step, events: DataFrame) -> Meta:
@@ -130,6 +131,15 @@ def _fresh(batch: DataFrame) -> DataFrame:
         "file": sf.when(torn, sf.concat(sf.lit("torn-"), "boot_id", sf.lit(".jsonl"))).otherwise(sf.col("file")),
         UNREADABLE: sf.when(torn, sf.lit(TORN)).otherwise(sf.col(UNREADABLE)),
     })  # fmt: skip
+
+
+def _steady(fresh: DataFrame, before: DataFrame | None) -> DataFrame:
+    """With the times of clocks that jumped put right, in these lines or in earlier ones."""
+    if before is None:
+        return read.steady(fresh)
+    jumps = before.where(sf.col("event") == tag_of(ClockJump))
+    both = fresh.withColumn("_fresh", sf.lit(True)).unionByName(jumps.withColumn("_fresh", sf.lit(False)))
+    return read.steady(both).where("_fresh").drop("_fresh")
 
 
 def _any_twice(facts: Facts, after_us: int, until_us: int) -> bool:

@@ -5,7 +5,18 @@ kind stays for each thing it tells of. What tells of messages goes: deliveries, 
 bounded by the traffic of the window and by what there is now, whatever was before.
 """
 
-from dejamq_proto.events import Append, Deliver, Handout, Pull, Result, Sendback, SendEnd, SendResult, SendTry
+from dejamq_proto.events import (
+    Append,
+    ClockJump,
+    Deliver,
+    Handout,
+    Pull,
+    Result,
+    Sendback,
+    SendEnd,
+    SendResult,
+    SendTry,
+)
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType
@@ -35,7 +46,8 @@ def kept(lines: DataFrame, processes: DataFrame, floor_us: int) -> DataFrame:
     # a line of no process queue has no pq_id, and stays
     old = old.join(here, "boot_id", how="left_semi").join(sf.broadcast(gone), list(PQ), how="left_anti")
     last = Window.partitionBy(*THING).orderBy(sf.desc("seq"))
-    standing = old.withColumn("nth", sf.row_number().over(last)).where("nth = 1").drop("nth")
+    every = sf.col("event") == tag_of(ClockJump)  # their sum puts times right
+    standing = old.withColumn("nth", sf.row_number().over(last)).where(every | (sf.col("nth") == 1)).drop("nth")
     return young.unionByName(standing)
 
 
