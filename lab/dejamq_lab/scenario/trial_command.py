@@ -17,6 +17,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.scenario import attribution_page
 from dejamq_lab.scenario.attribution import Judged
+from dejamq_lab.scenario.stages import Kind
 from dejamq_lab.scenario.text import Scenario, catalogue
 from dejamq_lab.scenario.trial import AUDITED, PLAYED, Played, trial
 from dejamq_lab.scenario.variants import at_level, with_inbox
@@ -46,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("scenarios", nargs="*", help="by default all of them")
     parser.add_argument("--seeds", type=int, default=1, help="how often each is played")
     parser.add_argument("--jobs", type=int, default=1, help="how many are played side by side")
+    parser.add_argument("--cluster", type=Kind, choices=list(Kind), default=Kind.PROCESS, help="where they are played")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--directory", type=Path, default=Path("build/trial"), help="where runs are kept")
     parser.add_argument("--page", type=Path, help="the page whose table is made anew")
@@ -56,10 +58,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _judged(mode: str, chosen: Sequence[Scenario], options: argparse.Namespace) -> list[Judged]:
     scenarios = [with_inbox(one) if mode == INBOX else at_level(one, mode) for one in chosen]
-    seeds, directory = range(1, options.seeds + 1), options.directory.absolute() / mode
+    place = mode if options.cluster is Kind.PROCESS else f"{mode}-{options.cluster}"
+    seeds, directory = range(1, options.seeds + 1), options.directory.absolute() / place
     _forget(directory, audited=options.audit_again, broken=options.again)
     print(f"{mode}:", flush=True)
-    outcomes = trial(scenarios, seeds, directory, lambda text: print(text, flush=True), jobs=options.jobs)
+    outcomes = trial(
+        scenarios, seeds, directory, lambda text: print(text, flush=True), jobs=options.jobs, kind=options.cluster
+    )
     by_id = {one.id: one for one in scenarios}
     return [Judged(by_id[outcome.scenario], outcome) for outcome in outcomes]
 
@@ -76,6 +81,7 @@ def _forget(directory: Path, *, audited: bool, broken: bool) -> None:
 def _command(options: argparse.Namespace) -> str:
     """As somebody would type it."""
     words = ["make", "trial", f"SEEDS={options.seeds}", f"MODES={shlex.quote(' '.join(options.modes))}"]
+    words += [f"CLUSTER={options.cluster}"] if options.cluster is not Kind.PROCESS else []
     return " ".join([*words, *([f"SCENARIOS={shlex.quote(' '.join(options.scenarios))}"] if options.scenarios else [])])
 
 
