@@ -4,7 +4,9 @@
 """
 
 import argparse
+import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from dejamq_lab.scenario.not_supported import NotSupported, all_causes, cause_of
 from dejamq_lab.scenario.text import Scenario, catalogue
 
 PAGE = Path(__file__).parents[1] / "docs" / "duplicates.md"
+WIDTH = 118
 LOOKS = Path(__file__).with_name("duplicates_looks.toml")
 GROUPS = {
     "P": "P: the producer's side stores it twice",
@@ -56,15 +59,24 @@ def _sections(scenarios: dict[str, Scenario], looks: dict[str, str], absent: dic
 def _cause(cause: str, scenarios: list[str], looks: dict[str, str], absent: NotSupported | None) -> str:
     told = CAUSES.get(cause)
     if absent is not None and not absent.yet:
-        return f"### {cause}: {absent.title}\n\nNot supported: {absent.why}\n"
+        return f"### {cause}: {absent.title}\n\n{_wrapped(f'Not supported: {absent.why}')}\n"
     title = told.title if told else absent.title if absent else catalogue()[scenarios[0]].title
     story = told.story if told else "" if absent else " ".join(catalogue()[scenarios[0]].happens.split())
     lines = [f"### {cause}: {title}\n"]
-    lines += [f"{story}\n"] if story else []
-    lines += [f"- In a report: {looks[cause]}"] if cause in looks else []
-    lines.append(f"- Try it: {_commands(scenarios)}" if scenarios else "- No scenario shows it yet.")
-    lines += [f"- Prevent it: {told.change}{_setting(told.setting)}"] if told else []
+    lines += [f"{_wrapped(story)}\n"] if story else []
+    lines += [_wrapped(f"- In a report: {looks[cause]}")] if cause in looks else []
+    lines.append(_wrapped(f"- Try it: {_commands(scenarios)}") if scenarios else "- No scenario shows it yet.")
+    advice = told or CAUSES.get(cause.rstrip("b"))  # P1b is a shape of P1
+    lines += [_wrapped(f"- Prevent it: {advice.change}{_setting(advice.setting)}")] if advice else []
     return "\n".join([*lines, ""])
+
+
+def _wrapped(text: str) -> str:
+    """In lines that fit a screen; commands and names stay whole."""
+    indent = "  " if text.startswith("- ") else ""
+    whole = re.sub("`[^`]+`", lambda found: found[0].replace(" ", "\0"), text)
+    filled = textwrap.fill(whole, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return filled.replace("\0", " ")
 
 
 def _commands(scenarios: list[str]) -> str:

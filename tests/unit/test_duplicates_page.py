@@ -20,7 +20,7 @@ def test_the_page_is_todays() -> None:
 def test_every_cause_that_the_audit_names_says_what_happens_how_it_looks_and_how_to_prevent_it() -> None:
     page = duplicates_page.page()
     for cause, told in CAUSES.items():
-        section = page.partition(f"### {cause}: {told.title}\n")[2].partition("\n#")[0]
+        section = " ".join(page.partition(f"### {cause}: {told.title}\n")[2].partition("\n#")[0].split())
         assert told.story in section
         assert "- In a report: " in section, f"{cause} has no line in tools/duplicates_looks.toml"
         assert f"- Prevent it: {told.change}" in section
