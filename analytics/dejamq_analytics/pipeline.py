@@ -13,6 +13,7 @@ from dejamq_analytics.rules import (
     anomalies,
     appends,
     audiences,
+    clocks,
     contests,
     copies,
     deliveries,
@@ -20,6 +21,7 @@ from dejamq_analytics.rules import (
     identity,
     jumps,
     life,
+    locks,
     losses,
     memory,
     overdue,
@@ -74,6 +76,7 @@ def gather(
         raise read.BadInput(
             f"the journals in {', '.join(journals)} are empty: did the processes run with journal_dir set?"
         )
+    processes = settled(clocks.with_skew(processes, read.readable(lines)))
     entered, stored = deliveries.deliveries(events), appends.appends(events)
     if stores:
         records = commit_log.read_records(spark, stores, business_key).cache()
@@ -89,8 +92,8 @@ def gather(
 def facts_of(events: DataFrame, processes: DataFrame) -> Facts:
     """What these lines say, where they are all there is: no commit logs beside them."""
     return Facts(
-        events, processes, settled(deliveries.deliveries(events)), settled(appends.appends(events)),
-        settled(appends.sends(events)), settled(queues.brokers(events, processes)),
+        events, settled(clocks.with_skew(processes, events)), settled(deliveries.deliveries(events)),
+        settled(appends.appends(events)), settled(appends.sends(events)), settled(queues.brokers(events, processes)),
     )  # fmt: skip
 
 
@@ -273,7 +276,7 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
         anomalies.lost(facts.sends, facts.appends, facts.brokers),
         losses.lost_with_their_log(facts.sends, there, gone),
         anomalies.unseen(facts.events, there, facts.deliveries),
-        anomalies.out_of_order(facts.deliveries),
+        anomalies.out_of_order(clocks.in_time(facts.deliveries, facts.processes)),
         anomalies.offset_regressions(facts.events),
         *_ownership(facts),
         *oddities(Told(*facts)),
@@ -296,6 +299,6 @@ def _ownership(facts: Facts) -> list[DataFrame]:
     held = settled(ownership.holdings(facts.events, facts.processes))
     both, between = settled(ownership.met(held)), settled(ownership.gaps(held))
     found = [] if both.isEmpty() else [ownership.two_owners(facts.events, both)]
-    several = settled(holders.from_several(facts.events))
-    found += [] if several.isEmpty() else [holders.two_holders(facts.events, several)]
+    granted = settled(locks.grants(facts.events))
+    found += [] if granted.isEmpty() else [holders.two_holders(facts.events, facts.processes, granted)]
     return found if between.isEmpty() else [*found, ownership.no_owner(facts.events, between)]

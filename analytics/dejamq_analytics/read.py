@@ -63,12 +63,10 @@ def steady(lines: DataFrame) -> DataFrame:
 
     Journals tell of jumps themselves (CLOCK). Where none does, the lines are given back as they are.
     """
-    jump = sf.struct("seq", "jumped_ms")
-    jumped = readable(lines).where(sf.col("event") == tag_of(ClockJump)).groupBy("boot_id").agg(
-        sf.collect_list(jump).alias("jumps")
-    )  # fmt: skip
-    if jumped.isEmpty():
+    told = readable(lines).where(sf.col("event") == tag_of(ClockJump))
+    if told.isEmpty():
         return lines
+    jumped = told.groupBy("boot_id").agg(sf.collect_list(sf.struct("seq", "jumped_ms")).alias("jumps"))
     before = sf.filter("jumps", lambda one: one["seq"] <= sf.col("seq"))
     ahead_ms = sf.aggregate(before, sf.lit(0).cast("bigint"), lambda total, one: total + one["jumped_ms"])
     right = sf.col("wall_us") - sf.coalesce(ahead_ms, sf.lit(0)) * 1000

@@ -71,17 +71,21 @@ def broadcast(made: History) -> None:
         member.assign(name, queues="0")
 
 
-def locked_twice(made: History, *, gave_back: bool = False, ms: int = 1000) -> None:
+def locked_twice(made: History, *, gave_back: bool = False, died: bool = False, ms: int = 1000) -> None:
     """The broker is started again and gives c2 the lock that c1 has for a minute."""
     older, newer, broker = made.consumer("c1"), made.consumer("c2"), made.broker()
     lock(broker, older)
     broker.kill()
+    if died:
+        older.kill()
     later(made, ms)
     if gave_back:
         unlock(older, 1, forced=False)
     again = made.broker(boot_id=f"{made.name}again".replace("-", ""))
     lock(again, newer)
     lock(again, newer, newer, age_ms=1000)
+    if not died:
+        older.close()
 
 
 def test_queues_with_two_owners_or_none_are_told_and_hand_overs_are_not(tmp_path: Path, audited: Auditor) -> None:
@@ -91,6 +95,7 @@ def test_queues_with_two_owners_or_none_are_told_and_hand_overs_are_not(tmp_path
         "one-round": lambda made: orphaned(made, rounds=1, ms=1200), "locked-twice": locked_twice,
         "lock-given-back": lambda made: locked_twice(made, gave_back=True),
         "lock-ended": lambda made: locked_twice(made, ms=LIFE_MS),
+        "owner-dead": lambda made: locked_twice(made, died=True),
     }  # fmt: skip
     for name, write in writers.items():
         history = History(tmp_path, name)

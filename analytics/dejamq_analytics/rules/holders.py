@@ -5,21 +5,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
-from dejamq_analytics.rules.locks import grants
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.schema import ANOMALY_COLUMNS, contract, of
 
 
-def from_several(events: DataFrame) -> DataFrame:
-    """The grants of those queues whose locks came from several starts of brokers; most journals have none."""
-    every = grants(events)
-    several = every.groupBy(*QUEUE).agg(sf.count_distinct("grant.boot_id").alias("starts")).where("starts > 1")
-    return every.join(sf.broadcast(several.select(*QUEUE)), list(QUEUE), how="left_semi")
-
-
-def two_holders(events: DataFrame, granted: DataFrame) -> DataFrame:
-    """Of ``from_several``: a lock that was granted while another client's, from another start, was alive and not given
-    back. One row for each that got it so, with the older holder's last grant before.
+def two_holders(events: DataFrame, processes: DataFrame, granted: DataFrame) -> DataFrame:
+    """Of all ``grants``: a lock that was granted while another client's, from another start, had not ended and was not
+    given back, and that client lived. One row for each that got it so, with the older holder's last grant before.
     """
     older = granted.withColumnRenamed("grant", "older")
     first_of_newer = granted.where(sf.col("grant.owner") != sf.col("grant.client_id"))
@@ -30,6 +22,9 @@ def two_holders(events: DataFrame, granted: DataFrame) -> DataFrame:
         & (sf.col("grant.wall_us") < sf.col("older.wall_us") + sf.col("older.life_ms") * 1000)
     )
     met = first_of_newer.join(older, list(QUEUE)).where(alive)
+    met = met.withColumn("older_boot_id", sf.col("older.client_boot_id"))
+    lived = sf.broadcast(processes.select(sf.col("boot_id").alias("older_boot_id"), "last_wall_us"))
+    met = met.join(lived, "older_boot_id").where(sf.col("last_wall_us") > sf.col("grant.wall_us"))
     last = met.groupBy(*QUEUE, "grant").agg(sf.max("older").alias("older"))
     returned = (sf.col("returned_us") > sf.col("older.wall_us")) & (sf.col("returned_us") < sf.col("grant.wall_us"))
     same = (sf.col("returned_by") == sf.col("older.client_boot_id")) & returned
