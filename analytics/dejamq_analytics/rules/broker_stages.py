@@ -24,10 +24,17 @@ def _overwritten() -> list[Stage]:
     return [
         Stage("i", known & synced & here, "O6", trigger=copied),
         Stage("i", known & synced, missing=later("stage i, the slave copied a lower offset of its master")),
+        Stage("i", known & sf.col("corrected").isNotNull(), "O16", trigger=corrected_words()),
         Stage("i", known & ~another & illegal, "O16", trigger=by),
         Stage("i", known & another, "O12", trigger=by),
         Stage("i", known, missing=later("stage i, the first owner itself set the offset lower")),
     ]
+
+
+def corrected_words() -> Column:
+    """Of a pull that the broker answered with another offset."""
+    told = sf.col("corrected")
+    return text("%s asked for %s and was sent to %s", told["client_id"], told["request_offset"], told["next_offset"])
 
 
 def _told_by_another() -> list[Stage]:

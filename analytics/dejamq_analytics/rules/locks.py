@@ -90,7 +90,7 @@ def evidence() -> list[Column]:
     unlocked = sf.col("first_queue.unlocked")
     how = sf.when(unlocked["forced"], "by its owner, while its handler ran").otherwise("by its owner")
     returned = line("UNLOCK", how, process="first.process", boot_id="first.boot_id", seq=unlocked["seq"])
-    named = sf.col("decision.cause").isin(*CAUSES)
+    named = sf.col("decision.cause").isin(*CAUSES, "O11")
     return [sf.when(named, one) for one in (_granted("lock_held"), returned, _granted("lock_took"))]
 
 

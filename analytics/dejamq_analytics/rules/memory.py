@@ -1,6 +1,7 @@
 """What brokers forgot or let others overwrite: each start's loaded offsets and last flush, and offsets set lower."""
 
-from dejamq_proto.events import OffFlush, OffLoad, OffSet
+from dejamq_proto.codes import Code
+from dejamq_proto.events import OffFlush, OffLoad, OffSet, Pull
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -21,7 +22,8 @@ def memories(events: DataFrame) -> DataFrame:
 
 def moves(events: DataFrame) -> DataFrame:
     """One row a queue: every time that an operator set where its group goes on (``rewinds``), that somebody who
-    consumes, or a replica, set the group's offset lower (``lowerings``), and that a lock was granted (``grants``).
+    consumes, or a replica, set the group's offset lower (``lowerings``), that a lock was granted (``grants``), and that
+    a pull was answered with another offset (``corrections``).
     """
     by_operator, lower = sf.col("by").isin(*BY_OPERATORS), lowered()
     moved = sf.struct("wall_us", "seq", "process", "boot_id", "old", "new", "by", "client_id", "client_boot_id")
@@ -31,14 +33,44 @@ def moves(events: DataFrame) -> DataFrame:
     )  # fmt: skip
     return (
         offsets.unionByName(grants(events), allowMissingColumns=True)
+        .unionByName(_corrections(events), allowMissingColumns=True)
         .groupBy(*QUEUE)
         .agg(
             sf.collect_list("rewind").alias("rewinds"),
             sf.collect_list("lowering").alias("lowerings"),
             sf.collect_list("grant").alias("grants"),
+            sf.collect_list("correction").alias("corrections"),
         )
-        .select(*QUEUE, "rewinds", "lowerings", "grants")
+        .select(*QUEUE, "rewinds", "lowerings", "grants", "corrections")
     )
+
+
+def _corrections(events: DataFrame) -> DataFrame:
+    """Pulls that were answered with another offset: the queue did not have the one asked for."""
+    pulled = sf.struct(
+        "wall_us", "seq", "process", "boot_id", "client_id", "client_boot_id", "request_offset", "next_offset"
+    )
+    place = (sf.col("group").alias("consumer_group"), *QUEUE[1:])
+    return of(events, Pull).where(sf.col("code") == int(Code.PULL_OFFSET_MOVED)).select(
+        *place, pulled.alias("correction")
+    )  # fmt: skip
+
+
+def last_correction() -> Column:
+    """The pull whose correction the client that lowered the offset has committed; for lite pull, which commits none,
+    the one that made the second owner open the queue where it did.
+    """
+    lowered, opened, second = sf.col("lowered"), sf.col("second_queue.opened"), sf.col("second.boot_id")
+
+    def led_to_it(one: Column) -> Column:
+        told = (one["boot_id"] == lowered["boot_id"]) & (one["client_boot_id"] == lowered["client_boot_id"])
+        return told & (one["seq"] < lowered["seq"]) & (one["next_offset"] == lowered["new"])
+
+    def opened_by_it(one: Column) -> Column:
+        return (one["client_boot_id"] == second) & (one["next_offset"] == opened["start_offset"])
+
+    lite = sf.array_max(sf.filter("corrections", opened_by_it))
+    return sf.coalesce(sf.array_max(sf.filter("corrections", led_to_it)), sf.when(opened["source"] == "illegal", lite))
 
 
 def last_rewind() -> Column:

@@ -3,7 +3,7 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules import jumps, locks, owners
+from dejamq_analytics.rules import clocks, jumps, locks, owners
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US
 from dejamq_analytics.rules.stages import X
@@ -43,6 +43,7 @@ def hole() -> Column:
     return first_of(
         (sf.size(mine) > 0, gap_text(mine, "first.process")),
         (~kept, unflushed),
+        (clocks.hole().isNotNull(), clocks.hole()),
         (sf.size(theirs) > 0, gap_text(theirs, "second.process")),
         (needs_broker & ~broker["whole"], text("seq gap of %s", broker["process"])),
         (needs_broker & (broker["whole_until_us"] < arrival_us), text("the last lines of %s", broker["process"])),
@@ -98,6 +99,7 @@ def _of_brokers() -> list[Column]:
         ("FAULT", text("%s", "fault.kind"), "fault"),
         ("OFF_SET", text("the highest offset taken from it, %s by %s", "committed.new", "committed.by"), "committed"),
         ("OFF_SET", text("%s by an operator, to %s", "rewind.by", "rewind.new"), "rewind"),
+        ("PULL", text("asked for %s, sent to %s", "corrected.request_offset", "corrected.next_offset"), "corrected"),
         ("OFF_SET", text("from %s to %s by %s", "lowered.old", "lowered.new", "lowered.client_id"), "lowered"),
         ("OFF_SET", text("the highest offset that a slave copied, %s", "copied.new"), "copied"),
         ("REPLICA", text("goes on as master from log offset %s", "promoted.log_offset"), "promoted"),

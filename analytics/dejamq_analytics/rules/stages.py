@@ -7,7 +7,7 @@ Columns exist only once Spark runs, so the rows are made by functions.
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules import broker_stages, handler_stages, jumps, locks, owners, regained
+from dejamq_analytics.rules import broker_stages, given_up, handler_stages, jumps, locks, owners, regained
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.stage import Stage, later
 
@@ -50,15 +50,15 @@ def _owners() -> list[Stage]:
     ended_us = sf.coalesce("first_queue.dropped.wall_us", "first_owner.last_wall_us")
     both = sf.col("contest").isNull() & (ended_us > opened["wall_us"])
     unopened = text("no PQ_OPEN of the process queue that delivered first, in %s", "first.process")
-    own = later("stage 2, members of a broadcasting group each keep their own offsets (L8, O20)")
+    own = given_up.local() & (sf.col("first.client_id") != sf.col("second.client_id"))
+    members = later("stage 2, members of a broadcasting group each keep their own offsets (L8)")
     operator = text("%s to %s by %s", "rewind.by", "rewind.new", "rewind.client_id")
-    sought = sf.lit("the program sought an offset")
     return [
         Stage("2", opened.isNull(), missing=unknown),
-        Stage("2", opened["source"].startswith("local"), missing=own),
+        Stage("2", own, missing=members),
         Stage("2", opened["start_offset"] > sf.col(X), missing=below),
         Stage("i", sf.col("rewind").isNotNull(), "O17", trigger=operator, expected=True),
-        Stage("i", opened["source"] == "seek", "O17", trigger=sought, expected=True),
+        *given_up.sought(),
         Stage("2", both, missing=unopened),
         *jumps.stages(),
         *locks.stages(),
@@ -103,14 +103,17 @@ def _committed() -> list[Stage]:
     # the highest commit of a client that came back may be of its second time, and then hides those of its first
     again = later("stage f, the same consumer opened the queue again and committed more")
     return [
+        Stage("j", sf.col("second_queue.opened.source") == "illegal", "O16", trigger=broker_stages.corrected_words()),
+        *given_up.without_offset(),
         Stage("d", forgot, "O13", trigger=text("the offset %s could not be told", "first_queue.unsent.value")),
         Stage("f", same_client & late, missing=again),
         Stage("d", refused, missing=later("stage d, sending the offset failed")),
         Stage("d", nowhere & gone, "O1"),
-        Stage("d", nowhere, missing=later("stage d, the queue was given up without its offset (O10, O13, O14, O18)")),
+        Stage("d", nowhere, missing=later("stage d, the queue was given up without its offset (O10, O13)")),
         Stage("e", ~reached & sf.col("broker").isNull(), missing=text("no journal of %s", "first.broker_name")),
         Stage("e", ~reached, "O2", trigger=on_the_way),
         Stage("f", sf.col("answered").isNull(), missing=no_answer),
+        *given_up.unlocked_first(late),
         Stage("f", late, "O8"),
     ]
 
