@@ -9,7 +9,7 @@ from dejamq_lab.scenario.stages import Kind
 from dejamq_lab.scenario.text import catalogue
 from dejamq_lab.scenario.trial import trial
 
-PLAYED = ("O1", "O3", "P1", "R1", "R2", "R6")
+PLAYED = ("O1", "O3", "P1-kill", "R1", "R2", "R6")
 pytestmark = [pytest.mark.docker, pytest.mark.spark, pytest.mark.timeout(500)]
 
 
