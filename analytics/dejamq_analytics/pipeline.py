@@ -21,7 +21,6 @@ from dejamq_analytics.rules import (
     identity,
     jumps,
     life,
-    locks,
     losses,
     memory,
     overdue,
@@ -299,6 +298,6 @@ def _ownership(facts: Facts) -> list[DataFrame]:
     held = settled(ownership.holdings(facts.events, facts.processes))
     both, between = settled(ownership.met(held)), settled(ownership.gaps(held))
     found = [] if both.isEmpty() else [ownership.two_owners(facts.events, both)]
-    granted = settled(locks.grants(facts.events))
-    found += [] if granted.isEmpty() else [holders.two_holders(facts.events, facts.processes, granted)]
+    several = settled(holders.from_several(facts.events))
+    found += [] if several.isEmpty() else [holders.two_holders(facts.events, several)]
     return found if between.isEmpty() else [*found, ownership.no_owner(facts.events, between)]
