@@ -250,3 +250,40 @@ def acknowledged_by_a_buffering_broker_that_was_killed(made: History) -> None:
     producer.send(made.key(6), request=1, call=1)
     producer.send_result(1, "ok")
     broker.kill()
+
+
+# --- clocks of machines that disagree
+
+
+def taken_over(made: History, skew_ms: int) -> None:
+    """O1: c1 is killed before its offset left, and c2, whose clock is so far off, gets the message again."""
+    broker, first = made.broker(), made.consumer()
+    broker.member(first)
+    broker.offset_get(first, 6)
+    first.handle(first.open_queue(6), 6, 7)
+    first.kill()
+    boot_id = f"{made.name}c2".replace("-", "")
+    second = Process(made, "consumer", f"{made.name}-c2", boot_id, Level.FORENSIC, skew_ms / 1000)
+    broker.member(second)
+    broker.offset_get(second, 6)
+    queue = second.open_queue(6)
+    second.handle(queue, 6, 7)
+    second.persist(queue, 7)
+    broker.offset_set(second, 6, 7)
+    for process in (second, broker):
+        process.close()
+
+
+@odd(None)
+def clocks_that_agree(made: History) -> None:
+    taken_over(made, 0)
+
+
+@odd(None)
+def a_clock_behind(made: History) -> None:
+    taken_over(made, -3_600_000)
+
+
+@odd(None)
+def a_clock_ahead(made: History) -> None:
+    taken_over(made, 3_600_000)

@@ -1,7 +1,9 @@
 """Each odd history shows its anomaly and its neighbours show none: one audit of all of them."""
 
+import re
+
 import pytest
-from dejamq_analytics import audit
+from dejamq_analytics import AuditResult, audit
 from journals import History
 from pyspark.sql import Row, SparkSession
 from stories_odd import ODD
@@ -20,16 +22,22 @@ EVIDENCE = {
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
-    """Anomalies by history: a broker is named after its own."""
+def audited_odd(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
+    """All of them, in one audit."""
     directory = tmp_path_factory.mktemp("odd")
     (directory / "elsewhere").mkdir()
     for name, (_, write) in ODD.items():
         history = History(directory, name)
         write(history)
         history.end()
+    return audit(spark, [str(directory)])
+
+
+@pytest.fixture(scope="module")
+def found(audited_odd: AuditResult) -> dict[str, list[Row]]:
+    """Anomalies by history: a broker is named after its own."""
     rows: dict[str, list[Row]] = {}
-    for row in audit(spark, [str(directory)]).anomalies.collect():
+    for row in audited_odd.anomalies.collect():
         rows.setdefault(row.broker_name.removesuffix("-broker-0"), []).append(row)
     return rows
 
@@ -52,3 +60,13 @@ def test_an_anomaly_names_its_lines(found: dict[str, list[Row]], name: str) -> N
 def test_anomalies_have_ids_of_their_own(found: dict[str, list[Row]]) -> None:
     ids = [row.anomaly_id for rows in found.values() for row in rows]
     assert len(ids) == len(set(ids))
+
+
+def test_a_clock_that_is_wrong_makes_a_cause_undetermined_and_is_named(audited_odd: AuditResult) -> None:
+    """Without it the later delivery would look like the first one, and a cause be told of the wrong owner."""
+    rows = {row.consumer_group: row for row in audited_odd.findings.where("identity = 'I1'").collect()}
+    agreed, behind, ahead = (rows[name] for name in ("clocks-that-agree", "a-clock-behind", "a-clock-ahead"))
+    assert (agreed.cause, agreed.certainty) == ("O1", "certain")
+    assert (behind.cause, ahead.cause) == (None, None)
+    assert re.fullmatch(r"the clock of a-clock-behind-c2 is 3599\d\d\d ms behind that of a broker", behind.missing)
+    assert re.fullmatch(r"the clock of a-clock-ahead-c2 is 3599\d\d\d ms ahead of that of a broker", ahead.missing)
