@@ -21,6 +21,7 @@ from dejamq_analytics.rules import (
     identity,
     jumps,
     life,
+    locks,
     losses,
     memory,
     overdue,
@@ -298,6 +299,6 @@ def _ownership(facts: Facts) -> list[DataFrame]:
     held = settled(ownership.holdings(facts.events, facts.processes))
     both, between = settled(ownership.met(held)), settled(ownership.gaps(held))
     found = [] if both.isEmpty() else [ownership.two_owners(facts.events, both)]
-    several = settled(holders.from_several(facts.events))
-    found += [] if several.isEmpty() else [holders.two_holders(facts.events, several)]
+    granted = settled(locks.grants(facts.events))
+    found += [] if granted.isEmpty() else [holders.two_holders(facts.events, facts.processes, granted)]
     return found if between.isEmpty() else [*found, ownership.no_owner(facts.events, between)]

@@ -9,7 +9,7 @@ from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.jumps import with_jumps
 from dejamq_analytics.rules.locks import with_grants
-from dejamq_analytics.rules.memory import last_lowering, last_rewind
+from dejamq_analytics.rules.memory import last_correction, last_lowering, last_rewind
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.rules.replicas import Replicas, with_replicas
 
@@ -39,10 +39,11 @@ class Life(NamedTuple):
 
 def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     """Adds structs, null where nothing is known: ``{first,second}_queue``, ``{first,second}_owner``, ``committed`` by
-    the first owner, ``answered`` to the second, ``rewind`` by an operator between, ``lowered`` between the two,
-    ``loaded`` by the start that answered, ``flushed`` last by the one that took it, ``broker``, ``fault`` done to the
-    first owner, ``blocker`` of its mark, ``contest`` where both held the queue at once; locks and jumps of clocks, as
-    ``with_grants`` and ``with_jumps`` say; and ``ending``, how the first owner's hold ended, in words.
+    the first owner, ``answered`` to the second, ``rewind`` by an operator between, ``lowered`` between the two and the
+    pull that ``corrected`` it, ``loaded`` by the start that answered, ``flushed`` last by the one that took it,
+    ``broker``, ``fault`` done to the first owner, ``blocker`` of its mark, ``contest`` where both held the queue at
+    once; locks and jumps of clocks, as ``with_grants`` and ``with_jumps`` say; and ``ending``, how the first owner's
+    hold ended, in words.
     """
     frame = pairs
     for side in ("first", "second"):
@@ -57,8 +58,11 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.answered, queue | asked)
     frame = beside(frame, life.moves, queue)
     frame = frame.withColumns({"rewind": last_rewind(), "lowered": last_lowering()}).drop("rewinds", "lowerings")
+    frame = frame.withColumn("corrected", last_correction()).drop("corrections")
     frame = with_replicas(frame, life.replicas)
-    frame = beside(frame, life.memories.select("boot_id", "loaded"), {"boot_id": "answered.boot_id"})
+    own = sf.when(sf.col("second_queue.opened.source").startswith("local"), sf.col("second.boot_id"))
+    frame = frame.withColumn("teller", sf.coalesce("answered.boot_id", own))
+    frame = beside(frame, life.memories.select("boot_id", "loaded"), {"boot_id": "teller"}).drop("teller")
     frame = beside(frame, life.memories.select("boot_id", "flushed"), {"boot_id": "committed.boot_id"})
     brokers = life.brokers.select("broker_name", sf.struct("whole", "whole_until_us", "process").alias("broker"))
     frame = beside(frame, brokers, {"broker_name": "first.broker_name"})

@@ -99,6 +99,7 @@ def _of_brokers() -> list[Column]:
         ("FAULT", text("%s", "fault.kind"), "fault"),
         ("OFF_SET", text("the highest offset taken from it, %s by %s", "committed.new", "committed.by"), "committed"),
         ("OFF_SET", text("%s by an operator, to %s", "rewind.by", "rewind.new"), "rewind"),
+        ("PULL", text("asked for %s, sent to %s", "corrected.request_offset", "corrected.next_offset"), "corrected"),
         ("OFF_SET", text("from %s to %s by %s", "lowered.old", "lowered.new", "lowered.client_id"), "lowered"),
         ("OFF_SET", text("the highest offset that a slave copied, %s", "copied.new"), "copied"),
         ("REPLICA", text("goes on as master from log offset %s", "promoted.log_offset"), "promoted"),
