@@ -13,9 +13,11 @@ from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto import failpoints
 from dejamq_proto.codes import DejamqError
 
-from dejamq_lab.errors import NotSupported
+from dejamq_lab.errors import ClusterFailed, NotSupported
 from dejamq_lab.plan import server_name
 from dejamq_lab.played_process import PlayedProcess
+
+COPIES = 5
 
 
 class InProcessServer:
@@ -103,10 +105,16 @@ class InProcessServer:
 
 
 def _copied(store: Path) -> Path:
-    """The store as it is at this moment, for the loop stands meanwhile."""
+    """The store as it is at this moment, for the loop stands meanwhile. The store's threads do not: a file that one of
+    them renames just now makes the copy begin again. Raises ClusterFailed.
+    """
     kept = store.with_name("kept")
-    subprocess.run(("cp", "-a", "--sparse=always", str(store), str(kept)), check=True)
-    return kept
+    for _ in range(COPIES):
+        done = subprocess.run(("cp", "-a", "--sparse=always", str(store), str(kept)), capture_output=True, check=False)
+        if not done.returncode:
+            return kept
+        shutil.rmtree(kept, ignore_errors=True)
+    raise ClusterFailed(f"{store} cannot be kept as it is: {done.stderr.decode().strip()}")
 
 
 class InProcessServers:

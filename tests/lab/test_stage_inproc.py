@@ -1,11 +1,13 @@
 """Scenarios inside this process: a kill leaves there what it leaves of a process, and it strikes one part only."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from dejamq_lab import cluster_inproc
 from dejamq_lab.duplicates import find_duplicates
 from dejamq_lab.errors import NotSupported
 from dejamq_lab.scenario.ledger import Ledger
@@ -142,3 +144,21 @@ async def test_monotonic_ages_keep_members_whose_broker_has_a_clock_that_jumps(t
 async def test_what_needs_a_process_is_refused_before_anything_starts(tmp_path: Path, step: Line, said: str) -> None:
     with pytest.raises(NotSupported, match=said):
         await played(with_steps("O1", step), tmp_path)
+
+
+def test_a_store_is_copied_again_when_one_of_its_files_was_renamed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, run = tmp_path / "store", subprocess.run
+    store.mkdir()
+    (store / "abort").write_text("1")
+    ends = iter([1])
+
+    def interrupted(*arguments: Any, **more: Any) -> "subprocess.CompletedProcess[bytes]":
+        done = run(*arguments, **more)
+        done.returncode = next(ends, done.returncode)
+        return done
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    kept = cluster_inproc._copied(store)
+    assert [path.relative_to(kept).name for path in kept.iterdir()] == ["abort"]
