@@ -58,14 +58,13 @@ def _sections(scenarios: dict[str, Scenario], looks: dict[str, str], absent: dic
 
 def _cause(cause: str, scenarios: list[str], looks: dict[str, str], absent: NotSupported | None) -> str:
     told = CAUSES.get(cause)
-    if absent is not None and not absent.yet:
+    if absent is not None:
         return f"### {cause}: {absent.title}\n\n{_wrapped(f'Not supported: {absent.why}')}\n"
-    title = told.title if told else absent.title if absent else catalogue()[scenarios[0]].title
-    story = told.story if told else "" if absent else " ".join(catalogue()[scenarios[0]].happens.split())
+    title = told.title if told else catalogue()[scenarios[0]].title
+    story = told.story if told else " ".join(catalogue()[scenarios[0]].happens.split())
     lines = [f"### {cause}: {title}\n"]
-    lines += [f"{_wrapped(story)}\n"] if story else []
-    lines += [_wrapped(f"- In a report: {looks[cause]}")] if cause in looks else []
-    lines.append(_wrapped(f"- Try it: {_commands(scenarios)}") if scenarios else "- No scenario shows it yet.")
+    lines += [f"{_wrapped(story)}\n", _wrapped(f"- In a report: {looks[cause]}")]
+    lines.append(_wrapped(f"- Try it: {_commands(scenarios)}"))
     advice = told or CAUSES.get(cause.rstrip("b"))  # P1b is a shape of P1
     lines += [_wrapped(f"- Prevent it: {advice.change}{_setting(advice.setting)}")] if advice else []
     return "\n".join([*lines, ""])

@@ -10,12 +10,11 @@ HIGHEST = {"P": 10, "B": 13, "O": 20, "R": 13, "L": 10}
 
 
 class NotSupported(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A cause that RocketMQ has. ``yet``: it can happen here, and nobody has written its scenario."""
+    """A cause that RocketMQ has, and why it cannot happen here."""
 
     id: str
     title: str
     why: str
-    yet: bool = False
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
