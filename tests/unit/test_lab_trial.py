@@ -137,5 +137,5 @@ def test_what_cannot_be_played_in_one_process_is_played_on_processes(
 ) -> None:
     world = World(monkeypatch)
     frozen = scenario("R6", steps=[steps.Pause(who="p"), steps.Resume(who="p")])
-    trial([scenario("O1"), frozen], [1], tmp_path, print, kind=Kind.INPROC)
-    assert sorted(world.kinds) == [("O1", "inproc"), ("R6", "process")]
+    trial([scenario("O1"), scenario("O2"), frozen], [1], tmp_path, print, kind=Kind.INPROC, kinds={"O2": Kind.PROCESS})
+    assert sorted(world.kinds) == [("O1", "inproc"), ("O2", "process"), ("R6", "process")]

@@ -10,7 +10,8 @@ import itertools
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,15 +48,17 @@ class Played(msgspec.Struct, frozen=True):
 
 def trial(
     scenarios: Sequence[Scenario], seeds: Iterable[int], directory: Path, tell: Tell, *, jobs: int = 1,
-    kind: Kind = Kind.PROCESS,
+    kind: Kind = Kind.PROCESS, kinds: Mapping[str, Kind] | None = None,
 ) -> list[Outcome]:  # fmt: skip
     """Play and audit what is not there yet; all outcomes, by scenario and seed. ``jobs``: runs played side by side.
 
-    ``kind``: where they are played; those that cannot be played there are played on processes.
+    ``kind``: where they are played, but for those of which ``kinds`` says it by id. What cannot be played there is
+    played on processes.
     """
     seeds = list(seeds)
     runs = [Run(scenario, seed, directory / f"{scenario.id}-{seed}") for scenario in scenarios for seed in seeds]
-    asyncio.run(_play_all([run for run in runs if not _is_played(run)], tell, jobs, kind))
+    where = defaultdict(lambda: kind, kinds or {})
+    asyncio.run(_play_all([run for run in runs if not _is_played(run)], tell, jobs, where))
     left = [run.folder for run in runs if not _played(run).problem and not (run.folder / AUDITED).exists()]
     if left:
         tell(f"audit of {len(left)} runs")
@@ -77,12 +80,13 @@ def _digest(scenario: Scenario) -> str:
     return hashlib.sha256(msgspec.json.encode(played)).hexdigest()
 
 
-async def _play_all(runs: Sequence[Run], tell: Tell, jobs: int, kind: Kind) -> None:
+async def _play_all(runs: Sequence[Run], tell: Tell, jobs: int, where: Mapping[str, Kind]) -> None:
     """Each run has addresses of its own (``stage.own_host``). They mostly wait: there may be more than cores."""
     free, ended = asyncio.Semaphore(jobs), itertools.count(1)
 
     async def one(run: Run) -> None:
         async with free:
+            kind = where[run.scenario.id]
             await _play(run, kind if fits(run.scenario, kind) else Kind.PROCESS)
         tell(f"{next(ended)}/{len(runs)} {run.folder.name}")
 
