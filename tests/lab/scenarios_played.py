@@ -6,7 +6,9 @@ import msgspec
 from dejamq_lab.scenario.text import Scenario, catalogue
 from dejamq_lab.scenario.variants import with_inbox
 
-PLAYED = ("healthy", "O3", "R1", "R2")
+ON_PROCESSES = ("O3", "R1", "R2")
+PLAYED = ("healthy", "P1", "B2", "O1", "O7", "L1", "L4", *ON_PROCESSES)
+"""The others inside the tests' process."""
 INBOX = "O3-inbox"
 SIDE_BY_SIDE = 2
 

@@ -1,4 +1,4 @@
-"""Scenarios played on processes, with real faults, and judged by a real audit against the ledger of effects."""
+"""Scenarios played with real faults, and judged by a real audit against the ledger of effects."""
 
 import pytest
 from dejamq_lab.scenario.run import Outcome
