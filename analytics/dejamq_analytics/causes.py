@@ -177,8 +177,8 @@ CAUSES = {
     ),
     "P6": Cause(
         "a whole batch was tried again and stored twice",
-        "The batch was stored, but its answer did not arrive, or was not good enough. A batch goes again as a whole, so "
-        "that every message of it is there twice.",
+        "The batch was stored, but its answer did not arrive, or was not good enough. A batch goes again as a whole: "
+        "every message of it is there twice.",
         "Send smaller batches, set the retries to 0 and decide in the application, or de-duplicate by message id.",
         "retry_times_when_send_failed (RocketMQ: retryTimesWhenSendFailed)",
     ),
