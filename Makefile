@@ -11,6 +11,7 @@ TESTS := tests/unit tests/store tests/integration tests/lab tests/docker tests/a
 RUFF_PATHS := proto namesrv broker client analytics lab cli tests tools $(wildcard examples benchmarks)
 STUBS := proto/dejamq_proto/*_pb2*
 PYTEST_ARGS ?=
+TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -49,17 +50,19 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 SEEDS ?= 20
 JOBS ?= 2
 MODES ?= forensic audit inbox
+CLUSTER ?= process
 SCENARIOS ?=
 
 trial: setup ## the judge on trial: every scenario with SEEDS seeds, JOBS side by side, and docs/attribution.md made of it
 	$(BIN)/python -m dejamq_lab.scenario.trial_command $(SCENARIOS) --seeds $(SEEDS) --jobs $(JOBS) --modes $(MODES) \
-		--directory build/trial --page docs/attribution.md
+		--cluster $(CLUSTER) --directory build/trial --page docs/attribution.md
 
 interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (needs a JDK and Maven; three minutes)
 	$(BIN)/python tests/interop/interop.py
 
+# Two at a time, because most of them wait; the tests of a file stay together, and so do all that share a fixture.
 test: check ## everything that is checked: `make check`, then all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 check: format-check lint types layers stubs-fresh settings-fresh ## format, lint, types, layers, stubs, settings page
 

@@ -106,6 +106,19 @@ def promised(environment: str) -> frozenset[str]:
     return names
 
 
+TOGETHER = ("analytics", "docker")
+"""Folders whose tests share what is dear: a Spark, an image."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where tests run side by side (`pytest -n`), those of a file, or of such a folder, are run one after another."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else str(item.path)))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a misspelt DEJAMQ_REQUIRE before anything runs."""
     promised(os.environ.get("DEJAMQ_REQUIRE", ""))
