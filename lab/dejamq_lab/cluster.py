@@ -63,16 +63,9 @@ class Cluster:
         if not directory:
             weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._plan = Plan(
-            self._directory,
-            brokers,
-            namesrvs,
-            time_scale,
-            settings or {},
-            dict(topics or {}),
-            journal_level,
-            slaves,
+            self._directory, brokers, namesrvs, time_scale, settings or {}, dict(topics or {}), journal_level, slaves,
             host,
-        )
+        )  # fmt: skip
         self._plan.check()
         self._processes = processes
         self.failpoints = False
