@@ -47,15 +47,17 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	done
 
 # What was played and audited is not done again: the same command goes on. SCENARIOS="O1 R2" plays only those.
+# TRIAL_ARGS=--again plays again what did not come to its end, --audit-again is for rules that were changed.
 SEEDS ?= 20
 JOBS ?= 2
 MODES ?= forensic audit inbox
 CLUSTER ?= process
 SCENARIOS ?=
+TRIAL_ARGS ?=
 
 trial: setup ## the judge on trial: every scenario with SEEDS seeds, JOBS side by side, and docs/attribution.md made of it
 	$(BIN)/python -m dejamq_lab.scenario.trial_command $(SCENARIOS) --seeds $(SEEDS) --jobs $(JOBS) --modes $(MODES) \
-		--cluster $(CLUSTER) --directory build/trial --page docs/attribution.md
+		--cluster $(CLUSTER) --directory build/trial --page docs/attribution.md $(TRIAL_ARGS)
 
 interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (needs a JDK and Maven; three minutes)
 	$(BIN)/python tests/interop/interop.py
