@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark's first audit takes most of a minute on a busy machine, and it falls into some test's set-up."""
     for item in items:
         if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.timeout(240))
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,7 @@ def test_the_text_begins_with_what_it_comes_to(made: History) -> None:
     assert text[:2] == [f"{KEY}  topic orders", "billing: 1 delivery (success); committed past copy 1"]
     assert "copy 1  billing-broker-0 orders:0 @6  7F00000100002A9F0000000000000258  sent by P1" in text
     first = text[text.index("2026-09-21 UTC") + 1]
-    assert first == "14:13:20.009     +0.0 ms  P1                sends it to billing-broker-0"
+    assert first == "14:13:20.015     +0.0 ms  P1                sends it to billing-broker-0"
 
 
 def test_a_broker_made_id_leads_to_the_same_story(made: History) -> None:

@@ -43,8 +43,8 @@ async def test_a_condition_that_fails_is_told() -> None:
 
 
 @pytest.mark.parametrize("fault", ["kill", "restart", "pause", "resume", "terminate", "heal"])
-def test_a_server_in_this_process_refuses_every_fault_and_says_which_cluster_can(fault: str) -> None:
-    server = InProcessServer("broker-a", "broker", "127.0.0.1:1")
+def test_a_server_in_this_process_refuses_every_fault_and_says_which_cluster_can(fault: str, tmp_path: Path) -> None:
+    server = InProcessServer(Plan(tmp_path).broker("broker-a", "127.0.0.1:1"), None)
     with pytest.raises(NotSupported, match=rf"{fault}: broker-a .*processes=True"):
         getattr(server, fault)()
 
