@@ -1,0 +1,184 @@
+"""``python benchmarks/audit.py``: how long an audit takes beside a bare scan and ``groupBy`` of the same journals.
+
+The journals are written here by the real writer at level ``audit``, as a broker and two consumers of each group leave
+them: lines of 64 deliveries, results and appends. The first consumer of each group is killed with a run in flight in
+every queue, and the second one begins where the offsets were committed, so that there is something to explain.
+``--shape skewed`` puts 90 of 100 deliveries into one queue, ``huge`` all of them into one group.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from dejamq_analytics import audit
+from dejamq_analytics.run import SMALL_BYTES
+from dejamq_analytics.session import make_session
+from dejamq_proto.events import Append, Boot, Deliver, Event, OffGet, OffSet, Persist, PqOpen, Result, State
+from dejamq_proto.journal import Journal, Level, journal_name
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+BROKER, QUEUES = "broker-a", 8
+RUN = 64
+START_S = 1_790_000_000.0
+DELIVERS = "event string, `group` string, delivery_ids array<bigint>, unique_keys array<string>"
+
+
+class Shape(NamedTuple):
+    """How deliveries are spread: over so many groups, and this share of them in one queue."""
+
+    groups: int
+    in_first_queue: float
+
+
+SHAPES = {"even": Shape(8, 1 / QUEUES), "skewed": Shape(8, 0.9), "huge": Shape(1, 1 / QUEUES)}
+
+
+class Clock:
+    """Ten microseconds a line, whoever writes."""
+
+    def __init__(self) -> None:
+        self.now_s = START_S
+
+    def __call__(self) -> float:
+        self.now_s += 1e-5
+        return self.now_s
+
+
+class Writer:
+    """The journals of one run in a directory; ``delivered`` counts what consumers journalled."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._clock = directory, Clock()
+        self.delivered = 0
+        self.broker = self._journal("broker", BROKER)
+        self.broker.write(Boot(broker_name=BROKER, broker_id=0, address="127.0.0.1:10911", clean=True))
+
+    def write(self, deliveries: int, shape: Shape) -> None:
+        for number in range(shape.groups):
+            self._group(number, deliveries // shape.groups, shape)
+        self._end(self.broker)
+
+    def _group(self, number: int, deliveries: int, shape: Shape) -> None:
+        """Each has a topic of its own."""
+        group, topic = f"group-{number}", f"orders-{number}"
+        first, second = (self._journal("consumer", f"{group}-c{nth}") for nth in (1, 2))
+        rest = deliveries * (1 - shape.in_first_queue) / (QUEUES - 1)
+        for queue_id in range(QUEUES):
+            count = int(deliveries * shape.in_first_queue if queue_id == 0 else rest)
+            place = {"group": group, "topic": topic, "broker_name": BROKER, "queue_id": queue_id}
+            runs = max(2, count // RUN)
+            self._consume(first, place, range(runs), killed=True)
+            self._consume(second, place, range(runs - 1, runs), killed=False)
+        first.close()
+        self._end(second)
+
+    def _consume(self, journal: Journal, place: dict[str, Any], runs: range, *, killed: bool) -> None:
+        """All results but that of the last run before the kill; what was done is committed."""
+        pq_id = place["queue_id"] + 1
+        client: dict[str, Any] = {"client_id": journal.boot_id, "client_boot_id": journal.boot_id}
+        start = runs.start * RUN
+        self.broker.write(OffGet(**place, value=start, why="table", **client))
+        opened = PqOpen(pq_id=pq_id, **place, client_id=journal.boot_id, start_offset=start, source="broker")
+        journal.write(opened)
+        for run in runs:
+            for event in self._run(journal, place, pq_id, run, in_flight=killed and run == runs[-1]):
+                journal.write(event)
+        reached = (runs.stop - 1 if killed else runs.stop) * RUN
+        journal.write(Persist(pq_id=pq_id, **place, value=reached, reason="timer"))
+        self.broker.write(OffSet(**place, old=start, new=reached, by="oneway", **client))
+
+    def _run(
+        self, journal: Journal, place: dict[str, Any], pq_id: int, run: int, *, in_flight: bool
+    ) -> Iterator[Event]:
+        offsets = list(range(run * RUN, run * RUN + RUN))
+        ids = [pq_id << 40 | offset for offset in offsets]
+        logs = [offset * 1024 for offset in offsets]
+        keys = [f"{place['topic']}{pq_id:04X}{offset:016X}" for offset in offsets]
+        if journal.boot_id.endswith("c1"):
+            self.broker.write(Append(
+                origin="client", broker_name=BROKER, topics=[place["topic"]], queue_ids=[place["queue_id"]],
+                queue_index=[0] * RUN, queue_offsets=offsets, log_offsets=logs, unique_keys=keys,
+            ))  # fmt: skip
+        self.delivered += RUN
+        yield Deliver(pq_id=pq_id, **place, client_id=journal.boot_id, delivery_ids=ids, queue_offsets=offsets,
+                      log_offsets=logs, unique_keys=keys)  # fmt: skip
+        if not in_flight:
+            yield Result(pq_id=pq_id, **place, delivery_ids=ids, queue_offsets=offsets, status="success",
+                         mem_off=offsets[-1] + 1)  # fmt: skip
+
+    def _journal(self, role: str, name: str) -> Journal:
+        boot_id = name.replace("-", "")
+        path = self._directory / journal_name(role, name, boot_id)
+        journal = Journal(path, role=role, process=name, boot_id=boot_id, level=Level.AUDIT, max_bytes=1 << 40,
+                          wall=self._clock, mono=self._clock)  # fmt: skip
+        journal.write(State(state="started", reason="level=audit"))
+        return journal
+
+    def _end(self, journal: Journal) -> None:
+        journal.write(State(state="closed"))
+        journal.close()
+
+
+def main() -> int:
+    options = _parsed()
+    with tempfile.TemporaryDirectory(prefix="audit-", dir=options.directory) as name:
+        writer = Writer(Path(name))
+        writer.write(options.deliveries, SHAPES[options.shape])
+        size = sum(file.stat().st_size for file in Path(name).iterdir())
+        spark = make_session(options.master, {}, quick=size < SMALL_BYTES)
+        _bare(spark, name)  # Java warms up
+        bare_s = [_timed(_bare, spark, name) for _ in range(2)]
+        audit_s = _timed(_audit, spark, name)
+        bare_s.append(_timed(_bare, spark, name))
+        spark.stop()
+    bare = sorted(bare_s)[1]
+    report = {
+        "what": "audit", "shape": options.shape, "deliveries": writer.delivered, "journal_mb": round(size / 1e6, 1),
+        "seconds": round(audit_s, 1), "bare_s": round(bare, 1), "ratio": round(audit_s / bare, 2),
+        "deliveries_per_second": round(writer.delivered / audit_s), "load_average": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
+    if options.output == "json":
+        print(msgspec.json.encode(report).decode())
+    else:
+        print("\n".join(f"{name:22} {value}" for name, value in report.items()))
+    return 0
+
+
+def _timed(work: Any, spark: SparkSession, directory: str) -> float:
+    began = time.perf_counter()
+    work(spark, directory)
+    return time.perf_counter() - began
+
+
+def _bare(spark: SparkSession, directory: str) -> None:
+    """What anybody would have to do at least: read the deliveries and count those of each message in each group."""
+    lines = spark.read.schema(DELIVERS).json(directory).where("event = 'DELIVER'")
+    each = lines.select("group", sf.explode("unique_keys").alias("key"))
+    assert each.groupBy("group", "key").count().where("count > 1").count()
+
+
+def _audit(spark: SparkSession, directory: str) -> None:
+    result = audit(spark, [directory])
+    assert result.verdict.duplicates % (QUEUES * RUN) == 0 < result.verdict.duplicates, result.verdict
+    spark.catalog.clearCache()
+
+
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Time of an audit beside a bare scan and groupBy of the same files.")
+    parser.add_argument("--deliveries", type=int, default=1_000_000)
+    parser.add_argument("--shape", choices=SHAPES, default="even")
+    parser.add_argument("--directory", help="where the journals go for the time being")
+    parser.add_argument("--master", help="the Spark master, default local[*]")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
