@@ -63,9 +63,9 @@ trial: setup ## the judge on trial: every scenario with SEEDS seeds, JOBS side b
 interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (needs a JDK and Maven; three minutes)
 	$(BIN)/python tests/interop/interop.py
 
-# Two at a time, because most of them wait; the tests of a file stay together, and so do all that share a fixture.
+# Two at a time, because most of them wait; `tests/conftest.py` says which stay together.
 test: check ## everything that is checked: `make check`, then all tests
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadscope $(PYTEST_ARGS)
 
 check: format-check lint types layers stubs-fresh settings-fresh ## format, lint, types, layers, stubs, settings page
 

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -106,17 +107,23 @@ def promised(environment: str) -> frozenset[str]:
     return names
 
 
-TOGETHER = ("analytics", "docker")
-"""Folders whose tests share what is dear: a Spark, an image."""
+TOGETHER = re.compile(r"tests/(analytics|docker)/")
+"""Folders whose tests share what is dear, a Spark or an image."""
+ONE_AT_A_TIME = re.compile(r"tests/\w+/test_(cli_processes|readme|cli_docs|docs_\w+|admin_page|demo|examples)\.py")
+"""Files that start servers at the addresses which a newcomer would have."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Where tests run side by side (`pytest -n`), those of a file, or of such a folder, are run one after another."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else str(item.path)))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            folder = TOGETHER.match(nodeid) or ONE_AT_A_TIME.match(nodeid)
+            return str(folder.re.pattern) if folder else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -24,6 +24,7 @@ from dejamq_proto.names import (
     PROPERTY_UNIQUE_KEY,
 )
 from dejamq_proto.record import I32, MAGIC_BLANK, PAIR, BadRecord, Record, decode
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -87,9 +88,18 @@ def read_logs(spark: SparkSession, stores: Sequence[str], business_key: str | No
     files = [LogFile(str(store), str(file)) for store in stores for file in log_files(str(store))]
     if not files:
         return spark.createDataFrame([], RECORD_SCHEMA)
-    spark.dataSource.register(CommitLogSource)
+    _register(spark)
     reader = spark.read.format(CommitLogSource.name()).option("files", msgspec.json.encode(files).decode())
     return (reader.option("business_key", business_key) if business_key else reader).load()
+
+
+def _register(spark: SparkSession) -> None:
+    """Once a session: Spark refuses a second time."""
+    try:
+        spark.dataSource.register(CommitLogSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def log_files(store: str) -> list[Path]:

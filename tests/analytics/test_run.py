@@ -73,7 +73,8 @@ def test_the_report_loads_nothing_and_escapes_everything(audited_out: tuple[int,
     assert "&lt;script&gt;" in page
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
-        "What caused it", "When", "On which queue", "Show me one", "What to change", "What could not be told, and why",
+        "What caused it", "When", "On which queue", "Who held which queue", "Show me one", "What to change",
+        "What could not be told, and why",
     ]  # fmt: skip
     assert "offset 5 was unfinished" in page
 

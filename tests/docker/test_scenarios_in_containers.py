@@ -19,7 +19,7 @@ def outcomes(image: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     known, directory = catalogue(), tmp_path_factory.mktemp("contained")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEJAMQ_IMAGE", IMAGE)
-        found = trial([known[name] for name in PLAYED], [AS_WRITTEN], directory, print, jobs=3, kind=Kind.COMPOSE)
+        found = trial([known[name] for name in PLAYED], [AS_WRITTEN], directory, print, jobs=2, kind=Kind.COMPOSE)
     return {outcome.scenario: outcome for outcome in found}
 
 
