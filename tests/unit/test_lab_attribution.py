@@ -75,6 +75,17 @@ def test_the_ledger_agrees_run_by_run() -> None:
     assert score == (2, 1, 5)
 
 
+def test_runs_that_differ_in_ids_only_went_wrong_in_the_same_way() -> None:
+    said = "9 undetermined: the last 100 ms of {} (9); 2 findings have a single effect, among them delivery {}"
+    bad = [
+        judged(O1, {}, problems=[said.format(f"10.0.0.{number}@28#1795{number}", f"0a8f8{number}-1")])
+        for number in range(2)
+    ]
+    assert wrong(bad) == [
+        "O1: 9 undetermined: the last 100 ms of a client (9); 2 findings have a single effect (2 runs)"
+    ]
+
+
 def test_what_went_wrong_is_said_once_with_the_number_of_runs() -> None:
     bad = judged(O1, {}, problems=["O1 was not found"])
     assert wrong([bad, judged(O1, {"O1": 1}), bad]) == ["O1: O1 was not found (2 runs)"]

@@ -1,11 +1,14 @@
 """How well the audit named causes in many runs whose truth is known: pure arithmetic over their outcomes."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from dejamq_lab.scenario.run import Outcome
 from dejamq_lab.scenario.text import Scenario
+
+OF_ONE_RUN = re.compile(r"\S+@\d+#\d+|, among them delivery [0-9a-f]+-\d+")
 
 
 class Judged(NamedTuple):
@@ -109,11 +112,19 @@ def unplayed(runs: Iterable[Judged]) -> list[str]:
 
 
 def wrong(runs: Iterable[Judged]) -> list[str]:
-    """What the audit or the ledger said that is not so, in words; the same of several runs once, with their number."""
+    """What the audit or the ledger said that is not so, in words; the same of several runs once, with their number.
+
+    Runs differ in the ids of their clients and deliveries, which are not told.
+    """
     said = Counter(
-        f"{run.scenario.id}: {'; '.join(run.outcome.problems)}" for run in runs if run.played and not run.outcome.ok
-    )
+        f"{run.scenario.id}: {OF_ONE_RUN.sub(_kind_of, '; '.join(run.outcome.problems))}"
+        for run in runs if run.played and not run.outcome.ok
+    )  # fmt: skip
     return [text if count == 1 else f"{text} ({count} runs)" for text, count in said.items()]
+
+
+def _kind_of(found: re.Match[str]) -> str:
+    return "a client" if "@" in found[0] else ""
 
 
 def _place(cause: str) -> tuple[int, int, str]:
