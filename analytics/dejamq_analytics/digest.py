@@ -8,8 +8,8 @@ from dejamq_proto.events import Fault
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.facts import Facts
 from dejamq_analytics.lanes import Hold, Lane
-from dejamq_analytics.pipeline import Facts
 from dejamq_analytics.rules import ownership
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.schema import of

@@ -11,10 +11,11 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 from dejamq_analytics import AuditResult, commit_log, read
-from dejamq_analytics.pipeline import STORED_TWICE, Facts
+from dejamq_analytics.facts import Facts
+from dejamq_analytics.pipeline import STORED_TWICE
 from dejamq_analytics.rules import stored, stored_causes
 from dejamq_analytics.rules.evidence import line, lines, offset_message_id, text, timestamp
-from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, journal_schema
+from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, journal_schema
 from dejamq_analytics.scope import Extent, LogVerdict, Scope
 from dejamq_analytics.verdict import Totals, weigh
 
@@ -58,7 +59,7 @@ def findings(records: DataFrame, run_id: str) -> DataFrame:
     place = [sf.concat_ws(":", f"{side}.store_host", f"{side}.log_offset") for side in ("first", "second")]
     key = sf.concat_ws("|", sf.lit(STORED_TWICE), "identity", "second.unique_key", *place)
     rows = every.select(
-        sf.lit(run_id).alias("run_id"), sf.substring(sf.sha2(key, 256), 1, 32).alias("finding_id"),
+        sf.lit(run_id).alias("run_id"), id_of(key).alias("finding_id"),
         sf.lit(STORED_TWICE).alias("kind"), timestamp(sf.col("second.store_timestamp_ms") * 1000).alias("time"),
         _group("second.topic").alias("consumer_group"), "identity", sf.col("second.unique_key").alias("message_id"),
         sf.coalesce("second.business_key", "first.business_key").alias("business_key"), _place("first"),
@@ -78,7 +79,7 @@ def dead_letters(records: DataFrame, run_id: str) -> DataFrame:
     there = sf.coalesce("tries", sf.lit(0))
     identity = sf.concat_ws("|", sf.lit("dead_letter"), "store_host", "log_offset")
     rows = told.select(
-        sf.lit(run_id).alias("run_id"), sf.substring(sf.sha2(identity, 256), 1, 32).alias("anomaly_id"),
+        sf.lit(run_id).alias("run_id"), id_of(identity).alias("anomaly_id"),
         sf.lit("dead_letter").alias("kind"), timestamp(sf.col("store_timestamp_ms") * 1000).alias("time"),
         "consumer_group", sf.col("unique_key").alias("message_id"), sf.col("store").alias("broker_name"),
         "topic", "queue_id", "queue_offset",

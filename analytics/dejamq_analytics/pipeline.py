@@ -1,14 +1,14 @@
 """From journal lines to findings and anomalies: the rules in their order, each applied once."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dejamq_proto.events import Fault
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from dejamq_analytics import attribute, commit_log, read
-from dejamq_analytics.oddities import Told, oddities
+from dejamq_analytics.facts import Facts, settled
+from dejamq_analytics.oddities import oddities
 from dejamq_analytics.rules import (
     anomalies,
     appends,
@@ -35,30 +35,12 @@ from dejamq_analytics.rules import (
     transactions,
 )
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
-from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, of
+from dejamq_analytics.rules.joins import united
+from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of
 
 OF_PRODUCERS = ("END_TRANSACTION", "CHECK_TRANSACTION")
 """Written by brokers; their group is a producer's."""
 DELIVERED_TWICE, STORED_TWICE = "delivered twice", "stored twice"
-
-
-class Facts(NamedTuple):
-    """What the journals and stores say, parsed once and kept while an audit runs."""
-
-    events: DataFrame
-    processes: DataFrame
-    deliveries: DataFrame
-    appends: DataFrame
-    sends: DataFrame
-    brokers: DataFrame
-
-
-def settled(frame: DataFrame) -> DataFrame:
-    """Computed once and kept. On a local master the way it was made is forgotten too: a plan on top of many others
-    takes Spark longer to prepare than to run. Elsewhere a lost executor must be able to compute its part again.
-    """
-    master = frame.sparkSession.sparkContext.master or ""
-    return frame.localCheckpoint() if master.startswith("local") else frame.cache()
 
 
 def gather(
@@ -253,14 +235,11 @@ def _struct(side: str, delivery_id: Column, result: Column) -> Column:
 
 
 def _table(frames: list[DataFrame], kind: str, run_id: str) -> DataFrame:
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
     certainty = sf.when(sf.col("cause").isNull(), "undetermined").otherwise("certain")
-    rows = whole.select(
+    rows = united(frames).select(
         "*",
         sf.lit(run_id).alias("run_id"),
-        sf.substring(sf.sha2(sf.concat_ws("|", sf.lit(kind), "key"), 256), 1, 32).alias("finding_id"),
+        id_of(sf.concat_ws("|", sf.lit(kind), "key")).alias("finding_id"),
         sf.lit(kind).alias("kind"),
         timestamp("wall_us").alias("time"),
         certainty.alias("certainty"),
@@ -279,18 +258,15 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
         anomalies.out_of_order(clocks.in_time(facts.deliveries, facts.processes)),
         anomalies.offset_regressions(facts.events),
         *_ownership(facts),
-        *oddities(Told(*facts)),
+        *oddities(facts),
     ]
-    whole = found[0]
-    for frame in found[1:]:
-        whole = whole.unionByName(frame)
     # not its words: how often and for how long something was so grows with the journals
     said = sf.get("evidence", sf.lit(0))
     place = sf.concat_ws(
         "|", "kind", "consumer_group", "message_id", "broker_name", "topic", "queue_id", "queue_offset",
         said["boot_id"], said["seq"],
     )  # fmt: skip
-    identified = whole.withColumn("anomaly_id", sf.substring(sf.sha2(place, 256), 1, 32))
+    identified = united(found).withColumn("anomaly_id", id_of(place))
     return contract(identified.withColumn("run_id", sf.lit(run_id)), ANOMALY_COLUMNS)
 
 

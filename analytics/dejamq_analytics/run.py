@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dejamq_analytics import AuditResult, log_audit, pipeline, since
 from dejamq_analytics.commit_log import log_bytes
 from dejamq_analytics.digest import digest
-from dejamq_analytics.pipeline import Facts
+from dejamq_analytics.facts import Facts
 from dejamq_analytics.read import BadInput, check_journals, local_path
 from dejamq_analytics.report import render
 from dejamq_analytics.session import make_session

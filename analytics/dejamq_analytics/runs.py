@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dejamq_analytics import joined, pipeline
+from dejamq_analytics.facts import Facts
 from dejamq_analytics.verdict import Totals, weigh
 from dejamq_analytics.write import write_verdict
 
@@ -105,7 +106,7 @@ def _counted(finding: dict[str, Any]) -> Row:
     return Row(**{name: finding.get(name) for name in names}, unfinished=unfinished, n=1)
 
 
-def _totals(facts: pipeline.Facts) -> defaultdict[int, Totals]:
+def _totals(facts: Facts) -> defaultdict[int, Totals]:
     """What is counted besides findings."""
     found = defaultdict[int, Totals](lambda: Totals(0, {}, 0, 0))
     whole = facts.processes.groupBy(_run("process")).agg(

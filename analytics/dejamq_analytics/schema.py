@@ -90,3 +90,8 @@ def contract(frame: DataFrame, columns: dict[str, str]) -> DataFrame:
             for name, kind in columns.items()
         ]
     )
+
+
+def id_of(key: Column) -> Column:
+    """The id of a finding or anomaly, 32 hexadecimal digits: the same key has the same id in every audit."""
+    return sf.substring(sf.sha2(key, 256), 1, 32)

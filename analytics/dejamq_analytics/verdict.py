@@ -7,7 +7,8 @@ import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.pipeline import DELIVERED_TWICE, Facts
+from dejamq_analytics.facts import Facts
+from dejamq_analytics.pipeline import DELIVERED_TWICE
 
 Counts = dict[str, int]
 

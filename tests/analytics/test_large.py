@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from dejamq_analytics import pipeline, read
+from dejamq_analytics import read
+from dejamq_analytics.facts import settled
 from dejamq_analytics.rules import deliveries, identity
 from dejamq_proto.events import Deliver
 from journals import History
@@ -32,7 +33,7 @@ def test_leaving_out_what_came_once_changes_no_pair(
         if name == "o1":
             handle_without_key(history)
         history.end()
-    entered = pipeline.settled(deliveries.deliveries(read.readable(read.read_lines(spark, [str(tmp_path)]))))
+    entered = settled(deliveries.deliveries(read.readable(read.read_lines(spark, [str(tmp_path)]))))
     whole = identity.pairs(entered).collect()
     monkeypatch.setattr(identity, "WORTH_IT", 0)
     assert identity._repeating(entered, identity._receiver(())).count() < entered.count()

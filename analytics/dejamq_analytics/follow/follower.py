@@ -14,10 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from dejamq_analytics import pipeline, read
+from dejamq_analytics.facts import Facts, settled
 from dejamq_analytics.follow import window
 from dejamq_analytics.follow.chunks import STEP, TORN, Step
 from dejamq_analytics.follow.state import Meta, State
-from dejamq_analytics.pipeline import Facts
 from dejamq_analytics.rules import identity, scheduled, transactions
 from dejamq_analytics.rules.evidence import timestamp
 from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS, UNREADABLE, tag_of
@@ -63,11 +63,11 @@ class Follower:
     def _advance(self, batch: DataFrame, step: Step) -> None:
         spark, before = batch.sparkSession, self._state.meta
         old_lines, old = self._state.table(spark, "lines"), self._state.table(spark, "processes")
-        fresh = pipeline.settled(_steady(_fresh(batch), old_lines))
+        fresh = settled(_steady(_fresh(batch), old_lines))
         lines = read.readable(fresh)
         every = lines if old_lines is None else old_lines.unionByName(lines)
-        events = pipeline.settled(every)
-        processes = pipeline.settled(window.known(old, read.processes(fresh), before.floor_us))
+        events = settled(every)
+        processes = settled(window.known(old, read.processes(fresh), before.floor_us))
         meta = self._meta(step, events)
         facts = pipeline.facts_of(events, processes)
         news = self._news(facts, meta)
@@ -167,5 +167,5 @@ def _above(table: DataFrame, passed: DataFrame | None, prefix: str, unless: Colu
 
 def _untold(table: DataFrame, name: str, earlier: DataFrame | None) -> DataFrame:
     if earlier is None:
-        return pipeline.settled(table)
-    return pipeline.settled(table.join(earlier.select(sf.col("id").alias(name)), name, how="left_anti"))
+        return settled(table)
+    return settled(table.join(earlier.select(sf.col("id").alias(name)), name, how="left_anti"))

@@ -1,6 +1,7 @@
-"""One way of joining for all rules: facts beside a row that already has its own columns."""
+"""One way of joining for all rules: facts beside a row that already has its own columns, and rows below rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -17,3 +18,8 @@ def beside(frame: DataFrame, facts: DataFrame, keys: Mapping[str, str], *, small
         condition &= sf.col(f"key_{name}") == sf.col(column)
     side = sf.broadcast(renamed) if small else renamed
     return frame.join(side, condition, how="left").drop(*[f"key_{name}" for name in keys])
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of one or more frames with the same columns."""
+    return reduce(lambda whole, frame: whole.unionByName(frame), frames)
