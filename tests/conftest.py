@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +124,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return str(folder.re.pattern) if folder else nodeid.partition("::")[0]
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def roomy_disk() -> Iterator[None]:
+    """How full the machine's own disk is decides nothing here: brokers refuse writes above 90 %."""
+    from dejamq_broker.store import disk
+
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(disk, "used_percent", lambda folder: 50)
+        changed.setenv("DEJAMQ_DISK_CHECK_ENABLE", "false")  # of the brokers that are processes
+        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -88,6 +88,7 @@ class ComposeCluster:
             "DEJAMQ_DEMO": str(self.demo_dir),
             "DEJAMQ_HEALTH_INTERVAL": "2s",
             "DEJAMQ_SLAVE_SYNC_INTERVAL_MS": "1000",
+            "DEJAMQ_DISK_CHECK_ENABLE": "false",
             "DEJAMQ_BROKER_FAST_FAILURE_ENABLE": "false",  # as in the lab: a busy machine refuses nothing
             **{name: str(port) for name, port in self.ports.items()},
         }

@@ -1,17 +1,15 @@
-"""Every store that a test opened is closed after it, and none looks at how full the machine's own disk is."""
+"""Every store that a test opened is closed after it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import disk
 from harm import make_whole
 from store_making import OPENED
 
 
 @pytest.fixture(autouse=True)
-def stores_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(disk, "used_percent", lambda folder: 50)
+def stores_end() -> Iterator[None]:
     yield
     for store in OPENED:
         store.close()
