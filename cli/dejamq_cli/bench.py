@@ -68,7 +68,7 @@ def poll(
     namesrv: Where = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Messages a second out of polls of 500, bodies not read. They are sent first; that is not counted."""
+    """Messages a second out of polls of 500, body and id of each read. They are sent first; that is not counted."""
     _measure("poll", Load(messages, body_bytes, journal_level=journal_level), namesrv, output)
 
 

@@ -154,17 +154,20 @@ class Bench:
             return time.perf_counter() - began, None, None
 
     async def _poll(self) -> tuple[float, float | None, float | None]:
-        """From the first poll that returned messages to the last one; bodies are not looked at."""
+        """From the first poll that returned messages to the last one; body and id of each message are read."""
         async with Producer("bench-producer", **self.client) as producer:
             await self._flood(producer)
         consumer = LitePullConsumer("bench-poller", consume_from=ConsumeFrom.FIRST_OFFSET, **self.client)
         consumer.subscribe(self.topic)
-        polled, began = 0, 0.0
+        polled = size = 0
+        began = 0.0
         async with consumer, asyncio.timeout(IDLE_DEADLINE_S + self.load.messages / 1000):
             while polled < self.load.messages:
                 messages = await consumer.poll(1_000, POLLED)
                 began = began or (time.perf_counter() if messages else 0.0)
                 polled += len(messages)
+                for message in messages:
+                    size += len(message.body) + len(message.message_id)
             return time.perf_counter() - began, None, None
 
     def _consumer(self, handle: Callable[[ReceivedMessage], Awaitable[None]]) -> PushConsumer:
