@@ -72,7 +72,7 @@ class Deliveries:
         """It ended well, and its process queue knows."""
         if self._on:
             if self._forensic:
-                self._write_result(owned, (message,), "success")
+                self._journal.write(self._result(owned, (message,), "success"))
             else:
                 owned.succeeded.append(message)
                 if len(owned.succeeded) >= GATHER_AT_MOST:
@@ -81,10 +81,19 @@ class Deliveries:
                     self._gather(owned)
 
     def end(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], outcome: Outcome) -> None:
-        """It ended in any other way, or too late: when the queue is dropped the result is thrown away."""
+        """It ended in any other way, or too late: when the queue is dropped the result is thrown away.
+
+        Such a result comes after all that was gathered, for every queue: whether another ownership of the same queue
+        had been given the message by then tells R8 from O9.
+        """
         if self._on:
-            self.flush(owned)
-            self._write_result(owned, messages, outcome.status, outcome.reason)
+            if owned.dropped:
+                self.close()
+            else:
+                self.flush(owned)
+            result = self._result(owned, messages, outcome.status)
+            result.reason, result.pq_dropped = outcome.reason, owned.dropped
+            self._journal.write(result)
 
     def handed_out(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         """A run reached the process queue."""
@@ -111,7 +120,10 @@ class Deliveries:
             self._journal.write(PqDrop(**self._place(owned), reason=reason, mem_off=mem_off, in_flight=in_flight))
 
     def flush(self, owned: OwnedQueue) -> None:
-        """Write what is gathered for this process queue; call before anything else is journalled about it."""
+        """Write what is gathered for this process queue; call before anything else is journalled about it.
+
+        What was gathered as successful counted, also when the queue has been dropped since.
+        """
         if self._gathering.pop(owned.number, None) is None:
             return
         if owned.entered:
@@ -119,7 +131,7 @@ class Deliveries:
             self._write_deliver(owned, entered, kind=self._kind)
         if owned.succeeded:
             succeeded, owned.succeeded = owned.succeeded, []
-            self._write_result(owned, succeeded, "success")
+            self._journal.write(self._result(owned, succeeded, "success"))
 
     def close(self) -> None:
         """Write everything gathered. May be called twice."""
@@ -164,16 +176,13 @@ class Deliveries:
             event.business_keys = [_business_key(message, self._business_key) for message in messages]
         self._journal.write(event)
 
-    def _write_result(
-        self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], status: str, reason: str = ""
-    ) -> None:
-        event = Result(
-            **self._place(owned), status=status, reason=reason,
+    def _result(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], status: str) -> Result:
+        return Result(
+            **self._place(owned), status=status,
             delivery_ids=[message.delivery_number for message in messages],
             queue_offsets=[message.queue_offset for message in messages],
-            mem_off=owned.process_queue.low_water, pq_dropped=owned.dropped,
+            mem_off=owned.process_queue.low_water,
         )  # fmt: skip
-        self._journal.write(event)
 
     def _place(self, owned: OwnedQueue) -> dict[str, Any]:
         queue = owned.queue

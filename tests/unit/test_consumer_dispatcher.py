@@ -3,7 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, dispatching, lines, owned_queue, received, until
+from consumer_fakes import FakeLink, context, dispatching, lines, owned_queue, received, until
+from dejamq.deliveries import Deliveries
+from dejamq.dispatcher import DONE
 from dejamq.handlers import BatchResult, ConsumeStatus, DeadLetter, RetryLater
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
@@ -307,6 +309,40 @@ async def test_audit_gathers_deliveries_and_results_of_a_queue_into_runs(tmp_pat
         ("DELIVER", 8, None), ("RESULT", 7, 7), ("RESULT", 1, 7), ("SENDBACK", 1, None),
         ("DELIVER", 2, None), ("RESULT", 2, 10),
     ]  # fmt: skip
+
+
+async def test_what_was_gathered_as_done_counted_although_its_queue_is_dropped_before_it_is_written(
+    tmp_path: Path,
+) -> None:
+    owned = owned_queue()
+    deliveries = Deliveries(made := context(FakeLink(), tmp_path, "audit"))
+    (message,) = received(owned, 0)
+    deliveries.enter(owned, message)
+    owned.process_queue.finish(0)
+    deliveries.succeed(owned, message)
+    owned.process_queue.dropped = True
+    deliveries.dropped(owned, "unsubscribed")
+    made.journal.flush()
+    told = [(line["event"], line.get("pq_dropped", False), line.get("mem_off")) for line in lines(tmp_path)]
+    assert told == [("DELIVER", False, None), ("RESULT", False, 1), ("PQ_DROP", False, 1)]
+
+
+async def test_a_result_that_is_thrown_away_comes_after_what_every_other_queue_was_given_before(
+    tmp_path: Path,
+) -> None:
+    lost, regained = owned_queue(), owned_queue()
+    regained.number = 2
+    deliveries = Deliveries(made := context(FakeLink(), tmp_path, "audit"))
+    (message,), (again,) = received(lost, 0), received(regained, 0)
+    deliveries.enter(lost, message)
+    lost.process_queue.dropped = True
+    deliveries.dropped(lost, "reassigned")
+    deliveries.enter(regained, again)
+    deliveries.end(lost, [message], DONE)
+    deliveries.close()
+    made.journal.flush()
+    told = [(line["event"], line["pq_id"], line.get("pq_dropped", False)) for line in lines(tmp_path)]
+    assert told == [("DELIVER", 1, False), ("PQ_DROP", 1, False), ("DELIVER", 2, False), ("RESULT", 1, True)]
 
 
 async def test_gathered_lines_reach_the_file_by_themselves(tmp_path: Path) -> None:
