@@ -24,8 +24,8 @@ class Pull(msgspec.Struct, kw_only=True):
     Offsets are queue offsets. ``suspend_ms`` 0 means that the request is never held; ``commit_offset`` is the
     consumer's own progress that travels with the pull (RocketMQ: flag bit commitOffset of PullSysFlag).
     ``registered``: the expression is not here but in the group's heartbeats, of ``subscription_version`` (ms) or
-    newer (RocketMQ: without the flag bit subscription). ``tags``, ``wanted`` and ``deadline_ms`` are filled in by
-    ``Puller.begin``.
+    newer (RocketMQ: without the flag bit subscription). ``together``: its answer may share a frame. ``tags``,
+    ``wanted`` and ``deadline_ms`` are filled in by ``Puller.begin``.
     """
 
     asker: Asker
@@ -42,6 +42,7 @@ class Pull(msgspec.Struct, kw_only=True):
     registered: bool = False
     subscription_version: int = 0
     lite: bool = False
+    together: bool = False
     tags: frozenset[int] | None = None
     wanted: Wanted | None = None
     read_offset: int = 0

@@ -19,6 +19,8 @@ from dejamq_broker.pull_rules import Pull
 from dejamq_broker.rpc_values import asker_of
 from dejamq_broker.streams import Outbox, Streams
 
+TOGETHER_BYTES = 64 << 10
+"""An answer that is larger fills a frame alone: putting it beside others is one more copy of it."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -44,21 +46,36 @@ class PullService:
         })  # fmt: skip
 
     async def PullStream(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
-        """One task looks and writes, so one answer at a time is in memory; holds come back to it through the outbox."""
+        """One task looks and writes, so one frame at a time is in memory; holds come back to it through the outbox."""
         with self._streams.outbox() as outbox:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(requests, outbox))
                     while (item := await outbox.get()) is not None:
-                        if isinstance(item, PullRequest):
-                            outbox.made_room()
-                        answer = self._turn(item, outbox)
-                        if answer is None or (failpoints.ARMED and await failpoints.reached("pull.answer")):
-                            continue
-                        await context.write(answer.encode())
+                        if answers := await self._answers(item, outbox):
+                            await context.write(answers[0].encode(answers[1:]))
                     reader.cancel()
             finally:
                 self._long_poll.forget(outbox)
+
+    async def _answers(self, item: object, outbox: Outbox[object]) -> list[PullAnswer]:
+        """What leaves in one frame: the answer to this item, and to those behind it for a client that reads such.
+
+        A run of a few records wakes a pull of each of its queues, and a frame costs both sides more than an answer
+        does: with four queues, sharing frames halves the latency at 10,000 messages a second.
+        """
+        answers: list[PullAnswer] = []
+        size = 0
+        while item is not None:
+            assert isinstance(item, PullRequest | Woken)
+            if isinstance(item, PullRequest):
+                outbox.made_room()
+            answer = self._turn(item, outbox)
+            if answer is not None and not (failpoints.ARMED and await failpoints.reached("pull.answer")):
+                answers.append(answer)
+                size += sum(map(len, answer.records))
+            item = outbox.get_now() if item.together and size < TOGETHER_BYTES else None
+        return answers
 
     async def PullOne(self, request: PullRequest, _: Context) -> bytes:
         """As one request of the stream, for other languages. Refused with SERVICE_NOT_AVAILABLE at shutdown."""
@@ -80,9 +97,10 @@ class PullService:
 
     async def _read(self, requests: AsyncIterator[PullRequest], outbox: Outbox[object]) -> None:
         """Requests until the client closes its side; what is still held then is forgotten with the stream."""
-        async for request in requests:
-            await outbox.room()
-            outbox.put(request)
+        async for frame in requests:
+            for request in (frame, *frame.also):
+                await outbox.room()
+                outbox.put(request)
         outbox.end()
 
     def _turn(self, item: object, outbox: Outbox[object]) -> PullAnswer | None:
@@ -119,6 +137,11 @@ class Woken(NamedTuple):
     pull: Pull
     timed_out: bool
 
+    @property
+    def together(self) -> bool:
+        """As the request said."""
+        return self.pull.together
+
 
 def _wake(outbox: Outbox[object], pull: Pull, timed_out: bool) -> None:
     outbox.put(Woken(pull, timed_out))
@@ -132,5 +155,5 @@ def pull_of(request: PullRequest) -> Pull:
         max_messages=request.max_messages, max_bytes=request.max_bytes, suspend_ms=request.suspend_ms,
         commit_offset=request.commit_offset if request.HasField("commit_offset") else None,
         expression=request.expression, expression_type=request.expression_type, registered=request.registered,
-        subscription_version=request.subscription_version, lite=request.lite,
+        subscription_version=request.subscription_version, lite=request.lite, together=request.together,
     )  # fmt: skip

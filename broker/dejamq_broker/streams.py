@@ -22,6 +22,7 @@ class Outbox(Generic[Item]):
         self._pending: set[object] = set()
         self._places = asyncio.Semaphore(MOST_ASKED)
         self._bytes = 0
+        self._ended = False
 
     def put(self, item: Item) -> None:
         """Queue an item; what comes after the end is never written."""
@@ -55,9 +56,17 @@ class Outbox(Generic[Item]):
 
     async def get(self) -> Item | None:
         """The next item; None at the end."""
-        item, size, name = await self._queue.get()
+        return None if self._ended else self._taken(await self._queue.get())
+
+    def get_now(self) -> Item | None:
+        """The next item; None when nothing waits, and at the end."""
+        return None if self._ended or self._queue.empty() else self._taken(self._queue.get_nowait())
+
+    def _taken(self, entry: tuple[Item | None, int, object]) -> Item | None:
+        item, size, name = entry
         self._bytes -= size
         self._pending.discard(name)
+        self._ended = item is None
         return item
 
 

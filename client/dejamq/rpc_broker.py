@@ -34,7 +34,7 @@ from dejamq_proto.send_pb2 import SendBackRequest
 from dejamq_proto.send_pb2_grpc import SendStub
 from dejamq_proto.transaction_pb2 import EndTransactionRequest
 from dejamq_proto.transaction_pb2_grpc import TransactionStub
-from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult
+from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult, join_pulls
 from google.protobuf.message import DecodeError
 
 from dejamq.rpc_stream import AnswerStream
@@ -68,7 +68,8 @@ class BrokerLink:
         self._puller: Any = PullStub(self._channel)
         self._transaction: Any = TransactionStub(self._channel)
         self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, _run_result)
-        self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answer)
+        self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answers)
+        self._pulls.join = join_pulls
         self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, _command)
         self._oneways: set[asyncio.Task[None]] = set()
 
@@ -85,6 +86,7 @@ class BrokerLink:
         """Ask for messages; a request without caller gets one. Error codes come in the answer, not as exceptions."""
         if not request.caller.seq:
             request.caller.CopyFrom(self._identity.caller())
+        request.together = True
         return self._pulls.ask(request.caller.seq, request.SerializeToString())
 
     def heartbeat(self, beat: Heartbeat) -> asyncio.Future[BrokerCommand]:
@@ -265,19 +267,20 @@ def _key(topic: str, queue_id: int) -> QueueKey:
     return QueueKey(topic=topic, queue_id=queue_id)
 
 
-def _run_result(frame: bytes) -> tuple[int, SendRunResult]:
+def _run_result(frame: bytes) -> list[tuple[int, SendRunResult]]:
     result = SendRunResult.decode(frame)
-    return result.seq, result
+    return [(result.seq, result)]
 
 
-def _pull_answer(frame: bytes) -> tuple[int, PullAnswer]:
-    answer = PullAnswer.decode(frame)
-    return answer.seq, answer
+def _pull_answers(frame: bytes) -> list[tuple[int, PullAnswer]]:
+    also: list[PullAnswer] = []
+    first = PullAnswer.decode(frame, also)
+    return [(answer.seq, answer) for answer in (first, *also)]
 
 
-def _command(frame: bytes) -> tuple[int, BrokerCommand]:
+def _command(frame: bytes) -> list[tuple[int, BrokerCommand]]:
     try:
         command = BrokerCommand.FromString(frame)
     except DecodeError as error:
         raise BadFrame(f"a command cannot be read: {error}") from None
-    return command.heartbeat_ack.seq, command
+    return [(command.heartbeat_ack.seq, command)]

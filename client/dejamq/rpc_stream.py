@@ -15,7 +15,8 @@ from dejamq_proto.codes import BrokerUnavailable, DejamqError
 
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 Answer = TypeVar("Answer")
-Decode = Callable[[bytes], tuple[int, Answer]]  # seq of the question, 0 for what the broker says unasked
+Decode = Callable[[bytes], list[tuple[int, Answer]]]  # seq of the question, 0 for what the broker says unasked
+Join = Callable[[list[bytes]], bytes]  # several questions as one frame
 
 
 class AnswerStream(Generic[Answer]):
@@ -25,6 +26,8 @@ class AnswerStream(Generic[Answer]):
         self._open: Any = channel.stream_stream(path, request_serializer=None, response_deserializer=None)
         self.address = address
         self.decode = decode
+        self.join: Join | None = None
+        """Puts questions that are asked at the same time into one frame, where the broker reads such frames."""
         self.on_push: Callable[[Answer], None] = lambda answer: None
         self.on_break: Callable[[DejamqError], None] = lambda error: None
         self._connection: _Connection[Answer] | None = None
@@ -96,7 +99,8 @@ class _Connection(Generic[Answer]):
         address = self._stream.address
         try:
             while (frame := await self._call.read()) is not END:
-                self._deliver(*self._stream.decode(frame))
+                for seq, answer in self._stream.decode(frame):
+                    self._deliver(seq, answer)
         except grpc.aio.AioRpcError as error:
             return error_from(error, address)
         except asyncio.CancelledError:
@@ -119,11 +123,19 @@ class _Connection(Generic[Answer]):
         try:
             while True:
                 while self._unsent:
-                    await self._call.write(self._unsent.popleft()[1])
+                    await self._call.write(self._next_frame())
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the reader learns why and tells
+
+    def _next_frame(self) -> bytes:
+        join, unsent = self._stream.join, self._unsent
+        if join is None or len(unsent) == 1:
+            return unsent.popleft()[1]
+        frames = [frame for _, frame in unsent]
+        unsent.clear()
+        return join(frames)
 
     def break_off(self, error: DejamqError) -> None:
         """Fail what is unanswered; only the first call counts."""

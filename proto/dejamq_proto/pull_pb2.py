@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dejamq_proto import common_pb2 as dejamq__proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64\x65jamq_proto/pull.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"\xce\x02\n\x0bPullRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x05 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\x12\x12\n\nsuspend_ms\x18\x08 \x01(\x03\x12\x1a\n\rcommit_offset\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nexpression\x18\n \x01(\t\x12\x1c\n\x14subscription_version\x18\x0b \x01(\x03\x12\x17\n\x0f\x65xpression_type\x18\x0c \x01(\t\x12\x12\n\nregistered\x18\r \x01(\x08\x12\x0c\n\x04lite\x18\x0e \x01(\x08\x42\x10\n\x0e_commit_offset\"\x82\x01\n\x12\x43heckFilterRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x12\n\nexpression\x18\x04 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x05 \x01(\t\"\x15\n\x13\x43heckFilterResponse\"\xaf\x01\n\nPullAnswer\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12\x12\n\nmin_offset\x18\x05 \x01(\x03\x12\x12\n\nmax_offset\x18\x06 \x01(\x03\x12\x19\n\x11suggest_broker_id\x18\x07 \x01(\x03\x12\r\n\x05sizes\x18\x08 \x03(\x07\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x32\xcf\x01\n\x04Pull\x12?\n\nPullStream\x12\x16.dejamq.v1.PullRequest\x1a\x15.dejamq.v1.PullAnswer(\x01\x30\x01\x12\x38\n\x07PullOne\x12\x16.dejamq.v1.PullRequest\x1a\x15.dejamq.v1.PullAnswer\x12L\n\x0b\x43heckFilter\x12\x1d.dejamq.v1.CheckFilterRequest\x1a\x1e.dejamq.v1.CheckFilterResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64\x65jamq_proto/pull.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"\x86\x03\n\x0bPullRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x05 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\x12\x12\n\nsuspend_ms\x18\x08 \x01(\x03\x12\x1a\n\rcommit_offset\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nexpression\x18\n \x01(\t\x12\x1c\n\x14subscription_version\x18\x0b \x01(\x03\x12\x17\n\x0f\x65xpression_type\x18\x0c \x01(\t\x12\x12\n\nregistered\x18\r \x01(\x08\x12\x0c\n\x04lite\x18\x0e \x01(\x08\x12\x10\n\x08together\x18\x0f \x01(\x08\x12$\n\x04\x61lso\x18\x10 \x03(\x0b\x32\x16.dejamq.v1.PullRequestB\x10\n\x0e_commit_offset\"\x82\x01\n\x12\x43heckFilterRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x12\n\nexpression\x18\x04 \x01(\t\x12\x17\n\x0f\x65xpression_type\x18\x05 \x01(\t\"\x15\n\x13\x43heckFilterResponse\"\xd4\x01\n\nPullAnswer\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12\x12\n\nmin_offset\x18\x05 \x01(\x03\x12\x12\n\nmax_offset\x18\x06 \x01(\x03\x12\x19\n\x11suggest_broker_id\x18\x07 \x01(\x03\x12\r\n\x05sizes\x18\x08 \x03(\x07\x12#\n\x04\x61lso\x18\t \x03(\x0b\x32\x15.dejamq.v1.PullAnswer\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x32\xcf\x01\n\x04Pull\x12?\n\nPullStream\x12\x16.dejamq.v1.PullRequest\x1a\x15.dejamq.v1.PullAnswer(\x01\x30\x01\x12\x38\n\x07PullOne\x12\x16.dejamq.v1.PullRequest\x1a\x15.dejamq.v1.PullAnswer\x12L\n\x0b\x43heckFilter\x12\x1d.dejamq.v1.CheckFilterRequest\x1a\x1e.dejamq.v1.CheckFilterResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,13 +33,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dejamq_proto.pull_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PULLREQUEST']._serialized_start=66
-  _globals['_PULLREQUEST']._serialized_end=400
-  _globals['_CHECKFILTERREQUEST']._serialized_start=403
-  _globals['_CHECKFILTERREQUEST']._serialized_end=533
-  _globals['_CHECKFILTERRESPONSE']._serialized_start=535
-  _globals['_CHECKFILTERRESPONSE']._serialized_end=556
-  _globals['_PULLANSWER']._serialized_start=559
-  _globals['_PULLANSWER']._serialized_end=734
-  _globals['_PULL']._serialized_start=737
-  _globals['_PULL']._serialized_end=944
+  _globals['_PULLREQUEST']._serialized_end=456
+  _globals['_CHECKFILTERREQUEST']._serialized_start=459
+  _globals['_CHECKFILTERREQUEST']._serialized_end=589
+  _globals['_CHECKFILTERRESPONSE']._serialized_start=591
+  _globals['_CHECKFILTERRESPONSE']._serialized_end=612
+  _globals['_PULLANSWER']._serialized_start=615
+  _globals['_PULLANSWER']._serialized_end=827
+  _globals['_PULL']._serialized_start=830
+  _globals['_PULL']._serialized_end=1037
 # @@protoc_insertion_point(module_scope)

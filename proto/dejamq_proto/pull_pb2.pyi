@@ -37,6 +37,8 @@ class PullRequest(_message.Message):
     EXPRESSION_TYPE_FIELD_NUMBER: _builtins.int
     REGISTERED_FIELD_NUMBER: _builtins.int
     LITE_FIELD_NUMBER: _builtins.int
+    TOGETHER_FIELD_NUMBER: _builtins.int
+    ALSO_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     topic: _builtins.str
     queue_id: _builtins.int
@@ -56,8 +58,14 @@ class PullRequest(_message.Message):
     """The expression is the one of the group's heartbeats instead, which must be at least of subscription_version."""
     lite: _builtins.bool
     """a lite pull consumer asks"""
+    together: _builtins.bool
+    """The client reads `also`: answers to several requests may come in one frame."""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
+    @_builtins.property
+    def also(self) -> _containers.RepeatedCompositeFieldContainer[Global___PullRequest]:
+        """of a stream: further requests in this frame, each a credit of its own"""
+
     def __init__(
         self,
         *,
@@ -75,10 +83,12 @@ class PullRequest(_message.Message):
         expression_type: _builtins.str = ...,
         registered: _builtins.bool = ...,
         lite: _builtins.bool = ...,
+        together: _builtins.bool = ...,
+        also: _abc.Iterable[Global___PullRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset", "caller", b"caller", "commit_offset", b"commit_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset", "caller", b"caller", "commit_offset", b"commit_offset", "expression", b"expression", "expression_type", b"expression_type", "group", b"group", "lite", b"lite", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "registered", b"registered", "subscription_version", b"subscription_version", "suspend_ms", b"suspend_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset", "also", b"also", "caller", b"caller", "commit_offset", b"commit_offset", "expression", b"expression", "expression_type", b"expression_type", "group", b"group", "lite", b"lite", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "registered", b"registered", "subscription_version", b"subscription_version", "suspend_ms", b"suspend_ms", "together", b"together", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__commit_offset: _TypeAlias = _typing.Literal["commit_offset"]  # noqa: Y015
     _WhichOneofArgType__commit_offset: _TypeAlias = _typing.Literal["_commit_offset", b"_commit_offset"]  # noqa: Y015
@@ -147,6 +157,7 @@ class PullAnswer(_message.Message):
     MAX_OFFSET_FIELD_NUMBER: _builtins.int
     SUGGEST_BROKER_ID_FIELD_NUMBER: _builtins.int
     SIZES_FIELD_NUMBER: _builtins.int
+    ALSO_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     code: _builtins.int
@@ -159,6 +170,10 @@ class PullAnswer(_message.Message):
     records: _builtins.bytes
     @_builtins.property
     def sizes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def also(self) -> _containers.RepeatedCompositeFieldContainer[Global___PullAnswer]:
+        """answers to further requests, in this frame because they were ready with this one"""
+
     def __init__(
         self,
         *,
@@ -170,11 +185,12 @@ class PullAnswer(_message.Message):
         max_offset: _builtins.int = ...,
         suggest_broker_id: _builtins.int = ...,
         sizes: _abc.Iterable[_builtins.int] | None = ...,
+        also: _abc.Iterable[Global___PullAnswer] | None = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "max_offset", b"max_offset", "min_offset", b"min_offset", "next_offset", b"next_offset", "records", b"records", "remark", b"remark", "seq", b"seq", "sizes", b"sizes", "suggest_broker_id", b"suggest_broker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["also", b"also", "code", b"code", "max_offset", b"max_offset", "min_offset", b"min_offset", "next_offset", b"next_offset", "records", b"records", "remark", b"remark", "seq", b"seq", "sizes", b"sizes", "suggest_broker_id", b"suggest_broker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -175,17 +175,19 @@ class PullAnswer(msgspec.Struct, kw_only=True):
     sizes: Words = NO_WORDS
     records: Sequence[bytes | memoryview] = ()
 
-    def encode(self) -> bytes:
+    def encode(self, also: "Iterable[PullAnswer]" = ()) -> bytes:
+        """One frame, with other answers inside it if there are any."""
         head = [
             _number(1, self.seq), _number(2, self.code), _chunk(3, self.remark.encode()), _number(4, self.next_offset),
             _number(5, self.min_offset), _number(6, self.max_offset), _number(7, self.suggest_broker_id),
             _packed(8, self.sizes, "<u4"),
         ]  # fmt: skip
+        head += [_chunk(9, answer.encode()) for answer in also]
         return _with_payload(head, self.records)
 
     @classmethod
-    def decode(cls, frame: bytes) -> "PullAnswer":
-        """Read a frame. Raises BadFrame."""
+    def decode(cls, frame: bytes | memoryview, also: "list[PullAnswer] | None" = None) -> "PullAnswer":
+        """Read a frame; the other answers inside it are appended to ``also``. Raises BadFrame."""
         answer = cls()
         for number, value in _fields(frame):
             if isinstance(value, memoryview):
@@ -195,12 +197,20 @@ class PullAnswer(msgspec.Struct, kw_only=True):
                     answer.sizes = _words(value, "<u4")
                 elif number == 3:
                     answer.remark = _text(value)
+                elif number == 9 and also is not None:
+                    also.append(cls.decode(value))
             elif number in _PULL_NUMBERS:
                 setattr(answer, _PULL_NUMBERS[number], value)
         return answer
 
 
 _PULL_NUMBERS = {1: "seq", 2: "code", 4: "next_offset", 5: "min_offset", 6: "max_offset", 7: "suggest_broker_id"}
+
+
+def join_pulls(requests: Sequence[bytes]) -> bytes:
+    """One frame of several encoded PullRequests: the first with the others inside it."""
+    first, *others = requests
+    return b"".join((first, *(b"\x82\x01" + _varint(len(other)) + other for other in others)))
 
 
 def _with_payload(head: list[bytes], pieces: Sequence[bytes | memoryview]) -> bytes:
@@ -232,7 +242,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _fields(frame: bytes) -> Iterator[tuple[int, int | memoryview]]:
+def _fields(frame: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """(field number, value): ints for varints, views for length-delimited fields; fixed-width ones are skipped."""
     view, at, end = memoryview(frame), 0, len(frame)
     while at < end:
@@ -253,7 +263,7 @@ def _fields(frame: bytes) -> Iterator[tuple[int, int | memoryview]]:
             raise BadFrame(f"wire type {kind} is unknown")
 
 
-def _read_varint(frame: bytes, at: int) -> tuple[int, int]:
+def _read_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while at < len(frame) and shift < 70:
         byte = frame[at]

@@ -20,6 +20,15 @@ async def test_the_end_comes_after_what_was_put_before_it() -> None:
     assert (await outbox.get(), await outbox.get()) == ("last", None)
 
 
+async def test_what_waits_is_taken_at_once_up_to_the_end_which_lasts() -> None:
+    outbox: Outbox[str] = Outbox()
+    assert outbox.get_now() is None
+    outbox.put("last")
+    outbox.end()
+    outbox.put("never written")
+    assert [outbox.get_now(), outbox.get_now(), outbox.get_now(), await outbox.get()] == ["last", None, None, None]
+
+
 async def test_closing_ends_every_open_stream_after_its_last_item() -> None:
     streams = Streams()
     taken: list[object] = []

@@ -53,6 +53,25 @@ def test_a_pull_answer_is_what_the_generated_class_writes_and_reads() -> None:
     assert bytes(back.records[0]) == b"abc"
 
 
+def test_several_answers_in_one_frame_are_what_the_generated_class_writes_and_reads() -> None:
+    first = wire.PullAnswer(seq=1, sizes=np.array([3], "<u4"), records=(b"abc",))
+    others = [wire.PullAnswer(seq=2, code=19), wire.PullAnswer(seq=3, records=(b"de",), sizes=np.array([2], "<u4"))]
+    frame = first.encode(others)
+    assert pull_pb2.PullAnswer.FromString(frame).SerializeToString() == frame
+    also: list[wire.PullAnswer] = []
+    back = wire.PullAnswer.decode(frame, also)
+    assert (back.seq, [each.seq for each in also]) == (1, [2, 3])
+    assert [bytes(each.records[0]) for each in (back, also[1])] == [b"abc", b"de"]
+    assert wire.PullAnswer.decode(frame).seq == 1
+
+
+def test_pull_requests_in_one_frame_are_what_the_generated_class_reads() -> None:
+    requests = [pull_pb2.PullRequest(topic="orders", queue_id=number, lite=True) for number in range(3)]
+    frame = wire.join_pulls([each.SerializeToString() for each in requests])
+    first = pull_pb2.PullRequest.FromString(frame)
+    assert (first.queue_id, list(first.also)) == (0, requests[1:])
+
+
 @pytest.mark.parametrize(
     "change",
     [
