@@ -5,8 +5,9 @@ Only places and sizes are kept here; the messages themselves wait with the dispa
 are therefore delivered again to the next owner (cause O7). Source: RocketMQ ``ProcessQueue``.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from operator import lt
 
 import msgspec
 
@@ -22,15 +23,18 @@ class Limits(msgspec.Struct, frozen=True):
 class ProcessQueue:
     """Unfinished messages of one queue while this client owns it. Every operation is O(1) amortised a message.
 
-    ``_order`` holds the offsets in order and is cleaned lazily at both ends: finished ones inside stay until they
-    surface. A dict alone would not do: finding its first key costs a walk over everything deleted before it.
+    Two arrays hold what was put, in the order of the queue, finished ones too until they are trimmed. Everything before
+    ``_head`` is finished; ``_later`` are the offsets that were finished behind it while an earlier one was not. So a
+    run that ends in its order, as nearly all do, costs one comparison and one step of the head.
     """
 
     __slots__ = (
         "_end",
-        "_held",
-        "_order",
+        "_head",
+        "_later",
+        "_offsets",
         "_settled",
+        "_sizes",
         "cached_bytes",
         "draining",
         "dropped",
@@ -40,8 +44,10 @@ class ProcessQueue:
     )
 
     def __init__(self, start_offset: int) -> None:
-        self._held: dict[int, int] = {}
-        self._order: deque[int] = deque()
+        self._offsets: list[int] = []
+        self._sizes: list[int] = []
+        self._head = 0
+        self._later: set[int] = set()
         self._end = start_offset
         self._settled = False
         self.cached_bytes = 0
@@ -52,57 +58,98 @@ class ProcessQueue:
         self.settling = 0
         """Failed messages on their way back to the broker."""
         self.on_room: Callable[[], None] | None = None
-        """Called at each finished message; set only while somebody waits for room."""
+        """Called when messages were finished; set only while somebody waits for room."""
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._offsets) - self._head - len(self._later)
 
     def __contains__(self, queue_offset: int) -> bool:
-        return queue_offset in self._held
+        return self._place(queue_offset) >= 0
 
     def put(self, queue_offsets: Sequence[int], sizes: Sequence[int]) -> None:
         """Add messages with these body sizes. One that is held already is not counted again.
 
-        O(1) a message while they come in order, which one fetcher guarantees; anything else costs a sort.
+        Next to nothing while they come in order, which one fetcher guarantees; anything else costs a sort.
         """
-        fresh = dict(zip(queue_offsets, sizes, strict=True))
-        if not fresh:
+        if not queue_offsets:
             return
-        places = list(fresh)
-        if places[0] >= self._end and places == sorted(places):
-            self.cached_bytes += sum(fresh.values())
-            self._order.extend(places)
-            self._held |= fresh
+        if queue_offsets[0] >= self._end and _ascend(queue_offsets):
+            self._trim()
+            self._offsets += queue_offsets
+            self._sizes += sizes
+            self.cached_bytes += sum(sizes)
         else:
-            self.cached_bytes += sum(fresh.values()) - sum(self._held[offset] for offset in fresh.keys() & self._held)
-            self._held |= fresh
-            self._order = deque(sorted(self._held))
-        self._end = max(self._end, self._order[-1] + 1)
+            self._merge(dict(zip(queue_offsets, sizes, strict=True)))
+        self._end = max(self._end, self._offsets[-1] + 1)
+
+    def _merge(self, fresh: dict[int, int]) -> None:
+        unfinished = {
+            offset: size
+            for offset, size in zip(self._offsets[self._head :], self._sizes[self._head :], strict=True)
+            if offset not in self._later
+        }
+        merged = dict(sorted((unfinished | fresh).items()))
+        self._offsets, self._sizes, self._head = list(merged), list(merged.values()), 0
+        self._later.clear()
+        self.cached_bytes = sum(self._sizes)
+
+    def _trim(self) -> None:
+        """Forget the finished ones in front, once they are more than the others."""
+        if self._head * 2 > len(self._offsets):
+            del self._offsets[: self._head], self._sizes[: self._head]
+            self._head = 0
 
     def finish(self, queue_offset: int) -> bool:
         """The message needs no more of this owner. False when it is not held (any more).
 
         The caller may finish in any order; the low-water mark moves only over what is finished without a hole.
         """
-        size = self._held.pop(queue_offset, -1)
-        if size < 0:
+        found = self._finish(queue_offset)
+        if found:
+            self._tell()
+        return found
+
+    def finish_all(self, queue_offsets: Sequence[int]) -> None:
+        """As ``finish`` for each of them, at a fraction of the cost where they are the first ones that are held."""
+        head, end = self._head, self._head + len(queue_offsets)
+        if not self._later and self._offsets[head:end] == queue_offsets:
+            self.cached_bytes -= sum(self._sizes[head:end])
+            self._head = end
+        else:
+            for queue_offset in queue_offsets:
+                self._finish(queue_offset)
+        self._tell()
+
+    def _finish(self, queue_offset: int) -> bool:
+        place = self._place(queue_offset)
+        if place < 0:
             return False
-        self.cached_bytes -= size
-        self._settled = True
-        order, held = self._order, self._held
-        while order and order[0] not in held:
-            order.popleft()
-        if self.on_room is not None:
-            self.on_room()
+        self.cached_bytes -= self._sizes[place]
+        if place == self._head:
+            self._head += 1
+            self._step_over()
+        else:
+            self._later.add(queue_offset)
         return True
 
-    def finish_all(self, queue_offsets: Iterable[int]) -> None:
-        """As ``finish`` for messages that are all held, at a fraction of the cost. Raises KeyError for another one."""
-        self.cached_bytes -= sum(map(self._held.pop, queue_offsets))
+    def _place(self, queue_offset: int) -> int:
+        """Where an unfinished message stands; -1 for any other."""
+        offsets, head = self._offsets, self._head
+        if head < len(offsets) and offsets[head] == queue_offset:
+            return head
+        place = bisect_left(offsets, queue_offset, head)
+        here = place < len(offsets) and offsets[place] == queue_offset and queue_offset not in self._later
+        return place if here else -1
+
+    def _step_over(self) -> None:
+        """What was finished behind the first unfinished one counts, once that is finished as well."""
+        offsets, later = self._offsets, self._later
+        while later and offsets[self._head] in later:
+            later.remove(offsets[self._head])
+            self._head += 1
+
+    def _tell(self) -> None:
         self._settled = True
-        order, held = self._order, self._held
-        while order and order[0] not in held:
-            order.popleft()
         if self.on_room is not None:
             self.on_room()
 
@@ -119,7 +166,7 @@ class ProcessQueue:
     @property
     def low_water(self) -> int:
         """The smallest unfinished offset, else the one after the last: what may be committed."""
-        return self._order[0] if self._order else self._end
+        return self._offsets[self._head] if self._head < len(self._offsets) else self._end
 
     @property
     def commit_offset(self) -> int | None:
@@ -129,23 +176,30 @@ class ProcessQueue:
     @property
     def ends(self) -> tuple[int, int] | None:
         """The first and the last unfinished offset; None while there is none."""
-        span = self.span
-        return (self._order[0], self._order[0] + span) if self._order else None
+        offsets, later = self._offsets, self._later
+        while later and offsets[-1] in later:
+            later.remove(offsets.pop())
+            self._sizes.pop()
+        return (offsets[self._head], offsets[-1]) if self._head < len(offsets) else None
 
     @property
     def span(self) -> int:
         """Distance from the first to the last unfinished message: what an owner change may replay."""
-        order = self._order
-        while order and order[-1] not in self._held:
-            order.pop()
-        return order[-1] - order[0] if order else 0
+        ends = self.ends
+        return ends[1] - ends[0] if ends else 0
 
     def excess(self, limits: Limits) -> str:
         """Which limit is exceeded, in words for the log; empty while there is room."""
-        if len(self._held) > limits.count:
-            return f"{len(self._held)} messages held"
+        if len(self) > limits.count:
+            return f"{len(self)} messages held"
         if self.cached_bytes > limits.size_bytes:
             return f"{self.cached_bytes} bytes held"
         if self.span > limits.span:
             return f"unfinished messages span {self.span} offsets"
         return ""
+
+
+def _ascend(queue_offsets: Sequence[int]) -> bool:
+    following = iter(queue_offsets)
+    next(following)
+    return all(map(lt, queue_offsets, following))

@@ -101,6 +101,16 @@ class AgainstASortedMap(RuleBasedStateMachine):
         assert self.queue.finish(offset)
         del self.model[offset]
 
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def finish_a_stretch(self, data: st.DataObject) -> None:
+        held = sorted(self.model)
+        first = data.draw(st.integers(0, len(held) - 1))
+        stretch = held[first : first + data.draw(st.integers(1, 8))]
+        self.queue.finish_all(stretch)
+        for offset in stretch:
+            del self.model[offset]
+
     @rule(by=st.integers(0, 4))
     def skip(self, by: int) -> None:
         self.end += by
@@ -110,6 +120,7 @@ class AgainstASortedMap(RuleBasedStateMachine):
     def they_agree(self) -> None:
         model = self.model
         assert len(self.queue) == len(model)
+        assert all(offset in self.queue for offset in model)
         assert self.queue.cached_bytes == sum(model.values())
         assert self.queue.low_water == min(model, default=self.end)
         assert self.queue.span == (max(model) - min(model) if model else 0)
