@@ -128,8 +128,10 @@ class SendService:
         Of two failures the slaves' is told (RocketMQ: ``CommitLog.handleDiskFlushAndHA``).
         """
         result, code, trouble = outcome.result, Code.FLUSH_DISK_TIMEOUT, ""
-        if outcome.durable is not None:
-            trouble = await _wait(outcome.durable, self._sync_timeout)
+        if (durable := outcome.durable) is not None:
+            if failpoints.ARMED and await failpoints.reached("send.flush"):
+                durable = Future()
+            trouble = await _wait(durable, self._sync_timeout)
         if outcome.replicated is not None and (found := await outcome.replicated) in SLAVE_TROUBLES:
             code, trouble = found, SLAVE_TROUBLES[found]
         if trouble:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from dejamq_lab import cluster_inproc
 from dejamq_lab.duplicates import find_duplicates
-from dejamq_lab.errors import NotSupported
+from dejamq_lab.errors import ClusterFailed, NotSupported
 from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.run import play
 from dejamq_lab.scenario.seeds import varied
@@ -135,6 +135,20 @@ async def test_monotonic_ages_keep_members_whose_broker_has_a_clock_that_jumps(t
     assert any(line["event"] == "CLOCK" for line in left.lines("broker"))
     gone = [line["reason"] for line in left.lines("broker") if line["event"] == "MEMBER" and line["change"] == "-"]
     assert gone == ["unregister"]
+
+
+@pytest.mark.parametrize(("outcome", "fails"), [("SEND_OK", False), ("FLUSH_DISK_TIMEOUT", True)])
+async def test_a_send_must_end_with_the_status_that_its_step_names(tmp_path: Path, outcome: str, fails: bool) -> None:
+    sends: list[Line] = [
+        {"do": "send", "who": "p", "count": 3, "outcome": outcome, "batch": batch} for batch in (False, True)
+    ]
+    steps = [{"do": "start", "who": "p"}, *sends, {"do": "close", "who": "p"}]
+    scenario = with_steps("healthy", *steps)
+    if not fails:
+        await played(scenario, tmp_path)
+        return
+    with pytest.raises(ClusterFailed, match="3 of 3 sends failed to end with FLUSH_DISK_TIMEOUT"):
+        await played(scenario, tmp_path)
 
 
 @pytest.mark.parametrize(("step", "said"), [

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from dejamq import LitePullConsumer, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, TransactionProducer
+from dejamq import (
+    LitePullConsumer,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    SendStatus,
+    TransactionProducer,
+)
 from dejamq_proto.codes import ConfigError, DejamqError
 
 from dejamq_lab.scenario import handling
@@ -149,13 +158,13 @@ class Performer:
         for turn in range(step.times):
             wave = made if step.same or not turn else [each.replace() for each in made]
             if step.batch:
-                failed += await _failed([self._client.send_batch(wave)])
+                failed += await _failed([self._client.send_batch(wave)], step.outcome)
             elif pause_s:
                 for each in wave:
-                    failed += await _failed([self._sending(each, step)])
+                    failed += await _failed([self._sending(each, step)], step.outcome)
                     await asyncio.sleep(pause_s)
             else:
-                failed += await _failed([self._sending(each, step) for each in wave])
+                failed += await _failed([self._sending(each, step) for each in wave], step.outcome)
         return failed
 
     def _sending(self, message: Message, step: Send) -> Awaitable[Any]:
@@ -201,10 +210,16 @@ def queue_at(topic: str, place: str) -> MessageQueue:
     return MessageQueue(topic, broker_name, int(queue_id))
 
 
-async def _failed(sends: list[Awaitable[Any]]) -> int:
-    """How many of these sends were not acknowledged."""
+async def _failed(sends: list[Awaitable[Any]], outcome: str) -> int:
+    """How many of these sends were not acknowledged, or not with the status that ``outcome`` names."""
     ended = await asyncio.gather(*sends, return_exceptions=True)
     for each in ended:
         if isinstance(each, BaseException) and not isinstance(each, DejamqError):
             raise each
-    return sum(isinstance(each, DejamqError) for each in ended)
+    named = outcome in SendStatus.__members__
+    return sum(isinstance(each, DejamqError) or (named and _ended_otherwise(each, outcome)) for each in ended)
+
+
+def _ended_otherwise(ended: Any, outcome: str) -> bool:
+    """Whether a send, or one of a batch, has another status."""
+    return any(one.status.name != outcome for one in (ended if isinstance(ended, list) else [ended]))

@@ -64,7 +64,8 @@ class Restart(One, tag="restart", frozen=True):
 class Send(One, tag="send", frozen=True):
     """Send so many messages, numbered on from the last one. ``times``: every message is sent so often by the program.
 
-    ``outcome``: ok, error (each must fail), any. ``queue`` is ``broker-a:0``; '': as the producer chooses.
+    ``outcome``: ok, error (each must fail), any, or the status that each must end with, as FLUSH_DISK_TIMEOUT.
+    ``queue`` is ``broker-a:0``; '': as the producer chooses.
     """
 
     count: int

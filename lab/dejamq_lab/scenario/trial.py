@@ -48,26 +48,37 @@ class Played(msgspec.Struct, frozen=True):
 
 def trial(
     scenarios: Sequence[Scenario], seeds: Iterable[int], directory: Path, tell: Tell, *, jobs: int = 1,
-    kind: Kind = Kind.PROCESS, kinds: Mapping[str, Kind] | None = None,
+    kind: Kind = Kind.PROCESS, kinds: Mapping[str, Kind] | None = None, tries: int = 1,
 ) -> list[Outcome]:  # fmt: skip
     """Play and audit what is not there yet; all outcomes, by scenario and seed. ``jobs``: runs played side by side.
 
     ``kind``: where they are played, but for those of which ``kinds`` says it by id. What cannot be played there is
-    played on processes.
+    played on processes. ``tries``: how often at most one is played that does not come to its end, as on a machine that
+    is too busy for its deadlines; what an audit says wrong is never played again.
     """
     seeds = list(seeds)
     runs = [Run(scenario, seed, directory / f"{scenario.id}-{seed}") for scenario in scenarios for seed in seeds]
     where = defaultdict(lambda: kind, kinds or {})
-    asyncio.run(_play_all([run for run in runs if not _is_played(run)], tell, jobs, where))
-    left = [run.folder for run in runs if not _played(run).problem and not (run.folder / AUDITED).exists()]
-    if left:
-        tell(f"audit of {len(left)} runs")
-        _audit(left)
+    left = [run for run in runs if not _is_played(run)]
+    for _ in range(tries):
+        asyncio.run(_play_all(left, tell, jobs, where))
+        left = [run for run in left if _broken(run, tell)]
+    new = [run.folder for run in runs if not _played(run).problem and not (run.folder / AUDITED).exists()]
+    if new:
+        tell(f"audit of {len(new)} runs")
+        _audit(new)
     return [_outcome(run) for run in runs]
 
 
 def _played(run: Run) -> Played:
     return msgspec.json.decode((run.folder / PLAYED).read_bytes(), type=Played)
+
+
+def _broken(run: Run, tell: Tell) -> bool:
+    problem = _played(run).problem
+    if problem:
+        tell(f"{run.folder.name} did not come to its end: {problem}")
+    return bool(problem)
 
 
 def _is_played(run: Run) -> bool:
