@@ -4,7 +4,7 @@ import pytest
 from dejamq_lab.scenario.run import Outcome
 from dejamq_lab.scenario.stages import Kind
 from dejamq_lab.scenario.trial import trial
-from scenarios_played import ON_PROCESSES, SIDE_BY_SIDE, scenarios
+from scenarios_played import ON_PROCESSES, SIDE_BY_SIDE, TRIES, scenarios
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +13,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     pytest.importorskip("pyspark", reason="the audit needs the extra 'analytics'")
     chosen, directory = list(scenarios()), tmp_path_factory.mktemp("trial")
     kinds = dict.fromkeys(ON_PROCESSES, Kind.PROCESS)
-    found = trial(chosen, [1], directory, print, jobs=SIDE_BY_SIDE, kind=Kind.INPROC, kinds=kinds)
+    found = trial(chosen, [1], directory, print, jobs=SIDE_BY_SIDE, kind=Kind.INPROC, kinds=kinds, tries=TRIES)
     again = trial(chosen, [1], directory, print)
     assert found == again, "what was played and audited is not done again"
     return {outcome.scenario: outcome for outcome in found}

@@ -4,7 +4,7 @@ import pytest
 from dejamq_lab.scenario.run import Outcome
 from scenarios_played import INBOX, PLAYED
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("name", PLAYED)

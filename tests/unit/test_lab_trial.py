@@ -34,6 +34,8 @@ class World:
         self.playing = self.most = 0
         self.audits: list[list[str]] = []
         self.broken: set[str] = set()
+        self.unlucky: set[str] = set()
+        """Broken once only."""
         for name in ("play", "_audit", "judged"):
             monkeypatch.setattr(trial_module, name, getattr(self, name.strip("_")))
 
@@ -44,7 +46,8 @@ class World:
         await asyncio.sleep(0)
         self.playing -= 1
         self.played.append(folder.name)
-        if folder.name in self.broken:
+        if folder.name in self.broken | self.unlucky:
+            self.unlucky.discard(folder.name)
             raise ClusterFailed("step 1: it broke")
         (folder / "store").mkdir(parents=True)
         return RunPlayed(folder / "journal", [folder / "store"], 1.0)
@@ -99,6 +102,16 @@ def test_a_run_that_breaks_is_told_and_the_others_go_on(tmp_path: Path, made: Wo
     broken, sound = tried(tmp_path, scenario("O1"), scenario("O2"))
     assert (broken.problems, broken.verdict, sound.ok) == (["step 1: it broke"], {}, True)
     assert made.audits == [["O2-1"]]
+
+
+def test_what_broke_may_be_played_once_more_and_what_breaks_again_stays_broken(tmp_path: Path, made: World) -> None:
+    made.broken, made.unlucky = {"O1-1"}, {"O2-1"}
+    told: list[str] = []
+    found = trial([scenario("O1"), scenario("O2"), scenario("O3")], [1], tmp_path, told.append, tries=2)
+    assert [outcome.ok for outcome in found] == [False, True, True]
+    assert made.played == ["O1-1", "O2-1", "O3-1", "O1-1", "O2-1"]
+    assert "O2-1 did not come to its end: step 1: it broke" in told
+    assert made.audits == [["O2-1", "O3-1"]]
 
 
 def test_the_command_plays_again_what_broke_only_when_asked_and_audits_again_when_rules_changed(
