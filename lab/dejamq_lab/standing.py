@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,14 +99,16 @@ async def up(directory: Path, size: Size) -> Standing:
     directory = plan.directory
     members: list[Member] = []
     try:
-        for number, name in enumerate(plan.namesrv_names()):
-            members.append(await _start(directory, plan.namesrv(name, free_address(NAMESRV_PORT + number))))
-            _write_state(directory, members)
+        members += await _start(directory, [
+            plan.namesrv(name, free_address(NAMESRV_PORT + number)) for number, name in enumerate(plan.namesrv_names())
+        ])  # fmt: skip
+        _write_state(directory, members)
         namesrv = Standing(tuple(members)).namesrv
-        for number, name in enumerate((*plan.broker_names(), *plan.slave_names())):
-            listen = free_address(BROKER_PORT + number * BROKER_PORT_STEP)
-            members.append(await _start(directory, plan.broker(name, namesrv, listen)))
-            _write_state(directory, members)
+        members += await _start(directory, [
+            plan.broker(name, namesrv, free_address(BROKER_PORT + number * BROKER_PORT_STEP))
+            for number, name in enumerate((*plan.broker_names(), *plan.slave_names()))
+        ])  # fmt: skip
+        _write_state(directory, members)
         await _ready(Standing(tuple(members)))
     except BaseException:
         await down(Standing(tuple(members)))
@@ -130,16 +132,19 @@ def _prepare(directory: Path, size: Size) -> Plan:
     return plan
 
 
-async def _start(directory: Path, config: NamesrvConfig | BrokerConfig) -> Member:
+async def _start(directory: Path, configs: Sequence[NamesrvConfig] | Sequence[BrokerConfig]) -> list[Member]:
+    """Side by side: most of a start is Python's imports, one core each. All of them run then, or none."""
     faults = open_journal(None, role="harness", process="lab", boot_id="", level="off")
-    server = ServerProcess(config, directory / server_name(config), faults, tied=False)
-    server.spawn()
+    servers = [ServerProcess(each, directory / server_name(each), faults, tied=False) for each in configs]
     try:
-        await server.started()
+        for server in servers:
+            server.spawn()
+        for server in servers:
+            await server.started()
     except BaseException:
-        await server.ended()
+        await asyncio.gather(*(server.ended() for server in servers))
         raise
-    return Member(server.name, server.role, server.pid, server.address, process_born(server.pid))
+    return [Member(each.name, each.role, each.pid, each.address, process_born(each.pid)) for each in servers]
 
 
 async def _ready(standing: Standing) -> None:
