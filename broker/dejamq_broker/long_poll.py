@@ -13,6 +13,8 @@ import msgspec
 
 Key = tuple[str, int]  # topic, queue id
 NO_END = 1 << 62
+TIMER_STEP_MS = 100
+"""Deadlines are looked at in such steps, so that the pulls of one client, which are asked together, end together."""
 
 
 class Hold(msgspec.Struct, eq=False):
@@ -192,16 +194,17 @@ class LongPoll:
             return False
 
     def _set_timer(self) -> None:
-        """One timer for the earliest deadline.
+        """One timer, for the first step after the earliest deadline.
 
         A hold that an arrival took out leaves it as it is: then it fires for nobody.
         """
         deadline_ms = self._holds.next_deadline_ms()
+        due_s = None if deadline_ms is None else (deadline_ms // TIMER_STEP_MS + 1) * TIMER_STEP_MS / 1000
         if self._timer is not None:
-            if deadline_ms is not None and self._timer.when() * 1000 <= deadline_ms:
+            if due_s is not None and self._timer.when() <= due_s:
                 return
             self._timer.cancel()
-        self._timer = None if deadline_ms is None else self._loop.call_at(deadline_ms / 1000, self._on_deadline)
+        self._timer = None if due_s is None else self._loop.call_at(due_s, self._on_deadline)
 
     def _on_deadline(self) -> None:
         self._timer = None

@@ -90,6 +90,17 @@ class ClientService(ClientServicer):
 
         One that was taken out of use is none of these: who finishes it commits there (RocketMQ looks at no queue).
         """
+        refusal: DejamqError | None = None
+        for each in (request, *request.also):
+            try:
+                self._update_offset(each)
+            except DejamqError as error:
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
+        return pb.UpdateOffsetResponse()
+
+    def _update_offset(self, request: pb.UpdateOffsetRequest) -> None:
         self._groups.known(request.group)
         topic, queue_id = request.queue.topic, request.queue.queue_id
         config = self._topics.require(topic)
@@ -98,7 +109,6 @@ class ClientService(ClientServicer):
         by = "oneway" if request.oneway else "sync"
         at = Position(request.group, topic, queue_id)
         self._offsets.commit(at, request.offset, by=by, asker=asker_of(request.caller))
-        return pb.UpdateOffsetResponse()
 
     async def MaxOffset(self, request: pb.QueueRequest, _: Context) -> pb.OffsetResponse:
         """The queue offset after the last entry that consumers can see. Refused for an unknown topic or queue."""

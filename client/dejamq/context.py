@@ -29,7 +29,7 @@ class Link(Protocol):
     async def query_offset(self, group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None: ...
 
     async def update_offset(
-        self, group: str, topic: str, queue_id: int, queue_offset: int, *, oneway: bool = False, seq: int = 0
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0
     ) -> None: ...
 
     def update_offset_oneway(

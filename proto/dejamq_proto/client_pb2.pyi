@@ -481,6 +481,7 @@ class UpdateOffsetRequest(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     ONEWAY_FIELD_NUMBER: _builtins.int
+    ALSO_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     offset: _builtins.int
     oneway: _builtins.bool
@@ -489,6 +490,10 @@ class UpdateOffsetRequest(_message.Message):
     def caller(self) -> _common_pb2.Caller: ...
     @_builtins.property
     def queue(self) -> _common_pb2.QueueKey: ...
+    @_builtins.property
+    def also(self) -> _containers.RepeatedCompositeFieldContainer[Global___UpdateOffsetRequest]:
+        """further commits, each as if it came alone; the first refusal is answered"""
+
     def __init__(
         self,
         *,
@@ -497,10 +502,11 @@ class UpdateOffsetRequest(_message.Message):
         queue: _common_pb2.QueueKey | None = ...,
         offset: _builtins.int = ...,
         oneway: _builtins.bool = ...,
+        also: _abc.Iterable[Global___UpdateOffsetRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group", "offset", b"offset", "oneway", b"oneway", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["also", b"also", "caller", b"caller", "group", b"group", "offset", b"offset", "oneway", b"oneway", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -114,6 +114,22 @@ async def test_a_commit_for_something_unknown_is_refused(broker: Broker, group: 
         assert caught.value.code is code
 
 
+async def test_of_commits_in_one_call_only_those_at_fault_are_refused(broker: Broker) -> None:
+    async with Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x"]))
+        await wire.heartbeat_stream("g")
+        topics = ("nope", "t")
+        first, second = (
+            client_pb2.UpdateOffsetRequest(caller=wire.caller(), group="g", queue=QueueKey(topic=topic), offset=1)
+            for topic in topics
+        )
+        first.also.append(second)
+        with pytest.raises(DejamqError) as caught:
+            await wire.call(wire.client.UpdateOffset, first)
+        assert caught.value.code is Code.TOPIC_NOT_EXIST
+        assert await wire.committed("g", "t") == 1
+
+
 async def test_bounds_and_times_of_a_queue_are_told(broker: Broker) -> None:
     async with Wire(broker.address) as wire:
         sent = await wire.send(a_run("t", [b"x", b"y"]))

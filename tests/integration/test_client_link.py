@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from dejamq import SendTimeout
 from dejamq.rpc_broker import BrokerLink
+from dejamq_proto.client_pb2 import UpdateOffsetRequest, UpdateOffsetResponse
 from dejamq_proto.client_pb2_grpc import ClientServicer, add_ClientServicer_to_server
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.send_pb2 import SendBackRequest
@@ -66,3 +67,30 @@ async def test_other_calls_keep_the_general_time_out(ask: Callable[[BrokerLink],
     async with silent_broker(timeout_ms=SOON_MS, progress_timeout_ms=FAR_MS) as link:
         with pytest.raises(SendTimeout):
             await ask(link)
+
+
+async def test_commits_of_one_turn_that_nobody_waits_for_are_one_call() -> None:
+    came: list[UpdateOffsetRequest] = []
+    arrived = asyncio.Event()
+
+    async def take(request: UpdateOffsetRequest, _: Any) -> UpdateOffsetResponse:
+        came.append(request)
+        arrived.set()
+        return UpdateOffsetResponse()
+
+    clients = ClientServicer()  # type: ignore[abstract]  # answers only what is asked here
+    clients.UpdateOffset = take  # type: ignore[method-assign,assignment]  # the broker's part is played here
+    server = Server(())
+    add_ClientServicer_to_server(clients, server.grpc)
+    link = BrokerLink(await server.start("127.0.0.1:0"), Somebody(), timeout_ms=FAR_MS)
+    for queue_id in range(3):
+        link.update_offset_oneway("g", "t", queue_id, 10 + queue_id, seq=queue_id + 1)
+    await asyncio.wait_for(arrived.wait(), 10)
+    link.update_offset_oneway("g", "t", 0, 20)
+    await link.close()
+    await server.stop(0)
+    first, second = came
+    assert [(each.queue.queue_id, each.offset, each.caller.seq) for each in (first, *first.also)] == [
+        (0, 10, 1), (1, 11, 2), (2, 12, 3),
+    ]  # fmt: skip
+    assert (second.offset, len(second.also)) == (20, 0)
