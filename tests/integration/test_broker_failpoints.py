@@ -1,0 +1,71 @@
+"""The broker's named places, each armed once: what would come next does not happen, and all else does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from broker_wire import Wire, a_run, records_of, running, until
+from dejamq_broker.store import StoreConfig
+from dejamq_proto import failpoints
+from dejamq_proto.codes import Code
+from dejamq_proto.failpoints import Failpoints
+from dejamq_proto.wire import PullAnswer, SendRunResult
+
+SYNC = StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH")
+Arm = Callable[[str], None]
+
+
+@pytest.fixture
+def arm(monkeypatch: pytest.MonkeyPatch) -> Arm:
+    """Arm these places of this process until the test ends."""
+
+    def armed(text: str) -> None:
+        monkeypatch.setattr(failpoints, "ARMED", True)
+        monkeypatch.setattr(failpoints, "_armed", Failpoints(text))
+
+    return armed
+
+
+async def test_a_pull_whose_answer_is_dropped_stays_unanswered_and_the_next_one_is_not(
+    tmp_path: Path, arm: Arm
+) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        await wire.send(a_run("orders", [b"a"]))
+
+        async def readable() -> bool:
+            return len((await wire.pull("orders")).sizes) == 1
+
+        await until(readable)
+        arm("pull.answer=1*drop->off")
+        stream = wire.pull_stream()
+        lost, other = wire.pull_request("orders", 0), wire.pull_request("orders", 0)
+        await stream.write(lost)
+        await stream.write(other)
+        answer = PullAnswer.decode(await stream.read())
+        assert (answer.seq, len(records_of(answer))) == (other.caller.seq, 1)
+
+
+@pytest.mark.parametrize(("place", "stored"), [("send.request", False), ("send.answer", True)])
+async def test_a_run_is_lost_before_or_after_it_is_stored(tmp_path: Path, arm: Arm, place: str, stored: bool) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        arm(f"{place}=1*drop->off")
+        stream = wire.send_stream()
+        await stream.write(a_run("orders", [b"lost"], seq=1).encode())
+        await stream.write(a_run("orders", [b"told"], seq=2).encode())
+        answer = SendRunResult.decode(await stream.read())
+        assert (answer.seq, answer.code, answer.queue_offsets.tolist()) == (2, 0, [int(stored)])
+
+
+async def test_a_disk_that_never_confirms_is_told_when_the_wait_is_over_and_the_message_is_there(
+    tmp_path: Path, arm: Arm
+) -> None:
+    async with running(tmp_path, store=SYNC, sync_flush_timeout_ms=20) as broker, Wire(broker.address) as wire:
+        arm("send.flush=1*drop->off")
+        late = await wire.send(a_run("orders", [b"late"]))
+        assert (late.code, late.queue_offsets.tolist()) == (Code.FLUSH_DISK_TIMEOUT, [0])
+        assert "did not confirm it" in late.remark
+
+        async def there() -> list[bytes]:
+            return [record.body for record in records_of(await wire.pull("orders"))]
+
+        assert await until(there) == [b"late"]
