@@ -16,7 +16,9 @@ def redelivered(pairs: DataFrame, life: Life) -> DataFrame:
     """I1 pairs with cause, stage, trigger, missing, expected and evidence."""
     known = with_life(pairs.where(sf.col("identity") == "I1"), life)
     judged = known.withColumn("decision", stages.decision())
-    rests_on_absence = sf.col("decision.cause").isNotNull() & ~sf.col("decision.expected")
+    # what a handler asked for is there to read; what its next owner was given (stage b) nobody had settled until then
+    asked_for = sf.col("decision.expected") & (sf.col("decision.stage") != "b")
+    rests_on_absence = sf.col("decision.cause").isNotNull() & ~asked_for
     complete = judged.withColumn("hole", sf.when(rests_on_absence, proof.hole()))
     return complete.select(
         "identity", "first", "second",

@@ -17,6 +17,7 @@ import stories_offsets  # noqa: F401
 import stories_owners  # noqa: F401
 import stories_producers  # noqa: F401
 import stories_replicas  # noqa: F401
+import stories_tails  # noqa: F401
 import stories_transactions  # noqa: F401
 from dejamq_analytics import AuditResult, audit
 from dejamq_analytics.session import make_session

@@ -13,10 +13,10 @@ def committed_7(made: History, broker: Process) -> None:
     consumer.kill()
 
 
-def next_start(made: History, source: str = "main", **more: object) -> Process:
+def next_start(made: History, source: str = "main", *, clean: bool = False, **more: object) -> Process:
     """The broker again, with a boot id of its own."""
     broker = made.process("broker", "broker-0", boot_id=f"{made.name}again".replace("-", ""), **more)  # type: ignore[arg-type]
-    broker.boot(broker.name, clean=False)
+    broker.boot(broker.name, clean=clean)
     if source:
         broker.offsets_loaded(source)
     return broker
@@ -73,7 +73,7 @@ def o4(made: History) -> None:
     committed_7(made, broker)
     broker.offsets_flushed()
     broker.close()
-    successor(made, next_start(made, source="bak"))
+    successor(made, next_start(made, source="bak", clean=True))
 
 
 @story
@@ -102,7 +102,7 @@ def o15_after_the_file_was_lost(made: History) -> None:
     committed_7(made, broker)
     broker.offsets_flushed()
     broker.close()
-    successor(made, next_start(made, source="none"))
+    successor(made, next_start(made, source="none", clean=True))
 
 
 @story

@@ -49,10 +49,13 @@ def _told_by_another() -> list[Stage]:
     became = text("a slave that had copied at most %s became the master", "copied.new")
     nothing = sf.lit("a slave that had copied no offset of the group became the master")
     became = sf.when(sf.col("copied").isNull(), nothing).otherwise(became)
+    known = sf.coalesce(sf.col("slave_us") < promoted["wall_us"], sf.lit(False))
+    unseen = text("no BOOT of the slave that became the master of %s", "first.broker_name")
     older = sf.lit("a slave answered in the master's absence")
     returned = text("%s came back, and had not what a slave had been told", told["process"])
     return [
         Stage("h", promoted.isNotNull() & of_master & had, missing=forgot),
+        Stage("h", promoted.isNotNull() & of_master & ~known, missing=unseen),
         Stage("h", promoted.isNotNull() & of_master, "O5", trigger=became),
         Stage("h", another & (taken_by.isNull() | told_by.isNull()), missing=unknown),
         Stage("h", to_slave & of_master & had, missing=forgot),

@@ -64,7 +64,9 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = frame.withColumn("teller", sf.coalesce("answered.boot_id", own))
     frame = beside(frame, life.memories.select("boot_id", "loaded"), {"boot_id": "teller"}).drop("teller")
     frame = beside(frame, life.memories.select("boot_id", "flushed"), {"boot_id": "committed.boot_id"})
-    brokers = life.brokers.select("broker_name", sf.struct("whole", "whole_until_us", "process").alias("broker"))
+    brokers = life.brokers.select(
+        "broker_name", sf.struct("whole", "whole_from_us", "whole_until_us", "process").alias("broker")
+    )
     frame = beside(frame, brokers, {"broker_name": "first.broker_name"})
     frame = beside(frame, life.faults.select("boot_id", "fault"), {"boot_id": "first.boot_id"})
     sides = {f"{side}_{name}": f"{side}.{name}" for side in ("first", "second") for name in ("boot_id", "pq_id")}

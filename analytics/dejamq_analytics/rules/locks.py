@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import line, text
+from dejamq_analytics.rules.queues import BUFFERED_US, late_us
 from dejamq_analytics.rules.stage import Stage
 from dejamq_analytics.schema import of
 
@@ -56,21 +57,27 @@ def stages() -> list[Stage]:
     took, held, opened_us = sf.col("lock_took"), sf.col("lock_held"), sf.col("second_queue.opened.wall_us")
     another = sf.col("first.client_id") != sf.col("second.client_id")
     both = sf.col("contest").isNotNull()
-    ran_on = _turned() | _ran_on(opened_us)
-    expired = another & taken_over() & ran_on
+    ran_on, may_have_run = _turned() | _ran_on(opened_us), _turned() | _may_have_run(opened_us)
+    expired = another & taken_over()
     late = text("%s had not renewed its lock for %s ms", took["owner"], took["age_ms"])
-    forgot = another & (took["owner"] != held["client_id"]) & (held["boot_id"] != took["boot_id"])
     alive = held["wall_us"] + held["life_ms"] * 1000 > took["wall_us"]
+    forgot = another & (took["owner"] != held["client_id"]) & (held["boot_id"] != took["boot_id"]) & alive
     kept = both | sf.coalesce(sf.col("first_queue.unlocked.wall_us") > opened_us, sf.lit(True))
     grantors = text("%s did not know the lock that %s had from %s", took["process"], held["client_id"], held["process"])
-    forced = sf.col("first_queue.unlocked.forced") & _ran_on(sf.col("second.wall_us"))
+    forced, entered_us = sf.col("first_queue.unlocked.forced"), sf.col("second.wall_us")
     gave_up = text("%s gave its lock back while its handler ran", "first.process")
-    untold = sf.col("locked") & took.isNull() & ran_on
+    untold = sf.col("locked") & took.isNull() & may_have_run
+    unheld = sf.col("locked") & another & held.isNull() & kept & may_have_run
+    in_doubt = (expired & may_have_run) | (forgot & kept & may_have_run)
+    in_doubt |= forced & _may_have_run(entered_us - late_us("second"))
+    which = text("whether the handler of %s had ended when %s was given the message", "first.process", "second.process")
     return [
-        Stage("2", expired, "R9", trigger=late),
-        Stage("2", forgot & alive & kept & (both | ran_on), "R10", trigger=grantors),
-        Stage("2", forced, "R11", trigger=gave_up),
+        Stage("2", expired & ran_on, "R9", trigger=late),
+        Stage("2", forgot & kept & (both | ran_on), "R10", trigger=grantors),
+        Stage("2", forced & _ran_on(entered_us), "R11", trigger=gave_up),
         Stage("2", untold, missing=text("no LOCK by which %s opened the queue", "second.process")),
+        Stage("2", unheld, missing=text("no LOCK by which %s held the queue", "first.process")),
+        Stage("2", in_doubt, missing=which),
     ]
 
 
@@ -81,8 +88,23 @@ def taken_over() -> Column:
 
 
 def _ran_on(moment_us: Column) -> Column:
-    """Whether the handler of the first delivery still ran then."""
-    return sf.coalesce("first.result_wall_us", "first_owner.last_wall_us") > moment_us
+    """Whether the handler of the first delivery surely still ran then."""
+    return _ended_us() - sf.when(_gathered(), BUFFERED_US).otherwise(0) > moment_us
+
+
+def _may_have_run(moment_us: Column) -> Column:
+    return _ended_us() > moment_us
+
+
+def _ended_us() -> Column:
+    """When the first delivery's result was written; without one, when its process wrote last."""
+    return sf.coalesce("first.result_wall_us", "first_owner.last_wall_us")
+
+
+def _gathered() -> Column:
+    """Whether the handler may have ended before that: results that count are gathered below level forensic."""
+    counted = sf.coalesce((sf.col("first.result") == "success") & ~sf.col("first.pq_dropped"), sf.lit(True))
+    return counted & (sf.col("first_owner.level") != "forensic")
 
 
 def evidence() -> list[Column]:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.locks import grants
-from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE, lowered
+from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE, late_us, lowered
 from dejamq_analytics.schema import of
 
 
@@ -75,14 +75,20 @@ def last_correction() -> Column:
 
 def last_rewind() -> Column:
     """The last time that the group was sent to the record or before it, after its first delivery and before the queue
-    was opened again: whoever did that wanted it once more.
+    was opened again: whoever did that wanted it once more. Also one that may have come before the delivery, whose
+    line was late; ``in_doubt`` tells.
     """
-    first_us, opened_us = sf.col("first.wall_us"), sf.col("second_queue.opened.wall_us")
+    first_us, opened_us = sf.col("first.wall_us") - late_us("first"), sf.col("second_queue.opened.wall_us")
     x = sf.col("first.queue_offset")
     between = sf.filter(
         "rewinds", lambda one: (one["new"] <= x) & (one["wall_us"] > first_us) & (one["wall_us"] <= opened_us)
     )
     return sf.array_max(between)
+
+
+def in_doubt() -> Column:
+    """Whether the rewind may have been before the first delivery."""
+    return sf.col("rewind.wall_us") <= sf.col("first.wall_us")
 
 
 def last_lowering() -> Column:

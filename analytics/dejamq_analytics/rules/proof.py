@@ -5,11 +5,13 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules import clocks, jumps, locks, owners
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
-from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US
+from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US, late_us
 from dejamq_analytics.rules.stages import X
 
 OF_BROKERS = ("O2", "O3", "O4", "O5", "O6", "O12", "O15", "O16")
 """Causes that rest on what a broker did and did not write."""
+OF_MASTERS = ("O2", "O3", "O4", "O15")
+"""Those that rest on all that a master wrote since the offset left, or since it had it."""
 
 
 def hole() -> Column:
@@ -35,6 +37,8 @@ def hole() -> Column:
     # a flush may be among the lines that a killed broker had not written
     until_answer = sf.col("decision.cause").isin("O3", "O5", "O6")
     arrival_us = sf.coalesce(arrival_us, sf.when(until_answer, sf.col("answered.wall_us")))
+    sent_us = sf.when(sf.col("decision.cause") == "O2", sf.col("first_queue.persisted.wall_us"))
+    sent_us = sf.coalesce(sent_us, "committed.wall_us", "first.wall_us")
     unflushed = text(
         "the last 100 ms of %s, which ended without closing at journal level %s",
         "first.process",
@@ -47,8 +51,22 @@ def hole() -> Column:
         (sf.size(theirs) > 0, gap_text(theirs, "second.process")),
         (needs_broker & ~broker["whole"], text("seq gap of %s", broker["process"])),
         (needs_broker & (broker["whole_until_us"] < arrival_us), text("the last lines of %s", broker["process"])),
+        (
+            sf.col("decision.cause").isin(*OF_MASTERS) & (broker["whole_from_us"] > sent_us),
+            text("the lines of an earlier start of %s", broker["process"]),
+        ),
+        (_order_unknown(), text("which came first, the delivery in %s or in %s", "first.process", "second.process")),
         (contested, owners.hole()),
     )
+
+
+def _order_unknown() -> Column:
+    """Whether the second one of two owners at once may have delivered first: its line was late. For what decides
+    between owners by the order in which they opened the queue that is the same.
+    """
+    close = sf.col("second.wall_us") - sf.col("first.wall_us") < late_us("second")
+    either = sf.col("decision.cause").isin(*owners.CAUSES, *locks.CAUSES)
+    return sf.col("contest").isNotNull() & close & ~either
 
 
 def _gaps_between(gaps: Column, begin: Column, end: Column) -> Column:

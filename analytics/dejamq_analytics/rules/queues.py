@@ -18,6 +18,13 @@ QUEUE = ("consumer_group", "broker_name", "topic", "queue_id")
 PQ = ("boot_id", "pq_id")
 
 
+def late_us(side: str) -> Column:
+    """By how much the line of a delivery (``first``, ``second``) may be later than the delivery: below level forensic
+    lines of many are gathered.
+    """
+    return sf.when(sf.col(f"{side}_owner.level") == "forensic", 0).otherwise(BUFFERED_US)
+
+
 def lowered() -> Column:
     """Of an OFF_SET: somebody who consumes, or a replica, set the group's offset lower."""
     return (sf.col("new") < sf.col("old")) & ~sf.col("by").isin(*BY_OPERATORS, "delete", "load")
@@ -99,21 +106,44 @@ def answered(events: DataFrame) -> DataFrame:
 
 
 def brokers(events: DataFrame, processes: DataFrame) -> DataFrame:
-    """One row a broker name: ``whole`` if no line of its journals is missing up to ``whole_until_us``.
+    """One row a broker name: ``whole`` if no line of its journals is missing from ``whole_from_us`` to
+    ``whole_until_us``.
 
     Only then does a missing event mean that nothing happened. A broker that ended without closing kept its last lines
-    only at level forensic; of one that runs, what was buffered at the end may be missing.
+    only at level forensic; of one that runs, what was buffered at the end may be missing. Journals reach back to the
+    first start of a master, or to one that found the store as a crash leaves it, when nothing tells of what crashed.
     """
+    start = sf.col("event") == "BOOT"
     boots = (
         events.where(sf.col("broker_name").isNotNull() & (sf.col("role") == "broker"))
         .groupBy("boot_id", "broker_name")
-        .agg(sf.count("*").alias("lines_with_name"))
+        .agg(
+            sf.max(sf.when(start, ~sf.col("clean"))).alias("after_crash"),
+            sf.max(sf.when(start, sf.coalesce("broker_id", sf.lit(0)) == 0)).alias("is_master"),
+        )
     )
     flushed = sf.col("closed") | (sf.col("level") == "forensic")
     cut_us = sf.when(~flushed, sf.col("last_wall_us") - BUFFERED_US)
     known = boots.join(processes.drop("lines"), "boot_id", how="inner")
+    starts = sf.struct("first_wall_us", "closed", "after_crash")
     return known.groupBy("broker_name").agg(
         sf.min(sf.size("gaps") == 0).alias("whole"),
+        sf.min(sf.when(sf.col("is_master"), sf.col("first_wall_us"))).alias("master_us"),
+        sf.collect_list(starts).alias("starts"),
         sf.coalesce(sf.min(cut_us), sf.lit(FOREVER_US)).alias("whole_until_us"),
-        sf.max("process").alias("process"),
-    ).select("broker_name", "whole", "whole_until_us", "process")  # fmt: skip
+        # of several replicas and starts the one that the missing lines are of
+        sf.max_by("process", sf.struct(sf.size("gaps") > 0, ~flushed, "process")).alias("process"),
+    ).withColumn("orphan_us", _after_an_unknown_crash()).select(
+        "broker_name", "whole", "whole_until_us", "process",
+        sf.coalesce(sf.greatest("master_us", "orphan_us"), sf.lit(FOREVER_US)).alias("whole_from_us"),
+    )  # fmt: skip
+
+
+def _after_an_unknown_crash() -> Column:
+    """The last of ``starts`` after a crash of which there is no journal."""
+
+    def crashed_before(start: Column) -> Column:
+        return sf.exists("starts", lambda one: ~one["closed"] & (one["first_wall_us"] < start["first_wall_us"]))
+
+    orphans = sf.filter("starts", lambda one: sf.coalesce(one["after_crash"], sf.lit(False)) & ~crashed_before(one))
+    return sf.array_max(sf.transform(orphans, lambda one: one["first_wall_us"]))

@@ -13,7 +13,8 @@ def stages() -> list[Stage]:
     again = sf.col("first.boot_id") == sf.col("second.boot_id")
     dropped = sf.col("first_queue.dropped")
     idle = again & (dropped["reason"] == "pull_idle") & _in_flight()
-    overlap = sf.col("first.pq_dropped") & (sf.col("first.result_wall_us") > sf.col("second.wall_us"))
+    # by the order of lines, which is that of events: at level audit their times are late
+    overlap = sf.col("first.pq_dropped") & (sf.col("first.result_seq") > sf.col("second.seq"))
     flapped = again & (dropped["reason"] == "reassigned") & overlap
     lost = text("%s lost the queue, had it again, and its first handler still ran", "first.process")
     still = text("%s had not pulled for longer than it may", "first.process")

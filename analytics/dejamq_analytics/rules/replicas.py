@@ -41,15 +41,22 @@ def replicas(events: DataFrame) -> Replicas:
 
 
 def promotions(events: DataFrame) -> DataFrame:
-    """``promotions``: each time that a slave of this broker was started as its master, in order."""
+    """``promotions``: each time that a slave of this broker was started as its master, in order; ``slave_us``: when the
+    first of its slaves began, null where no journal tells of one.
+    """
     promoted = sf.struct("wall_us", "seq", "process", "boot_id", "log_offset")
-    told = of(events, Replica).where(sf.col("change") == "promoted").groupBy("broker_name")
-    return told.agg(sf.array_sort(sf.collect_list(promoted)).alias("promotions"))
+    told = of(events, Replica).where(sf.col("change") == "promoted").select("broker_name", promoted.alias("one"))
+    slaves = (
+        of(events, Boot).where(sf.col("broker_id") > MASTER).select("broker_name", sf.col("wall_us").alias("began"))
+    )
+    both = told.unionByName(slaves, allowMissingColumns=True).groupBy("broker_name")
+    return both.agg(sf.array_sort(sf.collect_list("one")).alias("promotions"), sf.min("began").alias("slave_us"))
 
 
 def with_replicas(frame: DataFrame, known: Replicas) -> DataFrame:
     """Adds to pairs with ``committed`` and ``answered``: ``taken_by`` and ``told_by``, the ids of those replicas,
-    ``promoted``, the last promotion between the two, and ``copied``, the highest offset that a slave copied.
+    ``promoted``, the last promotion between the two, ``slave_us``, and ``copied``, the highest offset that a slave
+    copied.
     """
     for name, fact in (("taken_by", "committed"), ("told_by", "answered")):
         ids = known.ids.select("boot_id", sf.col("broker_id").alias(name))

@@ -32,14 +32,16 @@ def scheduled_twice(appends: DataFrame) -> DataFrame:
     return ranked.where(sf.col("first").isNotNull()).select("first", "second")
 
 
-def judged(copies: DataFrame, events: DataFrame) -> DataFrame:
+def judged(copies: DataFrame, events: DataFrame, processes: DataFrame) -> DataFrame:
     """Those pairs with cause, stage, trigger, missing, expected and evidence."""
+    journal = processes.select("boot_id", sf.struct("process", "gaps", "level", "closed").alias("journal"))
+    copies = beside(copies, journal, {"boot_id": "first.boot_id"})
     frame = beside(copies, _in_order(of(events, Boot), "clean"), {"broker_name": "second.broker_name"})
     frame = frame.withColumnRenamed("told", "boots")
     progress = _in_order(of(events, ProgressFlush).where("service = 'schedule'"), "progress")
     frame = beside(frame, progress, {"broker_name": "second.broker_name"}).withColumnRenamed("told", "written")
     frame = beside(frame, promotions(events), {"broker_name": "second.broker_name"})
-    frame = beside(frame, _of_slaves(events), {"broker_name": "second.broker_name"})
+    frame = beside(frame, _of_slaves(events, journal), {"broker_name": "second.broker_name"})
     level, offset = (sf.split(sf.col("second.origin_ref"), ":")[part] for part in (0, 1))
     between = sf.filter("written", lambda one: _inside(one) & (_next(one, level) > offset.cast("bigint")))
     known = frame.withColumns({
@@ -54,7 +56,7 @@ def judged(copies: DataFrame, events: DataFrame) -> DataFrame:
     after_promotion = sf.col("promoted").isNotNull() & ~sf.col("one_start")
     had = sf.coalesce(_next(sf.col("copied"), level) > offset.cast("bigint"), sf.lit(False))
     forgot = text("the progress written in line %s of %s was lost", "copied.seq", "copied.process")
-    missing = sf.when(after_promotion & had, forgot).when(~after_promotion, _missing())
+    missing = sf.when(after_promotion, sf.when(had, forgot).otherwise(_missing_of_slaves())).otherwise(_missing())
     return known.select(
         sf.lit("I2").alias("identity"), "first", "second",
         sf.when(missing.isNull(), sf.when(after_promotion, "B2").otherwise("B1")).alias("cause"),
@@ -83,14 +85,37 @@ def _missing() -> Column:
         (sf.col("crash").isNull(), sf.lit(NOT_BY_THIS_VERSION + "delivered again although the broker ended cleanly")),
         (sf.col("past").isNotNull(),
          text("the progress written in line %s of %s was lost", "past.seq", "past.process")),
+        (sf.exists("journal.gaps", lambda gap: gap["last"] > sf.col("first.seq")),
+         text("seq gap of %s", "first.process")),
+        (~_is_whole(), text("the last lines of %s", "first.process")),
     )  # fmt: skip
 
 
-def _of_slaves(events: DataFrame) -> DataFrame:
-    """``copies``: what slaves of each broker wrote down of its progress, in order."""
-    slaves = of(events, Boot).where(sf.col("broker_id") > 0).select("boot_id").distinct()
-    told = of(events, ProgressFlush).where("service = 'schedule'").join(sf.broadcast(slaves), "boot_id", how="inner")
-    return _in_order(told, "progress").withColumnRenamed("told", "copies")
+def _missing_of_slaves() -> Column:
+    """What is not there of the slave that may have had the progress."""
+    return first_of(
+        (sf.coalesce(sf.col("slave_us") > sf.col("promoted.wall_us"), sf.lit(True)),
+         text("no BOOT of the slave that became the master of %s", "second.broker_name")),
+        (sf.col("torn_slave").isNotNull(), text("the last lines of %s", "torn_slave")),
+    )  # fmt: skip
+
+
+def _is_whole() -> Column:
+    """Whether the journal of this start has all that it wrote until its end."""
+    return sf.col("journal.closed") | (sf.col("journal.level") == "forensic")
+
+
+def _of_slaves(events: DataFrame, journal: DataFrame) -> DataFrame:
+    """``copies``: what slaves of each broker wrote down of its progress, in order; ``torn_slave``: one of whose journal
+    lines are missing.
+    """
+    slaves = of(events, Boot).where(sf.col("broker_id") > 0).select("broker_name", "boot_id").distinct()
+    torn = sf.when(~_is_whole() | (sf.size("journal.gaps") > 0), sf.col("journal.process"))
+    known = beside(slaves, journal, {"boot_id": "boot_id"}).groupBy("broker_name").agg(sf.max(torn).alias("torn_slave"))
+    written = of(events, ProgressFlush).where("service = 'schedule'")
+    told = written.join(sf.broadcast(slaves.select("boot_id")), "boot_id", how="left_semi")
+    copied = _in_order(told, "progress").withColumnRenamed("told", "copies")
+    return beside(known, copied, {"broker_name": "broker_name"})
 
 
 def _in_order(events: DataFrame, *more: str) -> DataFrame:

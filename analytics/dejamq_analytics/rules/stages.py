@@ -7,7 +7,7 @@ Columns exist only once Spark runs, so the rows are made by functions.
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules import broker_stages, given_up, handler_stages, jumps, locks, owners, regained
+from dejamq_analytics.rules import broker_stages, given_up, handler_stages, jumps, locks, memory, owners, regained
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.stage import Stage, later
 
@@ -53,10 +53,12 @@ def _owners() -> list[Stage]:
     own = given_up.local() & (sf.col("first.client_id") != sf.col("second.client_id"))
     members = later("stage 2, members of a broadcasting group each keep their own offsets (L8)")
     operator = text("%s to %s by %s", "rewind.by", "rewind.new", "rewind.client_id")
+    doubtful = text("whether %s delivered it before the offset was set to %s", "first.process", "rewind.new")
     return [
         Stage("2", opened.isNull(), missing=unknown),
         Stage("2", own, missing=members),
         Stage("2", opened["start_offset"] > sf.col(X), missing=below),
+        Stage("i", sf.col("rewind").isNotNull() & memory.in_doubt(), missing=doubtful),
         Stage("i", sf.col("rewind").isNotNull(), "O17", trigger=operator, expected=True),
         *given_up.sought(),
         Stage("2", both, missing=unopened),
