@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from dejamq_lab.explore.hunt import Hunted, Options, hunt
+from dejamq_lab.scenario.stages import Kind
 from dejamq_proto.codes import ConfigError
 
 from dejamq_cli.output import NO, Format, Output, say, show_object, tell
@@ -20,9 +21,12 @@ def explore(
     seed: Annotated[int | None, typer.Option(min=0, help="Settles everything. By default another each time.")] = None,
     out: Annotated[Path, typer.Option(help="Where scenarios are kept that break something.")] = Path("explored"),
     jobs: Annotated[int, typer.Option(min=1, help="How many are played side by side.")] = 1,
+    cluster: Annotated[
+        Kind, typer.Option(help="Where they are played; those that freeze something always on processes.")
+    ] = Kind.PROCESS,
     output: Output = Format.TABLE,
 ) -> None:
-    """Play random faults and traffic on clusters of processes, and look whether the invariants hold.
+    """Play random faults and traffic on clusters of their own, and look whether the invariants hold.
 
     Nothing acknowledged is lost, order is kept where it is promised, every duplicate has its cause. What breaks one is
     reduced to few faults and kept as a scenario for `dejamq lab run`. Exit status 0 when nothing broke, else 1.
@@ -32,7 +36,7 @@ def explore(
     seed = random.randrange(1, MOST_SEED) if seed is None else seed
     say(f"seed {seed}")
     with tempfile.TemporaryDirectory(prefix="dejamq-explore-") as temporary:
-        hunted = hunt(Options(seed, minutes, Path(temporary), out, jobs), say)
+        hunted = hunt(Options(seed, minutes, Path(temporary), out, jobs, cluster), say)
     _show(seed, hunted, output)
     raise typer.Exit(NO if hunted.found else 0)
 

@@ -7,7 +7,7 @@ import pytest
 from dejamq_lab.explore import hunt as hunt_module
 from dejamq_lab.explore.hunt import AT_ONCE, Options, hunt, kinds_of
 from dejamq_lab.explore.reduce import reduced
-from dejamq_lab.explore.world import LOST_CALLS, World, world
+from dejamq_lab.explore.world import LOST_CALLS, TRANSACTIONS, World, world
 from dejamq_lab.scenario import steps
 from dejamq_lab.scenario.run import Outcome
 from dejamq_lab.scenario.text import Scenario, catalogue, check, read
@@ -18,7 +18,7 @@ WORLDS = [world(seed, number) for seed in (1, 2) for number in range(60)]
 ENDED_BY = {
     steps.Kill: (steps.Restart, steps.Start), steps.Terminate: (steps.Restart, steps.Start),
     steps.Close: (steps.Start,), steps.Pause: (steps.Resume,), steps.Cut: (steps.Heal,),
-    steps.Failpoint: (steps.Failpoint,),
+    steps.Failpoint: (steps.Failpoint,), steps.Delay: (steps.Heal,), steps.Isolate: (steps.Rejoin,),
 }  # fmt: skip
 
 
@@ -45,9 +45,16 @@ def test_every_unit_ends_what_it_began() -> None:
 
 def test_all_kinds_of_faults_are_made_up() -> None:
     made = {type(step) for each in WORLDS for unit in each.units for step in unit}
-    assert made >= {steps.Kill, steps.Terminate, steps.Close, steps.Pause, steps.Restart, steps.Cut, steps.Failpoint}
-    assert {each.frame.cluster.brokers for each in WORLDS} == {1, 2}
+    assert made >= set(ENDED_BY)
+    assert {(each.frame.cluster.brokers, each.frame.cluster.slaves) for each in WORLDS} == {(1, 0), (1, 1), (2, 0)}
     assert any(actor.settings.get("ordered") for each in WORLDS for actor in each.frame.actors.values())
+
+
+def test_messages_are_sent_at_once_for_later_and_in_transactions_of_every_end() -> None:
+    sends = [step for each in WORLDS for unit in each.units for step in unit if isinstance(step, steps.Send)]
+    assert {(step.who, step.delay_level) for step in sends} == {("p", 0), ("p", 1), ("p", 2), ("t", 0)}
+    told = [actor.transaction for each in WORLDS for actor in each.frame.actors.values() if actor.transaction]
+    assert {(one.answer, one.check) for one in told} == set(TRANSACTIONS)
 
 
 def test_the_calls_that_are_lost_are_calls_that_there_are() -> None:

@@ -16,6 +16,7 @@ from dejamq_lab.explore.reduce import reduced
 from dejamq_lab.explore.world import Unit, World, world
 from dejamq_lab.scenario.run import Outcome
 from dejamq_lab.scenario.seeds import AS_WRITTEN
+from dejamq_lab.scenario.stages import Kind
 from dejamq_lab.scenario.text import Scenario
 from dejamq_lab.scenario.trial import trial
 from dejamq_lab.scenario.written import written
@@ -29,13 +30,14 @@ Tell = Callable[[str], None]
 
 
 class Options(NamedTuple):
-    """``directory`` is for runs, ``out`` for the scenarios of what was found."""
+    """``directory`` is for runs, ``out`` for the scenarios of what was found, ``kind`` where they are played."""
 
     seed: int
     minutes: float
     directory: Path
     out: Path
     jobs: int = 1
+    kind: Kind = Kind.PROCESS
 
 
 class Found(NamedTuple):
@@ -57,7 +59,8 @@ def hunt(options: Options, tell: Tell) -> Hunted:
         worlds = [world(options.seed, number + each) for each in range(AT_ONCE)]
         number += len(worlds)
         scenarios = [each.scenario() for each in worlds]
-        outcomes = trial(scenarios, [AS_WRITTEN], options.directory / "worlds", tell, jobs=options.jobs)
+        folder = options.directory / "worlds"
+        outcomes = trial(scenarios, [AS_WRITTEN], folder, tell, jobs=options.jobs, kind=options.kind)
         for made, outcome in zip(worlds, outcomes, strict=True):
             if kinds := kinds_of(outcome):
                 tell(f"{outcome.scenario}: {'; '.join(outcome.problems)}")
@@ -83,7 +86,7 @@ def _reduce(options: Options, made: World, kinds: set[str], tell: Tell) -> list[
         folder = options.directory / f"{made.frame.id}-{rounds}"
         tell(f"{made.frame.id}: {len(candidates)} with fewer faults")
         shorter = [_numbered(made.scenario(units), number) for number, units in enumerate(candidates, 1)]
-        outcomes = trial(shorter, [AS_WRITTEN], folder, tell, jobs=options.jobs)
+        outcomes = trial(shorter, [AS_WRITTEN], folder, tell, jobs=options.jobs, kind=options.kind)
         return [not kinds.isdisjoint(kinds_of(outcome)) for outcome in outcomes]
 
     return reduced(made.units, fails, MOST_REPLAYS)

@@ -12,13 +12,20 @@ import msgspec
 
 from dejamq_lab.scenario import steps
 from dejamq_lab.scenario.steps import Step
-from dejamq_lab.scenario.text import ANY, Actor, Expected, Handling, Scenario, Shape
+from dejamq_lab.scenario.text import ANY, Actor, Expected, Handling, Scenario, Shape, Transacting, server_names
 
-GROUP, PRODUCER = "g", "p"
+GROUP, PRODUCER, TRANSACTOR = "g", "p", "t"
 FEWEST_UNITS, MOST_UNITS = 3, 6
-LOST_CALLS = ("UpdateOffset", "QueryOffset", "ConsumerList", "LockBatch", "Unregister")
+LOST_CALLS = ("UpdateOffset", "QueryOffset", "ConsumerList", "LockBatch", "Unregister", "EndTransaction")
 """Unary calls of brokers whose request or answer may be lost."""
-NEVER = ("unseen",)
+TRANSACTIONS = (("commit", "commit"), ("rollback", "rollback"), ("unknown", "commit"), ("unknown", "rollback"))
+"""How local transactions end, and what a broker hears that asks later: never another end than the one it was told."""
+DELAY_LEVELS, DELAYED_MS = (1, 2), 8_000
+"""Messages for later, and how long a unit waits for them: brokers hold those of level 2 for 5 s."""
+NEVER = (
+    "unseen", "aborted_read", "precommitted_read", "final_without_half", "inconsistent_offsets", "delayed_early",
+    "dead_letter_without_tries", "retry_without_failure", "poll_skip",
+)  # fmt: skip
 NEVER_IN_ORDER = ("out_of_order",)
 Unit = tuple[Step, ...]
 
@@ -41,26 +48,39 @@ class World(NamedTuple):
 def world(seed: int, number: int) -> World:
     """The ``number``-th one of this seed."""
     dice = random.Random(f"{seed}-{number}")
-    shape = Shape(
-        brokers=dice.choice((1, 1, 2)), namesrvs=dice.choice((1, 2)), queues=dice.choice((2, 4)),
-        links=dice.random() < 0.5,
-    )  # fmt: skip
+    shape = _shape(dice)
     in_order = dice.random() < 0.3
     consumers = [f"c{number}" for number in range(1, dice.choice((1, 2, 2)) + 1)]
-    actors = {PRODUCER: Actor(kind="producer", group=PRODUCER)}
-    actors |= {name: _consumer(dice, in_order) for name in consumers}
+    producers = {PRODUCER: Actor(kind="producer", group=PRODUCER)}
+    if dice.random() < 0.4:
+        producers[TRANSACTOR] = _transactor(dice)
+    actors = producers | {name: _consumer(dice, in_order) for name in consumers}
     frame = Scenario(
         id=f"explored-{seed}-{number}", title="made up by a seed",
         happens=f"What seed {seed} made up as number {number}: nothing may be lost, and every duplicate has its cause.",
         source="dejamq lab explore", needs=("process",), cluster=shape, actors=actors, steps=[],
         expect=Expected(also=(ANY,), never=NEVER + NEVER_IN_ORDER * in_order),
     )  # fmt: skip
-    makers = _makers(dice, shape, consumers)
-    units = [_struck(dice, dice.choice(makers)()) for _ in range(dice.randint(FEWEST_UNITS, MOST_UNITS))]
-    names = [PRODUCER, *consumers]
+    makers, senders = _makers(dice, shape, consumers), list(producers)
+    units = [_struck(dice, senders, dice.choice(makers)()) for _ in range(dice.randint(FEWEST_UNITS, MOST_UNITS))]
+    names = [*producers, *consumers]
     opening = tuple(steps.Start(who=name) for name in reversed(names))
     closing: Unit = (steps.Committed(group=GROUP), *(steps.Close(who=name) for name in reversed(names)))
     return World(frame, opening, tuple(units), closing)
+
+
+def _shape(dice: random.Random) -> Shape:
+    """A slave only where there is one broker: more processes than that are slow."""
+    brokers = dice.choice((1, 1, 2))
+    return Shape(
+        brokers=brokers, namesrvs=dice.choice((1, 2)), queues=dice.choice((2, 4)), links=dice.random() < 0.5,
+        slaves=dice.choice((0, 1)) if brokers == 1 else 0,
+    )  # fmt: skip
+
+
+def _transactor(dice: random.Random) -> Actor:
+    answer, check = dice.choice(TRANSACTIONS)
+    return Actor(kind="producer", group=TRANSACTOR, transaction=Transacting(answer=answer, check=check))
 
 
 def _consumer(dice: random.Random, in_order: bool) -> Actor:
@@ -69,18 +89,21 @@ def _consumer(dice: random.Random, in_order: bool) -> Actor:
     return Actor(kind="push", group=GROUP, settings=settings, handler=handler)
 
 
-def _struck(dice: random.Random, fault: Unit) -> Unit:
-    """Traffic before the fault, and most often during it."""
-    count, during = dice.randint(5, 60), dice.random() < 0.7
+def _struck(dice: random.Random, senders: Sequence[str], fault: Unit) -> Unit:
+    """Traffic before the fault, and most often during it; some of it for later."""
+    who, count, during = dice.choice(senders), dice.randint(5, 60), dice.random() < 0.7
     rate = dice.choice((20, 50, 100)) if during else 0
-    send = steps.Send(who=PRODUCER, count=count, rate=rate, outcome="any", wait=not during)
-    return (send, *fault, steps.Sent(who=PRODUCER)) if during else (send, *fault)
+    level = dice.choice(DELAY_LEVELS) if who == PRODUCER and dice.random() < 0.25 else 0
+    send = steps.Send(who=who, count=count, rate=rate, delay_level=level, outcome="any", wait=not during)
+    later = (steps.Sleep(ms=DELAYED_MS),) if level else ()
+    return (send, *fault, steps.Sent(who=who), *later) if during else (send, *fault, *later)
 
 
 def _makers(dice: random.Random, shape: Shape, consumers: Sequence[str]) -> list[Callable[[], Unit]]:
     """Each makes one fault and its end. Consumers are struck as often as brokers."""
-    brokers = [f"broker-{letter}" for letter in "ab"[: shape.brokers]]
-    namesrvs = [f"namesrv-{number}" for number in range(shape.namesrvs)]
+    servers = server_names(shape)
+    brokers = [name for name in servers if name.startswith("broker-")]
+    namesrvs = [name for name in servers if name not in brokers]
 
     def pause() -> steps.Sleep:
         return steps.Sleep(ms=dice.choice((2_000, 10_000, 40_000, 150_000)))
@@ -103,10 +126,21 @@ def _makers(dice: random.Random, shape: Shape, consumers: Sequence[str]) -> list
         armed = steps.Failpoint(who=who, name=name, terms=f"{times}*drop->off")
         return (armed, pause(), steps.Failpoint(who=who, name=name, terms="off"))
 
-    def cut() -> Unit:
+    def link() -> list[str]:
         far = dice.choice([*brokers, *(namesrvs if len(namesrvs) > 1 else [])])
-        near = dice.choice([PRODUCER, *consumers])
-        between = [near, far]
+        return [dice.choice([PRODUCER, *consumers]), far]
+
+    def cut() -> Unit:
+        between = link()
         return (steps.Cut(between=between, mode=dice.choice(("reset", "silent"))), pause(), steps.Heal(between=between))
 
-    return [consumer_ends, frozen, server_ends, calls_lost, *([cut, cut] if shape.links else [])]
+    def slow() -> Unit:
+        between = link()
+        return (steps.Delay(between=between, ms=dice.choice((20, 100, 500))), pause(), steps.Heal(between=between))
+
+    def isolated() -> Unit:
+        who = dice.choice(consumers)
+        return (steps.Isolate(who=who), pause(), steps.Rejoin(who=who))
+
+    of_links = [cut, cut, slow, isolated] if shape.links else []
+    return [consumer_ends, frozen, server_ends, calls_lost, *of_links]
