@@ -9,7 +9,7 @@ import numpy as np
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.record import SYS_TRANSACTION_MASK, BadRecord, Record, decode, decode_properties
-from dejamq_proto.run import BadRun, Ints, Run, check_crcs, check_topic, demand, parse
+from dejamq_proto.run import BadRun, Ints, Run, check_crcs, demand, parse
 from dejamq_proto.wire import SendRun, SendRunResult
 
 from dejamq_broker.config import BrokerConfig
@@ -23,6 +23,7 @@ from dejamq_broker.send_intake import refused
 from dejamq_broker.site import IntHost
 from dejamq_broker.store import Appended
 from dejamq_broker.tag_check import check_tags
+from dejamq_broker.topic_check import check_topics
 from dejamq_broker.topics import TopicConfig, TopicTable, check_queue
 from dejamq_broker.transaction_halves import Halves
 
@@ -220,12 +221,7 @@ def check_records(parsed: Run, run: SendRun, max_body: int) -> None:
     if len(run.queues) > 1:
         wanted = wanted[run.queue_index]
     demand(headers["queue_id"] == wanted, "its queue id is not the one announced")
-    topics = [topic for topic, _ in run.queues]
-    if len(set(topics)) == 1:
-        check_topic(parsed, slice(None), topics[0].encode())
-        return
-    for number, topic in enumerate(topics):
-        check_topic(parsed, np.flatnonzero(run.queue_index == number), topic.encode())
+    check_topics(parsed, [topic for topic, _ in run.queues], run.queue_index)
 
 
 def _check_sendable(topic: str) -> None:
