@@ -9,7 +9,7 @@ from dejamq_proto.names import MASTER_ID, RETRY_PREFIX
 from dejamq.counts import Counts
 from dejamq.message import MessageQueue
 from dejamq.process_queue import ProcessQueue
-from dejamq.received import ReceivedMessage
+from dejamq.stretch import Stretches
 
 
 @dataclass(slots=True, eq=False)
@@ -52,8 +52,8 @@ class OwnedQueue:
     counts: Counts = field(default_factory=Counts)
     """What was pulled and handled, for the statistics."""
     fetching: asyncio.Task[None] | None = None
-    entered: list[ReceivedMessage] = field(default_factory=list)
-    succeeded: list[ReceivedMessage] = field(default_factory=list)
+    entered: Stretches = field(default_factory=Stretches)
+    succeeded: Stretches = field(default_factory=Stretches)
 
     @property
     def dropped(self) -> bool:

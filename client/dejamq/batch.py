@@ -59,15 +59,21 @@ class Batch:
     @cached_property
     def store_hosts(self) -> list[str]:
         """``address:port`` of each record, for the journal. One broker stored nearly every run alone."""
-        pairs = list(zip(self.column("store_ip"), self.column("store_port"), strict=True))
-        texts = {pair: host_text(_ipv4(*pair)) for pair in set(pairs)}
-        return [texts[pair] for pair in pairs]
+        ips, ports = self.records.headers["store_ip"], self.records.headers["store_port"]
+        if run.every(ips == ips[0]) and run.every(ports == ports[0]):
+            return [host_text(_ipv4(int(ips[0]), int(ports[0])))] * len(self)
+        return [host_text(self.store_host(index)) for index in range(len(self))]
+
+    @cached_property
+    def retried(self) -> bool:
+        """Whether the group has failed with any of them before."""
+        return bool(self.records.headers["reconsume_times"].any())
 
     def body(self, index: int) -> bytes:
         """The body as sent: unpacked where it was compressed."""
         if self._unpacked and index in self._unpacked:
             return self._unpacked[index]
-        return bytes(self._view[self._starts[index] : self._ends[index]])
+        return self._view[self._starts[index] : self._ends[index]].tobytes()
 
     def properties(self, index: int) -> dict[str, str]:
         """Decoded at each call; the message keeps it."""
@@ -123,6 +129,10 @@ class WideBatch(Batch):
     @cached_property
     def store_hosts(self) -> list[str]:
         return [host_text(one.store_host) for one in self._records]
+
+    @cached_property
+    def retried(self) -> bool:
+        return any(one.reconsume_times for one in self._records)
 
     def body(self, index: int) -> bytes:
         return self._bodies[index]

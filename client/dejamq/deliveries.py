@@ -7,6 +7,7 @@ written about a queue comes after what was gathered for it, so the order of line
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count, zip_longest
 from typing import Any
 
 from dejamq_proto.events import Deliver, Handout, PqDrop, PqOpen, Result
@@ -16,7 +17,8 @@ from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_ORIGIN_MESSAGE_ID, is_int
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.handlers import Outcome
-from dejamq.received import ReceivedMessage, columns_of
+from dejamq.received import ReceivedMessage
+from dejamq.stretch import Stretches
 
 GATHER_AT_MOST = 2048
 
@@ -33,8 +35,10 @@ class Deliveries:
         self._kind = kind
         self._journal, self._group, self._client_id = context.journal, context.group, context.client_id
         self._business_key = context.config.journal_business_key
-        self._on, self._forensic = self._journal.on, self._journal.forensic
-        self._count = self._batches = 0
+        self._on, self.forensic = self._journal.on, self._journal.forensic
+        self.numbers = count(1)
+        """The next delivery's number: whoever calls a handler takes it."""
+        self._batches = 0
         self._gathering: dict[int, OwnedQueue] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -43,42 +47,45 @@ class Deliveries:
 
         Numbers count from 1 within one start of the client and are never given twice.
         """
-        self._count += 1
-        message.delivery_number = self._count
-        if self._on:
-            if self._forensic:
-                self._write_deliver(owned, (message,), kind=self._kind)
-            else:
-                owned.entered.append(message)
-                if owned.number not in self._gathering:
-                    self._gather(owned)
+        message.delivery_number = next(self.numbers)
+        self.entered(owned, (message,))
+
+    def entered(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """As ``enter``, for messages of one pull, in its order, that have their numbers; each was given alone."""
+        if self.forensic:
+            self._write_deliver(owned, Stretches(messages), kind=self._kind)
+        elif self._on:
+            owned.entered.add(messages)
+            if owned.number not in self._gathering:
+                self._gather(owned)
 
     def enter_again(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "local_retry") -> None:
         """As ``enter``, for messages that a handler of this process queue has had before."""
         self._number(messages)
-        if self._on:
-            self.flush(owned)
-            self._write_deliver(owned, messages, kind=kind)
+        self.entered_again(owned, messages, kind=kind)
+
+    def entered_again(
+        self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "local_retry"
+    ) -> None:
+        """As ``enter_again``, for messages that have their numbers."""
+        self._write_entered(owned, messages, kind)
 
     def enter_batch(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "first") -> None:
         """As ``enter``, for a handler of lists."""
         self._number(messages)
         self._batches += 1
-        if self._on:
-            self.flush(owned)
-            self._write_deliver(owned, messages, kind=kind, batch_id=self._batches)
+        self._write_entered(owned, messages, kind, self._batches)
 
-    def succeed(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
-        """It ended well, and its process queue knows."""
-        if self._on:
-            if self._forensic:
-                self._journal.write(self._result(owned, (message,), "success"))
-            else:
-                owned.succeeded.append(message)
-                if len(owned.succeeded) >= GATHER_AT_MOST:
-                    self.flush(owned)
-                elif owned.number not in self._gathering:
-                    self._gather(owned)
+    def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """They ended well, each alone, and their process queue knows."""
+        if self.forensic:
+            self._journal.write(self._result(owned, Stretches(messages), "success"))
+        elif self._on:
+            owned.succeeded.add(messages)
+            if owned.succeeded.count >= GATHER_AT_MOST:
+                self.flush(owned)
+            elif owned.number not in self._gathering:
+                self._gather(owned)
 
     def end(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], outcome: Outcome) -> None:
         """It ended in any other way, or too late: when the queue is dropped the result is thrown away.
@@ -91,7 +98,7 @@ class Deliveries:
                 self.close()
             else:
                 self.flush(owned)
-            result = self._result(owned, messages, outcome.status)
+            result = self._result(owned, Stretches(messages), outcome.status)
             result.reason, result.pq_dropped = outcome.reason, owned.dropped
             self._journal.write(result)
 
@@ -99,8 +106,8 @@ class Deliveries:
         """A run reached the process queue."""
         if self._on:
             first, last = messages[0].queue_offset, messages[-1].queue_offset
-            count = len(messages)
-            self._journal.write(Handout(**self._place(owned), first_offset=first, last_offset=last, count=count))
+            many = len(messages)
+            self._journal.write(Handout(**self._place(owned), first_offset=first, last_offset=last, count=many))
 
     def opened(self, owned: OwnedQueue, source: str) -> None:
         """An ownership began; ``source`` says where its first offset came from."""
@@ -126,11 +133,11 @@ class Deliveries:
         """
         if self._gathering.pop(owned.number, None) is None:
             return
-        if owned.entered:
-            entered, owned.entered = owned.entered, []
+        if owned.entered.count:
+            entered, owned.entered = owned.entered, Stretches()
             self._write_deliver(owned, entered, kind=self._kind)
-        if owned.succeeded:
-            succeeded, owned.succeeded = owned.succeeded, []
+        if owned.succeeded.count:
+            succeeded, owned.succeeded = owned.succeeded, Stretches()
             self._journal.write(self._result(owned, succeeded, "success"))
 
     def close(self) -> None:
@@ -155,33 +162,39 @@ class Deliveries:
         self._journal.flush()  # or these lines would wait a second interval
 
     def _number(self, messages: Sequence[ReceivedMessage]) -> None:
-        for number, message in enumerate(messages, self._count + 1):
+        for message, number in zip(messages, self.numbers, strict=False):  # in this order: no number is lost
             message.delivery_number = number
-        self._count += len(messages)
+
+    def _write_entered(
+        self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], kind: str, batch_id: int = 0
+    ) -> None:
+        if self._on:
+            self.flush(owned)
+            local_retries = [message.local_retries for message in messages]
+            self._write_deliver(owned, Stretches(messages), kind=kind, batch_id=batch_id, local_retries=local_retries)
 
     def _write_deliver(
-        self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "first", batch_id: int = 0
-    ) -> None:
-        columns = columns_of(messages)
+        self, owned: OwnedQueue, delivered: Stretches, *, kind: str = "first", batch_id: int = 0,
+        local_retries: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         event = Deliver(
             **self._place(owned), client_id=self._client_id, kind=kind, batch_id=batch_id,
-            delivery_ids=[message.delivery_number for message in messages],
-            queue_offsets=[message.queue_offset for message in messages],
-            log_offsets=columns.log_offsets, unique_keys=columns.unique_keys, store_hosts=columns.store_hosts,
+            delivery_ids=delivered.numbers, queue_offsets=delivered.column("queue_offset"),
+            log_offsets=delivered.column("log_offset"), unique_keys=delivered.unique_keys,
+            store_hosts=delivered.store_hosts,
         )  # fmt: skip
-        if any(columns.reconsume_times) or is_internal(owned.queue.topic):
-            event.reconsume_times = columns.reconsume_times
-            event.origin_ids = [message.properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "") for message in messages]
+        if delivered.retried or any(local_retries) or is_internal(owned.queue.topic):
+            times = delivered.column("reconsume_times")
+            event.reconsume_times = list(map(sum, zip_longest(times, local_retries, fillvalue=0)))
+            event.origin_ids = [one.get(PROPERTY_ORIGIN_MESSAGE_ID, "") for one in delivered.properties()]
         if self._business_key:
-            event.business_keys = [_business_key(message, self._business_key) for message in messages]
+            event.business_keys = [_business_key(one, self._business_key) for one in delivered.properties()]
         self._journal.write(event)
 
-    def _result(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], status: str) -> Result:
+    def _result(self, owned: OwnedQueue, delivered: Stretches, status: str) -> Result:
         return Result(
-            **self._place(owned), status=status,
-            delivery_ids=[message.delivery_number for message in messages],
-            queue_offsets=[message.queue_offset for message in messages],
-            mem_off=owned.process_queue.low_water,
+            **self._place(owned), status=status, delivery_ids=delivered.numbers,
+            queue_offsets=delivered.column("queue_offset"), mem_off=owned.process_queue.low_water,
         )  # fmt: skip
 
     def _place(self, owned: OwnedQueue) -> dict[str, Any]:
@@ -192,6 +205,6 @@ class Deliveries:
         }  # fmt: skip
 
 
-def _business_key(message: ReceivedMessage, name: str) -> str:
-    value = message.properties.get(name, "")
+def _business_key(properties: dict[str, str], name: str) -> str:
+    value = properties.get(name, "")
     return value.split(" ", 1)[0] if name == PROPERTY_KEYS else value

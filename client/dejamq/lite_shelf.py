@@ -136,7 +136,7 @@ class Shelf:
             if not held.dropped:
                 held.finish_all([message.queue_offset for message in messages])
             if len(messages) == 1 and not held.dropped:
-                self._deliveries.succeed(owned, messages[0])
+                self._deliveries.succeed(owned, messages)
             else:
                 self._deliveries.end(owned, messages, Outcome("success", len(messages)))
 

@@ -234,7 +234,7 @@ class OrderedDispatcher:
         elif action is Action.ROLLBACK:
             lane.rollback()
         if verdict is DONE and len(messages) == 1 and not late:
-            self._deliveries.succeed(owned, messages[0])
+            self._deliveries.succeed(owned, messages)
             return None
         self._end(owned, messages, verdict, late)
         if action is Action.SUSPEND and await self._settled(owned, messages, verdict):

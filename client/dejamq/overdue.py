@@ -22,14 +22,31 @@ SHORTEST_INTERVAL_S = 0.01
 
 
 class Handling(msgspec.Struct, eq=False):
-    """What the handler of one worker has now; written by the worker at each message, so it is only two fields.
+    """What one worker does for one queue; written by the worker at each message, so it is only a few fields.
 
-    A message that ended well may still stand here: its process queue does not hold it any more.
+    ``now`` is in the handler, or the list ``batch`` is. ``done`` ended well since the worker last let others run;
+    ``Results.catch_up`` settles them, so that nobody else ever sees any. ``told`` had been entered, not ended, by then.
     """
 
     owned: OwnedQueue | None = None
-    now: ReceivedMessage | list[ReceivedMessage] | None = None
+    now: ReceivedMessage | None = None
+    batch: list[ReceivedMessage] | None = None
     began_s: float = 0.0
+    done: list[ReceivedMessage] = []
+    told: ReceivedMessage | None = None
+    count: int = 0
+    counted_s: float = 0.0
+    """How many have been settled, since when, that are not in the statistics yet."""
+    again: bool = False
+    """A handler of this process queue has had them."""
+
+    def begin(self, owned: OwnedQueue, now_s: float, *, again: bool) -> None:
+        """From now on it is about this queue."""
+        self.owned, self.again, self.began_s, self.counted_s = owned, again, now_s, now_s
+
+    def end(self) -> None:
+        """It has nothing in hand."""
+        self.owned = self.now = self.batch = self.told = None
 
 
 class GiveBack(Protocol):
@@ -106,7 +123,7 @@ class Overdue:
         """The message of this place that a handler has had since before that time."""
         for one in self._workers:
             if one.owned is owned and one.began_s < before_s:
-                for message in one.now if isinstance(one.now, list) else (one.now,):
+                for message in one.batch or (one.now,):
                     if message is not None and message.queue_offset == queue_offset:
                         return message
         return None

@@ -111,6 +111,8 @@ class ProcessQueue:
 
     def finish_all(self, queue_offsets: Sequence[int]) -> None:
         """As ``finish`` for each of them, at a fraction of the cost where they are the first ones that are held."""
+        if not queue_offsets:
+            return
         head, end = self._head, self._head + len(queue_offsets)
         if not self._later and self._offsets[head:end] == queue_offsets:
             self.cached_bytes -= sum(self._sizes[head:end])
@@ -176,22 +178,23 @@ class ProcessQueue:
     @property
     def ends(self) -> tuple[int, int] | None:
         """The first and the last unfinished offset; None while there is none."""
-        offsets, later = self._offsets, self._later
-        while later and offsets[-1] in later:
-            later.remove(offsets.pop())
-            self._sizes.pop()
-        return (offsets[self._head], offsets[-1]) if self._head < len(offsets) else None
+        first, span = self.low_water, self.span
+        return (first, first + span) if len(self) else None
 
     @property
     def span(self) -> int:
         """Distance from the first to the last unfinished message: what an owner change may replay."""
-        ends = self.ends
-        return ends[1] - ends[0] if ends else 0
+        offsets, later = self._offsets, self._later
+        while later and offsets[-1] in later:
+            later.remove(offsets.pop())
+            self._sizes.pop()
+        return offsets[-1] - offsets[self._head] if self._head < len(offsets) else 0
 
     def excess(self, limits: Limits) -> str:
         """Which limit is exceeded, in words for the log; empty while there is room."""
-        if len(self) > limits.count:
-            return f"{len(self)} messages held"
+        held = len(self)
+        if held > limits.count:
+            return f"{held} messages held"
         if self.cached_bytes > limits.size_bytes:
             return f"{self.cached_bytes} bytes held"
         if self.span > limits.span:

@@ -4,9 +4,7 @@ A run is checked once when it arrives, so that no attribute ever raises; making 
 each. A message keeps its whole run alive until it is dropped or ``detach`` is called.
 """
 
-from collections.abc import Sequence
-from itertools import groupby, repeat
-from operator import attrgetter
+from itertools import repeat
 
 import msgspec
 import numpy as np
@@ -178,33 +176,6 @@ def receive_stored(raw: bytes, broker_name: str, boot_id: str = "", namespace: s
     batch, (message,) = receive(answer, queue, boot_id)
     batch.namespace = namespace
     return message
-
-
-class Columns(msgspec.Struct):
-    """What the journal keeps of messages besides their place in the queue: one element a message."""
-
-    log_offsets: list[int]
-    unique_keys: list[str]
-    store_hosts: list[str]
-    reconsume_times: list[int]
-
-
-def columns_of(messages: Sequence[ReceivedMessage]) -> Columns:
-    """Collected a batch at a time: attribute by attribute would cost five times as much.
-
-    Messages of several batches may be mixed, as handlers of lists get them; the order of the columns is the
-    messages'.
-    """
-    columns = Columns([], [], [], [])
-    for batch, group in groupby(messages, key=attrgetter("_batch")):
-        members = list(group)
-        log_offsets, times = batch.column("log_offset"), batch.column("reconsume_times")
-        unique_keys, store_hosts = batch.unique_keys, batch.store_hosts
-        columns.log_offsets += [log_offsets[one._index] for one in members]
-        columns.unique_keys += [unique_keys[one._index] for one in members]
-        columns.store_hosts += [store_hosts[one._index] for one in members]
-        columns.reconsume_times += [times[one._index] + one.local_retries for one in members]
-    return columns
 
 
 def _decode_alone(data: bytes | memoryview, sizes: Words) -> list[record.Record]:

@@ -1,6 +1,9 @@
 """Waiting for whatever comes first: one of several events, the end of some work, or a moment."""
 
 import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
+from typing import Any
 
 
 async def first_of(*events: asyncio.Event) -> None:
@@ -29,3 +32,23 @@ async def set_within(event: asyncio.Event, seconds: float) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
+
+
+@coroutine
+def telling(work: Coroutine[Any, Any, None], before_wait: Callable[[], None]) -> Generator[Any, Any, None]:
+    """Await ``work``; ``before_wait`` is called each time before it lets others run.
+
+    What goes on until then needs no upkeep that others could see, and what never waits pays nothing for this.
+    """
+    step: Callable[[Any], Any] = work.send
+    given: Any = None
+    try:
+        while True:
+            awaited = step(given)
+            before_wait()
+            try:
+                given, step = (yield awaited), work.send
+            except BaseException as error:  # whatever it is, it is the work's: a cancellation, or the end of the loop
+                given, step = error, work.throw
+    except StopIteration:
+        return

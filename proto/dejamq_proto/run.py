@@ -44,8 +44,10 @@ _HEADER_BYTES = np.dtype(f"V{HEADER_SIZE}")
 
 WIDE_HOSTS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
-UNIQUE_KEY_FIRST = np.frombuffer(b"UNIQ_KEY\x01", np.uint8)
-UNIQUE_KEY_SIZE = 32
+UNIQUE_KEY_TEXT = np.dtype([("name", "V9"), ("key", "V33")])
+"""Properties that begin with a UNIQ_KEY of 32 digits and the end of it."""
+UNIQUE_KEY_NAME = np.void(b"UNIQ_KEY\x01")
+PROPERTY_END = "\x02"
 
 
 class BadRun(ValueError):
@@ -158,12 +160,12 @@ def transaction_type(record: Bytes) -> int:
 
 def unique_keys(run: Run) -> list[str]:
     """Each record's UNIQ_KEY, '' without one. Fast when it comes first and has 32 digits, as our SDK sends it."""
-    at, prefix = run.properties_at, len(UNIQUE_KEY_FIRST)
-    if every(run.properties_size > prefix + UNIQUE_KEY_SIZE):
-        heads = run.data[at[:, None] + np.arange(prefix + UNIQUE_KEY_SIZE + 1)]
-        if every(heads[:, :prefix] == UNIQUE_KEY_FIRST) and every(heads[:, -1] == 2):
-            text = heads[:, prefix:-1].tobytes().decode("ascii", "replace")
-            return [text[i : i + UNIQUE_KEY_SIZE] for i in range(0, len(text), UNIQUE_KEY_SIZE)]
+    if every(run.properties_size >= UNIQUE_KEY_TEXT.itemsize):
+        heads = _anywhere(run.data, UNIQUE_KEY_TEXT)[run.properties_at]
+        if every(heads["name"] == UNIQUE_KEY_NAME):
+            texts = heads["key"].tobytes().decode("ascii", "replace").split(PROPERTY_END)
+            if len(texts) == len(run) + 1 and len(set(map(len, texts[:-1]))) == 1:
+                return texts[:-1]
     return [properties_of(run, index).get("UNIQ_KEY", "") for index in range(len(run))]
 
 
@@ -173,8 +175,8 @@ def properties_of(run: Run, index: int) -> dict[str, str]:
 
 
 def _anywhere(data: Bytes, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """The bytes as a header that begins at any position: the header of the record at ``i`` is element ``i``."""
-    return np.ndarray((len(data) - HEADER_SIZE + 1,), dtype, buffer=data, strides=(1,))
+    """The bytes as something that begins at any position: the header of the record at ``i`` is element ``i``."""
+    return np.ndarray((len(data) - dtype.itemsize + 1,), dtype, buffer=data, strides=(1,))
 
 
 def every(holds: npt.NDArray[np.bool_]) -> bool:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from consumer_fakes import FakeLink, context, dispatching, lines, owned_queue, received, until
 from dejamq.deliveries import Deliveries
-from dejamq.dispatcher import DONE
 from dejamq.handlers import BatchResult, ConsumeStatus, DeadLetter, RetryLater
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage
+from dejamq.results import DONE
 from dejamq_proto.codes import BrokerUnavailable
 
 RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -319,7 +319,7 @@ async def test_what_was_gathered_as_done_counted_although_its_queue_is_dropped_b
     (message,) = received(owned, 0)
     deliveries.enter(owned, message)
     owned.process_queue.finish(0)
-    deliveries.succeed(owned, message)
+    deliveries.succeed(owned, [message])
     owned.process_queue.dropped = True
     deliveries.dropped(owned, "unsubscribed")
     made.journal.flush()

@@ -1,0 +1,89 @@
+"""Deliveries as the journal's lines want them: in stretches, whose columns are slices of what a pull brought."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from dejamq.batch import Batch
+from dejamq.received import ReceivedMessage
+
+Value = TypeVar("Value")
+
+
+class Stretch(msgspec.Struct, eq=False):
+    """Messages ``first`` to ``end`` - 1 of one pull; the delivery number of each is its place there plus ``shift``."""
+
+    batch: Batch
+    first: int
+    end: int
+    shift: int
+
+
+class Stretches:
+    """Delivered messages in the order of their deliveries; ``count`` is their number."""
+
+    __slots__ = ("_last", "_parts", "count")
+
+    def __init__(self, messages: Sequence[ReceivedMessage] = ()) -> None:
+        self.count = 0
+        self._last: Stretch | None = None
+        self._parts: list[Stretch] = []
+        if messages:
+            self.add(messages)
+
+    def add(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Put numbered messages behind those that are there. Those of one pull come in its order.
+
+        So the ends tell whether they are one stretch: pulls follow one another, none lies inside of another one.
+        """
+        first, final, count = messages[0], messages[-1], len(messages)
+        batch, index, shift = first._batch, first._index, first.delivery_number - first._index
+        if count > 1 and not (
+            final._batch is batch
+            and final._index - index == count - 1
+            and final.delivery_number - final._index == shift
+        ):
+            for one in messages:
+                self.add((one,))
+            return
+        last = self._last
+        self.count += count
+        if last is not None and last.end == index and last.shift == shift and last.batch is batch:
+            last.end += count
+        else:
+            self._last = last = Stretch(batch, index, index + count, shift)
+            self._parts.append(last)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Delivery numbers."""
+        return self._join(lambda one: range(one.first + one.shift, one.end + one.shift))
+
+    @property
+    def unique_keys(self) -> list[str]:
+        return self._join(lambda one: one.batch.unique_keys[one.first : one.end])
+
+    @property
+    def store_hosts(self) -> list[str]:
+        return self._join(lambda one: one.batch.store_hosts[one.first : one.end])
+
+    @property
+    def retried(self) -> bool:
+        """Some of the pulls they came with brought messages that the group has failed with before."""
+        return any(one.batch.retried for one in self._parts)
+
+    def column(self, name: str) -> list[int]:
+        """One header field."""
+        return self._join(lambda one: one.batch.column(name)[one.first : one.end])
+
+    def properties(self) -> Iterator[dict[str, str]]:
+        """Decoded for the occasion."""
+        for one in self._parts:
+            yield from map(one.batch.properties, range(one.first, one.end))
+
+    def _join(self, part: Callable[[Stretch], Iterable[Value]]) -> list[Value]:
+        values: list[Value] = []
+        for one in self._parts:
+            values += part(one)
+        return values
