@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from dejamq_proto.events import ProgressFlush
+from dejamq_proto.events import ProgressFlush, ProgressLoad
 from dejamq_proto.journal import Journal
 
 from dejamq_broker import json_file
@@ -28,10 +28,18 @@ class DelayProgress:
         """Awaited before each write: a delivery that a power loss takes back is to be made again."""
 
     def load(self) -> None:
-        """Read the file. Raises UnreadableFile."""
-        content, _ = json_file.load(self.path)
-        if content is None:
-            return
+        """Read the file. Raises UnreadableFile.
+
+        What it says is journalled: where it lies before what had been delivered, that is delivered once more.
+        """
+        content, source = json_file.load(self.path)
+        if content is not None:
+            self._take(content)
+        self._journal.write(ProgressLoad(
+            broker_name=self._broker_name, service="schedule", source=source, progress=self._table()
+        ))  # fmt: skip
+
+    def _take(self, content: dict[str, Any]) -> None:
         try:
             self._offsets = msgspec.convert(content.get("offsetTable", {}), dict[int, int], strict=False)
             self._version = msgspec.convert(content.get("dataVersion", {}), DataVersion)
@@ -77,6 +85,8 @@ class DelayProgress:
 
     def _snapshot(self) -> json_file.Snapshot:
         content = self.content()
-        text, progress = json_file.dumps(content), msgspec.json.encode(content["offsetTable"]).decode()
-        event = ProgressFlush(broker_name=self._broker_name, service="schedule", progress=progress)
-        return json_file.Snapshot(self.path, text, event)
+        event = ProgressFlush(broker_name=self._broker_name, service="schedule", progress=self._table())
+        return json_file.Snapshot(self.path, json_file.dumps(content), event)
+
+    def _table(self) -> str:
+        return msgspec.json.encode(self.content()["offsetTable"]).decode()

@@ -22,6 +22,7 @@ from dejamq_proto.events import (
     PqDrop,
     PqOpen,
     ProgressFlush,
+    ProgressLoad,
     Result,
     Route,
     Sendback,
@@ -178,6 +179,11 @@ class Process:
         """Delay progress, by level: ``l3=7``."""
         table = msgspec.json.encode({level.removeprefix("l"): offset for level, offset in levels.items()})
         self.write(ProgressFlush(broker_name=self.home.broker_name, service="schedule", progress=table.decode()))
+
+    def progress_read(self, **levels: int) -> None:
+        """As ``progress``, when it started."""
+        table = msgspec.json.encode({level.removeprefix("l"): offset for level, offset in levels.items()}).decode()
+        self.write(ProgressLoad(broker_name=self.home.broker_name, service="schedule", source="main", progress=table))
 
     def offset_set(self, client: "Process", old: int, new: int, by: str = "oneway") -> None:
         self.write(

@@ -168,6 +168,37 @@ def b1_with_a_hole(made: History) -> None:
     again(made, next_delivering(made), TOPIC)
 
 
+def reads(made: History, *, l3: int) -> None:
+    """The next start tells what it read, so that nothing rests on what the first one did not write."""
+    broker = made.broker(level=AUDIT)
+    broker.append(made.key(6), 0, topic=TOPIC, origin="schedule", origin_refs=["3:6"])
+    broker.kill()
+    heir = next_delivering(made)
+    heir.progress_read(l3=l3)
+    again(made, heir, TOPIC)
+
+
+@story
+def b1_told_by_the_next_start(made: History) -> None:
+    reads(made, l3=6)
+
+
+@story
+def b1_although_the_next_start_knew(made: History) -> None:
+    reads(made, l3=7)
+
+
+@story
+def b2_told_by_the_slave(made: History) -> None:
+    """The slave's journal of before may lack lines; what it read when it was made the master is enough."""
+    master, other = first_start(made, TOPIC), slave(made, level=AUDIT)
+    master.kill()
+    other.kill()
+    heir = promoted(made)
+    heir.progress_read(l3=6)
+    again(made, heir, TOPIC)
+
+
 @story
 def b2_of_a_buffering_slave(made: History) -> None:
     master, other = first_start(made, TOPIC), slave(made, level=AUDIT)

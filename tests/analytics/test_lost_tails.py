@@ -9,6 +9,8 @@ pytestmark = pytest.mark.spark
 
 CERTAIN = {
     "o14-at-level-audit": "O14",
+    "b1-told-by-the-next-start": "B1",
+    "b2-told-by-the-slave": "B2",
     "o9-of-a-queue-that-came-back": "O9",
     "r8-at-level-audit": "R8",
 }
@@ -22,6 +24,7 @@ UNDETERMINED = {
     "o3-whose-crash-nobody-told": "an earlier start of o3-whose-crash-nobody-told-broker-0",
     "o5-without-the-slave": "no BOOT of the slave that became the master of o5-without-the-slave-broker-0",
     "b1-of-a-buffering-broker": "the last lines of b1-of-a-buffering-broker-broker-0",
+    "b1-although-the-next-start-knew": "it had read a later progress",
     "b1-with-a-hole": "seq gap of b1-with-a-hole-broker-0",
     "b2-of-a-buffering-slave": "the last lines of b2-of-a-buffering-slave-slave-1",
     "b2-without-the-slave": "no BOOT of the slave that became the master of b2-without-the-slave-broker-0",

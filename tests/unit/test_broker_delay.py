@@ -83,6 +83,19 @@ def progress_in(directory: Path) -> DelayProgress:
     return DelayProgress(directory / "delayOffset.json", "broker-a", journal)
 
 
+async def test_what_was_read_at_the_start_is_journalled(tmp_path: Path) -> None:
+    progress = progress_in(tmp_path)
+    progress.set(3, 7)
+    await progress.flush()
+    journal = Journal(tmp_path / "j.jsonl", role="broker", process="b", boot_id="x", level=Level.FORENSIC)
+    for name in ("delayOffset.json", "none.json"):
+        DelayProgress(tmp_path / name, "broker-a", journal).load()
+    lines = [json.loads(line) for line in (tmp_path / "j.jsonl").read_text().splitlines()]
+    told = [(line["event"], line["service"], line["source"], line["progress"]) for line in lines]
+    assert told == [("PROGRESS_LOAD", "schedule", "main", '{"3":7}'), ("PROGRESS_LOAD", "schedule", "none", "{}")]
+    journal.close()
+
+
 async def test_progress_survives_and_is_written_only_when_it_moved(tmp_path: Path) -> None:
     progress = progress_in(tmp_path)
     progress.set(3, 0)

@@ -49,8 +49,9 @@ class World:
         if folder.name in self.broken | self.unlucky:
             self.unlucky.discard(folder.name)
             raise ClusterFailed("step 1: it broke")
-        (folder / "store").mkdir(parents=True)
-        return RunPlayed(folder / "journal", [folder / "store"], 1.0)
+        store = folder / "cluster" / "broker-a-s1" / "store"
+        store.mkdir(parents=True)
+        return RunPlayed(folder / "journal", [store], 1.0)
 
     def audit(self, folders: Sequence[Path]) -> None:
         self.audits.append([folder.name for folder in folders])

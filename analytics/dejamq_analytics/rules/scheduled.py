@@ -8,9 +8,11 @@ The line stands before the file is replaced, so the last one before the crash pr
 
 B2 needs a promotion between the two appends, and no progress of the slave's past the place: of all its PROGRESS_FLUSH
 lines until then, which are told from its master's by the id in the BOOT of their starts.
+
+What the second start read, its PROGRESS_LOAD, says it outright; only without it does the absence of others count.
 """
 
-from dejamq_proto.events import Boot, ProgressFlush
+from dejamq_proto.events import Boot, ProgressFlush, ProgressLoad
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
@@ -34,29 +36,8 @@ def scheduled_twice(appends: DataFrame) -> DataFrame:
 
 def judged(copies: DataFrame, events: DataFrame, processes: DataFrame) -> DataFrame:
     """Those pairs with cause, stage, trigger, missing, expected and evidence."""
-    journal = processes.select("boot_id", sf.struct("process", "gaps", "level", "closed").alias("journal"))
-    copies = beside(copies, journal, {"boot_id": "first.boot_id"})
-    frame = beside(copies, _in_order(of(events, Boot), "clean"), {"broker_name": "second.broker_name"})
-    frame = frame.withColumnRenamed("told", "boots")
-    progress = _in_order(of(events, ProgressFlush).where("service = 'schedule'"), "progress")
-    frame = beside(frame, progress, {"broker_name": "second.broker_name"}).withColumnRenamed("told", "written")
-    frame = beside(frame, promotions(events), {"broker_name": "second.broker_name"})
-    frame = beside(frame, _of_slaves(events, journal), {"broker_name": "second.broker_name"})
-    level, offset = (sf.split(sf.col("second.origin_ref"), ":")[part] for part in (0, 1))
-    between = sf.filter("written", lambda one: _inside(one) & (_next(one, level) > offset.cast("bigint")))
-    known = frame.withColumns({
-        "one_start": sf.col("first.boot_id") == sf.col("second.boot_id"),
-        "boot": sf.get(sf.filter("boots", _inside), sf.lit(0)),
-        "crash": sf.get(sf.filter("boots", lambda one: _inside(one) & ~one["clean"]), sf.lit(0)),
-        "before": _last_before_first(),
-        "past": sf.when(sf.size(between) > 1, sf.get(between, sf.lit(0))),
-        "promoted": sf.array_max(sf.filter("promotions", _inside)),
-        "copied": sf.array_max(sf.filter("copies", lambda one: one["wall_us"] < sf.col("second.wall_us"))),
-    })  # fmt: skip
-    after_promotion = sf.col("promoted").isNotNull() & ~sf.col("one_start")
-    had = sf.coalesce(_next(sf.col("copied"), level) > offset.cast("bigint"), sf.lit(False))
-    forgot = text("the progress written in line %s of %s was lost", "copied.seq", "copied.process")
-    missing = sf.when(after_promotion, sf.when(had, forgot).otherwise(_missing_of_slaves())).otherwise(_missing())
+    known = _with_told(copies, events, processes)
+    after_promotion, missing = sf.col("after_promotion"), _undecided()
     return known.select(
         sf.lit("I2").alias("identity"), "first", "second",
         sf.when(missing.isNull(), sf.when(after_promotion, "B2").otherwise("B1")).alias("cause"),
@@ -66,15 +47,65 @@ def judged(copies: DataFrame, events: DataFrame, processes: DataFrame) -> DataFr
         .alias("trigger"),
         missing.alias("missing"),
         sf.lit(False).alias("expected"),
-        lines(
-            _line("PROGRESS_FLUSH", text("level %s up to %s", level, _next(sf.col("before"), level)), "before"),
-            _appended("first"),
-            _line("BOOT", text("clean %s", "crash.clean"), "crash"),
-            _line("PROGRESS_FLUSH", text("a slave's: %s up to %s", level, _next(sf.col("copied"), level)), "copied"),
-            _line("REPLICA", text("goes on as master from log offset %s", "promoted.log_offset"), "promoted"),
-            _appended("second"),
-        ).alias("evidence"),
+        _evidence().alias("evidence"),
     )  # fmt: skip
+
+
+def _with_told(copies: DataFrame, events: DataFrame, processes: DataFrame) -> DataFrame:
+    """The pairs with what the journals tell of the time between the two appends."""
+    loaded = sf.struct("wall_us", "process", "boot_id", "seq", "source", "progress")
+    read = of(events, ProgressLoad).where("service = 'schedule'").groupBy("boot_id").agg(sf.max(loaded).alias("loaded"))
+    frame = beside(copies, read, {"boot_id": "second.boot_id"})
+    journal = processes.select("boot_id", sf.struct("process", "gaps", "level", "closed").alias("journal"))
+    frame = beside(frame, journal, {"boot_id": "first.boot_id"})
+    broker = {"broker_name": "second.broker_name"}
+    frame = beside(frame, _in_order(of(events, Boot), "clean"), broker).withColumnRenamed("told", "boots")
+    progress = _in_order(of(events, ProgressFlush).where("service = 'schedule'"), "progress")
+    frame = beside(frame, progress, broker).withColumnRenamed("told", "written")
+    frame = beside(beside(frame, promotions(events), broker), _of_slaves(events, journal), broker)
+    between = sf.filter("written", lambda one: _inside(one) & _is_past(one))
+    told = frame.withColumns({
+        "one_start": sf.col("first.boot_id") == sf.col("second.boot_id"),
+        "boot": sf.get(sf.filter("boots", _inside), sf.lit(0)),
+        "crash": sf.get(sf.filter("boots", lambda one: _inside(one) & ~one["clean"]), sf.lit(0)),
+        "before": _last_before_first(),
+        "past": sf.when(sf.size(between) > 1, sf.get(between, sf.lit(0))),
+        "promoted": sf.array_max(sf.filter("promotions", _inside)),
+        "copied": sf.array_max(sf.filter("copies", lambda one: one["wall_us"] < sf.col("second.wall_us"))),
+    })  # fmt: skip
+    return told.withColumn("after_promotion", sf.col("promoted").isNotNull() & ~sf.col("one_start"))
+
+
+def _undecided() -> Column:
+    """What speaks against a second delivery of this kind, or is not there to speak for it; null for a sure one."""
+    after_promotion, loaded = sf.col("after_promotion"), sf.col("loaded")
+    forgot = text("the progress written in line %s of %s was lost", "copied.seq", "copied.process")
+    return first_of(
+        (after_promotion & sf.coalesce(_is_past(sf.col("copied")), sf.lit(False)), forgot),
+        (~after_promotion & _missing().isNotNull(), _missing()),
+        (loaded.isNotNull() & _is_past(loaded), sf.lit(NOT_BY_THIS_VERSION + "it had read a later progress")),
+        (loaded.isNotNull(), sf.lit(None).cast("string")),
+        (after_promotion, _missing_of_slaves()),
+        (sf.lit(True), _missing_of_master()),
+    )
+
+
+def _evidence() -> Column:
+    level = _place()[0]
+
+    def up_to(name: str, words: str) -> Column:
+        return _line("PROGRESS_LOAD" if name == "loaded" else "PROGRESS_FLUSH",
+                     text(words, level, _next(sf.col(name), level)), name)  # fmt: skip
+
+    return lines(
+        up_to("before", "level %s up to %s"),
+        _appended("first"),
+        _line("BOOT", text("clean %s", "crash.clean"), "crash"),
+        up_to("copied", "a slave's: %s up to %s"),
+        up_to("loaded", "read: level %s up to %s"),
+        _line("REPLICA", text("goes on as master from log offset %s", "promoted.log_offset"), "promoted"),
+        _appended("second"),
+    )
 
 
 def _missing() -> Column:
@@ -85,6 +116,12 @@ def _missing() -> Column:
         (sf.col("crash").isNull(), sf.lit(NOT_BY_THIS_VERSION + "delivered again although the broker ended cleanly")),
         (sf.col("past").isNotNull(),
          text("the progress written in line %s of %s was lost", "past.seq", "past.process")),
+    )  # fmt: skip
+
+
+def _missing_of_master() -> Column:
+    """What is not there of the first start, which may have written its progress."""
+    return first_of(
         (sf.exists("journal.gaps", lambda gap: gap["last"] > sf.col("first.seq")),
          text("seq gap of %s", "first.process")),
         (~_is_whole(), text("the last lines of %s", "first.process")),
@@ -127,6 +164,18 @@ def _in_order(events: DataFrame, *more: str) -> DataFrame:
 def _inside(one: Column) -> Column:
     """Whether the line stands between the two appends."""
     return (one["wall_us"] > sf.col("first.wall_us")) & (one["wall_us"] < sf.col("second.wall_us"))
+
+
+def _place() -> tuple[Column, Column]:
+    """Level and offset in the schedule topic."""
+    level, offset = (sf.split(sf.col("second.origin_ref"), ":")[part] for part in (0, 1))
+    return level, offset.cast("bigint")
+
+
+def _is_past(told: Column) -> Column:
+    """Whether this progress lies behind the place: the broker would not deliver from it again."""
+    level, offset = _place()
+    return _next(told, level) > offset
 
 
 def _next(written: Column, level: Column) -> Column:

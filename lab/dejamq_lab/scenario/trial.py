@@ -111,11 +111,11 @@ async def _play(run: Run, kind: Kind) -> None:
     try:
         played = await play(varied(scenario, seed), folder, lambda text: None, kind)
         found = Played(scenario.id, str(played.journal_dir), played.seconds, _digest(scenario))
-        for store in played.stores:  # a hundred MB a run, and a trial judges by journals
-            shutil.rmtree(store, ignore_errors=True)
     except Exception as error:  # whatever breaks one run must not end hours of others
         found = Played(scenario.id, "", 0.0, _digest(scenario), str(error) or repr(error))
         folder.mkdir(parents=True, exist_ok=True)
+    for store in folder.glob("cluster/*/store"):  # a hundred MB a run, slaves' too, and a trial judges by journals
+        shutil.rmtree(store, ignore_errors=True)
     (folder / PLAYED).write_bytes(msgspec.json.encode(found))
 
 

@@ -119,6 +119,15 @@ class ProgressFlush(Event, tag="PROGRESS_FLUSH"):
     progress: str
 
 
+class ProgressLoad(Event, tag="PROGRESS_LOAD"):
+    """It read that progress when it started. ``source``: main, bak, none."""
+
+    broker_name: str
+    service: str
+    source: str
+    progress: str
+
+
 class Member(Event, tag="MEMBER"):
     """``change`` is + or -; ``reason``: heartbeat, close, expire, unregister."""
 
