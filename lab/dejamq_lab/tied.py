@@ -12,12 +12,17 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
-    parent, module, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+def tie() -> None:
+    """Let the kernel kill this process when its parent ends: in the child, before it is replaced by a program."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     except AttributeError:
         pass  # not Linux: only an orderly exit cleans up there
+
+
+def main() -> None:
+    parent, module, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    tie()
     if os.getppid() != parent:  # it died before we could ask
         sys.exit(1)
     sys.argv = [module, *arguments]

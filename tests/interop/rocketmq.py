@@ -1,113 +1,33 @@
-"""A real RocketMQ on a store directory: its jars, its name server and broker as processes, and a probe to ask it."""
+"""A real RocketMQ on a store directory, and a probe to ask it."""
 
 import json
-import os
-import shutil
-import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from dejamq_lab.jars import Missing
+from dejamq_lab.rocketmq import BROKER, VERSION, Failed, fetched_jars
+from dejamq_lab.rocketmq import RocketMQ as Servers
+
+__all__ = ["VERSION", "Failed", "Missing", "RocketMQ", "fetched_jars"]
 
 HERE = Path(__file__).parent
-VERSION = "5.3.3"
-BROKER = "broker-a"
-START_S, STOP_S, ANSWER_S, MAVEN_S = 90, 60, 60, 900
-MODULES = [
-    f"--add-{how}=java.base/{package}=ALL-UNNAMED"
-    for how in ("opens", "exports")
-    for package in ("sun.nio.ch", "java.nio", "java.lang", "jdk.internal.ref", "sun.security.util")
-]
+ANSWER_S = 60
 
 
-class Missing(Exception):
-    """Something that this machine lacks; the text says what to install."""
-
-
-class Failed(Exception):
-    """RocketMQ did not start, stop or answer."""
-
-
-def fetched_jars(folder: Path) -> Path:
-    """The folder with the jars, filled by Maven if it is not. Raises Missing."""
-    for command, package in (("java", "a JDK of version 11 or newer"), ("javac", "a JDK, not a JRE"), ("mvn", "Maven")):
-        if shutil.which(command) is None:
-            raise Missing(f"{command} is not on the PATH: install {package}")
-    done = folder / f"rocketmq-broker-{VERSION}.jar"
-    if not done.exists():
-        copy = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-        copy += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-        ran = subprocess.run(copy, capture_output=True, text=True, timeout=MAVEN_S, check=False)
-        if ran.returncode or not done.exists():
-            said = (ran.stdout + ran.stderr).strip().splitlines()
-            raise Missing(f"Maven got no RocketMQ {VERSION}: {said[0] if said else 'it said nothing'}")
-    return folder
-
-
-def free_block() -> int:
-    """A port whose neighbours, two below and one above, are free too: a broker takes all of them."""
-    for _ in range(100):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-        try:
-            for near in (port - 2, port, port + 1):
-                with socket.socket() as held:
-                    held.bind(("127.0.0.1", near))
-        except OSError:
-            continue
-        return port
-    raise Failed("no free ports on 127.0.0.1")
-
-
-class RocketMQ:
-    """A name server and one broker on ``store``, ready inside of the ``with``; both are ended with it."""
+class RocketMQ(Servers):
+    """That can be asked."""
 
     def __init__(self, jars: Path, store: Path, work: Path, settings: Mapping[str, object], topic: str) -> None:
-        """``settings`` are lines of broker.conf; logs and what else it writes go to ``work``. ``topic`` is one of
-        the store's own.
-        """
-        self._jars, self._store, self._work, self._settings = jars, store, work, settings
+        """``topic`` is one of the store's own."""
+        super().__init__(jars, store, work, settings)
         self._topic = topic
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._namesrv = f"127.0.0.1:{free_block()}"
-
-    def __enter__(self) -> Self:
-        self._work.mkdir(parents=True, exist_ok=True)
-        try:
-            self._start_namesrv()
-            self._start_broker()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
-    def stop(self) -> None:
-        """SIGTERM to the broker, and wait: it flushes and removes its ``abort``. Raises Failed."""
-        broker = self._processes[-1]
-        broker.terminate()
-        try:
-            broker.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"RocketMQ did not stop within {STOP_S} s") from None
-
-    def kill(self) -> None:
-        """SIGKILL to the broker."""
-        self._processes[-1].kill()
-        self._processes[-1].wait()
 
     def ask(self, commands: Iterable[str]) -> list[Any]:
         """The probe's answers, one a command. Raises Failed."""
         lines = list(commands)
-        probe = [*self._java("128m"), str(HERE / "Probe.java"), self._namesrv, BROKER, self._topic]
+        probe = [*self.java("128m"), str(HERE / "Probe.java"), self.namesrv, BROKER, self._topic]
         try:
             ran = subprocess.run(
                 probe, input="".join(f"{line}\n" for line in lines).encode(), capture_output=True,
@@ -120,52 +40,3 @@ class RocketMQ:
             said = ran.stderr.decode("utf-8", "replace")[-2000:]
             raise Failed(f"the probe gave {len(answers)} answers to {len(lines)} questions: {said}")
         return answers
-
-    def _start_namesrv(self) -> None:
-        conf = self._conf("namesrv", {
-            "listenPort": self._namesrv.rpartition(":")[2], "bindAddress": "127.0.0.1",
-            "kvConfigPath": self._work / "kvConfig.json", "configStorePath": self._work / "namesrv.properties",
-        })  # fmt: skip
-        self._start("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf, "boot success")
-
-    def _start_broker(self) -> None:
-        conf = self._conf("broker", {
-            "brokerClusterName": "DefaultCluster", "brokerName": BROKER, "brokerId": 0, "brokerIP1": "127.0.0.1",
-            "bindAddress": "127.0.0.1", "listenPort": free_block(), "namesrvAddr": self._namesrv,
-            "storePathRootDir": self._store, "storePathCommitLog": self._store / "commitlog",
-            "timerWheelEnable": "false", "fileReservedTime": 100_000, "diskMaxUsedSpaceRatio": 99,
-        } | dict(self._settings))  # fmt: skip
-        self._start("broker", "org.apache.rocketmq.broker.BrokerStartup", conf, "boot success")
-
-    def _conf(self, name: str, settings: Mapping[str, object]) -> Path:
-        path = self._work / f"{name}.conf"
-        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        return path
-
-    def _java(self, heap: str) -> list[str]:
-        return [
-            "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m", *MODULES,
-            f"-Duser.home={self._work}", f"-Drocketmq.home.dir={self._work}", "-Djava.net.preferIPv4Stack=true",
-            "-cp", f"{self._jars}/*",
-        ]  # fmt: skip
-
-    def _start(self, name: str, main: str, conf: Path, word: str) -> None:
-        log = self._work / f"{name}.out"
-        environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*self._java("512m"), main, "-c", str(conf)], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=environment | {"ROCKETMQ_HOME": str(self._work)}, start_new_session=True,
-            )  # fmt: skip
-        self._processes.append(process)
-        deadline = time.monotonic() + START_S
-        while word not in log.read_text("utf-8", "replace"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise Failed(f"RocketMQ's {name} did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
-            time.sleep(0.1)
-
-    def _end(self) -> None:
-        for process in reversed(self._processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-                process.wait()

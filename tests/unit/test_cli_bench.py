@@ -11,17 +11,17 @@ KEYS = [
 
 
 class StandIn:
-    asked: list[tuple[Load, str | None]]
+    asked: list[tuple[Load, str | None, str | None]]
 
-    def __init__(self, load: Load, namesrv: str | None = None) -> None:
-        self.asked.append((load, namesrv))
+    def __init__(self, load: Load, namesrv: str | None = None, peer: str | None = None) -> None:
+        self.asked.append((load, namesrv, peer))
 
     async def run(self, what: str) -> BenchResult:
         return BenchResult(what, 100, 64, 0.5, 200.0, 1.5, None, {"echo": 1.0}, {"queues": 4})
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Load, str | None]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Load, str | None, str | None]]:
     StandIn.asked = []
     monkeypatch.setattr(bench, "Bench", StandIn)
     return StandIn.asked
@@ -49,7 +49,7 @@ def test_people_see_one_row_with_what_was_measured() -> None:
     assert lines[1].split() == ["send", "100", "64", "0.5", "200.0", "1.5", "1.0", "4"]
 
 
-def test_the_load_is_what_the_options_say(asked: list[tuple[Load, str | None]]) -> None:
+def test_the_load_is_what_the_options_say(asked: list[tuple[Load, str | None, str | None]]) -> None:
     options = (
         "--messages",
         "5",
@@ -63,9 +63,13 @@ def test_the_load_is_what_the_options_say(asked: list[tuple[Load, str | None]]) 
         "off",
     )
     assert run_here("bench", "send", *options, "--namesrv", "n:1").status == 0
-    assert asked == [(Load(5, 7, mode="await", concurrency=3, journal_level="off"), "n:1")]
+    assert asked == [(Load(5, 7, mode="await", concurrency=3, journal_level="off"), "n:1", None)]
     assert run_here("bench", "latency", "--rate", "9").status == 0
     assert asked[1][0].rate == 9
+    assert run_here("bench", "send", "--mode", "batch", "--flush-mode", "sync", "--topics", "2").status == 0
+    assert asked[2][0] == Load(200_000, mode="batch", batch_size=32, flush_mode="sync", topics=2)
+    assert run_here("bench", "consume", "--peer", "redis", "--batch-size", "64", "--while-sending").status == 0
+    assert asked[3] == (Load(200_000, batch_size=64, together=True), None, "redis")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,8 @@ def test_the_load_is_what_the_options_say(asked: list[tuple[Load, str | None]]) 
         (("send", "--messages", "0"), "--messages"),
         (("consume", "--journal-level", "loud"), "--journal-level"),
         (("audit", "--journal-level", "off"), "nothing to audit"),
-        (("send", "--peer", "rabbitmq"), "--peer"),
+        (("send", "--peer", "redis", "--namesrv", "n:1"), "--peer"),
+        (("send", "--flush-mode", "sync", "--namesrv", "n:1"), "--flush-mode"),
     ],
 )
 def test_what_cannot_be_measured_is_bad_use(command: tuple[str, ...], word: str) -> None:

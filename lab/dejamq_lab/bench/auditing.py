@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 from dejamq_proto.events import Deliver
 
-from dejamq_lab.bench.measure import QUEUES, Bench
+from dejamq_lab.bench.measure import Bench
 from dejamq_lab.bench.result import BenchResult, Load
-from dejamq_lab.cluster import Cluster
+from dejamq_lab.bench.target import own_cluster
 from dejamq_lab.errors import ClusterFailed
 
 COMMAND = (sys.executable, "-m", "dejamq_analytics")
@@ -24,13 +24,11 @@ async def measure_audit(load: Load) -> BenchResult:
     The baseline is a plain reading of the same journals, without any rule. Raises ClusterFailed when the audit does
     not see every message: then the time says nothing.
     """
+    bench = Bench(load)
     with tempfile.TemporaryDirectory(prefix="dejamq-bench-") as directory:
-        bench = Bench(load)
-        async with Cluster(
-            processes=True, topics={bench.topic: QUEUES}, journal_level=load.journal_level, directory=Path(directory)
-        ) as cluster:
-            journals = cluster.journal_dir
-            await bench.consume_on(cluster.namesrv, str(journals))
+        async with own_cluster(load, bench.topics, directory) as target:
+            await bench.consume_on(target)
+        journals = Path(directory) / "journal"
         ground = await asyncio.to_thread(_read_plainly, journals)
         began = time.perf_counter()
         seen = await _audit(journals)
@@ -40,7 +38,7 @@ async def measure_audit(load: Load) -> BenchResult:
     return BenchResult(
         what="audit", messages=load.messages, body_bytes=load.body_bytes, seconds=round(seconds, 4),
         messages_per_second=round(load.messages / seconds, 1), baseline=ground,
-        settings={"journal_level": load.journal_level, "queues": QUEUES, "master": "local[*]"},
+        settings={"journal_level": load.journal_level, "queues": load.queues, "master": "local[*]"},
     )  # fmt: skip
 
 

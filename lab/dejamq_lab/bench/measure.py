@@ -1,209 +1,124 @@
-"""The measurements: send, consume, poll, latency. Clients live in the calling process, servers in their own."""
+"""The measurements: send, consume, poll, latency. Servers, producer and consumer are processes of their own."""
 
-import asyncio
 import contextlib
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-from dejamq import (
-    BacklogFull,
-    ConsumeFrom,
-    LitePullConsumer,
-    Message,
-    Producer,
-    PushConsumer,
-    ReceivedMessage,
-    SendResult,
-)
+from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal import new_boot_id
 
-from dejamq_lab.bench.result import BenchResult, Load, percentiles
+from dejamq_lab.bench import peers
+from dejamq_lab.bench.client_process import ClientProcess, run_client
+from dejamq_lab.bench.own_clients import POLLED
+from dejamq_lab.bench.result import BenchResult, Job, Load, Span
 from dejamq_lab.bench.rpc_echo import baseline
-from dejamq_lab.cluster import Cluster
-
-QUEUES = 4
-POLLED = 500
-IDLE_DEADLINE_S = 60
+from dejamq_lab.bench.stopwatch import STAMP_BYTES
+from dejamq_lab.bench.sync_floor import sync_floor
+from dejamq_lab.bench.target import Target, given_cluster, own_cluster
 
 
 class Bench:
-    """Runs one measurement against ``namesrv``, or against a cluster of one broker that lives as long as the call.
+    """One measurement: of ``namesrv``, of a peer, or of a cluster of one broker that lives as long as the call.
 
-    One topic of its own for each measurement, so that nothing is left over from another one. Bodies are the
-    same bytes each time: neither compression nor caches are measured.
+    Topics of its own for each measurement, so that nothing is left over from another one.
     """
 
-    def __init__(self, load: Load, namesrv: str | None = None) -> None:
-        self.load, self.namesrv = load, namesrv
-        self.topic = f"bench-{new_boot_id()}"
-        self.body = bytes(range(256)) * (load.body_bytes // 256 + 1)
-        self.body = self.body[: load.body_bytes]
+    def __init__(self, load: Load, namesrv: str | None = None, peer: str | None = None) -> None:
+        self.load, self._namesrv, self._peer = load, namesrv, peer
+        self.topics = [f"bench-{new_boot_id()}-{number}" for number in range(load.topics)]
 
     async def run(self, what: str) -> BenchResult:
-        """``what`` is send, consume, poll or latency. Raises what the clients raise when the cluster is not well."""
-        async with self._target() as (namesrv, journal_dir):
-            self._meet(namesrv, journal_dir)
-            ground = await baseline(self.load.body_bytes)
-            measures = {"send": self._send, "consume": self._consume, "poll": self._poll, "latency": self._latency}
-            measured = await measures[what]()
-        seconds, p50_ms, p99_ms = measured
+        """``what`` is send, consume, poll or latency. Raises ClusterFailed and ConfigError."""
+        async with self.target() as target:
+            return await self.on(target, what)
+
+    async def on(self, target: Target, what: str) -> BenchResult:
+        """On servers that run already and have the topics."""
+        if what == "latency" and self.load.body_bytes < STAMP_BYTES:
+            raise ConfigError(f"a body that tells its age has {STAMP_BYTES} bytes or more, not {self.load.body_bytes}")
+        ground = await baseline(self.load.body_bytes)
+        if what == "send" and self.load.flush_mode == "sync":
+            ground |= sync_floor(self.load, ground["grpc_echo_p50_ms"], target.directory)
+        measured = await self._measured(target, what)
+        seconds = measured.pop("seconds")
+        p50_ms, p99_ms = measured.pop("p50_ms"), measured.pop("p99_ms")
         return BenchResult(
             what=what, messages=self.load.messages, body_bytes=self.load.body_bytes, seconds=round(seconds, 4),
-            messages_per_second=round(self.load.messages / seconds, 1), p50_ms=p50_ms, p99_ms=p99_ms, baseline=ground,
-            settings=self._settings(what),
+            messages_per_second=round(self.load.messages / seconds, 1), p50_ms=p50_ms, p99_ms=p99_ms,
+            baseline=ground | measured, settings=target.about | self._settings(what),
         )  # fmt: skip
 
-    async def consume_on(self, namesrv: str, journal_dir: str) -> None:
+    async def consume_on(self, target: Target) -> None:
         """Send and consume all messages, and measure nothing: whoever calls wants the journals."""
-        self._meet(namesrv, journal_dir)
-        await self._consume()
-
-    def _meet(self, namesrv: str, journal_dir: str | None) -> None:
-        self.client: dict[str, Any] = {
-            "namesrv": namesrv, "journal_dir": journal_dir, "journal_level": self.load.journal_level
-        }  # fmt: skip
-
-    def _settings(self, what: str) -> dict[str, str | int]:
-        """What has to be known to repeat the measurement, besides the numbers."""
-        settings: dict[str, str | int] = {"journal_level": self.load.journal_level, "queues": QUEUES}
-        if what == "send":
-            settings |= {"mode": self.load.mode}
-            if self.load.mode == "await":
-                settings |= {"concurrency": self.load.concurrency}
-        elif what == "poll":
-            settings |= {"max_messages": POLLED}
-        elif what == "latency":
-            settings |= {"rate": self.load.rate}
-        return settings
+        await self._after_sending(target, "consume")
 
     @contextlib.asynccontextmanager
-    async def _target(self) -> AsyncIterator[tuple[str, str | None]]:
-        """(name servers, journal folder) to measure against; None where somebody else's cluster is used."""
-        if self.namesrv:
-            yield self.namesrv, None
+    async def target(self) -> AsyncIterator[Target]:
+        """The servers to measure, with the topics."""
+        if self._namesrv:
+            yield await given_cluster(self._namesrv, self.load, self.topics)
             return
-        async with Cluster(
-            processes=True, topics={self.topic: QUEUES}, journal_level=self.load.journal_level
-        ) as cluster:
-            yield cluster.namesrv, str(cluster.journal_dir)
+        servers = peers.started(self._peer, self.load) if self._peer else own_cluster(self.load, self.topics)
+        async with servers as target:
+            yield target
 
-    def _message(self) -> Message:
-        return Message(self.topic, self.body)
+    def _settings(self, what: str) -> dict[str, Any]:
+        """What has to be known to repeat the measurement, besides the numbers."""
+        load = self.load
+        settings: dict[str, Any] = {"queues": load.queues, "flush_mode": load.flush_mode}
+        if load.topics > 1:
+            settings["topics"] = load.topics
+        if what == "send":
+            settings["mode"] = load.mode
+            if load.mode == "await":
+                settings["concurrency"] = load.concurrency
+            if load.mode == "batch":
+                settings["batch_size"] = load.batch_size
+        elif what == "consume":
+            settings |= {"batch_size": load.batch_size, "while_sending": load.together}
+        elif what == "poll":
+            settings["max_messages"] = POLLED
+        else:
+            settings["rate"] = load.rate
+        return settings
 
-    async def _send(self) -> tuple[float, float | None, float | None]:
-        """Seconds, median, 99th percentile. The first message is outside: it makes the topic and the connections."""
-        async with Producer("bench-producer", **self.client) as producer:
-            await producer.send(self._message())
-            began = time.perf_counter()
-            if self.load.mode == "submit":
-                await self._flood(producer)
-                return time.perf_counter() - began, None, None
-            samples = await self._senders(producer, 1 if self.load.mode == "single" else self.load.concurrency)
-            return time.perf_counter() - began, *percentiles(samples)
+    async def _measured(self, target: Target, what: str) -> dict[str, Any]:
+        """``seconds``, ``p50_ms``, ``p99_ms``, and what a message cost each process."""
+        if what == "send":
+            before = target.core_s()
+            span = await run_client(target.client, self._job(target, "send", "produce"))
+            return self._told(span, producer=span.core_s, broker=target.core_s() - before)
+        if what == "latency" or (what == "consume" and self.load.together):
+            return await self._together(target, what)
+        return await self._after_sending(target, what)
 
-    async def _flood(self, producer: Producer) -> None:
-        """Submit everything and await every future; BacklogFull is the sign to wait for room."""
-        pending: deque[asyncio.Future[SendResult]] = deque()
-        for _ in range(self.load.messages):
-            try:
-                pending.append(producer.submit(self._message()))
-            except BacklogFull:
-                await producer.drain()
-                pending.append(producer.submit(self._message()))
-            while pending and pending[0].done():
-                pending.popleft().result()
-            if len(pending) % 256 == 0:
-                await asyncio.sleep(0)
-        while pending:
-            await pending.popleft()
-
-    async def _senders(self, producer: Producer, concurrency: int) -> list[float]:
-        samples: list[float] = []
-        numbers = iter(range(self.load.messages))
-
-        async def sender() -> None:
-            for _ in numbers:
-                began = time.perf_counter()
-                await producer.send(self._message())
-                samples.append((time.perf_counter() - began) * 1000)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(sender())
-        return samples
-
-    async def _consume(self) -> tuple[float, float | None, float | None]:
+    async def _after_sending(self, target: Target, what: str) -> dict[str, Any]:
         """From the first message handled to the last one, with all of them stored before the consumer starts."""
-        async with Producer("bench-producer", **self.client) as producer:
-            await self._flood(producer)
-        done = asyncio.Event()
-        handled = size = 0
-        began = 0.0
+        await run_client(target.client, self._job(target, "fill", "produce"))
+        before = target.core_s()
+        span = await run_client(target.client, self._job(target, what, "consume"))
+        return self._told(span, consumer=span.core_s, broker=target.core_s() - before)
 
-        async def handle(message: ReceivedMessage) -> None:
-            nonlocal handled, size, began
-            began = began or time.perf_counter()
-            handled, size = handled + 1, size + len(message.body)
-            if handled == self.load.messages:
-                done.set()
+    async def _together(self, target: Target, what: str) -> dict[str, Any]:
+        """From the producer's begin to the last message handled."""
+        async with (
+            ClientProcess(target.client, self._job(target, what, "consume")) as consumer,
+            ClientProcess(target.client, self._job(target, what, "produce")) as producer,
+        ):
+            before = target.core_s()
+            consumer.go()
+            producer.go()
+            sent, received = await producer.result(), await consumer.result()
+        through = Span(sent.began_ns, received.ended_ns, 0.0, received.p50_ms, received.p99_ms)
+        cores = {"producer": sent.core_s, "consumer": received.core_s, "broker": target.core_s() - before}
+        return self._told(through, **cores)
 
-        async with self._consumer(handle):
-            await asyncio.wait_for(done.wait(), IDLE_DEADLINE_S + self.load.messages / 1000)
-            return time.perf_counter() - began, None, None
+    def _told(self, span: Span, **cores_s: float) -> dict[str, Any]:
+        told: dict[str, Any] = {"seconds": span.seconds, "p50_ms": span.p50_ms, "p99_ms": span.p99_ms}
+        for process, core_s in cores_s.items():
+            if core_s > 0:
+                told[f"{process}_core_us_per_message"] = round(core_s / self.load.messages * 1e6, 3)
+        return told
 
-    async def _poll(self) -> tuple[float, float | None, float | None]:
-        """From the first poll that returned messages to the last one; body and id of each message are read."""
-        async with Producer("bench-producer", **self.client) as producer:
-            await self._flood(producer)
-        consumer = LitePullConsumer("bench-poller", consume_from=ConsumeFrom.FIRST_OFFSET, **self.client)
-        consumer.subscribe(self.topic)
-        polled = size = 0
-        began = 0.0
-        async with consumer, asyncio.timeout(IDLE_DEADLINE_S + self.load.messages / 1000):
-            while polled < self.load.messages:
-                messages = await consumer.poll(1_000, POLLED)
-                began = began or (time.perf_counter() if messages else 0.0)
-                polled += len(messages)
-                for message in messages:
-                    size += len(message.body) + len(message.message_id)
-            return time.perf_counter() - began, None, None
-
-    def _consumer(self, handle: Callable[[ReceivedMessage], Awaitable[None]]) -> PushConsumer:
-        consumer = PushConsumer("bench-consumer", consume_from=ConsumeFrom.FIRST_OFFSET, **self.client)
-        consumer.subscribe(self.topic, handle)
-        return consumer
-
-    async def _latency(self) -> tuple[float, float | None, float | None]:
-        """From just before ``submit`` to the handler's begin, by the wall clock of one machine."""
-        samples: list[float] = []
-        done = asyncio.Event()
-
-        async def handle(message: ReceivedMessage) -> None:
-            samples.append((time.time_ns() - int(message.properties["sent"])) / 1e6)
-            if len(samples) == self.load.messages:
-                done.set()
-
-        async with Producer("bench-producer", **self.client) as producer, self._consumer(handle) as consumer:
-            await consumer.wait_assigned(IDLE_DEADLINE_S * 1000)
-            began = time.perf_counter()
-            await self._paced(producer, began)
-            await asyncio.wait_for(done.wait(), IDLE_DEADLINE_S)
-            return time.perf_counter() - began, *percentiles(samples)
-
-    async def _paced(self, producer: Producer, began: float) -> None:
-        """Send at ``rate``, in steps of one millisecond."""
-        sent = 0
-        pending: deque[asyncio.Future[SendResult]] = deque()
-        while sent < self.load.messages:
-            due = min(self.load.messages, int((time.perf_counter() - began) * self.load.rate))
-            for _ in range(due - sent):
-                stamp = {"sent": str(time.time_ns())}
-                pending.append(producer.submit(Message(self.topic, self.body, properties=stamp)))
-            sent = max(sent, due)
-            while pending and pending[0].done():
-                pending.popleft().result()
-            await asyncio.sleep(0.001)
-        while pending:
-            await pending.popleft()
+    def _job(self, target: Target, what: str, role: str) -> Job:
+        return Job(what, role, target.address, self.topics, self.load, target.journal_dir)

@@ -1,4 +1,4 @@
-"""What a measurement gives, in the shape that ``dejamq bench -o json`` prints."""
+"""What a measurement is told, and what it gives in the shape that ``dejamq bench -o json`` prints."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ import numpy as np
 
 
 class BenchResult(msgspec.Struct, frozen=True):
-    """One measurement. Times of single messages are in ms and None where a measurement has none."""
+    """One measurement. Times of single messages are in ms and None where a measurement has none.
+
+    ``baseline`` is what the machine gave in the same run, and what a message cost each process in µs of a core.
+    """
 
     what: str
     messages: int
@@ -23,8 +26,10 @@ class BenchResult(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True):
     """How much to send and how.
 
-    ``mode`` is submit (as fast as the backlog takes them), await (``concurrency`` senders that wait) or single
-    (one of them). ``rate`` is messages a second, for latency.
+    ``mode`` is submit (as fast as the backlog takes them), await (``concurrency`` senders that wait), single
+    (one of them) or batch (one of them, ``batch_size`` messages at a time). ``rate`` is messages a second, for
+    latency. ``batch_size`` is also how many messages a handler is given at once; 1: it is called for each.
+    ``together``: the consumer works while the producer floods. ``flush_mode`` is async or sync.
     """
 
     messages: int = 100_000
@@ -33,6 +38,43 @@ class Load(msgspec.Struct, frozen=True):
     concurrency: int = 256
     rate: int = 10_000
     journal_level: str = "audit"
+    batch_size: int = 1
+    queues: int = 4
+    topics: int = 1
+    flush_mode: str = "async"
+    together: bool = False
+
+    def body(self) -> bytes:
+        """The same bytes each time: neither compression nor caches are measured."""
+        return (bytes(range(256)) * (self.body_bytes // 256 + 1))[: self.body_bytes]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """What one client process measured: two moments of the machine's monotonic clock, and its time of a core."""
+
+    began_ns: int
+    ended_ns: int
+    core_s: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended_ns - self.began_ns) / 1e9
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What one client process is to do. ``role`` is produce, consume or drop; ``what`` the measurement.
+
+    ``address`` is where the servers are, in the words of whoever started them.
+    """
+
+    what: str
+    role: str
+    address: str
+    topics: list[str]
+    load: Load
+    journal_dir: str | None = None
 
 
 def percentiles(samples_ms: list[float]) -> tuple[float, float]:

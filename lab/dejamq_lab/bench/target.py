@@ -1,0 +1,75 @@
+"""What is measured: running servers, and how a client process for them is started."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dejamq import Admin
+
+from dejamq_lab.bench.client_process import python_client
+from dejamq_lab.bench.result import Load
+from dejamq_lab.bench.worker import OWN
+from dejamq_lab.cluster import Cluster
+from dejamq_lab.cluster_process import ServerProcess
+
+FLUSH_TYPES = {"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Servers that run. ``about`` is what has to be known of them to repeat a measurement.
+
+    ``pids`` are those of the servers that messages go through; none where the servers are somebody else's.
+    """
+
+    address: str
+    client: list[str]
+    about: dict[str, Any] = {}
+    pids: list[int] = []
+    journal_dir: str | None = None
+    directory: str | None = None
+    """Where the servers write, for a measurement of the disk itself."""
+    drops: bool = False
+    """Whether a client process can be told to remove a topic with all its messages."""
+
+    def core_s(self) -> float:
+        """Seconds in which the servers had a core so far."""
+        return sum(map(core_seconds, self.pids))
+
+
+def core_seconds(pid: int) -> float:
+    """Of a process, as the kernel counts it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0  # not Linux, or it has ended
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.asynccontextmanager
+async def own_cluster(load: Load, topics: Sequence[str], directory: str | None = None) -> AsyncIterator[Target]:
+    """A name server and a broker as processes, with the topics; without ``directory`` in a folder that goes again."""
+    with contextlib.ExitStack() as stack:
+        if directory is None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="dejamq-bench-"))
+        async with Cluster(
+            processes=True, topics=dict.fromkeys(topics, load.queues), journal_level=load.journal_level,
+            settings={"flush_disk_type": FLUSH_TYPES[load.flush_mode]}, directory=directory,
+        ) as cluster:  # fmt: skip
+            broker = cluster.broker("broker-a")
+            assert isinstance(broker, ServerProcess)
+            yield Target(
+                cluster.namesrv, python_client(OWN), {"journal_level": load.journal_level}, [broker.pid],
+                str(cluster.journal_dir), directory,
+            )  # fmt: skip
+
+
+async def given_cluster(namesrv: str, load: Load, topics: Sequence[str]) -> Target:
+    """Somebody's cluster, in which the topics are made. Raises what Admin raises."""
+    async with Admin(namesrv=namesrv) as admin:
+        for topic in topics:
+            await admin.create_topic(topic, queues=load.queues)
+    return Target(namesrv, python_client(OWN), {"journal_level": load.journal_level})
