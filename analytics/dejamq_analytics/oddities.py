@@ -5,13 +5,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.facts import Facts
-from dejamq_analytics.rules import aborted, odd_retries, places
+from dejamq_analytics.rules import aborted, odd_retries, places, polls
 
 
 def oddities(facts: Facts) -> list[DataFrame]:
     """Only of those kinds that the journals have a clue of: each rule costs another reading of them."""
     clues = _clues(facts)
-    found = [places.inconsistent_offsets(places.two_values(facts.deliveries))]
+    found = [places.inconsistent_offsets(places.two_values(facts.deliveries)), polls.skipped(facts.events)]
     if clues["dead"]:
         groups = odd_retries.watched(facts.events, facts.processes)
         found.append(odd_retries.without_tries(odd_retries.dead_letters(facts.appends), facts.deliveries, groups))
@@ -24,6 +24,8 @@ def oddities(facts: Facts) -> list[DataFrame]:
     if clues["halves"] or clues["finals"]:
         rolled_back = aborted.rolled_back(facts.events, facts.brokers)
         found.append(aborted.aborted_reads(facts.deliveries, rolled_back))
+    if clues["halves"]:
+        found.append(polls.before_commit(facts.deliveries))
     if clues["finals"]:
         found.append(aborted.finals_without_half(facts.appends, facts.events, facts.brokers))
     if clues["delayed"]:

@@ -76,9 +76,11 @@ def test_copies_that_only_a_commit_log_still_has_are_found_and_undetermined(tmp_
     send_twice(history, deliver=False, outcome="ok")
     history.end()
     message = encode_properties({"UNIQ_KEY": "7F00000100002A9F0000000000000001"})
-    store = store_of([Record("orders", 0, b"x", message), Record("orders", 1, b"x", message)], tmp_path / "store")
+    batch = encode_properties({"UNIQ_KEY": "of-a-batch-as-rocketmq-writes-it"})
+    copies = [Record("orders", 0, b"x", message), Record("orders", 1, b"x", message)]
+    store = store_of([*copies, Record("orders", 0, b"y", batch), Record("orders", 0, b"z", batch)], tmp_path / "store")
     result = audited([store], journals=[str(history.directory)])
     rows = [row for row in result.findings.collect() if not row.message_id.startswith("elsewhere")]
-    assert rows
+    assert {row.message_id for row in rows} == {"7F00000100002A9F0000000000000001"}
     assert all(row.cause is None and row.kind == "stored twice" for row in rows)
     assert all("only its commit log" in row.missing for row in rows)

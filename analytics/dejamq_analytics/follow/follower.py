@@ -23,7 +23,7 @@ from dejamq_analytics.rules.evidence import timestamp
 from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS, UNREADABLE, tag_of
 
 SURE = ("lost", "out_of_order", "offset_regression", "two_owners", "two_holders", "inconsistent_offsets",
-        "delayed_early")  # fmt: skip
+        "delayed_early", "poll_skip", "precommitted_read")  # fmt: skip
 """Anomalies that no later line can take back, and no dropped one would have."""
 
 

@@ -2,7 +2,7 @@
 
 from dejamq_proto.events import Append, Boot, SendResult, SendTry
 from dejamq_proto.events.producer import CLOSED_BY_A_TIMEOUT
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.identity import RECORD
@@ -47,7 +47,7 @@ def with_logs(appends: DataFrame, records: DataFrame, events: DataFrame) -> Data
     brokers = of(events, Boot).groupBy(sf.col("address").alias("store_host")).agg(sf.max("broker_name").alias("named"))
     logged = records.join(sf.broadcast(brokers), "store_host", how="left").select(
         sf.coalesce("named", "store").alias("broker_name"),
-        "topic", "queue_id", "queue_offset", "log_offset", "unique_key",
+        "topic", "queue_id", "queue_offset", "log_offset", _own_key().alias("unique_key"),
         _origin_in_log().alias("origin"),
         "reconsume_times", "store_host",
         (sf.col("store_timestamp_ms") * 1000).alias("wall_us"),
@@ -56,6 +56,16 @@ def with_logs(appends: DataFrame, records: DataFrame, events: DataFrame) -> Data
     # a slave's log has its master's records
     unknown = logged.distinct().join(appends.select(*RECORD), list(RECORD), how="left_anti")
     return appends.select(*COLUMNS).unionByName(unknown, allowMissingColumns=True).select(*COLUMNS)
+
+
+def _own_key() -> Column:
+    """RocketMQ gives the messages of a batch one unique key; where that is so, what they hold tells them apart."""
+    content = sf.concat_ws("|", "body_crc", "keys")
+    one = Window.partitionBy("store_host", "topic", "unique_key", "reconsume_times")
+    batch = sf.min(content).over(one) != sf.max(content).over(one)
+    return sf.when(batch & sf.col("unique_key").isNotNull(), sf.concat_ws("/", "unique_key", content)).otherwise(
+        sf.col("unique_key")
+    )
 
 
 def _origin_in_log() -> Column:
