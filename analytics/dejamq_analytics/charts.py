@@ -10,6 +10,8 @@ from typing import NamedTuple
 WIDTH, ROW, LABEL = 760, 26, 310
 TALL, HEAD, BOTTOM = 180, 32, 24
 COLOURS = 8
+LINE, LETTER, MOST_LINES = 13, 7, 6
+"""Of the labels of marks: their height, about how wide a letter is, how many may stand one above the other."""
 
 
 class Bar(NamedTuple):
@@ -45,12 +47,12 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
 def timeline(title: str, columns: Sequence[Mapping[int, int]], marks: Sequence[Mark], ends: tuple[str, str]) -> str:
     """Stacked columns from the first moment to the last: each maps a colour to a count. ``marks`` are lines across."""
     highest = max((sum(column.values()) for column in columns), default=0) or 1
-    step = WIDTH / max(1, len(columns))
+    step, head = WIDTH / max(1, len(columns)), head_of(marks, 0, WIDTH)
     parts = []
     for index, column in enumerate(columns):
         top = float(TALL)
         for colour, count in sorted(column.items()):
-            height = (TALL - HEAD) * count / highest
+            height = (TALL - head) * count / highest
             top -= height
             parts.append(
                 f'<rect class="c{colour % COLOURS}" x="{index * step:.1f}" y="{top:.1f}" '
@@ -63,19 +65,50 @@ def timeline(title: str, columns: Sequence[Mapping[int, int]], marks: Sequence[M
     return svg(title, TALL + BOTTOM, parts)
 
 
+def head_of(marks: Sequence[Mark], left: float, room: float) -> int:
+    """How high the labels of marks are together."""
+    lines = [line for line in _lines(marks, left, room) if line is not None]
+    return max(HEAD, (max(lines, default=0) + 1) * LINE + 6)
+
+
 def mark_lines(marks: Sequence[Mark], left: float, room: float, tall: float) -> list[str]:
-    """Lines across a chart whose moments begin at ``left``; the labels of neighbours are on different heights."""
-    return [_mark_line(mark, left, room, tall, 11 + 13 * (number % 2)) for number, mark in enumerate(marks)]
+    """Lines across a chart whose moments begin at ``left``, each with its label where no other label is."""
+    lines = _lines(marks, left, room)
+    return [_mark_line(mark, left, room, tall, line) for mark, line in zip(marks, lines, strict=True)]
 
 
-def _mark_line(mark: Mark, left: float, room: float, tall: float, y: int) -> str:
-    """The label is on the side where there is room."""
-    x = left + min(max(mark.at, 0.0), 1.0) * room
+def _lines(marks: Sequence[Mark], left: float, room: float) -> list[int | None]:
+    """On which line each label stands: the first one with room for it; None where too many are in one place."""
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(MOST_LINES)]
+    found: list[int | None] = []
+    for mark in marks:
+        begin, end = _extent(mark, left, room)
+        free = (line for line, others in enumerate(taken) if all(end < one or begin > two for one, two in others))
+        line = next(free, None)
+        if line is not None:
+            taken[line].append((begin, end))
+        found.append(line)
+    return found
+
+
+def _extent(mark: Mark, left: float, room: float) -> tuple[float, float]:
+    """Of its label, which is on the side of its line where there is room."""
+    x, wide = _across(mark, left, room), LETTER * len(mark.label) + 5
+    return (x - wide, x) if mark.at > 0.5 else (x, x + wide)
+
+
+def _across(mark: Mark, left: float, room: float) -> float:
+    return left + min(max(mark.at, 0.0), 1.0) * room
+
+
+def _mark_line(mark: Mark, left: float, room: float, tall: float, line: int | None) -> str:
+    x, label = _across(mark, left, room), escape(mark.label)
     anchor, shift = ("end", -5) if mark.at > 0.5 else ("start", 5)
-    return (
-        f'<line class="mark" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{tall}"/>'
-        f'<text class="mark" x="{x + shift:.1f}" y="{y}" text-anchor="{anchor}">{escape(mark.label)}</text>'
-    )
+    drawn = f'<line class="mark" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{tall}"><title>{label}</title></line>'
+    if line is None:
+        return drawn
+    y = 11 + LINE * line
+    return f'{drawn}<text class="mark" x="{x + shift:.1f}" y="{y}" text-anchor="{anchor}">{label}</text>'
 
 
 def svg(title: str, height: int, parts: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from dejamq_analytics.charts import BOTTOM, COLOURS, HEAD, WIDTH, Mark, mark_lines, svg
+from dejamq_analytics.charts import BOTTOM, COLOURS, WIDTH, Mark, head_of, mark_lines, svg
 
 LABEL, ROW, AIR = 190, 18, 12
 LETTERS = 24
@@ -60,7 +60,7 @@ def ownership(
     title: str, lanes: Sequence[Lane], colours: Mapping[str, int], marks: Sequence[Mark], ends: tuple[str, str]
 ) -> str:
     """``colours`` by owner. Overlaps are framed, duplicates are ticks below the bars, ``marks`` lines across all."""
-    parts, top = [], HEAD
+    parts, top = [], head_of(marks, LABEL, ROOM)
     for lane in lanes:
         drawn, height = _lane(lane, top, colours)
         parts += drawn

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from textwrap import shorten
 
 from pyspark.sql import Row
 
@@ -14,6 +15,8 @@ from dejamq_analytics.digest import UNDETERMINED, Digest
 from dejamq_analytics.lanes import ownership
 from dejamq_analytics.verdict import Verdict
 
+LONGEST_TITLE = 38
+"""Of a bar, in characters; the whole title stands below the bars."""
 STYLE = Path(__file__).with_name("report.css")
 HEADLINES = {
     "clean": "Nothing came twice that nobody asked for",
@@ -51,7 +54,7 @@ def _verdict(verdict: Verdict, digest: Digest) -> str:
         "messages": verdict.messages,
         "deliveries": verdict.deliveries,
         "duplicates": verdict.duplicates,
-        "of these first in flight": verdict.unfinished_first,
+        "of these: first one unfinished": verdict.unfinished_first,
         "asked for": verdict.expected_duplicates,
         "lost": verdict.lost,
         "unseen": verdict.unseen,
@@ -100,7 +103,9 @@ def _causes(verdict: Verdict, colours: Mapping[str, int]) -> str:
 
 
 def _title(cause: str) -> str:
-    return cause if cause == UNDETERMINED or cause not in CAUSES else f"{cause} {CAUSES[cause].title}"[:38]
+    if cause == UNDETERMINED or cause not in CAUSES:
+        return cause
+    return shorten(f"{cause} {CAUSES[cause].title}", LONGEST_TITLE, placeholder=" …")
 
 
 def _when(digest: Digest, colours: Mapping[str, int]) -> str:

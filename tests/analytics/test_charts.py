@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 from dejamq_analytics.causes import CAUSES
-from dejamq_analytics.charts import COLOURS, HEAD, LABEL, TALL, WIDTH, Bar, Mark, bars, timeline
+from dejamq_analytics.charts import COLOURS, HEAD, LABEL, LETTER, MOST_LINES, TALL, WIDTH, Bar, Mark, bars, timeline
 
 ENDS = ("begin", "end")
 NASTY = "<script>alert('\"&</script>"
@@ -110,3 +110,34 @@ def test_every_cause_has_a_title_a_story_and_a_change(cause: str) -> None:
     assert told.story.endswith(".")
     assert told.change.endswith(".")
     assert told.title[0].islower()
+
+
+def places(svg: str) -> list[tuple[float, float, float]]:
+    """Of the labels of marks: where each begins and ends, about, and its height."""
+    labels = [node for node in parsed(svg).iter("text") if node.get("class") == "mark"]
+    found = []
+    for node in labels:
+        wide = LETTER * len(node.text or "")
+        begin = float(node.attrib["x"]) - (wide if node.get("text-anchor") == "end" else 0)
+        found.append((begin, begin + wide, float(node.attrib["y"])))
+    return found
+
+
+@pytest.mark.parametrize("at", [(0.3, 0.31, 0.6, 0.61), (0.5, 0.51, 0.52, 0.53), (0.0, 0.4, 0.9, 1.0)])
+def test_no_label_of_a_mark_covers_another_one_or_a_column(at: tuple[float, ...]) -> None:
+    marks = [Mark(each, f"heal broker-b-s1 - namesrv-{number}") for number, each in enumerate(at)]
+    svg = timeline("t", [{0: 1}], marks, ENDS)
+    every = places(svg)
+    assert len(every) == len(marks)
+    assert not [
+        (one, two) for number, one in enumerate(every) for two in every[:number]
+        if one[2] == two[2] and one[0] < two[1] and two[0] < one[1]
+    ]  # fmt: skip
+    (column,) = boxes(svg)
+    assert float(column["y"]) >= max(y for _, _, y in every)
+
+
+def test_of_too_many_marks_in_one_place_the_last_are_told_where_the_pointer_is() -> None:
+    svg = timeline("t", [], [Mark(0.2, f"fault {number}") for number in range(MOST_LINES + 2)], ENDS)
+    assert len(places(svg)) == MOST_LINES
+    assert f"<title>fault {MOST_LINES + 1}</title>" in svg

@@ -70,7 +70,9 @@ def _lost_at_a_start() -> list[Stage]:
     taken, told, loaded = sf.col("committed"), sf.col("answered"), sf.col("loaded")
     restarted = taken["boot_id"] != told["boot_id"]
     unflushed = sf.col("flushed").isNull() | (sf.col("flushed.seq") < taken["seq"])
-    start = text("%s loaded its offsets from %s", told["process"], loaded["source"])
+    start = sf.when(loaded["source"] == "none", text("%s found no offset file", told["process"])).otherwise(
+        text("%s loaded its offsets from %s", told["process"], loaded["source"])
+    )
     no_load = text("no OFF_LOAD of the start of %s that answered", told["process"])
     return [
         Stage("g", restarted & loaded.isNull(), missing=no_load),
