@@ -5,8 +5,8 @@ While runs are under way to a broker, further sends to it gather here; nobody wa
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import groupby, islice
 from math import inf
 from operator import attrgetter
 from typing import Any
@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 from dejamq_proto.wire import Key, SendRun, Words
 
-from dejamq.encoding import Template
+from dejamq.encoding import UNIQUE_NAME, Template
 from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.run_records import encode_records
 from dejamq.selectors import Selector
 from dejamq.send_hooks import SendContext
 
@@ -26,31 +27,40 @@ UNDIVIDED = 16  # so few are one run; of more, half goes and the other half fill
 
 PLAIN, NO_WAIT, REWRITE, REPLY, TRANSACTION = 0, 1, 2, 3, 4  # kinds of records that a run cannot mix
 
-_QUEUE, _QUEUE_ID = attrgetter("queue"), attrgetter("queue.queue_id")
+_QUEUE_ID, _DEADLINE = attrgetter("queue.queue_id"), attrgetter("deadline")
 
 
 class Call(msgspec.Struct, eq=False, gc=False):
-    """One ``send`` of a program, from submission to its result or error. ``deadline`` is monotonic time in seconds."""
+    """One ``send`` of a program, from submission to its result or error.
+
+    ``before``, the message's id and ``rest`` are the bytes of its record behind the body; ``size`` is that of all of
+    it. ``deadline`` is monotonic time in seconds.
+    """
 
     message: Message
     common: Template
-    properties: bytes
+    rest: bytes
     kind: int
     call_id: int
     deadline: float
     size: int
     future: asyncio.Future[SendResult] | None  # None: oneway
-    queue: MessageQueue | None = None
-    record: bytes = b""
-    batch: int = 0  # calls with one number go and fail together
+    mode: str = "sync"  # how the program made it, for the journal: sync, async, batch, request, oneway
     pinned: bool = False  # this queue or none
+    select: Selector | None = None  # chooses the queue; without it they take turns
+    before: bytes = b""
+    queue: MessageQueue | None = None
+    batch: int = 0  # calls with one number go and fail together
     tries: int = 0  # times it left
     retries: int = 0  # times a failure made it leave again
     indefinite: bool = False  # an earlier try may have stored it
     packed: bytes = b""  # the body as it travels, where that is not the message's
-    select: Selector | None = None  # chooses the queue; without it they take turns
     kept: SendResult | None = None  # an earlier try stored it, less durably than asked
-    mode: str = "sync"  # how the program made it, for the journal: sync, async, batch, request, oneway
+
+    @property
+    def properties(self) -> bytes:
+        """The properties field of the record."""
+        return UNIQUE_NAME + self.message.message_id.encode() + self.rest
 
     @property
     def ended(self) -> bool:
@@ -65,20 +75,18 @@ class Lane:
     ``waiting`` has surely not left, which is why an expired call there fails definitely.
     """
 
-    __slots__ = ("broker_name", "first_deadline", "in_flight", "pumping", "waiting")
+    __slots__ = ("broker_name", "first_deadline", "in_flight", "waiting")
 
     def __init__(self, broker_name: str) -> None:
         self.broker_name = broker_name
         self.waiting: deque[Call] = deque()
         self.in_flight: list[Flight] = []
         self.first_deadline = inf  # no waiting call expires before
-        self.pumping = False
 
-    def add(self, call: Call) -> None:
-        """Queue a call behind the others."""
-        self.waiting.append(call)
-        if call.deadline < self.first_deadline:
-            self.first_deadline = call.deadline
+    def add(self, calls: Sequence[Call]) -> None:
+        """Queue calls behind the others."""
+        self.waiting.extend(calls)
+        self.first_deadline = min(self.first_deadline, min(map(_DEADLINE, calls)))
 
     def put_back(self, calls: Sequence[Call]) -> None:
         """Return calls to the front, in their order."""
@@ -91,9 +99,7 @@ class Lane:
         The broker stores them so, and a reader of the queue gets them as one copy instead of one a record.
         """
         calls = take_run(self.waiting)
-        if len(calls) > 1:
-            calls.sort(key=_QUEUE_ID)
-        return calls
+        return _side_by_side(calls) if len(calls) > 1 else calls
 
     def take_expired(self, now: float) -> list[Call]:
         """Remove what waited too long."""
@@ -140,47 +146,47 @@ def take_run(waiting: deque[Call]) -> list[Call]:
     stored or nothing, as RocketMQ's MessageBatch promises.
     """
     number = len(waiting)
-    limit = number if number <= UNDIVIDED else min(MAX_RUN_RECORDS, (number + 1) // 2)
     if not number:
         return []
-    first = waiting.popleft()
-    kind, batch, taken = first.kind, first.batch, [first]
-    room = inf if batch else MAX_RUN_BYTES - first.size
-    left = number - 1 if batch else limit - 1
-    while left > 0:
-        call = waiting[0]
+    kind, batch, room = waiting[0].kind, waiting[0].batch, MAX_RUN_BYTES
+    count = limit = number if batch or number <= UNDIVIDED else min(MAX_RUN_RECORDS, (number + 1) // 2)
+    for index, call in enumerate(islice(waiting, limit)):
         room -= call.size
-        if room < 0 or call.kind != kind or call.batch != batch:
+        if call.batch != batch or call.kind != kind or (room < 0 and index and not batch):
+            count = index
             break
-        taken.append(waiting.popleft())
-        left -= 1
-    return taken
+    return [waiting.popleft() for _ in range(count)]
 
 
-def build_run(calls: Sequence[Call], *, group: str, default_queue_nums: int) -> SendRun:
-    """The run these calls are on the wire; the caller adds who sends it.
+def _side_by_side(calls: list[Call]) -> list[Call]:
+    """The calls by queue id, in order within each. Nearly always the queues took turns, and slices do."""
+    queue_ids = [call.queue.queue_id for call in calls if call.queue is not None]
+    turn = queue_ids[: queue_ids.index(queue_ids[0], 1)] if queue_ids.count(queue_ids[0]) > 1 else queue_ids
+    rounds = len(calls) // len(turn) + 1
+    if len(set(turn)) == len(turn) and (turn * rounds)[: len(calls)] == queue_ids:
+        return [call for queue_id in sorted(turn) for call in calls[turn.index(queue_id) :: len(turn)]]
+    return sorted(calls, key=_QUEUE_ID)
+
+
+def build_run(calls: Sequence[Call], *, group: str, default_queue_nums: int, born_ms: int = 0) -> SendRun:
+    """The run these calls are on the wire, their records born at that time (ms); the caller adds who sends it.
 
     ``queue_index`` and ``tags_codes`` are left out where they would say nothing: one queue for all, no tag at
     all.
     """
-    records = [call.record for call in calls]
-    numbers: dict[MessageQueue, int] = {}
-    index: list[int] = []
-    for queue, of_queue in groupby(calls, _QUEUE):
-        index += [numbers.setdefault(queue, len(numbers))] * len(list(of_queue))
+    spans = [(queue, len(list(same))) for queue, same in groupby([call.queue for call in calls]) if queue is not None]
+    numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queue for queue, _ in spans))}
     queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
     tags_codes, kind = [call.common.tags_code for call in calls], calls[0].kind
+    sizes, pieces = encode_records(calls, [queue.queue_id for queue, count in spans for _ in range(count)], born_ms)
     run = SendRun(
-        group=group, queues=queues, default_queue_nums=default_queue_nums, records=records,
-        sizes=_words(map(len, records), len(records)),
+        group=group, queues=queues, default_queue_nums=default_queue_nums, records=pieces, sizes=sizes,
         no_wait_store=kind == NO_WAIT, rewrite=kind in (REWRITE, TRANSACTION), reply=kind == REPLY,
     )  # fmt: skip
     if len(queues) > 1:
-        run.queue_index = _words(index, len(index))
+        run.queue_index = np.repeat(
+            np.array([numbers[queue] for queue, _ in spans], "<u4"), [count for _, count in spans]
+        )
     if any(tags_codes):
         run.tags_codes = np.array(tags_codes, "<i4")
     return run
-
-
-def _words(values: Iterable[int], number: int) -> Words:
-    return np.fromiter(values, "<u4", number)

@@ -1,6 +1,8 @@
 """Which queue a call goes to, and who waits until the route of its topic is known. Owned by the event loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from time import monotonic
 
 from dejamq_proto.codes import Code, DejamqError
@@ -11,6 +13,8 @@ from dejamq.instance import Instance
 from dejamq.message import MessageQueue
 from dejamq.routes import TopicRoute
 from dejamq.selectors import Rotation
+
+_TOPIC = attrgetter("message.topic")
 
 
 class Destinations:
@@ -24,7 +28,7 @@ class Destinations:
         self,
         instance: Instance,
         *,
-        routed: Callable[[Call], None],
+        routed: Callable[[Sequence[Call]], None],
         failed: Callable[[Sequence[Call], DejamqError], None],
         faults: FaultTable | None = None,
     ) -> None:
@@ -33,21 +37,20 @@ class Destinations:
         self._parked: dict[str, list[Call]] = {}
         instance.routes.on_change.append(self._route_changed)
 
-    def choose(self, call: Call) -> MessageQueue | None:
-        """Give the call its queue; None: it is parked and comes back through ``routed`` or ``failed``.
+    def choose(self, calls: Sequence[Call]) -> list[Call]:
+        """Give the calls their queues; those left out are parked and come back through ``routed`` or ``failed``.
 
         A call with a sharding key keeps to one queue while the topic's queues stay the same (RocketMQ:
-        SelectMessageQueueByHash). Raises DejamqError for a selector that fails.
+        SelectMessageQueueByHash). One whose selector fails goes to ``failed``.
         """
-        topic = call.message.topic
-        rotation = self._rotations.get(topic)
-        if rotation is None or topic in self._parked:  # parked ones came first, and go first
-            self._park(topic, call)
-            return None
-        if call.queue is None:
-            easy = call.select is None and self._faults is None
-            call.queue = rotation.next() if easy else self._queue_of(call, rotation)
-        return call.queue
+        chosen: list[Call] = []
+        for topic, of_topic in groupby(calls, _TOPIC):
+            rotation = self._rotations.get(topic)
+            if rotation is None or topic in self._parked:  # parked ones came first, and go first
+                self._park(topic, of_topic)
+            else:
+                chosen += self._with_queues(of_topic, rotation)
+        return chosen
 
     def queue_for(self, call: Call) -> MessageQueue | None:
         """Where the batch goes that begins with this call; None while the route is not known.
@@ -60,16 +63,13 @@ class Destinations:
     def choose_again(self, calls: Sequence[Call]) -> list[Call]:
         """Other queues, if possible of other brokers, for calls that failed; calls of a batch stay together."""
         of_batch: dict[int, MessageQueue] = {}
-        chosen = []
         for call in calls:
             failed_at, call.queue = call.queue, of_batch.get(call.batch) if call.batch else None
             rotation = self._rotations.get(call.message.topic)
             if call.queue is None and rotation is not None:
                 call.queue = self._next(rotation, failed_at.broker_name if failed_at else "")
                 of_batch[call.batch] = call.queue
-            if self.choose(call) is not None:
-                chosen.append(call)
-        return chosen
+        return self.choose(calls)
 
     def take_parked(self, wanted: Callable[[Call], bool]) -> list[Call]:
         """Remove parked calls, e.g. those that waited too long."""
@@ -79,6 +79,20 @@ class Destinations:
             for topic, calls in self._parked.items():
                 self._parked[topic] = [call for call in calls if id(call) not in gone]
         return taken
+
+    def _with_queues(self, calls: Iterable[Call], rotation: Rotation) -> Iterator[Call]:
+        take_turns = self._faults is None
+        for call in calls:
+            if call.queue is None:
+                if take_turns and call.select is None:
+                    call.queue = rotation.next()
+                else:
+                    try:
+                        call.queue = self._queue_of(call, rotation)
+                    except DejamqError as error:
+                        self._failed((call,), error)
+                        continue
+            yield call
 
     def _queue_of(self, call: Call, rotation: Rotation) -> MessageQueue:
         if call.select is not None:
@@ -101,11 +115,11 @@ class Destinations:
             or rotation.next()
         )
 
-    def _park(self, topic: str, call: Call) -> None:
+    def _park(self, topic: str, calls: Iterable[Call]) -> None:
         if topic not in self._parked:
             self._parked[topic] = []
             self._instance.spawn(self._find(topic), f"route-{topic}")
-        self._parked[topic].append(call)
+        self._parked[topic] += calls
 
     async def _find(self, topic: str) -> None:
         """Read the route for all calls parked for the topic; they leave in the order in which they were submitted."""
@@ -115,13 +129,7 @@ class Destinations:
             self._failed(self._parked.pop(topic), error)
             return
         self._rotations[topic] = Rotation(queues)
-        for call in self._parked.pop(topic):
-            try:
-                self.choose(call)
-            except DejamqError as error:
-                self._failed((call,), error)
-            else:
-                self._routed(call)
+        self._routed(self.choose(self._parked.pop(topic)))
 
     def _route_changed(self, route: TopicRoute) -> None:
         """Publish by the new route; where it has nowhere to publish to, the next call asks again."""

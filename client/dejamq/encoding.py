@@ -18,7 +18,7 @@ from dejamq_proto.names import (
     PROPERTY_WAIT,
     check_sendable,
 )
-from dejamq_proto.record import MAX_PROPERTIES_SIZE, Outgoing, tags_code
+from dejamq_proto.record import HEADER_SIZE, I16, MAX_PROPERTIES_SIZE, Outgoing, tags_code
 
 from dejamq.message import Message
 
@@ -29,12 +29,23 @@ RESERVED = frozenset({
 """Properties that a message has as arguments of its own, or that only the SDK may set."""
 
 
+UNIQUE_NAME = f"{PROPERTY_UNIQUE_KEY}\x01".encode()
+ID_SIZE = 32
+"""Of an id that was not given by the program."""
+
+
 class Template(msgspec.Struct, frozen=True, gc=False):
-    """What messages of one topic, flag and tag have in common."""
+    """What messages of one topic, flag and tag have in common.
+
+    ``before``, ``rest`` and ``size`` (bytes, without the body) are those of a message that has nothing else.
+    """
 
     record: Outgoing
     tags_code: int
     tags_field: str
+    before: bytes
+    rest: bytes
+    size: int
 
 
 @lru_cache(maxsize=4096)
@@ -47,27 +58,34 @@ def template(topic: str, flag: int, tags: str | None, sys_flag: int = 0) -> Temp
     check_sendable(topic)
     if not -(1 << 31) <= flag < 1 << 31:
         raise DejamqError(f"flag {flag} does not fit 32 bits", code=Code.INVALID_PARAMETER)
-    return Template(
-        Outgoing.to(topic, flag=flag, sys_flag=sys_flag), tags_code(tags), _field(PROPERTY_TAGS, tags) if tags else ""
-    )
+    record, tags_field = Outgoing.to(topic, flag=flag, sys_flag=sys_flag), _field(PROPERTY_TAGS, tags) if tags else ""
+    rest = _utf8(f"\x02{tags_field}")
+    before = before_id(record, ID_SIZE, rest)
+    return Template(record, tags_code(tags), tags_field, before, rest, HEADER_SIZE + len(before) + ID_SIZE + len(rest))
 
 
-def encode_properties(message: Message, common: Template) -> bytes:
-    """The properties field of the message's record. Raises InvalidName, MessageTooLarge, DejamqError."""
+def before_id(record: Outgoing, id_size: int, rest: bytes) -> bytes:
+    """What stands between a record's body and the message's id. Raises MessageTooLarge."""
+    size = len(UNIQUE_NAME) + id_size + len(rest)
+    if size > MAX_PROPERTIES_SIZE:
+        raise MessageTooLarge(f"the properties take {size} bytes, at most {MAX_PROPERTIES_SIZE} are possible")
+    return record.topic + I16.pack(size) + UNIQUE_NAME
+
+
+def encode_rest(message: Message, common: Template) -> bytes:
+    """What follows the id in the properties of the message's record. Raises InvalidName, DejamqError."""
     keys = _keys_field(message.keys) if message.keys else ""  # type: ignore[arg-type]  # construction made it a tuple
-    text = f"{PROPERTY_UNIQUE_KEY}\x01{message.message_id}\x02{common.tags_field}{keys}"
-    if message.properties or message.delay_level or message.sharding_key is not None or not message.wait_store:
-        text += _other_fields(message)
-    try:
-        field = text.encode()
-    except UnicodeEncodeError:
-        raise InvalidName("a key, tag or property holds half a surrogate pair and cannot be written as UTF-8") from None
-    return _fitting(field)
+    return _utf8(f"\x02{common.tags_field}{keys}{_other_fields(message)}")
 
 
-def transactional(properties: bytes, group: str) -> bytes:
-    """The properties of a half message, which names its producer group. Raises MessageTooLarge."""
-    return _fitting(properties + f"{PROPERTY_TRANSACTION}\x01true\x02{PROPERTY_PRODUCER_GROUP}\x01{group}\x02".encode())
+def encode_id(message: Message) -> bytes:
+    """The id as the record has it. Raises InvalidName."""
+    return _utf8(message.message_id)
+
+
+def transactional(rest: bytes, group: str) -> bytes:
+    """``rest`` of a half message, which names its producer group."""
+    return rest + f"{PROPERTY_TRANSACTION}\x01true\x02{PROPERTY_PRODUCER_GROUP}\x01{group}\x02".encode()
 
 
 def check_body(body: bytes, max_message_size: int) -> None:
@@ -85,10 +103,11 @@ def check_body(body: bytes, max_message_size: int) -> None:
         raise DejamqError("the body is empty; a message needs at least one byte", code=Code.MESSAGE_ILLEGAL)
 
 
-def _fitting(field: bytes) -> bytes:
-    if len(field) > MAX_PROPERTIES_SIZE:
-        raise MessageTooLarge(f"the properties take {len(field)} bytes, at most {MAX_PROPERTIES_SIZE} are possible")
-    return field
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidName("a key, tag or property holds half a surrogate pair and cannot be written as UTF-8") from None
 
 
 def _keys_field(keys: tuple[str, ...]) -> str:

@@ -8,9 +8,10 @@ import msgspec
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.compression import compress
 from dejamq_proto.names import MESSAGE_TYPE_REPLY, PROPERTY_MESSAGE_TYPE, PROPERTY_REPLY_TO_CLIENT
+from dejamq_proto.record import HEADER_SIZE
 
 from dejamq.batching import NO_WAIT, PLAIN, REPLY, REWRITE, TRANSACTION, Call
-from dejamq.encoding import check_body, encode_properties, template, transactional
+from dejamq.encoding import ID_SIZE, before_id, check_body, encode_id, encode_rest, template, transactional
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.namespace import unwrap, unwrap_queue, wrap, wrap_queue
 from dejamq.producer_config import ProducerConfig
@@ -31,8 +32,9 @@ class Intake:
         self._last_call_id = 0
 
     def call(
-        self, message: Message, future: "asyncio.Future[SendResult] | None", timeout_ms: float | None = None
-    ) -> Call:
+        self, message: Message, future: "asyncio.Future[SendResult] | None", timeout_ms: float | None = None,
+        mode: str = "sync",
+    ) -> Call:  # fmt: skip
         """The call of one ``send``. Raises InvalidName, MessageTooLarge, DejamqError, and TypeError for no message."""
         try:
             size = len(message.body)
@@ -43,19 +45,20 @@ class Intake:
         if self._namespace:
             message = msgspec.structs.replace(message, topic=wrap(self._namespace, message.topic))
         common = template(message.topic, message.flag, message.tags)
-        properties = encode_properties(message, common)
         self._last_call_id += 1
-        kind = REWRITE if message.delay_level else PLAIN if message.wait_store else NO_WAIT
-        select = None if message.sharding_key is None else by_sharding_key
         budget_s = self._timeout_s if timeout_ms is None else self.budget_s(timeout_ms)
         call = Call(
-            message, common, properties, kind, self._last_call_id, monotonic() + budget_s,
-            size + len(properties) + 100, future, pinned=select is not None or future is None, select=select,
+            message, common, common.rest, PLAIN, self._last_call_id, monotonic() + budget_s, common.size + size, future,
+            mode, future is None, None, common.before,
         )  # fmt: skip
+        message_id = message.message_id
+        if (
+            message.keys or message.properties or message.delay_level or message.sharding_key is not None
+            or not message.wait_store or len(message_id) != ID_SIZE or not message_id.isascii()
+        ):  # fmt: skip
+            self._take_rest(call)
         if size >= self._pack_from:
             self._pack(call)
-        if message.properties:
-            _special(call, message.properties)
         return call
 
     def half_call(
@@ -69,7 +72,7 @@ class Intake:
         if call.kind == REPLY:
             text = "a reply cannot be sent in a transaction"
             raise DejamqError(text, code=Code.INVALID_PARAMETER, definite=True)
-        call.properties = transactional(call.properties, group)
+        _set_rest(call, transactional(call.rest, group))
         call.kind = TRANSACTION
         return call
 
@@ -124,6 +127,16 @@ class Intake:
             )
         )
 
+    def _take_rest(self, call: Call) -> None:
+        """What most messages have not."""
+        message = call.message
+        _set_rest(call, encode_rest(message, call.common))
+        call.kind = REWRITE if message.delay_level else PLAIN if message.wait_store else NO_WAIT
+        if message.sharding_key is not None:
+            call.select, call.pinned = by_sharding_key, True
+        if message.properties:
+            _special(call, message.properties)
+
     def _pack(self, call: Call) -> None:
         """Send the body compressed, where that makes it smaller.
 
@@ -148,6 +161,13 @@ class Intake:
 def no_message(thing: object) -> TypeError:
     """For what a program took for a message."""
     return TypeError(f"a producer sends Messages, not {type(thing).__name__}")
+
+
+def _set_rest(call: Call, rest: bytes) -> None:
+    """Raises InvalidName, MessageTooLarge."""
+    message_id = encode_id(call.message)
+    call.rest, call.before = rest, before_id(call.common.record, len(message_id), rest)
+    call.size = HEADER_SIZE + len(call.packed or call.message.body) + len(call.before) + len(message_id) + len(rest)
 
 
 def _special(call: Call, properties: Mapping[str, str]) -> None:

@@ -30,6 +30,9 @@ class SendStatus(IntEnum):
     SLAVE_NOT_AVAILABLE = Code.SLAVE_NOT_AVAILABLE
 
 
+_NO_KEYS: tuple[str, ...] = ()
+
+
 class _Body(msgspec.Struct, frozen=True, gc=False):
     topic: str
     body: bytes
@@ -45,7 +48,7 @@ class Message(_Body, frozen=True, kw_only=True, gc=False):
     """
 
     tags: str | None = None
-    keys: Iterable[str] = ()
+    keys: Iterable[str] = _NO_KEYS
     properties: Mapping[str, str] = {}
     delay_level: int = 0
     sharding_key: str | None = None
@@ -58,17 +61,15 @@ class Message(_Body, frozen=True, kw_only=True, gc=False):
             raise TypeError(f"topic must be a str, not {type(self.topic).__name__}")
         if type(self.body) is not bytes:
             _set(self, "body", _as_bytes(self.body))
-        keys = self.keys
-        if type(keys) is str:
-            _set(self, "keys", (keys,) if keys else ())
-        elif keys != ():
-            _set(self, "keys", _texts("keys", keys))
+        keys, tags, sharding_key = self.keys, self.tags, self.sharding_key
+        if keys is not _NO_KEYS:
+            _set(self, "keys", ((keys,) if keys else ()) if type(keys) is str else _texts("keys", keys))
         if self.properties:
             _set(self, "properties", _properties(self.properties))
-        if not (self.tags is None or type(self.tags) is str):
-            raise TypeError(f"tags must be a str, not {type(self.tags).__name__}")
-        if not (self.sharding_key is None or type(self.sharding_key) is str):
-            raise TypeError(f"sharding_key must be a str, not {type(self.sharding_key).__name__}")
+        if tags is not None and type(tags) is not str:
+            raise TypeError(f"tags must be a str, not {type(tags).__name__}")
+        if sharding_key is not None and type(sharding_key) is not str:
+            raise TypeError(f"sharding_key must be a str, not {type(sharding_key).__name__}")
         if type(self.delay_level) is not int or type(self.flag) is not int:
             raise TypeError("delay_level and flag must be whole numbers")
 

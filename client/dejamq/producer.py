@@ -150,8 +150,7 @@ class Producer:
     def send_oneway(self, message: Message, *, queue: Destination = None) -> None:
         """Send without waiting for anything: one try, a failure is only logged. Raises as ``submit``."""
         sender = self._ready()
-        call = self._make_call(message, None)
-        call.mode = "oneway"
+        call = self._make_call(message, None, None, "oneway")
         if queue is not None:
             self._intake.direct(call, queue)
         sender.submit(call)
@@ -231,8 +230,7 @@ class Producer:
         if sender is None or not sender.open or not self._origin.here:
             sender = self._ready()
         future = sender.new_future()
-        call = self._make_call(message, future, timeout_ms)
-        call.mode = mode
+        call = self._make_call(message, future, timeout_ms, mode)
         if queue is not None:
             self._intake.direct(call, queue)
         sender.submit(call)
@@ -240,8 +238,7 @@ class Producer:
 
     async def _patiently(self, message: Message, queue: Destination, timeout_ms: float | None, mode: str) -> SendResult:
         """Wait for room, within the budget of the send."""
-        call = self._make_call(message, self._ready().new_future(), timeout_ms)
-        call.mode = mode
+        call = self._make_call(message, self._ready().new_future(), timeout_ms, mode)
         if queue is not None:
             self._intake.direct(call, queue)
         await self._take_on((call,))

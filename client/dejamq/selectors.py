@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 
 from dejamq_proto.record import java_hash
 
@@ -17,16 +18,13 @@ class Rotation:
     A position for each topic and producer; RocketMQ has one for each topic and thread (ThreadLocalIndex).
     """
 
-    __slots__ = ("_position", "queues")
+    __slots__ = ("next", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], start: int | None = None) -> None:
         self.queues = tuple(queues)
-        self._position = random.randrange(len(self.queues)) - 1 if start is None else start - 1
-
-    def next(self) -> MessageQueue:
+        self.next: Callable[[], MessageQueue]
         """The queue after the one given last."""
-        self._position += 1
-        return self.queues[self._position % len(self.queues)]
+        self.restart(start)
 
     def next_where(self, wanted: Callable[[str], bool]) -> MessageQueue | None:
         """The next queue whose broker name is wanted; None after one round without any."""
@@ -44,9 +42,10 @@ class Rotation:
         """
         return self.next_where(lambda name: name != broker_name) or self.next()
 
-    def restart(self) -> None:
-        """Go on from anywhere, so that retries of many messages do not all meet at one queue."""
-        self._position = random.randrange(len(self.queues))
+    def restart(self, start: int | None = None) -> None:
+        """Go on from there, or from anywhere, so that retries of many messages do not all meet at one queue."""
+        at = random.randrange(len(self.queues)) if start is None else start % len(self.queues)
+        self.next = cycle(self.queues[at:] + self.queues[:at]).__next__
 
 
 def by_hash(queues: Sequence[MessageQueue], key: str) -> MessageQueue:

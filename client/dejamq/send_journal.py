@@ -78,6 +78,5 @@ class SendJournal:
 
 def _modes(calls: Sequence[Call]) -> list[str]:
     """As short as ``SendTry`` allows: nearly every run has calls of one mode."""
-    every = [call.mode for call in calls]
-    different = set(every)
-    return every if len(different) > 1 else [] if different == {"sync"} else every[:1]
+    different = {call.mode for call in calls}
+    return [call.mode for call in calls] if len(different) > 1 else [] if different == {"sync"} else [calls[0].mode]

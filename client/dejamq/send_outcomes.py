@@ -121,13 +121,11 @@ class Outcomes:
             kept = set(map(id, again))
             results = [result for call, result in zip(calls, results, strict=True) if id(call) not in kept]
             calls = [call for call in calls if id(call) not in kept]
-        size = 0
         for call, result in zip(calls, results, strict=True):
-            size += call.size
             future = call.future
             if future is not None and not future.done():
                 future.set_result(result)
-        self.backlog.give_back(len(calls), size)
+        self.backlog.give_back(len(calls), sum([call.size for call in calls]))
         return again
 
     def _results(self, flight: Flight, answer: SendRunResult, status: SendStatus) -> list[SendResult]:

@@ -49,20 +49,25 @@ class Sender:
         self._lanes: dict[str, Lane] = {}
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
-        self.new_future: Callable[[], asyncio.Future[SendResult]] = self._loop.create_future
+        self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self._loop)
+        self._fresh: list[Call] = []
+        """Submitted since the last turn: without a queue yet, in the order of the submits."""
+        self._turning = False
         self.open = True
         """False: ask the producer whether and why not, before submitting."""
 
     def submit(self, call: Call) -> None:
         """Take a call on; its future will be resolved. Raises BacklogFull."""
         self.backlog.take(1, call.size)
-        self._route(call)
+        self._fresh.append(call)
+        if not self._turning:
+            self._turn_soon()
 
     def submit_all(self, calls: Sequence[Call]) -> None:
         """Take calls on, all or none. Raises BacklogFull."""
         self.backlog.take(len(calls), sum(call.size for call in calls))
-        for call in calls:
-            self._route(call)
+        self._fresh += calls
+        self._turn_soon()
 
     def refuse(self, calls: Sequence[Call], error: DejamqError) -> None:
         """End calls that were never taken on."""
@@ -77,7 +82,8 @@ class Sender:
         self.open = False
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for call in self._destinations.take_parked(lambda call: True):
+        fresh, self._fresh = self._fresh, []
+        for call in (*self._destinations.take_parked(lambda call: True), *fresh):
             self._outcomes.end([call], error(not call.indefinite))
         for lane in self._lanes.values():
             flights, lane.in_flight = lane.in_flight, []
@@ -90,36 +96,39 @@ class Sender:
 
     # towards the broker
 
-    def _route(self, call: Call) -> None:
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+    def _turn_soon(self) -> None:
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """What was submitted in this turn of the loop gets its queues together, and leaves as lanes have room."""
+        self._turning = False
+        fresh, self._fresh = self._fresh, []
         try:
-            if self._destinations.choose(call) is not None:
-                self._enqueue(call)
-        except DejamqError as error:  # a selector's
-            self._outcomes.end([call], error)
+            self._enqueue(self._destinations.choose(fresh))
+        except Exception as error:
+            self._fresh = fresh + self._fresh
+            self._broke(error)
+        if self._sweeper is None and self.backlog.calls:
+            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+        for lane in tuple(self._lanes.values()):
+            self._pump(lane)
 
-    def _enqueue(self, call: Call) -> None:
-        """Encode for the chosen queue and let the lane go on."""
-        queue = call.queue
-        assert queue is not None
-        body = call.packed or call.message.body
-        call.record = call.common.record.encode(queue.queue_id, int(time() * 1000), body, call.properties)
-        lane = self._lanes.get(queue.broker_name)
-        if lane is None:
-            lane = self._lanes[queue.broker_name] = Lane(queue.broker_name)
-        lane.add(call)
-        if not lane.pumping and len(lane.in_flight) < self._config.max_runs_in_flight:
-            self._pump_soon(lane)
-
-    def _pump_soon(self, lane: Lane) -> None:
-        if lane.waiting and not lane.pumping:
-            lane.pumping = True
-            self._loop.call_soon(self._pump, lane)
+    def _enqueue(self, calls: Sequence[Call]) -> None:
+        """Put calls that have their queues behind what waits for their brokers."""
+        names = [call.queue.broker_name for call in calls if call.queue is not None]
+        for name in dict.fromkeys(names):
+            of_broker = [call for call, at in zip(calls, names, strict=True) if at == name]
+            lane = self._lanes.get(name)
+            if lane is None:
+                lane = self._lanes[name] = Lane(name)
+            lane.add(of_broker)
+        if names:
+            self._turn_soon()
 
     def _pump(self, lane: Lane) -> None:
         """Send runs until enough are under way."""
-        lane.pumping = False
         calls: list[Call] = []
         try:
             while lane.waiting and len(lane.in_flight) < self._config.max_runs_in_flight:
@@ -156,13 +165,16 @@ class Sender:
             text = f"no route names an address of broker {lane.broker_name}'s master (id {MASTER_ID})"
             self._fail(calls, BrokerUnavailable(text, definite=True))
             return
-        run = build_run(calls, group=self._group, default_queue_nums=self._config.default_topic_queue_nums)
+        run = build_run(
+            calls, group=self._group, default_queue_nums=self._config.default_topic_queue_nums,
+            born_ms=int(time() * 1000),
+        )  # fmt: skip
         run.client_id, run.boot_id, run.seq = (
             self._instance.client_id, self._instance.boot_id, self._instance.next_seq(),
         )  # fmt: skip
         for call in calls:
             call.tries += 1
-        first_deadline = min(call.deadline for call in calls)
+        first_deadline = min([call.deadline for call in calls])
         flight = Flight(lane, calls, run.sizes, run.seq, address, first_deadline, departed=monotonic())
         if self._cap_s and self._outcomes.rule.patient(calls[0]):
             flight.patience = flight.departed + self._cap_s
@@ -173,7 +185,7 @@ class Sender:
 
     def _without_ended(self, calls: list[Call]) -> list[Call]:
         """Drop calls whose program cancelled them before they left."""
-        ended = [call for call in calls if call.ended]
+        ended = [call for call in calls if call.future is not None and call.future.done()]
         if not ended:
             return calls
         self.backlog.give_back(len(ended), sum(call.size for call in ended))
@@ -198,15 +210,14 @@ class Sender:
         except Exception as fault:
             lane.in_flight.append(flight)
             self._broke(fault)
-        self._pump_soon(lane)
+        self._turn_soon()
 
     def _fail(self, calls: Sequence[Call], error: DejamqError) -> None:
         """These calls did not leave."""
         self._send_again(self._outcomes.failed(calls, error))
 
     def _send_again(self, calls: Iterable[Call]) -> None:
-        for call in self._destinations.choose_again(tuple(calls)):
-            self._enqueue(call)
+        self._enqueue(self._destinations.choose_again(tuple(calls)))
 
     # time
 
@@ -246,4 +257,4 @@ class Sender:
         self._send_again(self._outcomes.lost(flight, error, "timeout"))
         if self._config.close_connection_on_timeout:
             self._instance.reconnect(flight.address, CLOSED_BY_A_TIMEOUT)
-        self._pump_soon(flight.lane)
+        self._turn_soon()

@@ -229,12 +229,15 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     sys_flag: int = 0
     flag: int = 0
     reconsume_times: int = 0
+    header: bytes = b""
+    """That of a record of which nothing else is known yet."""
 
     @classmethod
     def to(cls, topic: str, *, sys_flag: int = 0, flag: int = 0, reconsume_times: int = 0) -> "Outgoing":
         field = topic_field(topic)
         magic = MAGIC_V2 if len(field) > MAX_TOPIC_SIZE_V1 + 1 else MAGIC_V1
-        return cls(magic, field, sys_flag, flag, reconsume_times)
+        header = OUTGOING.pack(0, magic, 0, 0, flag, sys_flag, 0, reconsume_times, 0)
+        return cls(magic, field, sys_flag, flag, reconsume_times, header)
 
     def encode(self, queue_id: int, born_timestamp_ms: int, body: bytes, properties: bytes) -> bytes:
         """One record, the broker's fields (offsets, store time, hosts) left zero; the caller has checked the sizes."""

@@ -56,7 +56,7 @@ class SendRun(msgspec.Struct, kw_only=True):
         if self.reply:
             head.append(_number(10, True))
         head.append(_number(11, self.sent_ms))
-        return _with_payload(head, self.records)
+        return _with_payload(head, self.records, int(self.sizes.sum()) if len(self.records) > 1 else None)
 
     @classmethod
     def decode(cls, frame: bytes) -> "SendRun":
@@ -213,9 +213,10 @@ def join_pulls(requests: Sequence[bytes]) -> bytes:
     return b"".join((first, *(b"\x82\x01" + _varint(len(other)) + other for other in others)))
 
 
-def _with_payload(head: list[bytes], pieces: Sequence[bytes | memoryview]) -> bytes:
+def _with_payload(head: list[bytes], pieces: Sequence[bytes | memoryview], size: int | None = None) -> bytes:
+    """``size``: bytes of all pieces together, where it is known."""
     if pieces:
-        head += [b"\x7a", _varint(sum(map(len, pieces)))]
+        head += [b"\x7a", _varint(sum(map(len, pieces)) if size is None else size)]
     return b"".join((*head, *pieces))
 
 

@@ -1,12 +1,17 @@
 """How waiting calls are cut into runs, how queues are chosen, and what is retried."""
 
 from collections import deque
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from dejamq import BrokerUnavailable, Code, DejamqError, Message, MessageQueue, SendTimeout
 from dejamq.batching import MAX_RUN_RECORDS, NO_WAIT, PLAIN, REWRITE, Call, Lane, build_run, take_run
 from dejamq.encoding import template
+from dejamq.intake import Intake
+from dejamq.producer_config import ProducerConfig
+from dejamq.run_records import FEW
 from dejamq.selectors import Rotation, by_hash
 from dejamq.send_retry import RetryRule, final_error, outcome_of
 from dejamq_proto.codes import SEND_RETRIABLE, error_for
@@ -16,8 +21,7 @@ A0, A1, B0 = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue(
 
 def call(number: int = 0, *, kind: int = PLAIN, size: int = 100, batch: int = 0, deadline: float = 10.0) -> Call:
     return Call(
-        Message("t", b"x"), template("t", 0, None), b"", kind, number, deadline, size, None, queue=A0,
-        record=b"r" * size, batch=batch,
+        Message("t", b"x"), template("t", 0, None), b"\x02", kind, number, deadline, size, None, queue=A0, batch=batch,
     )  # fmt: skip
 
 
@@ -67,8 +71,7 @@ def test_a_batch_goes_whole_and_alone_however_much_waits() -> None:
 
 def test_calls_put_back_come_first_in_their_order() -> None:
     lane = Lane("a")
-    for number in (3, 4):
-        lane.add(call(number))
+    lane.add([call(3), call(4)])
     lane.put_back([call(1), call(2)])
     lane.put_back([])
     assert numbers(lane.take_run()) == [1, 2, 3, 4]
@@ -79,7 +82,7 @@ def test_a_run_has_the_calls_of_each_queue_side_by_side_and_in_order() -> None:
     for number in range(9):
         each = call(number)
         each.queue = (A1, A0, MessageQueue("u", "a", 1))[number % 3]
-        lane.add(each)
+        lane.add([each])
     calls = lane.take_run()
     assert numbers(calls) == [1, 4, 7, 0, 2, 3, 5, 6, 8]
     run = build_run(calls, group="g", default_queue_nums=4)
@@ -91,7 +94,7 @@ def test_a_run_has_the_calls_of_each_queue_side_by_side_and_in_order() -> None:
 def test_expired_calls_are_taken_out_and_the_others_stay() -> None:
     lane = Lane("a")
     for number, deadline in enumerate((5.0, 1.0, 3.0)):
-        lane.add(call(number, deadline=deadline))
+        lane.add([call(number, deadline=deadline)])
     assert lane.take_expired(0.5) == []
     assert numbers(lane.take_expired(3.0)) == [1, 2]
     assert lane.first_deadline == 5.0
@@ -106,7 +109,43 @@ def test_a_run_on_the_wire_names_each_queue_once() -> None:
     assert run.queues == [("t", 1), ("t", 0)]
     assert run.queue_index.tolist() == [0, 1, 0, 1]
     assert len(run.tags_codes) == 0
-    assert np.array_equal(run.sizes, [100] * 4)
+    assert np.array_equal(run.sizes, [len(one_record(each)) for each in calls])
+
+
+def one_record(each: Call) -> bytes:
+    assert each.queue is not None
+    return each.common.record.encode(each.queue.queue_id, 5, each.message.body, each.properties)
+
+
+@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 100])
+def test_records_encoded_together_are_those_encoded_one_by_one(count: int) -> None:
+    random, intake = Random(count), Intake(ProducerConfig())
+    calls = []
+    for number in range(count):
+        body = random.randbytes(random.randrange(1, 300)) if number % 5 else b"again " * 1000
+        more: dict[str, Any] = {"tags": "a", "keys": "k", "flag": 7} if number % 3 else {}
+        more |= {} if number % 7 else {"message_id": f"of my own, ü{number}"}
+        calls.append(intake.call(Message("t" * (1 + number % 2), body, **more), None))
+        calls[-1].queue = MessageQueue("t", "a", number % 4)
+    run = build_run(calls, group="g", default_queue_nums=4, born_ms=5)
+    records = [
+        each.common.record.encode(number % 4, 5, each.packed or each.message.body, each.properties)
+        for number, each in enumerate(calls)
+    ]
+    assert b"".join(run.records) == b"".join(records)
+    assert run.sizes.tolist() == [len(record) for record in records] == [each.size for each in calls]
+
+
+@pytest.mark.parametrize("turns", [[0, 1, 2, 3], [3, 1], [0, 1, 1], [2], [0, 1, 0, 2]])
+def test_the_calls_of_a_queue_stay_in_order_whatever_turns_the_queues_take(turns: list[int]) -> None:
+    lane = Lane("a")
+    for number in range(30):
+        each = call(number)
+        each.queue = MessageQueue("t", "a", turns[number % len(turns)])
+        lane.add([each])
+    while calls := lane.take_run():
+        places = [(each.queue.queue_id, each.call_id) for each in calls if each.queue]
+        assert places == sorted(places)
 
 
 def test_a_run_to_one_queue_has_no_index_and_one_tag_is_enough_for_tags_codes() -> None:

@@ -2,17 +2,23 @@
 
 import pytest
 from dejamq import DejamqError, InvalidName, Message, MessageTooLarge
-from dejamq.encoding import check_body, encode_properties, template
+from dejamq.encoding import check_body, template
+from dejamq.intake import Intake
+from dejamq.producer_config import ProducerConfig
 from dejamq_proto.record import decode_properties, java_hash
 
 
 def encoded(message: Message) -> dict[str, str]:
-    return decode_properties(encode_properties(message, template(message.topic, message.flag, message.tags)))
+    return decode_properties(properties(message))
+
+
+def properties(message: Message) -> bytes:
+    return Intake(ProducerConfig()).call(message, None).properties
 
 
 def test_the_unique_key_comes_first_so_that_it_is_found_without_decoding() -> None:
     message = Message("t", b"x", tags="a", keys="k", properties={"p": "v"})
-    field = encode_properties(message, template("t", 0, "a"))
+    field = properties(message)
     assert field.startswith(b"UNIQ_KEY\x01" + message.message_id.encode() + b"\x02")
 
 
@@ -52,6 +58,8 @@ def test_the_tags_code_is_javas_hash() -> None:
         {"properties": {"UNIQ_KEY": "mine"}},
         {"properties": {"KEYS": "mine"}},
         {"properties": {"half": "\ud800"}},
+        {"tags": "half \ud800"},
+        {"message_id": "half \ud800"},
         {"topic": "a b"},
         {"topic": ""},
         {"topic": "x" * 128},

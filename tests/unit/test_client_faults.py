@@ -73,7 +73,7 @@ def test_each_broker_is_probed_once_in_an_interval() -> None:
 def destinations(faults: FaultTable | None, **brokers: int) -> Destinations:
     """Of topic ``t`` at these brokers, with so many queues each."""
     instance: Any = SimpleNamespace(routes=SimpleNamespace(on_change=[]))
-    made = Destinations(instance, routed=lambda call: None, failed=lambda calls, error: None, faults=faults)
+    made = Destinations(instance, routed=lambda calls: None, failed=lambda calls, error: None, faults=faults)
     queues = tuple(BrokerQueues(name, number, number, 6) for name, number in brokers.items())
     instance.routes.on_change[0](TopicRoute("t", queues, {name: {0: f"{name}:1"} for name in brokers}))
     return made
@@ -84,8 +84,7 @@ def call(at: MessageQueue | None = None) -> Call:
 
 
 def chosen(made: Destinations, times: int = 40) -> set[str]:
-    queues = [made.choose(call()) for _ in range(times)]
-    return {queue.broker_name for queue in queues if queue}
+    return {one.queue.broker_name for one in made.choose([call() for _ in range(times)]) if one.queue}
 
 
 def ill(*names: str, reachable: bool) -> FaultTable:

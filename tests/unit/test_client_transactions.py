@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from dejamq import ConfigError, Message, TransactionProducer, TransactionState
-from dejamq.encoding import encode_properties, template, transactional
+from dejamq.intake import Intake
+from dejamq.producer_config import ProducerConfig
 from dejamq.transaction import Verdict, answer_of, judged
 from dejamq.transaction_checks import Checks
 from dejamq.transaction_ends import Half
@@ -131,12 +132,13 @@ async def test_closing_answers_what_was_begun_and_forgets_the_rest() -> None:
 
 def test_a_half_message_names_its_transaction_and_group_after_its_own_properties() -> None:
     message = Message("orders", b"x", tags="t", keys="k", properties={"own": "1"})
-    raw = transactional(encode_properties(message, template("orders", 0, "t")), "shop")
-    assert decode_properties(raw) == {
+    half = Intake(ProducerConfig()).half_call(message, "shop", object(), None)  # type: ignore[arg-type]  # somebody waits
+    assert decode_properties(half.properties) == {
         "UNIQ_KEY": message.message_id, "TAGS": "t", "KEYS": "k", "own": "1", "TRAN_MSG": "true", "PGROUP": "shop",
     }  # fmt: skip
+    wide = Message("orders", b"x", properties={"own": "x" * (MAX_PROPERTIES_SIZE - 60)})
     with pytest.raises(MessageTooLarge, match="properties"):
-        transactional(b"a\x01" + b"x" * (MAX_PROPERTIES_SIZE - 10) + b"\x02", "shop")
+        Intake(ProducerConfig()).half_call(wide, "shop", object(), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""What a send costs in the producer's process without a network: encode, build, journal, tell, by processor time.
+
+A link that answers every run in the next turn of the loop stands for the broker. Beside it stands a bare future,
+measured in the same run, so that a slow machine does not look like a slow program; the lowest of the rounds counts.
+"""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from dejamq import Message, MessageQueue, Producer
+from dejamq.routes import BrokerQueues, TopicRoute
+from dejamq.send_hooks import SendHooks
+from dejamq.sender import Sender
+from dejamq_proto.journal import Journal, Level
+from dejamq_proto.wire import SendRun, SendRunResult
+
+QUEUES = 4
+BURST = 4096
+"""Messages that are submitted before the loop has its turn; a flood that waits for room has as many."""
+
+
+class Echo:
+    """A broker's link that stores nothing: the frame is made, and the answer is there in the next turn."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def send_run(self, run: SendRun) -> "asyncio.Future[SendRunResult]":
+        run.encode()
+        self.runs += 1
+        count = len(run.sizes)
+        answer = SendRunResult(
+            seq=run.seq, store_host="127.0.0.1:1", queue_offsets=np.arange(count, dtype="<u8"),
+            span_starts=np.zeros(1, "<u4"), span_log_offsets=np.zeros(1, "<u8"),
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[SendRunResult] = loop.create_future()
+        loop.call_soon(future.set_result, answer)
+        return future
+
+
+def producer(journal: Journal, link: Echo) -> Producer:
+    """One that has its route and is wired to the link."""
+    numbers = iter(range(1, 1 << 60))
+    routes: Any = SimpleNamespace(on_change=[], master_address=lambda name: "127.0.0.1:1")
+    instance: Any = SimpleNamespace(
+        routes=routes, journal=journal, link=lambda address: link, client_id="bench", boot_id="0" * 16,
+        next_seq=lambda: next(numbers), check=lambda: None, fail=print, fatal=None,
+    )  # fmt: skip
+    made = Producer("bench-producer")
+    made._instance, made._sender = instance, Sender(instance, made.config, "bench-producer", SendHooks())
+    queues = (BrokerQueues("broker-a", QUEUES, QUEUES, 6),)
+    routes.on_change[0](TopicRoute("bench", queues, {"broker-a": {0: "127.0.0.1:1"}}))
+    return made
+
+
+async def submits(sending: Producer, body: bytes, messages: int) -> None:
+    for _ in range(messages // BURST):
+        pending = [sending.submit(Message("bench", body)) for _ in range(BURST)]
+        await sending.flush()
+        for future in pending:
+            future.result()
+
+
+async def awaits(sending: Producer, body: bytes, messages: int) -> None:
+    async def sender() -> None:
+        for _ in range(messages // 256):
+            await sending.send(Message("bench", body))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(256):
+            group.create_task(sender())
+
+
+async def core_us(work: Callable[[], Awaitable[None]], messages: int) -> float:
+    began = time.process_time()
+    await work()
+    return (time.process_time() - began) / messages * 1e6
+
+
+async def bare_futures(messages: int) -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(messages):
+        loop.create_future().set_result(None)
+
+
+async def measure(messages: int, body_bytes: int, level: Level, rounds: int, folder: Path) -> None:
+    body = bytes(range(256)) * (body_bytes // 256 + 1)
+    body = body[:body_bytes]
+    journal = Journal(folder / "j.jsonl", role="producer", process="p", boot_id="0" * 16, level=level)
+    link = Echo()
+    sending = producer(journal, link)
+    assert MessageQueue("bench", "broker-a", 0)
+    works: dict[str, Callable[[], Awaitable[None]]] = {
+        "a bare future": lambda: bare_futures(messages),
+        "submit": lambda: submits(sending, body, messages),
+        "256 × await send": lambda: awaits(sending, body, messages),
+    }
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            found[name].append(await core_us(work, messages))
+    for name, values in found.items():
+        print(f"{name:20} {min(values):6.2f} us a message, by core time ({max(values):.2f} at most)")
+    journal.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--messages", type=int, default=1 << 16)
+    parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--level", type=Level, default=Level.AUDIT, choices=list(Level))
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(given.messages, given.body_bytes, given.level, given.rounds, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
