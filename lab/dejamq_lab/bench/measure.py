@@ -32,11 +32,11 @@ class Bench:
         async with self.target() as target:
             return await self.on(target, what)
 
-    async def on(self, target: Target, what: str) -> BenchResult:
-        """On servers that run already and have the topics."""
+    async def on(self, target: Target, what: str, ground: dict[str, float] | None = None) -> BenchResult:
+        """On servers that run already and have the topics; ``ground`` is the baseline, if it is known for this run."""
         if what == "latency" and self.load.body_bytes < STAMP_BYTES:
             raise ConfigError(f"a body that tells its age has {STAMP_BYTES} bytes or more, not {self.load.body_bytes}")
-        ground = await baseline(self.load.body_bytes)
+        ground = dict(ground) if ground is not None else await baseline(self.load.body_bytes)
         if what == "send" and self.load.flush_mode == "sync":
             ground |= sync_floor(self.load, ground["grpc_echo_p50_ms"], target.directory)
         measured = await self._measured(target, what)

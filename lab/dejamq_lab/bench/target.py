@@ -69,7 +69,12 @@ async def own_cluster(load: Load, topics: Sequence[str], directory: str | None =
 
 async def given_cluster(namesrv: str, load: Load, topics: Sequence[str]) -> Target:
     """Somebody's cluster, in which the topics are made. Raises what Admin raises."""
+    await make_topics(namesrv, load, topics)
+    return Target(namesrv, python_client(OWN), {"journal_level": load.journal_level})
+
+
+async def make_topics(namesrv: str, load: Load, topics: Sequence[str]) -> None:
+    """In a running cluster of dejamq. Raises what Admin raises."""
     async with Admin(namesrv=namesrv) as admin:
         for topic in topics:
             await admin.create_topic(topic, queues=load.queues)
-    return Target(namesrv, python_client(OWN), {"journal_level": load.journal_level})

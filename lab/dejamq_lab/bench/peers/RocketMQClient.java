@@ -197,6 +197,7 @@ public class RocketMQClient {
 
     private void await() throws Exception {
         room.acquire(UNDER_WAY);
+        room.release(UNDER_WAY);
         if (failed.get() != null) {
             throw new IllegalStateException(failed.get());
         }

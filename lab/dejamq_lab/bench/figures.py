@@ -1,0 +1,111 @@
+"""What is measured side by side: figures, their goals, and how much of it each side is given."""
+
+from typing import Literal
+
+import msgspec
+
+from dejamq_lab.bench.result import BenchResult, Load
+from dejamq_lab.bench.worker import OWN
+
+Unit = Literal["/s", "ms"]
+BATCHES = "rocketmq, batches of 32"
+SLOW = "rabbitmq"
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One row of the table. ``sides``: who is measured -> how many messages, about two seconds' worth for each.
+
+    ``value`` is a field of a result; the goal is told in words and, where it is a number of that field, as one.
+    """
+
+    key: str
+    title: str
+    what: str
+    load: Load
+    sides: dict[str, int]
+    value: Literal["messages_per_second", "p50_ms", "p99_ms"] = "messages_per_second"
+    goal: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def unit(self) -> Unit:
+        return "/s" if self.value == "messages_per_second" else "ms"
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it needs servers with settings of its own."""
+        return self.load.journal_level != "audit" or self.load.flush_mode != "async"
+
+    def of(self, result: BenchResult) -> float:
+        """The figure's value in a result. Raises ValueError where the result has none."""
+        value: float | None = getattr(result, self.value)
+        if value is None:
+            raise ValueError(f"{self.key} has no {self.value}")
+        return value
+
+    def load_of(self, side: str) -> Load:
+        load = msgspec.structs.replace(self.load, messages=self.sides[side])
+        return msgspec.structs.replace(load, mode="batch", batch_size=32) if side == BATCHES else load
+
+
+FIGURES = (
+    Figure(
+        "send", "sent as fast as can be, each acknowledged", "send", Load(),
+        {OWN: 400_000, "kafka": 300_000, "redis": 100_000, "nats": 60_000, "rocketmq": 60_000, BATCHES: 200_000,
+         SLOW: 8_000},
+        goal="≥ 500 k/s; ≥ 1.5 × Kafka, ≥ 3 × Redis", at_least=500_000,
+    ),
+    Figure(
+        "consume", "consumed one by one, bodies read, acknowledged", "consume", Load(),
+        {OWN: 400_000, "redis": 100_000, "nats": 60_000, "rocketmq": 150_000, SLOW: 8_000},
+        goal="≥ 600 k/s", at_least=600_000,
+    ),
+    Figure(
+        "poll", "polled by 500, body and id read", "poll", Load(), {OWN: 500_000, "kafka": 300_000},
+        goal="≥ 1 M/s (Kafka about that)", at_least=1_000_000,
+    ),
+    Figure(
+        "single", "one send at a time, median", "send", Load(mode="single"),
+        {OWN: 1_500, "redis": 1_500, "nats": 1_500, "kafka": 500, "rocketmq": 1_500, SLOW: 500},
+        value="p50_ms", goal="≤ 0.8 × a bare gRPC echo",
+    ),
+    Figure(
+        "early", "send to handler at 5 k/s, median", "latency", Load(rate=5_000),
+        {OWN: 10_000, "redis": 10_000, "nats": 10_000, "kafka": 10_000, "rocketmq": 10_000}, value="p50_ms",
+    ),
+    Figure(
+        "await", "256 senders that wait", "send", Load(mode="await"), {OWN: 150_000},
+        goal="≥ 220 k/s", at_least=220_000,
+    ),
+    Figure(
+        "small", "sent, bodies of 100 bytes", "send", Load(body_bytes=100), {OWN: 400_000},
+        goal="≥ 600 k/s", at_least=600_000,
+    ),
+    Figure(
+        "batches", "consumed in batches of 64", "consume", Load(batch_size=64), {OWN: 400_000},
+        goal="≥ 1 M/s", at_least=1_000_000,
+    ),
+    Figure(
+        "together", "through, sent and consumed together", "consume", Load(together=True), {OWN: 400_000},
+        goal="≥ 350 k/s", at_least=350_000,
+    ),
+    Figure(
+        "late50", "send to handler at 50 k/s, median", "latency", Load(rate=50_000), {OWN: 150_000},
+        value="p50_ms", goal="≤ 1.5 ms", at_most=1.5,
+    ),
+    Figure(
+        "late99", "send to handler at 50 k/s, 99th percentile", "latency", Load(rate=50_000), {OWN: 150_000},
+        value="p99_ms", goal="≤ 5 ms", at_most=5.0,
+    ),
+    Figure(
+        "sync", "sync flush, 64 senders that wait", "send", Load(mode="await", concurrency=64, flush_mode="sync"),
+        {OWN: 20_000}, goal="≥ 0.8 × 64 / (fdatasync + round trip)",
+    ),
+    Figure(
+        "forensic", "consumed one by one, journal at forensic", "consume", Load(journal_level="forensic"),
+        {OWN: 100_000}, goal="≥ 100 k/s", at_least=100_000,
+    ),
+    Figure("send_off", "sent, without journal", "send", Load(journal_level="off"), {OWN: 400_000}),
+    Figure("consume_off", "consumed one by one, without journal", "consume", Load(journal_level="off"), {OWN: 400_000}),
+)  # fmt: skip

@@ -1,0 +1,120 @@
+"""A report as the table of a page: between two markers, so that no figure is typed by hand. Pure."""
+
+from collections.abc import Iterator
+
+from dejamq_lab.bench.rounds import shown
+from dejamq_lab.bench.summary import Report, Row, Spread
+from dejamq_lab.bench.worker import OWN
+
+BEGIN = "<!-- made by `make bench-page`: begin -->"
+END = "<!-- made by `make bench-page`: end -->"
+NAMES = {
+    "redis": "Redis Streams",
+    "nats": "NATS JetStream",
+    "rabbitmq": "RabbitMQ",
+    "kafka": "Kafka, librdkafka",
+    "rocketmq": "RocketMQ, Java client",
+}
+
+
+def written_into(page: str, report: Report, picture: str) -> str:
+    """The page with the report between its markers. Raises ValueError for a page without them."""
+    before, begin, rest = page.partition(BEGIN)
+    _old, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no line {BEGIN} with a line {END} after it")
+    return f"{before}{BEGIN}\n{rendered(report, picture)}\n{END}{after}"
+
+
+def rendered(report: Report, picture: str) -> str:
+    """Markdown: the picture, the table, the machine."""
+    rows = [row for row in report.rows if len(row.sides) > 1 or row.goal]
+    lines = [
+        f"![dejamq beside its peers: {rows[0].title if rows else ''}]({picture})",
+        "",
+        "| figure | goal | dejamq | peers in the same rounds | dejamq through the peer |",
+        "|---|---|---|---|---|",
+        *map(_row, rows),
+        "",
+        *_journal(report),
+        f"Medians of {report.rounds} rounds in alternation, lowest and highest in brackets; ratios are of each round",
+        f"by itself. {_machine(report)}",
+        "",
+        *_beneath(report),
+        *(f"Skipped: {why}." for why in report.skipped.values()),
+    ]
+    return "\n".join(lines).rstrip()
+
+
+def named(side: str) -> str:
+    """A side as people call it."""
+    system, comma, how = side.partition(",")
+    return "RocketMQ," + how if comma else NAMES.get(system, system)
+
+
+def spread(value: Spread, unit: str) -> str:
+    return f"{shown(value.median, unit)} ({shown(value.low, unit)} to {shown(value.high, unit)})"
+
+
+def times(value: Spread) -> str:
+    return f"{value.median:.2g} × ({value.low:.2g} to {value.high:.2g})"
+
+
+def _row(row: Row) -> str:
+    others = [side for side in row.sides if side != OWN]
+    peers = "<br>".join(f"{named(side)} {spread(row.sides[side], row.unit)}" for side in others)
+    ratios = [times(row.ratios[side]) if side in row.ratios else "" for side in others]
+    ratios += [f"{times(value)} {name}" for name, value in row.floors.items()]
+    own = f"**{spread(row.sides[OWN], row.unit)}**"
+    return f"| {row.title} | {row.goal} | {own} | {peers} | {'<br>'.join(ratios)} |"
+
+
+def _journal(report: Report) -> Iterator[str]:
+    """What the journal costs: the same figures with and without it."""
+    by_key = {row.key: row for row in report.rows}
+    costs = []
+    for key, word in (("send", "sending"), ("consume", "consuming")):
+        if key in by_key and f"{key}_off" in by_key:
+            share = by_key[key].sides[OWN].median / by_key[f"{key}_off"].sides[OWN].median
+            costs.append(f"{word} {(1 - share) * 100:.0f} %")
+    if costs:
+        yield f"The journal at `audit` costs {' and '.join(costs)} of the rate without it (goal: at most 15 %)."
+        yield ""
+
+
+def _machine(report: Report) -> str:
+    about = report.machine
+    ground = ", ".join(
+        f"{words} {spread_plain(report.baseline[name])}"
+        for name, words in (
+            ("grpc_echo_p50_ms", "a bare gRPC echo (ms)"),
+            ("memory_copy_gb_per_second", "a memory copy (GB/s)"),
+            ("fdatasync_ms", "an fdatasync of 64 KiB (ms)"),
+        )
+        if name in report.baseline
+    )
+    return (
+        f"{report.date}, {about['cores']} cores ({about['processor']}), {about['memory']}, {about['system']}, "
+        f"Python {about['python']}, load {about['load']} before the run. In the same run: {ground}."
+    )
+
+
+def spread_plain(value: Spread) -> str:
+    return f"{value.median:.3g} ({value.low:.3g} to {value.high:.3g})"
+
+
+def _beneath(report: Report) -> Iterator[str]:
+    for peer, promise in report.durability.items():
+        yield f"- {NAMES.get(peer, peer)}: {promise}"
+    if report.durability:
+        yield ""
+    yield "| what a message cost of a core (µs) | producer | broker | consumer |"
+    yield "|---|---|---|---|"
+    for row in report.rows:
+        if row.cores_us:
+            cells = [f"{row.cores_us[name]:.3g}" if name in row.cores_us else "" for name in PROCESSES]
+            yield f"| {row.title} | {' | '.join(cells)} |"
+    yield ""
+
+
+PROCESSES = ("producer", "broker", "consumer")

@@ -1,0 +1,125 @@
+"""dejamq beside its peers: all of them standing, measured in turn, so that a busy moment is one of all of them."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+from dejamq_proto.codes import DejamqError
+
+from dejamq_lab.bench import peers
+from dejamq_lab.bench.client_process import run_client
+from dejamq_lab.bench.figures import FIGURES, Figure
+from dejamq_lab.bench.measure import Bench
+from dejamq_lab.bench.result import BenchResult, Job, Load
+from dejamq_lab.bench.rpc_echo import baseline
+from dejamq_lab.bench.target import Target, make_topics, own_cluster
+from dejamq_lab.bench.worker import OWN
+
+Tell = Callable[[str], None]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One measurement of one side in one round."""
+
+    figure: str
+    side: str
+    round: int
+    value: float
+    result: BenchResult
+
+
+class Rounds:
+    """Runs rounds until there are enough, or the time is up; then the round under way is not finished."""
+
+    def __init__(self, tell: Tell, minutes: float, figures: Sequence[Figure] = FIGURES) -> None:
+        self.samples: list[Sample] = []
+        self.skipped: dict[str, str] = {}
+        """Side -> why it is not there."""
+        self._tell, self._figures = tell, figures
+        self._ends = time.monotonic() + minutes * 60
+        self._targets: dict[str, Target] = {}
+        self._failed: set[tuple[str, str]] = set()
+        self._last: dict[tuple[str, str, Load, int], BenchResult] = {}
+        """A measurement made: another figure may be another number of it."""
+
+    async def run(self, rounds: int, wanted: Sequence[str] = peers.NAMES) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            self._targets[OWN] = await stack.enter_async_context(own_cluster(Load(), ()))
+            for name in wanted:
+                await self._start(stack, name)
+            for number in range(rounds):
+                ground = await baseline(Load().body_bytes)
+                for figure in self._figures:
+                    for side in self._in_turn(figure, number):
+                        if time.monotonic() > self._ends and number:
+                            self._tell("the time is up")
+                            return
+                        await self._measure(figure, side, number, ground)
+
+    async def _start(self, stack: contextlib.AsyncExitStack, name: str) -> None:
+        if missing := peers.absence(name):
+            self._skip(name, missing)
+            return
+        self._tell(f"starting {name}")
+        try:
+            self._targets[name] = await stack.enter_async_context(peers.started(name, Load()))
+        except DejamqError as error:
+            self._skip(name, str(error))
+
+    def _skip(self, name: str, why: str) -> None:
+        self.skipped[name] = why
+        self._tell(f"skipped {why}")
+
+    def _in_turn(self, figure: Figure, number: int) -> list[str]:
+        """The sides that are there; each round begins with another one."""
+        sides = [side for side in figure.sides if _system(side) in self._targets]
+        begin = number % len(sides) if sides else 0
+        return [side for side in sides[begin:] + sides[:begin] if (figure.key, side) not in self._failed]
+
+    async def _measure(self, figure: Figure, side: str, number: int, ground: dict[str, float]) -> None:
+        load, system = figure.load_of(side), _system(side)
+        bench = Bench(load, peer=None if system == OWN else system)
+        same = (side, figure.what, load, number)
+        try:
+            result = self._last.get(same)
+            if result is None:
+                async with self._servers(figure, bench, system) as target:
+                    echo = await baseline(load.body_bytes) if figure.key in ("single", "sync") else ground
+                    result = await bench.on(target, figure.what, echo)
+                    if target.drops:
+                        await run_client(target.client, Job("drop", "drop", target.address, bench.topics, load))
+        except DejamqError as error:
+            self._failed.add((figure.key, side))
+            self._skip(f"{side}: {figure.title}", f"{side}, {figure.title}: {error}")
+            return
+        self._last[same] = result
+        value = figure.of(result)
+        self.samples.append(Sample(figure.key, side, number, value, result))
+        self._tell(f"round {number + 1}: {figure.title}: {side}: {shown(value, figure.unit)}")
+
+    @contextlib.asynccontextmanager
+    async def _servers(self, figure: Figure, bench: Bench, system: str) -> AsyncIterator[Target]:
+        if figure.stands_alone:
+            async with own_cluster(bench.load, bench.topics) as target:
+                yield target
+            return
+        target = self._targets[system]
+        if system == OWN:
+            await make_topics(target.address, bench.load, bench.topics)
+        yield target
+
+
+def _system(side: str) -> str:
+    """``rocketmq, batches of 32`` is measured at rocketmq."""
+    return side.partition(",")[0]
+
+
+def shown(value: float, unit: str) -> str:
+    """As people say it: ``1.25 M/s``, ``98 k/s``, ``0.41 ms``."""
+    if unit == "ms":
+        return f"{value:.3g} ms" if value < 100 else f"{value:,.0f} ms"
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {letter}/s" if value < 100 * size else f"{value / size:.0f} {letter}/s"
+    return f"{value:.0f} /s"

@@ -1,0 +1,143 @@
+"""Samples of several rounds -> medians and ratios, with lowest and highest. Pure."""
+
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dejamq_lab.bench.figures import Figure
+from dejamq_lab.bench.rounds import Sample
+from dejamq_lab.bench.worker import OWN
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """What several rounds gave."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        return cls(statistics.median(values), min(values), max(values))
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One figure. ``ratios``: side -> dejamq's value through that side's, round by round; ``floors`` as well, to what
+    the machine gave in the same run.
+    """
+
+    key: str
+    title: str
+    unit: str
+    goal: str
+    at_least: float | None
+    at_most: float | None
+    sides: dict[str, Spread]
+    ratios: dict[str, Spread] = {}
+    floors: dict[str, Spread] = {}
+    cores_us: dict[str, float] = {}
+    """Process -> µs of a core that a message of dejamq cost it, median."""
+
+    @classmethod
+    def of(cls, figure: Figure, *found: Any) -> "Row":
+        """Of a figure, with the fields from ``sides`` on."""
+        told = (figure.key, figure.title, figure.unit, figure.goal, figure.at_least, figure.at_most)
+        return cls(*told, *found)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What ``make bench`` writes."""
+
+    date: str
+    machine: dict[str, str]
+    rounds: int
+    rows: list[Row]
+    skipped: dict[str, str]
+    durability: dict[str, str]
+    baseline: dict[str, Spread]
+
+
+def summarized(figures: Iterable[Figure], samples: Sequence[Sample]) -> list[Row]:
+    """Rows of the figures that dejamq was measured for."""
+    rows = []
+    for figure in figures:
+        mine = [sample for sample in samples if sample.figure == figure.key]
+        by_side: dict[str, dict[int, Sample]] = {}
+        for sample in mine:
+            by_side.setdefault(sample.side, {})[sample.round] = sample
+        if OWN not in by_side:
+            continue
+        own = by_side[OWN]
+        sides = {side: Spread.of([each.value for each in of.values()]) for side, of in by_side.items()}
+        ratios = {side: _ratio(own, of) for side, of in by_side.items() if side != OWN and own.keys() & of.keys()}
+        spreads = (sides, ratios, _floors(own.values()), _cores(own.values()))
+        rows.append(Row.of(figure, *spreads))
+    return rows
+
+
+def _ratio(own: Mapping[int, Sample], other: Mapping[int, Sample]) -> Spread:
+    return Spread.of([own[number].value / other[number].value for number in sorted(own.keys() & other.keys())])
+
+
+def _floors(own: Iterable[Sample]) -> dict[str, Spread]:
+    """The ratio to a bare gRPC echo of sends one at a time, and that to the floor of a sync flush."""
+    found: dict[str, list[float]] = {}
+    for sample in own:
+        ground = sample.result.baseline
+        if sample.result.settings.get("mode") == "single":
+            found.setdefault("of a bare gRPC echo", []).append(sample.value / ground["grpc_echo_p50_ms"])
+        if "sync_floor_per_second" in ground:
+            floor = ground["sync_floor_per_second"]
+            found.setdefault("of 64 / (fdatasync + round trip)", []).append(sample.value / floor)
+    return {name: Spread.of(values) for name, values in found.items()}
+
+
+def _cores(own: Iterable[Sample]) -> dict[str, float]:
+    suffix = "_core_us_per_message"
+    found: dict[str, list[float]] = {}
+    for sample in own:
+        for name, value in sample.result.baseline.items():
+            if name.endswith(suffix):
+                found.setdefault(name.removesuffix(suffix), []).append(value)
+    return {process: statistics.median(values) for process, values in found.items()}
+
+
+def baselines(samples: Sequence[Sample]) -> dict[str, Spread]:
+    """What the machine itself gave, over all measurements."""
+    names = ("grpc_echo_p50_ms", "memory_copy_gb_per_second", "fdatasync_ms")
+    found = {name: [s.result.baseline[name] for s in samples if name in s.result.baseline] for name in names}
+    return {name: Spread.of(values) for name, values in found.items() if values}
+
+
+def durabilities(samples: Sequence[Sample]) -> dict[str, str]:
+    """What an answer of each peer promised."""
+    about = [sample.result.settings for sample in samples]
+    return {each["peer"]: each["durability"] for each in about if "peer" in each}
+
+
+def machine() -> dict[str, str]:
+    """What figures depend on, besides the program."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cores": str(os.cpu_count()), "processor": _processor(), "memory": f"{memory_gib:.0f} GiB",
+        "system": _system(), "python": platform.python_version(), "load": f"{os.getloadavg()[0]:.1f}",
+    }  # fmt: skip
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return platform.platform(terse=True)
