@@ -4,12 +4,21 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dejamq_proto.events import Deliver, Result
 from dejamq_proto.names import MASTER_ID, RETRY_PREFIX
 
 from dejamq.counts import Counts
 from dejamq.message import MessageQueue
 from dejamq.process_queue import ProcessQueue
 from dejamq.stretch import Stretches
+
+
+@dataclass(slots=True, eq=False)
+class AloneLines:
+    """The journal's lines of single messages of one ownership, filled in again for each."""
+
+    deliver: Deliver
+    result: Result
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +63,7 @@ class OwnedQueue:
     fetching: asyncio.Task[None] | None = None
     entered: Stretches = field(default_factory=Stretches)
     succeeded: Stretches = field(default_factory=Stretches)
+    lines: AloneLines | None = None
 
     @property
     def dropped(self) -> bool:

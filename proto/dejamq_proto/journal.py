@@ -61,20 +61,16 @@ class Journal:
         self._seq = self._written = 0
         self._apart_us = self._clocks_apart_us()
         self._buffer = bytearray()
-        self._line = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._told = False
+        self.forensic = self.level is Level.FORENSIC
+        """Callers then write a line for each delivery, before its effect, instead of gathering runs."""
         self._fd = _open(path) if path and self.on else -1
 
     @property
     def on(self) -> bool:
         """False lets callers skip making the event."""
         return self.level is not Level.OFF
-
-    @property
-    def forensic(self) -> bool:
-        """Callers then write a line for each delivery, before its effect, instead of gathering runs."""
-        return self.level is Level.FORENSIC
 
     def write(self, event: Event) -> None:
         """Stamp the envelope and append the line.
@@ -90,10 +86,9 @@ class Journal:
         self._seq += 1
         event.v, event.role, event.process, event.boot_id = SCHEMA_VERSION, self._role, self._process, self.boot_id
         event.seq, event.wall_us, event.mono_us = self._seq, wall_us, mono_us
-        self._encode(event, self._line)
-        self._line += b"\n"
-        self._buffer += self._line
-        if self.level is Level.FORENSIC or len(self._buffer) > BUFFER_BYTES:
+        self._encode(event, self._buffer, -1)
+        self._buffer += b"\n"
+        if self.forensic or len(self._buffer) > BUFFER_BYTES:
             self.flush()
         elif self._timer is None:
             self._flush_later()
@@ -121,12 +116,11 @@ class Journal:
         if self._written and self._written + len(self._buffer) > self._max_bytes // 2:
             self._rotate()
         self._written += len(self._buffer)
-        pending = memoryview(bytes(self._buffer))
-        self._buffer.clear()
         try:
-            while pending:
-                pending = pending[os.write(self._fd, pending) :]
+            while self._buffer:
+                del self._buffer[: os.write(self._fd, self._buffer)]
         except OSError as error:
+            self._buffer.clear()
             self._lost(error)
 
     def _lost(self, error: OSError) -> None:
