@@ -26,6 +26,10 @@ class Batch:
     """Who pulled it; empty for a read without a group."""
     namespace = ""
     """In front of topics as brokers know them; ``queue`` is as the program knows it."""
+    plain: memoryview | None = None
+    """The records' bytes where each body lies in them as it was sent, from one of ``starts`` to one of ``ends``."""
+    starts: Sequence[int] = ()
+    ends: Sequence[int] = ()
 
     def __init__(self, records: run.Run, queue: MessageQueue, boot_id: str) -> None:
         self.records, self.queue, self.boot_id = records, queue, boot_id
@@ -34,12 +38,13 @@ class Batch:
         self.body_sizes: list[int] = sizes.tolist()
         """Bytes of each body as it is in memory: unpacked where it was compressed."""
         starts = records.positions + HEADER_SIZE
-        self._starts: list[int] = starts.tolist()
-        self._ends: list[int] = (starts + sizes).tolist()
+        self.starts, self.ends = starts.tolist(), (starts + sizes).tolist()
         self._view = records.data.data
         self._unpacked = self._decompressed()
         for index, body in self._unpacked.items():
             self.body_sizes[index] = len(body)
+        if not self._unpacked:
+            self.plain = self._view
 
     def __len__(self) -> int:
         return len(self.body_sizes)
@@ -73,7 +78,7 @@ class Batch:
         """The body as sent: unpacked where it was compressed."""
         if self._unpacked and index in self._unpacked:
             return self._unpacked[index]
-        return self._view[self._starts[index] : self._ends[index]].tobytes()
+        return self._view[self.starts[index] : self.ends[index]].tobytes()
 
     def properties(self, index: int) -> dict[str, str]:
         """Decoded at each call; the message keeps it."""
@@ -99,7 +104,7 @@ class Batch:
         packed = np.flatnonzero(self.records.headers["sys_flag"] & SYS_COMPRESSED).tolist()
         bodies = {}
         for index in packed:
-            body = bytes(self._view[self._starts[index] : self._ends[index]])
+            body = bytes(self._view[self.starts[index] : self.ends[index]])
             bodies[index] = _decompress(body, self.column("sys_flag")[index], self.column("log_offset")[index])
         return bodies
 

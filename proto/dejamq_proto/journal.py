@@ -86,7 +86,12 @@ class Journal:
         self._seq += 1
         event.v, event.role, event.process, event.boot_id = SCHEMA_VERSION, self._role, self._process, self.boot_id
         event.seq, event.wall_us, event.mono_us = self._seq, wall_us, mono_us
-        self._encode(event, self._buffer, -1)
+        before = len(self._buffer)
+        try:
+            self._encode(event, self._buffer, -1)
+        except BaseException:  # what cannot be written leaves no half line
+            del self._buffer[before:]
+            raise
         self._buffer += b"\n"
         if self.forensic or len(self._buffer) > BUFFER_BYTES:
             self.flush()

@@ -56,6 +56,16 @@ def test_every_line_carries_the_envelope_and_a_sequence_without_holes(tmp_path: 
     assert (first["event"], first["role"], first["process"], first["boot_id"]) == ("STATE", "consumer", "c 1", "b0")
 
 
+def test_an_event_that_cannot_be_written_leaves_no_half_line(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path, "audit")
+    journal.write(events.State(state="started"))
+    with pytest.raises(UnicodeEncodeError):
+        journal.write(events.State(state="x" * 1000, reason="\ud800"))
+    journal.write(events.State(state="stopped"))
+    journal.close()
+    assert [(line["state"], line["seq"]) for line in lines(journal)] == [("started", 1), ("stopped", 3)]
+
+
 def test_off_makes_no_file(tmp_path: Path) -> None:
     journal = journal_in(tmp_path / "none", "off")
     journal.write(events.State(state="x"))
