@@ -137,6 +137,16 @@ async def test_monotonic_ages_keep_members_whose_broker_has_a_clock_that_jumps(t
     assert gone == ["unregister"]
 
 
+async def test_a_consumer_that_was_killed_can_be_started_again_under_its_name(tmp_path: Path) -> None:
+    steps: list[Line] = [
+        {"do": "start", "who": "c1"}, {"do": "start", "who": "p"}, {"do": "kill", "who": "c1"},
+        {"do": "send", "who": "p", "count": 5}, {"do": "start", "who": "c1"},
+        {"do": "handled", "count": 5, "who": "c1"}, {"do": "close", "who": "c1"}, {"do": "close", "who": "p"},
+    ]  # fmt: skip
+    left = await played(with_steps("healthy", *steps), tmp_path)
+    assert list(left.ended("consumer").values()).count(False) == 1
+
+
 @pytest.mark.parametrize(("outcome", "fails"), [("SEND_OK", False), ("FLUSH_DISK_TIMEOUT", True)])
 async def test_a_send_must_end_with_the_status_that_its_step_names(tmp_path: Path, outcome: str, fails: bool) -> None:
     sends: list[Line] = [

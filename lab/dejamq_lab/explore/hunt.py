@@ -38,6 +38,7 @@ class Options(NamedTuple):
     out: Path
     jobs: int = 1
     kind: Kind = Kind.PROCESS
+    at_once: int = AT_ONCE
 
 
 class Found(NamedTuple):
@@ -56,7 +57,7 @@ def hunt(options: Options, tell: Tell) -> Hunted:
     """Play for so long; begins no further worlds when the time is over, and reduces what was found by then."""
     deadline, number, found = time.monotonic() + options.minutes * 60, 0, list[Found]()
     while not number or time.monotonic() < deadline:
-        worlds = [world(options.seed, number + each) for each in range(AT_ONCE)]
+        worlds = [world(options.seed, number + each) for each in range(options.at_once)]
         number += len(worlds)
         scenarios = [each.scenario() for each in worlds]
         folder = options.directory / "worlds"

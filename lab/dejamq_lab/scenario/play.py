@@ -49,7 +49,7 @@ class Play:
     async def _start(self, step: steps.Start) -> None:
         actor = self._stage.actor(step.who)
         if not actor.running:
-            await actor.spawn()
+            await self._stage.restart(step.who, None)
         await actor.ask("start", LEAST_DEADLINE_S)
         if step.assigned and actor.part.actor.kind != "producer":
             await self._waits.owns(step.who, 1, least=True)
