@@ -17,6 +17,7 @@ from dejamq_analytics.rules import (
     contests,
     copies,
     deliveries,
+    files,
     holders,
     identity,
     jumps,
@@ -102,7 +103,8 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     every = settled(replays.with_operator(identity.pairs(facts.deliveries, meant.broadcasting), facts.appends))
     pairs = replays.not_replayed(every)
     producers = copies.Producers(facts.sends, facts.processes)
-    scheduled_copies = settled(scheduled.judged(scheduled.scheduled_twice(facts.appends), facts.events))
+    delayed_twice = scheduled.scheduled_twice(facts.appends)
+    scheduled_copies = settled(scheduled.judged(delayed_twice, facts.events, facts.processes))
     sent_copies = copies.judged_copies(identity.stored_twice(facts.appends), producers)
     stored = settled(_with_transactions(sent_copies.unionByName(scheduled_copies), facts))
     by_copy = settled(copies.judged_deliveries(pairs, stored, facts.brokers))
@@ -118,7 +120,7 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     ]
     told = _table([_delivered_rows(frame) for frame in delivered], DELIVERED_TWICE, run_id)
     alone = _table([_stored_rows(copies.undelivered(stored, by_copy.unionByName(by_chain)))], STORED_TWICE, run_id)
-    return told.unionByName(alone)
+    return files.named(told.unionByName(alone), facts.processes)
 
 
 def _meant_for_several(entered: DataFrame, meant: audiences.Audiences) -> list[DataFrame]:
