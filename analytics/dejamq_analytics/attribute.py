@@ -26,6 +26,6 @@ def redelivered(pairs: DataFrame, life: Life) -> DataFrame:
         sf.col("decision.stage").alias("stage"),
         sf.col("decision.trigger").alias("trigger"),
         sf.coalesce("hole", "decision.missing").alias("missing"),
-        sf.col("decision.expected").alias("expected"),
+        (sf.col("decision.expected") & sf.col("hole").isNull()).alias("expected"),
         proof.evidence().alias("evidence"),
     )  # fmt: skip

@@ -61,10 +61,12 @@ def hole() -> Column:
 
 
 def _order_unknown() -> Column:
-    """Whether the second one of two owners at once may have delivered first: its line was late. For what decides
-    between owners by the order in which they opened the queue that is the same.
+    """Whether the second one of two owners at once may have delivered first: its line was late, and the first one's
+    was not there when it opened the queue. For what decides between owners by the order in which they opened the queue
+    that is the same.
     """
-    close = sf.col("second.wall_us") - sf.col("first.wall_us") < late_us("second")
+    opened_before = sf.col("second_queue.opened.wall_us") < sf.col("first.wall_us")
+    close = opened_before & (sf.col("second.wall_us") - sf.col("first.wall_us") < late_us("second"))
     either = sf.col("decision.cause").isin(*owners.CAUSES, *locks.CAUSES)
     return sf.col("contest").isNotNull() & close & ~either
 
