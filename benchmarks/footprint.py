@@ -1,0 +1,177 @@
+"""``python benchmarks/footprint.py start|memory|idle``: what servers and clients take, beside what is measured bare.
+
+``start``: from ``dejamq cluster up`` of two name servers and two brokers to its return, when clients can use them,
+beside a Python that imports what they need and ends. ``memory``: what each process keeps of its own (RssAnon; the
+log's pages are the kernel's) while a producer floods and a consumer takes what it can. ``idle``: the time of a core
+that consumers cost which wait for messages that do not come, in the broker and in their own process.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
+from service_common import anonymous_mib, broker_of, clients, cluster, core_seconds, journal, namesrv_of
+
+TOPIC = "footprint"
+BARE = "import asyncio, grpc.aio, numpy, msgspec"
+SAMPLE_S = 0.1
+SETTLE_S = 5
+Report = dict[str, Any]
+
+
+def main() -> int:
+    options = parsed()
+    if options.what in CLIENTS:
+        asyncio.run(CLIENTS[options.what](options))
+        return 0
+    report: Report = asyncio.run(MEASURES[options.what](options))
+    report |= {"what": options.what, "load_average": os.getloadavg()[0]}
+    print(msgspec.json.encode(report).decode())
+    return 0
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("what", choices=(*MEASURES, *CLIENTS), help="start, memory or idle; the others are its parts")
+    parser.add_argument("--rounds", type=int, default=3, help="start")
+    parser.add_argument("--seconds", type=float, default=15, help="memory, idle")
+    parser.add_argument("--consumers", type=int, default=200, help="idle")
+    parser.add_argument("--groups", type=int, default=200, help="idle: the consumers are spread over so many")
+    parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--namesrv", default="", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+# start
+
+
+async def start(options: argparse.Namespace) -> Report:
+    up_s, bare_s = [], []
+    for _ in range(options.rounds):
+        bare_s.append(timed([sys.executable, "-c", BARE]))
+        with tempfile.TemporaryDirectory(prefix="start-") as directory:
+            command = [str(Path(sys.executable).with_name("dejamq")), "cluster"]
+            up_s.append(timed([*command, "up", "--dir", directory]))
+            timed([*command, "down", "--dir", directory])
+    median_s, median_bare_s = float(np.median(up_s)), float(np.median(bare_s))
+    return {
+        "up_s": rounded(median_s), "slowest_s": rounded(max(up_s)), "bare_imports_s": rounded(median_bare_s),
+        "bare_imports": rounded(median_s / median_bare_s), "rounds": options.rounds,
+    }  # fmt: skip
+
+
+def timed(command: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+# memory
+
+
+async def memory(options: argparse.Namespace) -> Report:
+    """The most that each process kept, MiB, looked at every 100 ms."""
+    most: dict[str, float] = {}
+    async with (
+        cluster({TOPIC: options.queues}) as servers,
+        clients(servers, __file__, given(options, "consume", "flood")) as processes,
+    ):
+        pids = {"namesrv": namesrv_of(servers).pid, "broker": broker_of(servers).pid}
+        pids |= {"consumer": processes["consume"].pid, "producer": processes["flood"].pid}
+        at_first = {name: anonymous_mib(pid) for name, pid in pids.items()}
+        while all(process.returncode is None for process in processes.values()):
+            for name, pid in pids.items():
+                most[name] = max(most.get(name, 0.0), anonymous_mib(pid))
+            await asyncio.sleep(SAMPLE_S)
+    return {"own_mib": most, "own_mib_at_first": at_first, "seconds": options.seconds}
+
+
+async def flood(options: argparse.Namespace) -> None:
+    """Submit without pause, each message with a body of its own, as a program does that has much to say."""
+    sent, began = 0, time.monotonic()
+    async with Producer("footprint", namesrv=options.namesrv, **journal()) as producer:
+        while time.monotonic() - began < options.seconds:
+            try:
+                for _ in range(256):
+                    producer.submit(Message(TOPIC, bytes(1024)))
+                    sent += 1
+                await asyncio.sleep(0)
+            except BacklogFull:
+                await producer.drain()
+        await producer.flush()
+    print(sent, flush=True)
+
+
+async def consume(options: argparse.Namespace) -> None:
+    async def handle(message: ReceivedMessage) -> None:
+        assert message.body
+
+    consumer = PushConsumer(
+        "footprint", namesrv=options.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET, **journal()
+    )  # fmt: skip
+    consumer.subscribe(TOPIC, handle)
+    async with consumer:
+        await consumer.wait_assigned(10_000)
+        await asyncio.sleep(options.seconds)
+
+
+# idle
+
+
+async def idle(options: argparse.Namespace) -> Report:
+    """Percent of a core, over the seconds after everybody has its queues and its first pulls wait."""
+    topics = {f"{TOPIC}-{number}": options.queues for number in range(options.groups)}
+    async with cluster(topics) as servers, clients(servers, __file__, given(options, "wait")) as processes:
+        process = processes["wait"]
+        assert process.stdout is not None
+        await process.stdout.readline()
+        await asyncio.sleep(SETTLE_S)
+        pids = {"broker": broker_of(servers).pid, "namesrv": namesrv_of(servers).pid, "consumers": process.pid}
+        before, began = {name: core_seconds(pid) for name, pid in pids.items()}, time.monotonic()
+        await asyncio.sleep(options.seconds)
+        passed = time.monotonic() - began
+        cost = {name: rounded(100 * (core_seconds(pid) - before[name]) / passed) for name, pid in pids.items()}
+    return {"core_percent": cost, "consumers": options.consumers, "groups": options.groups, "queues": options.queues}
+
+
+async def wait(options: argparse.Namespace) -> None:
+    """All consumers in one process, each with connections of its own."""
+
+    async def handle(message: ReceivedMessage) -> None:
+        raise AssertionError(f"nobody sent {message.message_id}")
+
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(options.consumers):
+            group = f"{TOPIC}-{number % options.groups}"
+            consumer = PushConsumer(group, namesrv=options.namesrv, **journal())
+            consumer.subscribe(group, handle)
+            await stack.enter_async_context(consumer)
+        print("ready", flush=True)
+        await asyncio.sleep(SETTLE_S + options.seconds)
+
+
+def given(options: argparse.Namespace, *parts: str) -> dict[str, list[str]]:
+    """The arguments of these parts in processes of their own."""
+    arguments = [f"--{name}={getattr(options, name)}" for name in ("seconds", "consumers", "groups")]
+    return dict.fromkeys(parts, arguments)
+
+
+def rounded(value: float) -> float:
+    return round(value, 3)
+
+
+MEASURES = {"start": start, "memory": memory, "idle": idle}
+CLIENTS = {"flood": flood, "consume": consume, "wait": wait}
+
+if __name__ == "__main__":
+    sys.exit(main())
