@@ -192,7 +192,7 @@ class ProcessQueue:
 
     def excess(self, limits: Limits) -> str:
         """Which limit is exceeded, in words for the log; empty while there is room."""
-        held = len(self)
+        held = len(self._offsets) - self._head - len(self._later)  # asked at each message while there is no room
         if held > limits.count:
             return f"{held} messages held"
         if self.cached_bytes > limits.size_bytes:
