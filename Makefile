@@ -12,10 +12,11 @@ RUFF_PATHS := proto namesrv broker client analytics lab cli tests tools $(wildca
 STUBS := proto/dejamq_proto/*_pb2*
 PYTEST_ARGS ?=
 TEST_JOBS ?= 2
+BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo prove trial interop test check format-check lint types layers stubs-fresh settings-fresh proto duplicates settings format bench image clean
+.PHONY: help setup demo prove trial interop test check format-check lint types layers stubs-fresh settings-fresh proto duplicates settings format bench bench-page bench-quick image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +43,7 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/integration/prove_hostile.py
 	$(BIN)/python tests/integration/prove_replication.py
 	$(BIN)/python tests/analytics/prove_cluster.py logs
+	$(BIN)/python tests/analytics/prove_lost_tails.py
 	$(BIN)/python tests/lab/prove_scenarios.py --directory build/scenarios
 	@for run in 1 2 3 4 5 6 7 8 9 10; do \
 		echo "run $$run of 10" && $(BIN)/python -m dejamq_lab.demo --out build/prove-$$run || exit 1; \
@@ -107,11 +109,16 @@ format: setup ## format the code and repair what ruff can repair
 	$(BIN)/ruff check --fix-only --quiet $(RUFF_PATHS)
 	$(BIN)/ruff format $(RUFF_PATHS)
 
-bench: setup ## throughput and latency on this machine
-	$(BIN)/dejamq bench send
-	$(BIN)/dejamq bench consume
-	$(BIN)/dejamq bench poll
-	$(BIN)/dejamq bench latency
+# The clients of peers are installed for it; a peer whose server is missing is skipped.
+bench: setup ## dejamq beside Redis, NATS, RabbitMQ, Kafka and RocketMQ on this machine (ten minutes)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/beside_peers.py $(BENCH_ARGS)
+
+bench-page: setup ## write what `make bench` measured last into docs/performance.md
+	$(BIN)/python benchmarks/beside_peers.py --page docs/performance.md
+
+bench-quick: setup ## ratios to a bare gRPC echo and a bare memory copy (half a minute)
+	$(BIN)/python benchmarks/quick.py
 
 image: setup ## the container image, without an image registry where none answers
 	tools/build_image.sh

@@ -50,13 +50,12 @@ async def measured(options: argparse.Namespace) -> Report:
     def tell(line: str) -> None:
         print(f"{time.monotonic() - began:5.0f} s  {line}", file=sys.stderr, flush=True)
 
-    about = machine()
     figures = [figure for figure in FIGURES if not options.figures or figure.key in options.figures]
     rounds = Rounds(tell, options.minutes, figures)
     await rounds.run(options.rounds, options.peers)
     samples = rounds.samples
     return Report(
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(), machine=about,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(), machine=machine(rounds.loads),
         rounds=1 + max((sample.round for sample in samples), default=0), rows=summarized(figures, samples),
         skipped=rounds.skipped, durability=durabilities(samples), baseline=baselines(samples),
     )  # fmt: skip

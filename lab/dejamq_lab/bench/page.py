@@ -8,6 +8,7 @@ from dejamq_lab.bench.worker import OWN
 
 BEGIN = "<!-- made by `make bench-page`: begin -->"
 END = "<!-- made by `make bench-page`: end -->"
+BODY_BYTES = 1024
 NAMES = {
     "redis": "Redis Streams",
     "nats": "NATS JetStream",
@@ -37,6 +38,7 @@ def rendered(report: Report, picture: str) -> str:
         *map(_row, rows),
         "",
         *_journal(report),
+        *_limits(report),
         f"Medians of {report.rounds} rounds in alternation, lowest and highest in brackets; ratios are of each round",
         f"by itself. {_machine(report)}",
         "",
@@ -57,7 +59,9 @@ def spread(value: Spread, unit: str) -> str:
 
 
 def times(value: Spread) -> str:
-    return f"{value.median:.2g} × ({value.low:.2g} to {value.high:.2g})"
+    numbers = (value.median, value.low, value.high)
+    median, low, high = (f"{number:.2g}" if number < 10 else f"{number:.0f}" for number in numbers)
+    return f"{median} × ({low} to {high})"
 
 
 def _row(row: Row) -> str:
@@ -88,6 +92,7 @@ def _machine(report: Report) -> str:
         f"{words} {spread_plain(report.baseline[name])}"
         for name, words in (
             ("grpc_echo_p50_ms", "a bare gRPC echo (ms)"),
+            ("grpc_stream_gb_per_second", "a bare gRPC stream (GB/s)"),
             ("memory_copy_gb_per_second", "a memory copy (GB/s)"),
             ("fdatasync_ms", "an fdatasync of 64 KiB (ms)"),
         )
@@ -95,8 +100,22 @@ def _machine(report: Report) -> str:
     )
     return (
         f"{report.date}, {about['cores']} cores ({about['processor']}), {about['memory']}, {about['system']}, "
-        f"Python {about['python']}, load {about['load']} before the run. In the same run: {ground}."
+        f"Python {about['python']}, load {about['load']}. In the same run: {ground}."
     )
+
+
+def _limits(report: Report) -> Iterator[str]:
+    """How far the bytes that pass are from one copy of them in memory."""
+    copy = report.baseline.get("memory_copy_gb_per_second")
+    rates = {row.key: row for row in report.rows if row.key in ("send", "consume", "poll")}
+    if copy and rates:
+        told = [
+            f"{row.title}: {(bytes_s := row.sides[OWN].median * BODY_BYTES) / 1e6:.0f} MB/s, "
+            f"{bytes_s / copy.median / 1e9:.0%} of a memory copy"
+            for row in rates.values()
+        ]
+        yield f"In bytes of bodies: {'; '.join(told)}."
+        yield ""
 
 
 def spread_plain(value: Spread) -> str:
@@ -111,10 +130,12 @@ def _beneath(report: Report) -> Iterator[str]:
     yield "| what a message cost of a core (µs) | producer | broker | consumer |"
     yield "|---|---|---|---|"
     for row in report.rows:
-        if row.cores_us:
+        if row.cores_us and not row.title.endswith(SAME):
             cells = [f"{row.cores_us[name]:.3g}" if name in row.cores_us else "" for name in PROCESSES]
             yield f"| {row.title} | {' | '.join(cells)} |"
     yield ""
 
 
+SAME = "99th percentile"
+"""Another number of the measurement in the row above."""
 PROCESSES = ("producer", "broker", "consumer")

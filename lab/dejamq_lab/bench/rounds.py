@@ -1,6 +1,7 @@
 """dejamq beside its peers: all of them standing, measured in turn, so that a busy moment is one of all of them."""
 
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -34,6 +35,8 @@ class Rounds:
 
     def __init__(self, tell: Tell, minutes: float, figures: Sequence[Figure] = FIGURES) -> None:
         self.samples: list[Sample] = []
+        self.loads: list[float] = []
+        """The machine's load at the begin of each measurement, this one's own processes included."""
         self.skipped: dict[str, str] = {}
         """Side -> why it is not there."""
         self._tell, self._figures = tell, figures
@@ -78,6 +81,7 @@ class Rounds:
         return [side for side in sides[begin:] + sides[:begin] if (figure.key, side) not in self._failed]
 
     async def _measure(self, figure: Figure, side: str, number: int, ground: dict[str, float]) -> None:
+        self.loads.append(os.getloadavg()[0])
         load, system = figure.load_of(side), _system(side)
         bench = Bench(load, peer=None if system == OWN else system)
         same = (side, figure.what, load, number)

@@ -1,8 +1,9 @@
-"""The baseline: a bare grpc.aio unary echo in a process of its own, and a bare memory copy."""
+"""The baseline: a bare grpc.aio unary echo and a bare stream to a process of its own, and a bare memory copy."""
 
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
 
 import grpc
 import grpc.aio
@@ -11,11 +12,13 @@ from dejamq_proto.serving import SERVER_OPTIONS
 
 ECHO_CALLS = 500
 COPY_BYTES = 64 << 20
-METHOD = "/echo.Echo/Echo"
+METHOD, STREAM = "/echo.Echo/Echo", "/echo.Echo/Take"
+STREAM_MESSAGES, STREAM_BYTES = 128, 1 << 20
 
 
 async def baseline(body_bytes: int) -> dict[str, float]:
-    """``grpc_echo_p50_ms``, ``grpc_echo_per_second`` (one at a time) and ``memory_copy_gb_per_second``.
+    """``grpc_echo_p50_ms``, ``grpc_echo_per_second`` (one at a time), ``grpc_stream_gb_per_second`` (messages of 1 MiB,
+    one way) and ``memory_copy_gb_per_second``.
 
     Measured in the same run and on the same body size, so that a ratio to it compares across machines.
     """
@@ -26,6 +29,7 @@ async def baseline(body_bytes: int) -> dict[str, float]:
     try:
         address = (await process.stdout.readline()).decode().strip()
         samples = await _echo_times(address, bytes(body_bytes))
+        streamed = await _stream_rate(address)
     finally:
         process.terminate()
         await process.wait()
@@ -33,6 +37,7 @@ async def baseline(body_bytes: int) -> dict[str, float]:
     return {
         "grpc_echo_p50_ms": round(samples[len(samples) // 2] * 1000, 3),
         "grpc_echo_per_second": round(len(samples) / sum(samples), 1),
+        "grpc_stream_gb_per_second": round(streamed, 3),
         "memory_copy_gb_per_second": round(_copy_rate(), 2),
     }
 
@@ -52,6 +57,25 @@ async def _echo_times(address: str, body: bytes) -> list[float]:
         await channel.close(None)
 
 
+async def _stream_rate(address: str) -> float:
+    """Gigabytes a second that the other process has taken out of one stream."""
+    message = bytes(STREAM_BYTES)
+
+    async def messages() -> AsyncIterator[bytes]:
+        for _ in range(STREAM_MESSAGES):
+            yield message
+
+    channel = dial(address)
+    try:
+        take = channel.stream_unary(STREAM, request_serializer=None, response_deserializer=None)
+        await channel.channel_ready()
+        began = time.perf_counter()
+        await take(messages())
+        return STREAM_BYTES * STREAM_MESSAGES / (time.perf_counter() - began) / 1e9
+    finally:
+        await channel.close(None)
+
+
 def _copy_rate() -> float:
     """Gigabytes a second of one copy that is larger than the caches; the first copy makes the pages."""
     source, target = bytes(COPY_BYTES), bytearray(COPY_BYTES)
@@ -65,9 +89,16 @@ async def _serve() -> None:
     async def echo(request: bytes, _context: object) -> bytes:
         return request
 
-    handler = grpc.unary_unary_rpc_method_handler(echo)
+    async def take(requests: AsyncIterator[bytes], _context: object) -> bytes:
+        async for _ in requests:
+            pass
+        return b""
+
+    handlers = {
+        "Echo": grpc.unary_unary_rpc_method_handler(echo), "Take": grpc.stream_unary_rpc_method_handler(take)
+    }  # fmt: skip
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("echo.Echo", {"Echo": handler}),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("echo.Echo", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"127.0.0.1:{port}", flush=True)

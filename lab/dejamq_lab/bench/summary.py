@@ -108,7 +108,7 @@ def _cores(own: Iterable[Sample]) -> dict[str, float]:
 
 def baselines(samples: Sequence[Sample]) -> dict[str, Spread]:
     """What the machine itself gave, over all measurements."""
-    names = ("grpc_echo_p50_ms", "memory_copy_gb_per_second", "fdatasync_ms")
+    names = ("grpc_echo_p50_ms", "grpc_stream_gb_per_second", "memory_copy_gb_per_second", "fdatasync_ms")
     found = {name: [s.result.baseline[name] for s in samples if name in s.result.baseline] for name in names}
     return {name: Spread.of(values) for name, values in found.items() if values}
 
@@ -119,12 +119,13 @@ def durabilities(samples: Sequence[Sample]) -> dict[str, str]:
     return {each["peer"]: each["durability"] for each in about if "peer" in each}
 
 
-def machine() -> dict[str, str]:
+def machine(loads: Sequence[float]) -> dict[str, str]:
     """What figures depend on, besides the program."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load = f"{min(loads, default=0):.0f} to {max(loads, default=0):.0f}"
     return {
         "cores": str(os.cpu_count()), "processor": _processor(), "memory": f"{memory_gib:.0f} GiB",
-        "system": _system(), "python": platform.python_version(), "load": f"{os.getloadavg()[0]:.1f}",
+        "system": _system(), "python": platform.python_version(), "load": load,
     }  # fmt: skip
 
 
