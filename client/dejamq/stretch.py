@@ -33,9 +33,9 @@ class Stretches:
             self.add(messages)
 
     def add(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Put numbered messages behind those that are there. Those of one pull come in its order.
+        """Put messages behind those that are there. They come as they were delivered, those of one pull in its order.
 
-        So the ends tell whether they are one stretch: pulls follow one another, none lies inside of another one.
+        So the ends tell whether they are one stretch: numbers ascend, and no pull lies inside of another one.
         """
         first, final, count = messages[0], messages[-1], len(messages)
         batch, index, shift = first._batch, first._index, first.delivery_number - first._index
