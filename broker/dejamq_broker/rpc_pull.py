@@ -62,7 +62,7 @@ class PullService:
         """What leaves in one frame: the answer to this item, and to those behind it for a client that reads such.
 
         A run of a few records wakes a pull of each of its queues, and a frame costs both sides more than an answer
-        does: with four queues, sharing frames takes a third of the latency at 50,000 messages a second.
+        does: with four queues, the median at 50,000 messages a second was 24 ms instead of 29 on a busy machine.
         """
         answers: list[PullAnswer] = []
         size = 0
