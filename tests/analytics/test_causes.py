@@ -1,5 +1,7 @@
 """Each cause with a history that it must accept, histories that it must reject, and what is missing to tell."""
 
+import re
+
 import pytest
 from told import Told
 
@@ -66,6 +68,9 @@ UNDETERMINED = {
 }
 
 
+NAMES_A_FILE = re.compile(r"\((consumer|producer|broker)-\*-[0-9a-z]+\.jsonl line (after )?\d")
+
+
 @pytest.mark.parametrize("name", CERTAIN)
 def test_a_history_with_all_its_evidence_gets_its_cause(told: Told, name: str) -> None:
     finding = told.only(name)
@@ -79,6 +84,12 @@ def test_a_history_without_an_evidence_line_stays_undetermined_and_names_it(told
     finding = told.only(name)
     assert UNDETERMINED[name] in finding.missing, finding
     assert (finding.cause, finding.certainty, finding.expected) == (None, "undetermined", False)
+
+
+def test_lines_that_are_missing_are_named_with_their_file(told: Told) -> None:
+    gaps = [row for row in told if row.missing and row.missing.startswith(("seq gap", "the last"))]
+    assert len(gaps) > 20
+    assert [row.missing for row in gaps if not NAMES_A_FILE.search(row.missing)] == []
 
 
 def test_a_history_without_duplicates_has_no_finding(told: Told) -> None:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from dejamq_analytics.read import BadInput, check_journals, processes, read_lines
+from dejamq_analytics.read import BadInput, check_journals, processes, read_lines, steady
 from dejamq_proto.events import State
 from journals import History
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from stories import clean, o1
 from told import Auditor
 
@@ -36,7 +36,8 @@ def test_a_torn_last_line_of_the_first_owner_makes_its_cause_undetermined(tmp_pa
     torn = history.processes[1].path
     torn.write_bytes(torn.read_bytes()[:-9])
     (finding,) = audited().findings.collect()
-    assert (finding.cause, finding.missing) == (None, "seq gap 4-4 of o1-c1")
+    assert (finding.cause, finding.missing) == (None, "seq gap 4-4 of o1-c1 (consumer-*-o1c1.jsonl line 4)")
+    assert list(tmp_path.rglob("consumer-*-o1c1.jsonl")) == [torn], "a shell finds it by that"
 
 
 def test_missing_lines_are_gaps_also_before_the_first_one_that_rotation_left(
@@ -58,6 +59,35 @@ def test_a_file_of_nothing_but_garbage_counts_as_one_process_with_a_gap(tmp_path
     (tmp_path / "consumer-x-0123456789abcdef.jsonl").write_bytes(b"\x00\x00\xff\n")
     (row,) = known_processes(spark, tmp_path)
     assert (row.boot_id, row.torn, len(row.gaps)) == ("0123456789abcdef", 1, 1)
+
+
+def test_times_of_a_process_whose_clock_jumped_are_told_as_if_it_had_not(tmp_path: Path, spark: SparkSession) -> None:
+    history = History(tmp_path)
+    jumping, other = history.consumer("c1"), history.consumer("c2")
+    for process in (jumping, other):
+        process.write(State(state="resumed"))
+    jumping.jump(3_600_000)
+    for process in (jumping, other):
+        process.write(State(state="suspended"))
+    history.end()
+    lines = read_lines(spark, [str(tmp_path)])
+    told, right = (lines_of(frame, "suspended") for frame in (lines, steady(lines)))
+    assert told[jumping.boot_id] - right[jumping.boot_id] == 3_600_000_000
+    assert told[other.boot_id] == right[other.boot_id]
+    assert lines_of(lines, "resumed") == lines_of(steady(lines), "resumed")
+
+
+def lines_of(lines: DataFrame, state: str) -> dict[str, int]:
+    """When each process says that it is in this state."""
+    return {row.boot_id: row.wall_us for row in lines.where(lines.state == state).collect()}
+
+
+def test_without_a_jump_lines_are_given_back_as_they_are(tmp_path: Path, spark: SparkSession) -> None:
+    history = History(tmp_path)
+    history.consumer().write(State(state="resumed"))
+    history.end()
+    lines = read_lines(spark, [str(tmp_path)])
+    assert steady(lines) is lines
 
 
 def test_an_empty_journal_file_is_refused_with_what_to_do(tmp_path: Path, audited: Auditor) -> None:
