@@ -103,13 +103,15 @@ class Sender:
 
     def _turn(self) -> None:
         """What was submitted in this turn of the loop gets its queues together, and leaves as lanes have room."""
-        self._turning = False
         fresh, self._fresh = self._fresh, []
         try:
             self._enqueue(self._destinations.choose(fresh))
         except Exception as error:
             self._fresh = fresh + self._fresh
             self._broke(error)
+        self._turning = False
+        if self._fresh and self.open:  # a selector submitted something itself
+            self._turn_soon()
         if self._sweeper is None and self.backlog.calls:
             self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
         for lane in tuple(self._lanes.values()):

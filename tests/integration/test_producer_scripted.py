@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from dejamq import (
     MessageTooLarge,
     Producer,
     RouteNotFound,
+    SendResult,
     SendStatus,
     SendTimeout,
 )
@@ -212,6 +213,20 @@ async def test_an_answer_without_places_fails_the_calls_as_unknown() -> None:
         with pytest.raises(DejamqError, match="without the places") as caught:
             await producer.send(Message("t", b"x"))
         assert not caught.value.definite
+
+
+async def test_a_selector_may_submit_a_message_itself() -> None:
+    async with scripted("a") as (producer, _):
+        others: list[asyncio.Future[SendResult]] = []
+
+        def chosen(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+            others.append(producer.submit(Message("t", b"another")))
+            return queues[0]
+
+        await producer.send(Message("t", b"first"))  # the route is known from here on
+        await producer.send(Message("t", b"x"), queue=chosen)
+        assert len(others) == 1
+        await asyncio.wait_for(others[0], 5)
 
 
 async def test_a_fault_of_the_producer_itself_fails_every_call_and_the_next_one(
