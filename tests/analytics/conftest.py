@@ -24,6 +24,7 @@ from dejamq_analytics.session import make_session
 from journals import History
 from pyspark.sql import SparkSession
 from stories import STORIES
+from tails import one_of_them
 from told import Auditor, Told
 
 
@@ -54,10 +55,19 @@ def audited(spark: SparkSession, tmp_path: Path) -> Iterator[Auditor]:
 
 
 @pytest.fixture(scope="session")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    directory = tmp_path_factory.mktemp("stories")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journals of all stories."""
+    directory, aside = tmp_path_factory.mktemp("stories"), tmp_path_factory.mktemp("aside")
+    cut: list[bytes] = []
     for name, write in STORIES.items():
         history = History(directory, name)
         write(history)
         history.end()
-    return Told(audit(spark, [str(directory)]))
+        cut.append(one_of_them(name, write, aside))
+    (directory / "cut.jsonl").write_bytes(b"".join(cut))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def told(spark: SparkSession, stories: Path) -> Told:
+    return Told(audit(spark, [str(stories)]))

@@ -1,11 +1,14 @@
 """Histories whose killed processes lost their last lines, as SIGKILL does to journals at level ``audit``."""
 
-from collections.abc import Iterator, Sequence
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from journals import History
+from pyspark.sql import Row
 from stories import Story
 
 LOST_US = 100_000
@@ -21,6 +24,37 @@ def histories(name: str, write: Story, directory: Path) -> Iterator[tuple[str, l
     for number, lost in enumerate(_losses(told(name, write, directory))):
         made = f"{name}-cut-{number}"
         yield made, list(_without(told(made, write, directory), lost))
+
+
+def one_of_them(name: str, write: Story, directory: Path) -> bytes:
+    """The journal lines of one of these histories: as well one of few as any, and always the same. Nobody loses all."""
+    lines = told(name, write, directory)
+    owners = [{lines[n]["boot_id"] for n in range(len(lines)) if n not in lost} for lost in _losses(lines)]
+    every = {line["boot_id"] for line in lines}
+    fitting = [number for number, left in enumerate(owners) if left == every]
+    if not fitting:
+        return b""
+    number = random.Random(name).choice(fitting)
+    made = f"{name}-cut-{number}"
+    lost = list(_losses(lines))[number]
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in _without(told(made, write, directory), lost))
+
+
+def turned(rows: Iterable[Row]) -> list[str]:
+    """Certain findings of cut histories with a cause that the whole one has not for that message, in words."""
+    found: defaultdict[tuple[str, str], set[str | None]] = defaultdict(set)
+    cut: list[tuple[str, str, Row]] = []
+    for row in rows:
+        name, _, number = row.message_id.rpartition("-key-")
+        story, was_cut, _ = name.partition("-cut-")
+        if was_cut:
+            cut.append((story, number, row))
+        else:
+            found[story, number].add(row.cause)
+    return [
+        f"{row.message_id}: {row.cause} and not {found[story, number]}"
+        for story, number, row in cut if row.cause and row.cause not in found[story, number]
+    ]  # fmt: skip
 
 
 def told(name: str, write: Story, directory: Path) -> list[Line]:
