@@ -3,15 +3,18 @@
 The journals are written here by the real writer at level ``audit``, as a broker and two consumers of each group leave
 them: lines of 64 deliveries, results and appends. The first consumer of each group is killed with a run in flight in
 every queue, and the second one begins where the offsets were committed, so that there is something to explain.
-``--shape skewed`` puts 90 of 100 deliveries into one queue, ``huge`` all of them into one group.
+``--shape skewed`` puts 90 of 100 deliveries into one queue, ``huge`` all of them into one group. ``--run 1`` writes
+a line for each delivery and each result, as at level ``forensic``.
 """
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,8 +57,8 @@ class Clock:
 class Writer:
     """The journals of one run in a directory; ``delivered`` counts what consumers journalled."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory, self._clock = directory, Clock()
+    def __init__(self, directory: Path, run: int = RUN) -> None:
+        self._directory, self._clock, self._size = directory, Clock(), run
         self.delivered = 0
         self.broker = self._journal("broker", BROKER)
         self.broker.write(Boot(broker_name=BROKER, broker_id=0, address="127.0.0.1:10911", clean=True))
@@ -73,7 +76,7 @@ class Writer:
         for queue_id in range(QUEUES):
             count = int(deliveries * shape.in_first_queue if queue_id == 0 else rest)
             place = {"group": group, "topic": topic, "broker_name": BROKER, "queue_id": queue_id}
-            runs = max(2, count // RUN)
+            runs = max(2, count // self._size)
             self._consume(first, place, range(runs), killed=True)
             self._consume(second, place, range(runs - 1, runs), killed=False)
         first.close()
@@ -83,30 +86,30 @@ class Writer:
         """All results but that of the last run before the kill; what was done is committed."""
         pq_id = place["queue_id"] + 1
         client: dict[str, Any] = {"client_id": journal.boot_id, "client_boot_id": journal.boot_id}
-        start = runs.start * RUN
+        start = runs.start * self._size
         self.broker.write(OffGet(**place, value=start, why="table", **client))
         opened = PqOpen(pq_id=pq_id, **place, client_id=journal.boot_id, start_offset=start, source="broker")
         journal.write(opened)
         for run in runs:
             for event in self._run(journal, place, pq_id, run, in_flight=killed and run == runs[-1]):
                 journal.write(event)
-        reached = (runs.stop - 1 if killed else runs.stop) * RUN
+        reached = (runs.stop - 1 if killed else runs.stop) * self._size
         journal.write(Persist(pq_id=pq_id, **place, value=reached, reason="timer"))
         self.broker.write(OffSet(**place, old=start, new=reached, by="oneway", **client))
 
     def _run(
         self, journal: Journal, place: dict[str, Any], pq_id: int, run: int, *, in_flight: bool
     ) -> Iterator[Event]:
-        offsets = list(range(run * RUN, run * RUN + RUN))
+        offsets = list(range(run * self._size, (run + 1) * self._size))
         ids = [pq_id << 40 | offset for offset in offsets]
         logs = [offset * 1024 for offset in offsets]
         keys = [f"{place['topic']}{pq_id:04X}{offset:016X}" for offset in offsets]
         if journal.boot_id.endswith("c1"):
             self.broker.write(Append(
                 origin="client", broker_name=BROKER, topics=[place["topic"]], queue_ids=[place["queue_id"]],
-                queue_index=[0] * RUN, queue_offsets=offsets, log_offsets=logs, unique_keys=keys,
+                queue_index=[0] * self._size, queue_offsets=offsets, log_offsets=logs, unique_keys=keys,
             ))  # fmt: skip
-        self.delivered += RUN
+        self.delivered += self._size
         yield Deliver(pq_id=pq_id, **place, client_id=journal.boot_id, delivery_ids=ids, queue_offsets=offsets,
                       log_offsets=logs, unique_keys=keys)  # fmt: skip
         if not in_flight:
@@ -129,20 +132,22 @@ class Writer:
 def main() -> int:
     options = _parsed()
     with tempfile.TemporaryDirectory(prefix="audit-", dir=options.directory) as name:
-        writer = Writer(Path(name))
+        writer = Writer(Path(name), options.run)
         writer.write(options.deliveries, SHAPES[options.shape])
         size = sum(file.stat().st_size for file in Path(name).iterdir())
         spark = make_session(options.master, {}, quick=size < SMALL_BYTES)
         _bare(spark, name)  # Java warms up
         bare_s = [_timed(_bare, spark, name) for _ in range(2)]
-        audit_s = _timed(_audit, spark, name)
+        audit_s = _timed(partial(_audit, run=options.run), spark, name)
+        peak = _peak_mb(spark)
         bare_s.append(_timed(_bare, spark, name))
         spark.stop()
     bare = sorted(bare_s)[1]
     report = {
         "what": "audit", "shape": options.shape, "deliveries": writer.delivered, "journal_mb": round(size / 1e6, 1),
         "seconds": round(audit_s, 1), "bare_s": round(bare, 1), "ratio": round(audit_s / bare, 2),
-        "deliveries_per_second": round(writer.delivered / audit_s), "load_average": round(os.getloadavg()[0], 1),
+        "deliveries_per_second": round(writer.delivered / audit_s), "jvm_peak_mb": peak,
+        "load_average": round(os.getloadavg()[0], 1),
     }  # fmt: skip
     if options.output == "json":
         print(msgspec.json.encode(report).decode())
@@ -164,16 +169,26 @@ def _bare(spark: SparkSession, directory: str) -> None:
     assert each.groupBy("group", "key").count().where("count > 1").count()
 
 
-def _audit(spark: SparkSession, directory: str) -> None:
-    result = audit(spark, [directory])
-    assert result.verdict.duplicates % (QUEUES * RUN) == 0 < result.verdict.duplicates, result.verdict
+def _audit(spark: SparkSession, directory: str, run: int = RUN) -> None:
+    """Nothing but the runs that were in flight when a consumer was killed, and each of them by its cause."""
+    verdict = audit(spark, [directory]).verdict
+    assert verdict.duplicates % (QUEUES * run) == 0 < verdict.duplicates, verdict
+    assert (verdict.unseen, verdict.lost, verdict.out_of_order) == (0, 0, 0), verdict
     spark.catalog.clearCache()
+
+
+def _peak_mb(spark: SparkSession) -> int:
+    """The most memory that the JVM had, of itself and not of its Python workers."""
+    assert spark._jvm is not None
+    status = Path(f"/proc/{spark._jvm.ProcessHandle.current().pid()}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) >> 10  # type: ignore[index]
 
 
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time of an audit beside a bare scan and groupBy of the same files.")
     parser.add_argument("--deliveries", type=int, default=1_000_000)
     parser.add_argument("--shape", choices=SHAPES, default="even")
+    parser.add_argument("--run", type=int, default=RUN, help="deliveries of one journal line")
     parser.add_argument("--directory", help="where the journals go for the time being")
     parser.add_argument("--master", help="the Spark master, default local[*]")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")

@@ -5,8 +5,18 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 
+class Counted(NamedTuple):
+    """How many messages there are, and deliveries by group, where the frames have only those that may matter."""
+
+    messages: int
+    deliveries: dict[str, int]
+
+
 class Facts(NamedTuple):
-    """What the journals and stores say, parsed once and kept while an audit runs."""
+    """What the journals and stores say, parsed once and kept while an audit runs.
+
+    With ``counted`` they leave out messages that no finding can rest on (``survey``).
+    """
 
     events: DataFrame
     processes: DataFrame
@@ -14,6 +24,7 @@ class Facts(NamedTuple):
     appends: DataFrame
     sends: DataFrame
     brokers: DataFrame
+    counted: Counted | None = None
 
 
 def settled(frame: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from dejamq_analytics import attribute, commit_log, read
-from dejamq_analytics.facts import Facts, settled
+from dejamq_analytics.facts import Counted, Facts, settled
 from dejamq_analytics.oddities import oddities
 from dejamq_analytics.rules import (
     anomalies,
@@ -38,9 +38,12 @@ from dejamq_analytics.rules import (
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of
+from dejamq_analytics.survey import wholly
+from dejamq_analytics.survey.survey import survey
 
 OF_PRODUCERS = ("END_TRANSACTION", "CHECK_TRANSACTION")
 """Written by brokers; their group is a producer's."""
+SURVEY_BYTES = 32 << 20
 DELIVERED_TWICE, STORED_TWICE = "delivered twice", "stored twice"
 
 
@@ -50,17 +53,29 @@ def gather(
     stores: Sequence[str] = (),
     business_key: str | None = None,
     group: str | None = None,
+    *,
+    every_message: bool = False,
 ) -> Facts:
-    """Read everything, or what concerns one consumer group. Raises BadInput when there is nothing to read."""
-    lines = read.steady(read.read_lines(spark, journals))
+    """Read everything, or what concerns one consumer group. Raises BadInput when there is nothing to read.
+
+    Of large journals without stores ``survey`` leaves out what no finding can rest on, unless ``every_message`` is to
+    be among the facts.
+    """
+    surveyed = not (stores or every_message) and is_large(journals)
+    taken = survey(read.read_texts(spark, journals), group) if surveyed else None
+    lines = read.steady(read.read_lines(spark, journals) if taken is None else taken.lines)
     events = read.readable(lines) if group is None else _of_group(read.readable(lines), group)
-    processes = settled(read.processes(lines))
+    processes = settled(
+        read.processes(lines) if taken is None else wholly.processes(read.processes(lines), taken.extents)
+    )
     if processes.isEmpty():
         raise read.BadInput(
             f"the journals in {', '.join(journals)} are empty: did the processes run with journal_dir set?"
         )
     processes = settled(clocks.with_skew(processes, read.readable(lines)))
     entered, stored = deliveries.deliveries(events), appends.appends(events)
+    if taken is not None:
+        entered = wholly.with_reached(entered, taken.ranges)
     if stores:
         records = commit_log.read_records(spark, stores, business_key).cache()
         stored = appends.with_logs(stored, records, events)
@@ -68,8 +83,13 @@ def gather(
             entered = _with_business_key(entered, records)
     return Facts(
         events, processes, settled(entered), settled(stored), settled(appends.sends(events)),
-        settled(queues.brokers(events, processes)),
+        settled(queues.brokers(events, processes)), taken and Counted(taken.messages, taken.deliveries),
     )  # fmt: skip
+
+
+def is_large(journals: Sequence[str]) -> bool:
+    """Whether it is worth reading them twice to leave out what came once."""
+    return read.local_bytes(journals, SURVEY_BYTES) >= SURVEY_BYTES
 
 
 def facts_of(events: DataFrame, processes: DataFrame) -> Facts:

@@ -1,6 +1,6 @@
 """Reads journals with the explicit schema, and says of each process how complete its journal is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -43,14 +43,37 @@ def read_lines(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
     check_journals(journals)
     reader = spark.read.schema(journal_schema()).option("columnNameOfCorruptRecord", UNREADABLE)
     reader = reader.option("pathGlobFilter", "*.jsonl").option("encoding", "UTF-8").option("lineSep", "\n")
+    lines = _found(reader.json, journals)
+    # parsed once; Spark also refuses to ask an uncached file for its unreadable lines alone
+    return lines.withColumn("file", sf.col("_metadata.file_name")).cache()
+
+
+def read_texts(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
+    """The lines as they stand, ``text`` and ``file``: nothing is parsed."""
+    check_journals(journals)
+    reader = spark.read.option("pathGlobFilter", "*.jsonl").option("lineSep", "\n")
+    lines = _found(reader.text, journals)
+    return lines.select(sf.col("value").alias("text"), sf.col("_metadata.file_name").alias("file"))
+
+
+def local_bytes(journals: Sequence[str], elsewhere: int) -> int:
+    """Their size, as far as it can be seen from here; what lies elsewhere is taken for so much."""
+    total = 0
+    for journal in journals:
+        folder = local_path(journal)
+        if folder is None:
+            return elsewhere
+        total += sum(file.stat().st_size for file in ([folder] if folder.is_file() else folder.glob("*.jsonl")))
+    return total
+
+
+def _found(reader: Callable[[list[str]], DataFrame], journals: Sequence[str]) -> DataFrame:
     try:
-        lines = reader.json([str(path.resolve()) if (path := local_path(uri)) else uri for uri in journals])
+        return reader([str(path.resolve()) if (path := local_path(uri)) else uri for uri in journals])
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise BadInput(f"no such journal directory: {', '.join(journals)}") from None
         raise
-    # parsed once; Spark also refuses to ask an uncached file for its unreadable lines alone
-    return lines.withColumn("file", sf.col("_metadata.file_name")).cache()
 
 
 def readable(lines: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from dejamq_analytics import AuditResult, log_audit, pipeline, since
 from dejamq_analytics.commit_log import log_bytes
 from dejamq_analytics.digest import digest
 from dejamq_analytics.facts import Facts
-from dejamq_analytics.read import BadInput, check_journals, local_path
+from dejamq_analytics.read import BadInput, check_journals, local_bytes
 from dejamq_analytics.report import render
 from dejamq_analytics.session import make_session
 from dejamq_analytics.since import Chain
@@ -117,24 +117,13 @@ def exit_status(verdict: Verdict, fail_on: Sequence[str]) -> int:
 def session_for(request: Request) -> Iterator[SparkSession]:
     """Of our own, unless this process already has one: that is its owner's to stop."""
     existing = SparkSession.getActiveSession()
-    small = _local_bytes(request.journals) + log_bytes(request.stores) < SMALL_BYTES
+    small = local_bytes(request.journals, SMALL_BYTES) + log_bytes(request.stores) < SMALL_BYTES
     spark = existing or make_session(request.master, request.conf, quick=small)
     try:
         yield spark
     finally:
         if existing is None:
             spark.stop()
-
-
-def _local_bytes(journals: Sequence[str]) -> int:
-    """Their size, as far as it can be seen from here; what lies elsewhere is taken for large."""
-    total = 0
-    for journal in journals:
-        folder = local_path(journal)
-        if folder is None:
-            return SMALL_BYTES
-        total += sum(file.stat().st_size for file in ([folder] if folder.is_file() else folder.glob("*.jsonl")))
-    return total
 
 
 def _tell_gaps(facts: Facts, say: Callable[[str], None]) -> None:

@@ -67,7 +67,7 @@ def portions(runs: Sequence[Run], at_once_bytes: int = AT_ONCE_BYTES) -> Iterato
 
 
 def _audit(spark: SparkSession, runs: Sequence[Run], journals: str) -> None:
-    facts = pipeline.gather(spark, [journals])
+    facts = pipeline.gather(spark, [journals], every_message=True)
     findings, anomalies = pipeline.findings(facts, JOINT), pipeline.all_anomalies(facts, JOINT)
     found, others, totals = _by_run(findings), _by_run(anomalies), _totals(facts)
     for number, run in enumerate(runs):

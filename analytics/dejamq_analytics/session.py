@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,6 +37,25 @@ QUICK_SETTINGS = {
 QUICK_JAVA_OPTIONS = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a few hundred MB of journals the compilers, Spark's and Java's, take longer than the work: 28 s of CPU for the
 demo's journals instead of 48 s."""
+
+
+LITTLE_AT_ONCE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+LITTLE_LOCALLY = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+
+
+@contextmanager
+def little_at_once(spark: SparkSession) -> Iterator[None]:
+    """For many small steps: Spark's compiler takes longer for each than the step. Settings are put back afterwards."""
+    local = (spark.sparkContext.master or "").startswith("local")
+    wanted = LITTLE_AT_ONCE | (LITTLE_LOCALLY if local else {})
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            spark.conf.unset(name) if earlier is None else spark.conf.set(name, earlier)
 
 
 def make_session(

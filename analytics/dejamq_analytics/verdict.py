@@ -7,7 +7,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.facts import Facts
+from dejamq_analytics.facts import Counted, Facts
 from dejamq_analytics.pipeline import DELIVERED_TWICE
 
 Counts = dict[str, int]
@@ -60,12 +60,17 @@ def judge(run_id: str, facts: Facts, findings: DataFrame, anomalies: DataFrame) 
 
 
 def _totals(facts: Facts) -> Totals:
-    by_group = facts.deliveries.groupBy("consumer_group").agg(sf.count("*").alias("n")).collect()
+    counted = facts.counted or _counted(facts)
     whole = facts.processes.agg(
         sf.count("*").alias("processes"), sf.sum(sf.size("gaps")).alias("gaps")
     ).first()  # fmt: skip
     assert whole is not None
-    return Totals(_messages(facts), {row.consumer_group: row.n for row in by_group}, whole.processes, whole.gaps)
+    return Totals(counted.messages, counted.deliveries, whole.processes, whole.gaps)
+
+
+def _counted(facts: Facts) -> Counted:
+    by_group = facts.deliveries.groupBy("consumer_group").agg(sf.count("*").alias("n")).collect()
+    return Counted(_messages(facts), {row.consumer_group: row.n for row in by_group})
 
 
 def _messages(facts: Facts) -> int:

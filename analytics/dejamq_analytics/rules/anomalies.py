@@ -72,11 +72,17 @@ def unseen(events: DataFrame, appends: DataFrame, deliveries: DataFrame) -> Data
 
 
 def out_of_order(deliveries: DataFrame) -> DataFrame:
-    """First deliveries of a queue's records that came after a later record's first delivery."""
+    """First deliveries of a queue's records that came after a later record's first delivery.
+
+    ``reached_before``, if there is such a column, is what deliveries that are not among these had reached.
+    """
     record = Window.partitionBy(*QUEUE, "queue_offset", "log_offset").orderBy(*ORDER)
     firsts = deliveries.withColumn("nth", sf.row_number().over(record)).where("nth = 1")
     before = Window.partitionBy(*QUEUE).orderBy(*ORDER).rowsBetween(Window.unboundedPreceding, -1)
-    turned = firsts.withColumn("reached", sf.max("queue_offset").over(before)).where("queue_offset < reached")
+    reached = sf.max("queue_offset").over(before)
+    if "reached_before" in deliveries.columns:
+        reached = sf.greatest(reached, "reached_before")
+    turned = firsts.withColumn("reached", reached).where("queue_offset < reached")
     return contract(
         turned.select(
             sf.lit("out_of_order").alias("kind"),

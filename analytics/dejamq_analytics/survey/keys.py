@@ -1,0 +1,160 @@
+"""What is remembered of each message that a line names: 16 bytes, by which it is found again among all others.
+
+An entry is the hash of the unique key (of the place in the log where a message has none) with the hash of its place and
+a code of what happened there. All entries of one key meet in one bucket, and there it shows whether the message came
+once. Two keys of one hash only make a candidate more.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+ENTRY = np.dtype([("key", "<u8"), ("place", "<u4"), ("code", "<u4")])
+"""``code``: bits 0 and 1 what happened, 2 odd, 3 counts as a message, 4 to 15 who got it, 16 to 31 the log offset."""
+SENT, STORED, DELIVERED = range(3)
+BUSINESS = np.dtype([("business", "<u8"), ("key", "<u8"), ("place", "<u4"), ("code", "<u4")])
+"""A delivery of a message that has a business key: its hash, and the entry."""
+ODD, COUNTS = 4, 8
+BUCKETS = 64
+Numbers = np.ndarray[Any, np.dtype[Any]]
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+class Candidates(NamedTuple):
+    """Of one bucket: the keys of messages that may matter, the places where they were delivered, and how many messages
+    there are in all."""
+
+    keys: Numbers
+    places: Numbers
+    messages: int
+
+
+NOTHING = Candidates(np.empty(0, np.uint64), np.empty(0, np.uint32), 0)
+
+
+def hashed(texts: Sequence[str]) -> Numbers:
+    """64 bits of each, the same in every process."""
+    if not texts:
+        return np.empty(0, np.uint64)
+    return np.asarray(pd.util.hash_array(np.array(texts, dtype=object), categorize=False))
+
+
+def mixed(seed: Numbers, numbers: Numbers) -> Numbers:
+    """64 bits of a hash and a number."""
+    with np.errstate(over="ignore"):
+        one = (seed ^ numbers.astype(np.uint64)) * _MIX
+        return (one ^ (one >> _SHIFT)) * _MIX
+
+
+def receiver(group: str) -> int:
+    """The bits of who got it. Two groups with the same make candidates of what both got."""
+    return (zlib.crc32(group.encode()) & 0xFFF) << 4
+
+
+def entries(keys: Numbers, places: Numbers, logs: Numbers, codes: Numbers) -> Numbers:
+    """``codes`` without the log offset's bits."""
+    made = np.empty(len(keys), ENTRY)
+    made["key"] = keys
+    made["place"] = places >> np.uint64(32)
+    log = mixed(np.full(len(keys), 7, np.uint64), logs) >> np.uint64(48)
+    made["code"] = codes.astype(np.uint32) | (log.astype(np.uint32) << np.uint32(16))
+    return made
+
+
+def of_business(business: Numbers, made: Numbers) -> Numbers:
+    """Entries with the hashes of their business keys."""
+    joined = np.empty(len(made), BUSINESS)
+    joined["business"] = business
+    for name in ENTRY.names or ():
+        joined[name] = made[name]
+    return joined
+
+
+def by_bucket(made: Numbers, name: str = "key") -> Iterator[tuple[int, bytes]]:
+    """The entries by the highest bits of their keys."""
+    bucket = (made[name] >> np.uint64(58)).astype(np.int64)
+    order = np.argsort(bucket, kind="stable")
+    ends = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
+    for number in range(BUCKETS):
+        chosen = order[ends[number] : ends[number + 1]]
+        if len(chosen):
+            yield number, made[chosen].tobytes()
+
+
+def candidates(made: Numbers, brokers_known: bool) -> Candidates:
+    """Which messages of a bucket were not simply sent once, stored once and delivered once to each who got them.
+
+    ``brokers_known``: a message that was sent and never stored may be lost.
+    """
+    if not len(made):
+        return NOTHING
+    made, starts, number = _grouped(made, "key")
+    code = made["code"]
+    what = code & 3
+    found = np.bitwise_or.reduceat(code & ODD, starts) > 0
+    messages = int((np.bitwise_or.reduceat(code & COUNTS, starts) > 0).sum())
+    sent, stored = (np.add.reduceat((what == one).astype(np.int32), starts) for one in (SENT, STORED))
+    found |= (sent > 1) | (stored > 1)
+    if brokers_known:
+        found |= (sent > 0) & (stored == 0)
+    there = what != SENT
+    for each in (made["place"], code >> np.uint32(16)):
+        found |= _differs(each, there, starts)
+    found |= _received_twice(number, code, len(starts))
+    given = found[number] & (what == DELIVERED)
+    return Candidates(made["key"][starts][found], np.unique(made["place"][given]), messages)
+
+
+def same_business(made: Numbers) -> Candidates:
+    """The messages whose business somebody got more than once."""
+    if not len(made):
+        return NOTHING
+    made, starts, number = _grouped(made, "business")
+    mine = made[_received_twice(number, made["code"], len(starts))[number]]
+    return Candidates(np.unique(mine["key"]), np.unique(mine["place"]), 0)
+
+
+def _grouped(made: Numbers, name: str) -> tuple[Numbers, Numbers, Numbers]:
+    """In order, where each group begins, and the number of its group for each."""
+    made = made[np.argsort(made[name], kind="stable")]
+    starts = np.flatnonzero(np.concatenate(([True], made[name][1:] != made[name][:-1])))
+    return made, starts, np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(made))))
+
+
+def _differs(values: Numbers, where: Numbers, starts: Numbers) -> Numbers:
+    """Whether a group has two values there."""
+    lowest = np.minimum.reduceat(np.where(where, values, np.uint32(0xFFFFFFFF)), starts)
+    return lowest < np.maximum.reduceat(np.where(where, values, np.uint32(0)), starts)
+
+
+def _received_twice(number: Numbers, code: Numbers, groups: int) -> Numbers:
+    """Whether somebody had one message, or one business, more than once."""
+    got = np.flatnonzero((code & 3) == DELIVERED)
+    several = np.bincount(number[got], minlength=groups)[number[got]] > 1
+    got = got[several]
+    who = (number[got].astype(np.uint64) << np.uint64(16)) | (code[got] & 0xFFF3).astype(np.uint64)
+    who.sort()
+    twice = np.zeros(groups, bool)
+    twice[(who[1:][who[1:] == who[:-1]] >> np.uint64(16)).astype(np.int64)] = True
+    return twice
+
+
+class Chosen:
+    """Whether hashes are among those that were chosen: a small table says no to nearly all at once."""
+
+    def __init__(self, hashes: Numbers) -> None:
+        self._sorted = np.unique(hashes.astype(np.uint64))
+        self._table = np.zeros(1 << 20, bool)
+        self._table[(self._sorted & np.uint64(0xFFFFF)).astype(np.int64)] = True
+
+    def among(self, hashes: Numbers) -> Numbers:
+        found = self._table[(hashes & np.uint64(0xFFFFF)).astype(np.int64)]
+        likely = np.flatnonzero(found)
+        if len(likely):
+            at = np.minimum(np.searchsorted(self._sorted, hashes[likely]), len(self._sorted) - 1)
+            found[likely] = self._sorted[at] == hashes[likely]
+        return found

@@ -1,0 +1,65 @@
+"""What one task of the first reading tells the driver: counts and extents, no messages."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dejamq_analytics.survey import places
+from dejamq_analytics.survey.order import Piece
+from dejamq_analytics.survey.places import Block, Blocks
+
+
+class Extent(msgspec.Struct, gc=False):
+    """Lines of one start of a process that stand together, between two jumps of its clock."""
+
+    boot_id: str
+    role: str
+    process: str
+    first_seq: int
+    last_seq: int
+    first_wall_us: int
+    last_wall_us: int
+    lines: int = 1
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """A queue that a member opened."""
+
+    group: str
+    broker_name: str
+    topic: str
+    queue_id: int
+    start_offset: int
+    own: bool
+
+
+class End(msgspec.Struct, frozen=True):
+    """A broker that went on where its log ended, after a crash or as a slave that was made the master."""
+
+    broker_name: str
+    boot_id: str
+    log_offset: int
+    wall_us: int
+
+
+class Note(msgspec.Struct):
+    """``counts``: deliveries by group. ``marks``: the highest low-water mark of each process queue. ``asked``: delivery
+    ids by boot id. ``filtered``: (group, topic). ``stored``: broker, boot id, the highest log offset that it journalled
+    and when it began to. ``jumps``: (boot id, seq, ms)."""
+
+    extents: list[Extent] = []
+    counts: dict[str, int] = {}
+    blocks: list[tuple[str, str, list[tuple[int, Block]]]] = []
+    pieces: list[Piece] = []
+    openings: list[Opening] = []
+    filtered: list[tuple[str, str]] = []
+    marks: list[tuple[str, int, int]] = []
+    asked: dict[str, list[int]] = {}
+    ends: list[End] = []
+    stored: list[tuple[str, str, int, int]] = []
+    jumps: list[tuple[str, int, int]] = []
+
+
+def blocks_of(notes: Iterable[Note]) -> Blocks:
+    """Those of all tasks as one."""
+    return places.merged({(place, side): dict(each) for place, side, each in note.blocks} for note in notes)

@@ -1,0 +1,209 @@
+"""The second reading: the lines of messages that may matter.
+
+A line of deliveries or results is taken as it is when one of its messages matters; of what was stored or sent only the
+messages that matter are: an append whose delivery is not taken would look as if nobody had been given it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from dejamq_analytics.survey import keys, places, wire
+from dejamq_analytics.survey.keys import Chosen, Numbers
+from dejamq_analytics.survey.order import Range
+from dejamq_analytics.survey.places import BLOCK, Place
+from dejamq_analytics.survey.sends import Sends
+from dejamq_analytics.survey.wire import Line
+
+COLUMNS = "text string, file string"
+SCHEMA = pa.schema([("text", pa.string()), ("file", pa.string())])
+SIDE_BY_SIDE = (
+    "queue_index", "queue_offsets", "log_offsets", "unique_keys", "origin_refs", "reconsume_times", "call_ids", "tries",
+    "business_keys", "modes",
+)  # fmt: skip
+"""Fields with a value for each message of a line, or for none."""
+
+
+class Wanted(msgspec.Struct):
+    """What decides. ``keys`` are hashes of unique keys, ``places`` of places of candidates; ``blocks`` by queue.
+
+    ``asked`` are delivery ids, ``marks`` (boot id, pq id, queue offset); all of ``groups`` and ``topics`` is taken, and
+    of the lines in ``ranges``. ``gone``: (broker, boot id) and the log offset from which its records were lost.
+    """
+
+    keys: Any
+    places: Any
+    blocks: dict[Place, set[int]] = {}
+    asked: dict[str, set[int]] = {}
+    marks: set[tuple[str, int, int]] = set()
+    groups: set[str] = set()
+    topics: set[str] = set()
+    ranges: list[Range] = []
+    gone: dict[tuple[str, str], int] = {}
+    group: str | None = None
+
+
+def picker(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over the columns text and file; ``wanted`` is called where the task runs."""
+
+    def pick(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = Pick(wanted())
+        for batch in batches:
+            taken = list(task.taken(batch))
+            texts, files = [text for text, _ in taken], [file for _, file in taken]
+            yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), pa.array(files, pa.string())],
+                                             schema=SCHEMA)  # fmt: skip
+
+    return pick
+
+
+class Pick:
+    """One task; the lines are those that the first reading saw."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._keys, self._places = Chosen(wanted.keys), Chosen(wanted.places)
+        self._sends = Sends()
+        self._seeds: dict[Place, Numbers] = {}
+        self._ranges = defaultdict[tuple[str, str, Place], list[Range]](list)
+        for one in wanted.ranges:
+            self._ranges[one.boot_id, one.group, one.place].append(one)
+        self._marks = defaultdict[tuple[str, int], set[int]](set)
+        for boot, pq, offset in wanted.marks:
+            self._marks[boot, pq].add(offset)
+
+    def taken(self, batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
+        """The texts to take, each with its file."""
+        files = batch.column(1).to_pylist()
+        lines = [
+            (text, line, file)
+            for (text, line), file in zip(wire.read(batch), files, strict=True)
+            if line is not None and wire.concerns(line, self._wanted.group)
+        ]
+        matter = self._by_key([line for _, line, _ in lines])
+        for number, (text, line, file) in enumerate(lines):
+            for one in self._of(line, text, file, matter[number]):
+                yield one, file
+
+    def _by_key(self, lines: Sequence[Line]) -> list[Numbers | None]:
+        """Of each line with messages, which of them are candidates; of all lines at once, for the sake of speed."""
+        told = [(number, line) for number, line in enumerate(lines) if line.event in ("DELIVER", "APPEND", "SEND_TRY")]
+        names: list[str] = []
+        for _, line in told:
+            names += line.unique_keys if all(line.unique_keys) else _names_of(line)
+        mine = self._keys.among(keys.hashed(names))
+        found: list[Numbers | None] = [None] * len(lines)
+        at = 0
+        for number, line in told:
+            found[number] = mine[at : at + len(line.unique_keys)]
+            at += len(line.unique_keys)
+        return found
+
+    def _of(self, line: Line, text: memoryview, file: str, matter: Numbers | None) -> Iterator[str]:
+        if line.event == "DELIVER":
+            assert matter is not None
+            if not wire.whole(line) and (matter.any() or self._takes(line)):
+                yield _text(text)
+        elif line.event == "RESULT":
+            if self._takes_result(line):
+                yield _text(text)
+        elif line.event == "APPEND":
+            assert matter is not None
+            if not wire.whole(line):
+                yield from self._of_append(line, text, matter)
+        elif line.event == "SEND_TRY":
+            self._sends.tried(line, text, file)
+        elif line.event == "SEND_RESULT":
+            yield from self._of_send(line, text)
+
+    def _takes(self, line: Line) -> bool:
+        """A line of deliveries, for another reason than a key."""
+        wanted = self._wanted
+        if line.group in wanted.groups or line.topic in wanted.topics:
+            return True
+        asked = wanted.asked.get(line.boot_id)
+        if asked and not asked.isdisjoint(line.delivery_ids):
+            return True
+        marks = self._marks.get((line.boot_id, line.pq_id))
+        if marks and not marks.isdisjoint(line.queue_offsets):
+            return True
+        where = places.place(line.broker_name, line.topic, line.queue_id)
+        return self._in_blocks(where, line.queue_offsets) or self._in_range(line, where)
+
+    def _takes_result(self, line: Line) -> bool:
+        if line.group in self._wanted.groups or line.topic in self._wanted.topics:
+            return True
+        asked = self._wanted.asked.get(line.boot_id)
+        if asked and not asked.isdisjoint(line.delivery_ids):
+            return True
+        where = places.place(line.broker_name, line.topic, line.queue_id)
+        if self._in_blocks(where, line.queue_offsets):
+            return True
+        seed = self._seeds.setdefault(where, keys.hashed([where]))
+        hashes = keys.mixed(seed, np.array(line.queue_offsets, np.int64)) >> np.uint64(32)
+        return bool(self._places.among(hashes).any())
+
+    def _in_blocks(self, where: Place, offsets: Sequence[int]) -> bool:
+        blocks = self._wanted.blocks.get(where, ())
+        return bool(blocks) and any(offset >> BLOCK in blocks for offset in offsets)
+
+    def _in_range(self, line: Line, where: Place) -> bool:
+        ranges = self._ranges.get((line.boot_id, line.group, where))
+        if not ranges:
+            return False
+        lowest = min(line.queue_offsets)
+        return any(one.first_seq <= line.seq <= one.last_seq and lowest < one.below for one in ranges)
+
+    def _of_append(self, line: Line, text: memoryview, matter: Numbers) -> Iterator[str]:
+        named = [places.place(line.broker_name, *one) for one in zip(line.topics, line.queue_ids, strict=False)]
+        nothing: set[int] = set()
+        blocks = [self._wanted.blocks.get(where, nothing) for where in named]
+        lost = self._wanted.gone.get((line.broker_name, line.boot_id))
+        chosen = matter.copy()
+        if any(blocks):
+            for number, (queue, offset) in enumerate(zip(line.queue_index, line.queue_offsets, strict=True)):
+                if queue < len(blocks) and offset >> BLOCK in blocks[queue]:
+                    chosen[number] = True
+        if lost is not None:
+            chosen |= np.array(line.log_offsets) >= lost
+        if chosen.any():
+            yield _with(text, chosen)
+
+    def _of_send(self, line: Line, text: memoryview) -> Iterator[str]:
+        sent = self._sends.answered(line)
+        if sent is None or line.outcome != "ok":
+            return  # kept by the first reading
+        chosen = self._keys.among(keys.hashed(sent.line.unique_keys))
+        if chosen.any():
+            yield _with(sent.text, chosen)
+            yield _text(text)
+
+
+def _names_of(line: Line) -> list[str]:
+    """As the first reading named them. Of a line with several queues that is not needed: see ``whole``."""
+    if line.event == "DELIVER":
+        where = [places.place(line.broker_name, line.topic, line.queue_id)] * len(line.unique_keys)
+    else:
+        named = [places.place(line.broker_name, *one) for one in zip(line.topics, line.queue_ids, strict=False)]
+        where = [named[one] if one < len(named) else "" for one in line.queue_index]
+    padded = [*line.log_offsets, *[0] * len(line.unique_keys)]
+    where += [""] * (len(line.unique_keys) - len(where))
+    return [key or f"{place}|{log}" for key, place, log in zip(line.unique_keys, where, padded, strict=False)]
+
+
+def _text(text: memoryview | bytes) -> str:
+    return bytes(text).decode("utf-8", "replace")
+
+
+def _with(text: memoryview | bytes, chosen: Numbers) -> str:
+    """The line with those of its messages alone."""
+    told: dict[str, Any] = msgspec.json.decode(text)
+    for name in SIDE_BY_SIDE:
+        values = told.get(name)
+        if isinstance(values, list) and len(values) == len(chosen) and name != "topics":
+            told[name] = [value for value, mine in zip(values, chosen.tolist(), strict=True) if mine]
+    return msgspec.json.encode(told).decode()

@@ -1,0 +1,179 @@
+"""Reads journals twice: first to see which messages may be part of a finding, then to take their lines."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.broadcast import Broadcast
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.facts import settled
+from dejamq_analytics.schema import UNREADABLE, journal_schema
+from dejamq_analytics.survey import keys, look, order, pick, places
+from dejamq_analytics.survey.keys import Candidates
+from dejamq_analytics.survey.note import Extent, Note, blocks_of
+from dejamq_analytics.survey.order import Piece, Range
+from dejamq_analytics.survey.pick import Wanted
+
+JUDGED = "keys binary, places binary, messages bigint"
+
+
+class Surveyed(NamedTuple):
+    """``lines`` as ``read.read_lines`` has them, without those that no finding can rest on.
+
+    ``extents`` are of all lines, ``messages`` and ``deliveries`` of all groups count everything. ``ranges`` say what
+    had been reached before lines that may be out of order.
+    """
+
+    lines: DataFrame
+    extents: list[Extent]
+    messages: int
+    deliveries: dict[str, int]
+    ranges: list[Range]
+
+
+def survey(texts: DataFrame, group: str | None = None) -> Surveyed:
+    """Of journals as ``text`` and ``file``, a row a line; for one consumer group, or all."""
+    looked = settled(texts.mapInArrow(look.looker(group), look.COLUMNS))
+    notes = _notes(looked)
+    jumps = [jump for note in notes for jump in note.jumps]
+    extents = [_steady(extent, jumps) for note in notes for extent in note.extents]
+    whole = _candidates(looked, any(extent.role == "broker" for extent in extents))
+    wanted = wanted_of(notes, whole, group)
+    if wanted.gone:
+        wanted.keys = np.concatenate([wanted.keys, _keys_of_lost(texts, wanted)])
+    picked = _picked(texts, wanted)
+    kept = looked.where(sf.col("kind") == look.LINE).select("text", "file").unionByName(picked)
+    counts = defaultdict[str, int](int)
+    for note in notes:
+        for name, count in note.counts.items():
+            counts[name] += count
+    return Surveyed(settled(_parsed(kept)), extents, whole.messages, dict(counts), wanted.ranges)
+
+
+def _parsed(texts: DataFrame) -> DataFrame:
+    options = {"columnNameOfCorruptRecord": UNREADABLE}
+    parsed = texts.select(sf.from_json("text", journal_schema(), options).alias("line"), sf.col("file").alias("_file"))
+    # an event has a field of that name too, which no rule reads
+    return parsed.select("line.*", "_file").withColumn("file", sf.col("_file")).drop("_file")
+
+
+def _notes(looked: DataFrame) -> list[Note]:
+    decode = msgspec.msgpack.Decoder(Note).decode
+    return [decode(bytes(row.data)) for row in looked.where(sf.col("kind") == look.NOTE).select("data").collect()]
+
+
+def _candidates(looked: DataFrame, brokers_known: bool) -> Candidates:
+    entries = looked.where(sf.col("kind").isin(look.KEYS, look.BUSINESS)).select("kind", "bucket", "data")
+    judged = entries.groupBy("kind", "bucket").applyInArrow(_judge(brokers_known), JUDGED).collect()
+    found = [np.frombuffer(bytes(row["keys"]), np.uint64) for row in judged]
+    given = [np.frombuffer(bytes(row["places"]), np.uint32) for row in judged]
+    return Candidates(
+        np.concatenate([keys.NOTHING.keys, *found]), np.concatenate([keys.NOTHING.places, *given]),
+        sum(row["messages"] for row in judged),
+    )  # fmt: skip
+
+
+def _judge(brokers_known: bool) -> Callable[[pa.Table], pa.Table]:
+    def judge(bucket: pa.Table) -> pa.Table:
+        data = b"".join(bucket.column("data").to_pylist())
+        if bucket.column("kind")[0].as_py() == look.KEYS:
+            found = keys.candidates(np.frombuffer(data, keys.ENTRY), brokers_known)
+        else:
+            found = keys.same_business(np.frombuffer(data, keys.BUSINESS))
+        row = {"keys": found.keys.tobytes(), "places": found.places.tobytes(), "messages": found.messages}
+        return pa.table({name: [value] for name, value in row.items()})
+
+    return judge
+
+
+def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> Wanted:
+    """What the second reading is to take, by what all tasks of the first one told."""
+    jumps = [jump for note in notes for jump in note.jumps]
+    pieces = [_in_step(piece, jumps) for note in notes for piece in note.pieces]
+    openings = [opening for note in notes for opening in note.openings]
+    readers = defaultdict[tuple[str, str], set[str]](set)
+    starts: dict[tuple[str, str], int] = {}
+    filtered = {one for note in notes for one in note.filtered}
+    for one in openings:
+        readers[one.broker_name, one.topic].add(one.group)
+        where = places.place(one.broker_name, one.topic, one.queue_id), one.group
+        if (one.group, one.topic) not in filtered and not one.topic.startswith("%"):
+            starts[where] = min(starts.get(where, one.start_offset), one.start_offset)
+    asked = defaultdict[str, set[int]](set)
+    for note in notes:
+        for boot, ids in note.asked.items():
+            asked[boot].update(ids)
+    marks = _highest(mark for note in notes for mark in note.marks)
+    return Wanted(
+        keys=whole.keys, places=whole.places, blocks=places.uneven(blocks_of(notes), starts), asked=dict(asked),
+        marks={(boot, pq, mark) for (boot, pq), mark in marks.items()},
+        groups={one.group for one in openings if one.own},
+        topics={topic for (_, topic), groups in readers.items() if len(groups) > 1},
+        ranges=order.disagreeing(pieces), gone=_gone(notes), group=group,
+    )  # fmt: skip
+
+
+def _highest(marks: Iterator[tuple[str, int, int]]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for boot, pq, mark in marks:
+        found[boot, pq] = max(found.get((boot, pq), -1), mark)
+    return found
+
+
+def _in_step(piece: Piece, jumps: Sequence[tuple[str, int, int]]) -> Piece:
+    """With times as if no clock had jumped; see ``read.steady``."""
+    ahead = ahead_us(jumps, piece.boot_id, piece.first_seq)
+    piece.first_us, piece.last_us = piece.first_us - ahead, piece.last_us - ahead
+    return piece
+
+
+def _steady(extent: Extent, jumps: Sequence[tuple[str, int, int]]) -> Extent:
+    ahead = ahead_us(jumps, extent.boot_id, extent.first_seq)
+    extent.first_wall_us, extent.last_wall_us = extent.first_wall_us - ahead, extent.last_wall_us - ahead
+    return extent
+
+
+def ahead_us(jumps: Sequence[tuple[str, int, int]], boot_id: str, seq: int) -> int:
+    """By how much a clock had jumped at that line."""
+    return sum(ms for boot, at, ms in jumps if boot == boot_id and at <= seq) * 1000
+
+
+def _gone(notes: Sequence[Note]) -> dict[tuple[str, str], int]:
+    """Where a log ended before what an earlier start had stored: by broker and start, from which log offset on."""
+    ends = [end for note in notes for end in note.ends]
+    found: dict[tuple[str, str], int] = {}
+    for note in notes:
+        for broker, boot, highest, began_us in note.stored:
+            for end in ends:
+                another = end.broker_name == broker and end.boot_id != boot and began_us < end.wall_us
+                if another and highest >= end.log_offset:
+                    found[broker, boot] = min(found.get((broker, boot), end.log_offset), end.log_offset)
+    return found
+
+
+def _shared(spark: SparkSession, wanted: Wanted) -> Broadcast[Wanted]:
+    return spark.sparkContext.broadcast(wanted)
+
+
+def _value(shared: Broadcast[Wanted]) -> Wanted:
+    wanted: Wanted = shared.value
+    return wanted
+
+
+def _picked(texts: DataFrame, wanted: Wanted) -> DataFrame:
+    shared = _shared(texts.sparkSession, wanted)
+    return texts.mapInArrow(pick.picker(partial(_value, shared)), pick.COLUMNS)
+
+
+def _keys_of_lost(texts: DataFrame, wanted: Wanted) -> Any:
+    """Who sent what was lost, and where else it is: one more reading, in the rare case."""
+    only = Wanted(keys=np.empty(0, np.uint64), places=np.empty(0, np.uint32), gone=wanted.gone, group=wanted.group)
+    lost = _picked(texts, only).select(sf.from_json("text", "event string, unique_keys array<string>").alias("line"))
+    rows = lost.where("line.event = 'APPEND'").select(sf.explode("line.unique_keys").alias("key")).distinct().collect()
+    return keys.hashed([row.key for row in rows if row.key])

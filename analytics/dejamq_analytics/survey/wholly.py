@@ -1,0 +1,71 @@
+"""What only all lines can tell, put beside the lines that the survey took."""
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.survey.note import Extent
+from dejamq_analytics.survey.order import Range
+
+GAPS = "array<struct<first:bigint,last:bigint>>"
+ROW = (
+    f"known string, all_lines bigint, all_last_seq bigint, began_us bigint, ended_us bigint, holes {GAPS}"
+)  # fmt: skip
+RANGE = "range_boot string, place string, range_group string, first_seq bigint, last_seq bigint, reached_before bigint"
+
+
+def processes(taken: DataFrame, extents: Sequence[Extent]) -> DataFrame:
+    """``read.processes`` of the lines that were taken, with the extent and the holes of all lines."""
+    spark = taken.sparkSession
+    whole = spark.createDataFrame([_row(boot, several) for boot, several in _by_boot(extents).items()], ROW)
+    both = beside(taken, whole, {"known": "boot_id"})
+    tail = sf.array(sf.struct((sf.col("all_last_seq") + 1).alias("first"), (sf.col("all_last_seq") + 1).alias("last")))
+    gaps = sf.concat("holes", sf.when(sf.col("torn") > 0, tail).otherwise(sf.array().cast(GAPS)))
+    own = {
+        "lines": sf.coalesce("all_lines", "lines"), "last_seq": sf.coalesce("all_last_seq", "last_seq"),
+        "first_wall_us": sf.coalesce("began_us", "first_wall_us"), "gaps": sf.coalesce(gaps, "gaps"),
+        "last_wall_us": sf.coalesce("ended_us", "last_wall_us"),
+    }  # fmt: skip
+    return both.select(*[own.get(name, sf.col(name)).alias(name) for name in taken.columns])
+
+
+def with_reached(deliveries: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+    """Deliveries with ``reached_before`` where the survey looked for disorder; as they are where it found no need."""
+    told = [
+        (one.boot_id, one.place, one.group, one.first_seq, one.last_seq, one.reached)
+        for one in ranges
+        if one.reached >= 0
+    ]
+    if not told:
+        return deliveries
+    known = sf.broadcast(deliveries.sparkSession.createDataFrame(told, RANGE))
+    here = (sf.col("boot_id") == sf.col("range_boot")) & (sf.col("consumer_group") == sf.col("range_group"))
+    here &= sf.concat_ws("|", "broker_name", "topic", "queue_id") == sf.col("place")
+    joined = deliveries.join(known, here & sf.col("seq").between(sf.col("first_seq"), sf.col("last_seq")), how="left")
+    return joined.select(*deliveries.columns, "reached_before")
+
+
+def _by_boot(extents: Iterable[Extent]) -> dict[str, list[Extent]]:
+    found: dict[str, list[Extent]] = {}
+    for extent in extents:
+        found.setdefault(extent.boot_id, []).append(extent)
+    return found
+
+
+def _row(boot_id: str, extents: list[Extent]) -> tuple[str, int, int, int, int, list[tuple[int, int]]]:
+    return (
+        boot_id, sum(one.lines for one in extents), max(one.last_seq for one in extents),
+        min(one.first_wall_us for one in extents), max(one.last_wall_us for one in extents), holes(extents),
+    )  # fmt: skip
+
+
+def holes(extents: Iterable[Extent]) -> list[tuple[int, int]]:
+    """Missing runs of sequence numbers, also before the first line that is left after rotation."""
+    found, reached = [], 0
+    for one in sorted(extents, key=lambda extent: extent.first_seq):
+        if one.first_seq > reached + 1:
+            found.append((reached + 1, one.first_seq - 1))
+        reached = max(reached, one.last_seq)
+    return found

@@ -1,0 +1,104 @@
+"""Journal lines as the survey reads them: only the fields that decide whether a line matters."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_PREFIX
+
+OF_PRODUCERS = ("END_TRANSACTION", "CHECK_TRANSACTION")
+"""Written by brokers; their group is a producer's."""
+OF_ALL_GROUPS = (*OF_PRODUCERS, "APPEND", "STATE")
+
+
+class Line(msgspec.Struct, gc=False):
+    """Any event: the fields of several, and defaults where it has none."""
+
+    event: str
+    seq: int
+    role: str = ""
+    process: str = ""
+    boot_id: str = ""
+    wall_us: int = 0
+    group: str = ""
+    topic: str = ""
+    broker_name: str = ""
+    queue_id: int = 0
+    pq_id: int = 0
+    kind: str = "first"
+    delivery_ids: list[int] = []
+    queue_offsets: list[int] = []
+    log_offsets: list[int] = []
+    unique_keys: list[str] = []
+    business_keys: list[str] = []
+    origin: str = ""
+    origin_refs: list[str] = []
+    topics: list[str] = []
+    queue_ids: list[int] = []
+    queue_index: list[int] = []
+    client_boot_id: str = ""
+    request_seq: int = 0
+    outcome: str = ""
+    mem_off: int = 0
+    value: int = 0
+    pq_dropped: bool = False
+    old: int = 0
+    new: int = 0
+    by: str = ""
+    code: int = 0
+    count: int = 0
+    request_offset: int = 0
+    next_offset: int = 0
+    start_offset: int = 0
+    source: str = ""
+    jumped_ms: int = 0
+    broker_id: int = 0
+    clean: bool = True
+    log_max: int = 0
+    log_offset: int = 0
+    change: str = ""
+
+
+def read(batch: pa.RecordBatch) -> Iterator[tuple[memoryview, Line | None]]:
+    """The lines of one batch whose first column is their text, without copying it."""
+    column = batch.column(0)
+    if not len(column):
+        return
+    data = memoryview(column.buffers()[2])
+    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1].tolist()
+    decode = msgspec.json.Decoder(Line).decode
+    for begin, end in pairwise(ends):
+        text = data[begin:end]
+        try:
+            yield text, decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            yield text, None
+
+
+def concerns(line: Line, group: str | None) -> bool:
+    """Whether an audit of that consumer group alone reads the line; see ``pipeline.of_group``."""
+    if group is None or not line.group or line.group == group:
+        return True
+    return line.role == "producer" or line.event in OF_ALL_GROUPS
+
+
+def whole(line: Line) -> bool:
+    """Of DELIVER and APPEND: what the first reading keeps as it is, because rules ask more of it than once or twice."""
+    if line.event == "DELIVER":
+        return line.kind == "direct" or line.topic == HALF_TOPIC or not _even(line)
+    return line.origin != "client" or any(map(_internal, line.topics)) or not _even(line)
+
+
+def _internal(topic: str) -> bool:
+    return topic.startswith("%") or topic == SCHEDULE_TOPIC or topic.lower().startswith(SYSTEM_PREFIX)
+
+
+def _even(line: Line) -> bool:
+    """Whether its arrays are of one length, as their writer leaves them."""
+    size = len(line.unique_keys)
+    given: list[Any] = [line.queue_offsets, line.log_offsets]
+    given.append(line.delivery_ids if line.event == "DELIVER" else line.queue_index)
+    return size > 0 and all(len(one) == size for one in given) and len(line.business_keys) in (0, size)
