@@ -216,17 +216,23 @@ async def test_an_answer_without_places_fails_the_calls_as_unknown() -> None:
 
 
 async def test_a_selector_may_submit_a_message_itself() -> None:
-    async with scripted("a") as (producer, _):
+    async with scripted("a", "b", send_msg_timeout_ms=20_000) as (producer, (a, _)):
         others: list[asyncio.Future[SendResult]] = []
 
         def chosen(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-            others.append(producer.submit(Message("t", b"another")))
-            return queues[0]
+            others.append(producer.submit(Message("t", b"another"), queue=at("b")))
+            return at("a")
 
-        await producer.send(Message("t", b"first"))  # the route is known from here on
-        await producer.send(Message("t", b"x"), queue=chosen)
-        assert len(others) == 1
-        await asyncio.wait_for(others[0], 5)
+        await producer.send(Message("t", b"first"), queue=at("b"))  # the route is known from here on
+        release = asyncio.Event()
+        a.script.append(answer_after(release))  # no answer wakes the producer meanwhile
+        waiting = producer.submit(Message("t", b"x"), queue=chosen)
+        async with asyncio.timeout(5):
+            while not others:
+                await asyncio.sleep(0)
+            await others[0]
+        release.set()
+        await waiting
 
 
 async def test_a_fault_of_the_producer_itself_fails_every_call_and_the_next_one(
