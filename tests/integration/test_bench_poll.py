@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from consumer_cluster import servers
-from dejamq_lab.bench.measure import POLLED, Bench
+from dejamq_lab.bench.measure import Bench
+from dejamq_lab.bench.own_clients import POLLED
 from dejamq_lab.bench.result import Load
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any, cast
 
 from dejamq_proto import calling
 from dejamq_proto.codes import DejamqError
@@ -22,7 +23,7 @@ async def test_a_server_that_is_away_is_dialled_many_times_a_second_however_long
     server = await asyncio.start_server(away, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     channel = calling.dial(address)
-    method = channel.unary_unary("/dejamq.v1.Nothing/Nothing")
+    method = cast(Any, channel).unary_unary("/dejamq.v1.Nothing/Nothing")
     try:
         async with asyncio.timeout(DEADLINE_S):
             while dialled < MANY:
