@@ -18,6 +18,7 @@ from dejamq_proto.settings import shown
 from dejamq.assignment import OwnedQueue
 from dejamq.instance import VERSION, Instance
 from dejamq.statistics import Statistics
+from dejamq.waits import driven_by
 
 MOST_STACKS = 200
 MOST_TEXT = 256 << 10
@@ -95,7 +96,7 @@ def stacks_now() -> str:
 def _waiting_at(awaited: Any) -> traceback.StackSummary:
     """From the task's own coroutine down to what it waits for; a task itself tells only the first of them."""
     frames = []
-    while frame := getattr(awaited, "cr_frame", None):
+    while frame := getattr(awaited := driven_by(awaited) or awaited, "cr_frame", None):
         frames.append((frame, frame.f_lineno))
         awaited = awaited.cr_await
     return traceback.StackSummary.extract(frames)

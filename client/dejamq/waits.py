@@ -52,3 +52,9 @@ def telling(work: Coroutine[Any, Any, None], before_wait: Callable[[], None]) ->
                 given, step = error, work.throw
     except StopIteration:
         return
+
+
+def driven_by(waiting: object) -> object:
+    """The work that a ``telling`` drives, for whoever shows where tasks wait; None where ``waiting`` is none."""
+    frame = getattr(waiting, "gi_frame", None)
+    return frame.f_locals["work"] if frame is not None and frame.f_code is telling.__code__ else None

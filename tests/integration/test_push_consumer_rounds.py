@@ -18,6 +18,7 @@ from lite_cluster import poll_count, subscribed
 
 ROUNDS = 200
 WARM_UP = 10  # gRPC makes its threads and descriptors once
+OTHERS = 8  # threads and descriptors that tests before this one in its process may still be opening; rounds are 200
 
 
 async def one_round(here: Servers, number: int) -> None:
@@ -60,7 +61,9 @@ async def test_two_hundred_rounds_leave_no_task_thread_file_or_socket_behind(tmp
         tasks, before = len(asyncio.all_tasks()), held()
         for number in range(WARM_UP, WARM_UP + ROUNDS):
             await one_round(here, number)
-        await until(lambda: len(asyncio.all_tasks()) <= tasks and not any(map(gt, held(), before)))
+        threads, files = before
+        most = threads + OTHERS, files + OTHERS
+        await until(lambda: len(asyncio.all_tasks()) <= tasks and not any(map(gt, held(), most)))
 
 
 async def test_members_in_loops_of_their_own_share_a_group(tmp_path: Path) -> None:

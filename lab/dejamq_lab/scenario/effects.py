@@ -20,8 +20,9 @@ class Effects:
 
     def __init__(self, actor: str, group: str, parts: int, ledger: Ledger, *, inbox: bool) -> None:
         self._actor, self._group, self._parts, self._ledger = actor, group, parts, ledger
+        self._skipped = ledger
         self._inbox, self.first_parts = inbox, parts if inbox else 1
-        if inbox:  # a connection of its own: others write into the ledger between begin and commit
+        if inbox:  # a connection of its own: what others write between its begin and rollback would be undone too
             self._ledger = Ledger(ledger.path)
             self._marks = Inbox(self._ledger.connection, business_key=BUSINESS_KEY)
             self._marks_of_threads = dejamq.sync.Inbox(self._ledger.connection, business_key=BUSINESS_KEY)
@@ -32,7 +33,7 @@ class Effects:
             if first:
                 self._write(received, number, range(1, self.first_parts + 1))
         if not first:
-            self._ledger.skip(self._effect(received, number))
+            self._skipped.skip(self._effect(received, number))
 
     def make_in_thread(self, received: ReceivedMessage, number: int) -> None:
         """As ``make``, for plain handlers."""
@@ -40,7 +41,7 @@ class Effects:
             if first:
                 self._write(received, number, range(1, self.first_parts + 1))
         if not first:
-            self._ledger.skip(self._effect(received, number))
+            self._skipped.skip(self._effect(received, number))
 
     def finish(self, received: ReceivedMessage, number: int) -> None:
         """The parts that are left."""

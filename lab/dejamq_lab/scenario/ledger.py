@@ -1,6 +1,7 @@
 """The ledger of effects: a SQLite file that all consumers of a scenario write, counted without any journal."""
 
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -39,10 +40,14 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """One process's connection. WAL lets the others read and write meanwhile; each effect is its own transaction."""
+    """One process's connection. WAL lets the others read and write meanwhile; each effect is its own transaction.
+
+    Threads take turns: one that binds values while another waits for the file inside SQLite would wait with the
+    interpreter's lock in hand, and nobody could ever free the file.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._turn = path, threading.Lock()
         self.connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=OFF")  # what a kill leaves matters here, not what a power loss does
@@ -50,17 +55,17 @@ class Ledger:
 
     def enter(self, delivery_id: str, number: int, actor: str) -> None:
         """A handler was entered: what the step ``entered`` waits for."""
-        self.connection.execute("INSERT OR IGNORE INTO entered VALUES (?, ?, ?)", (delivery_id, number, actor))
+        self._insert("INSERT OR IGNORE INTO entered VALUES (?, ?, ?)", delivery_id, number, actor)
 
     def write(self, effect: Effect) -> None:
         """The effect of a delivery. Ledgers never hide a double effect: its key is the delivery."""
         row = (*msgspec.structs.astuple(effect), time.time_ns() // 1000)
-        self.connection.execute("INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._insert("INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
 
     def skip(self, effect: Effect) -> None:
         """A delivery that had no effect, because an inbox knew of an earlier one."""
         row = (effect.delivery_id, effect.group, effect.number, effect.actor)
-        self.connection.execute("INSERT OR IGNORE INTO skipped VALUES (?, ?, ?, ?)", row)
+        self._insert("INSERT OR IGNORE INTO skipped VALUES (?, ?, ?, ?)", *row)
 
     def count(self, actor: str = "", *, different: bool = True) -> int:
         """Deliveries handled by this actor, or by all; ``different``: messages. What an inbox spared is handled."""
@@ -86,6 +91,11 @@ class Ledger:
     def close(self) -> None:
         self.connection.close()
 
+    def _insert(self, statement: str, *values: object) -> None:
+        with self._turn:
+            self.connection.execute(statement, values)
+
     def _one(self, query: str, *values: object) -> int:
-        found: int = self.connection.execute(query, values).fetchone()[0]
+        with self._turn:
+            found: int = self.connection.execute(query, values).fetchone()[0]
         return found
