@@ -1,0 +1,40 @@
+"""What large journals leave out changes nothing that an audit finds: both ways, in Spark, with the same findings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dejamq_analytics import AuditResult, pipeline
+from journals import History
+from plain_runs import RUN, RUNS, write_runs
+from told import Auditor
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def journals(stories: Path, tmp_path: Path) -> list[str]:
+    """All stories, among runs of which one came twice and one never."""
+    write_runs(History(tmp_path, "plain-runs"), again=3, unseen=7)
+    return [str(stories), str(tmp_path)]
+
+
+def rows_of(result: AuditResult) -> tuple[dict[str, dict[str, Any]], list[str], dict[str, Any]]:
+    """Findings by their id, anomalies as text, and the counts of the verdict."""
+    found = {row.finding_id: row.asDict(True) for row in result.findings.collect()}
+    odd = sorted(str(row.asDict(True)) for row in result.anomalies.collect())
+    return found, odd, {"messages": result.verdict.messages, "deliveries": result.verdict.deliveries}
+
+
+def test_the_same_is_found_whether_or_not_what_came_once_is_left_out(
+    audited: Auditor, journals: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, whole_odd, whole_counts = rows_of(audited(journals=journals, run_id="one"))
+    monkeypatch.setattr(pipeline, "SURVEY_BYTES", 0)
+    part, part_odd, part_counts = rows_of(audited(journals=journals, run_id="one"))
+    assert len([row for row in whole.values() if row["message_id"].startswith("plain-runs-")]) == RUN
+    assert RUNS > 3
+    assert part.keys() == whole.keys()
+    assert [(whole[key], row) for key, row in part.items() if row != whole[key]] == []
+    assert part_odd == whole_odd
+    assert part_counts == whole_counts
