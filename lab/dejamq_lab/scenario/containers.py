@@ -70,7 +70,8 @@ class ServerContainer(ServerProcess):
             self._container.strike(number)
 
     def _ready_line(self) -> bool:
-        return any(line.split()[:2] == ["ready", self.role] for line in self._said())
+        """The engine carries output and errors apart, so this line may come in the middle of a logged one."""
+        return any(f"ready {self.role} " in line for line in self._said())
 
 
 class ActorContainer(ActorProcess):
