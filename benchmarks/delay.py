@@ -22,6 +22,7 @@ from dejamq_broker.store.dump import Wanted, dump
 from dejamq_broker.store.paths import StorePaths
 from dejamq_lab import Cluster
 from dejamq_lab.cluster_process import ServerProcess
+from dejamq_lab.usage import core_seconds
 
 TOPIC, QUEUES = "later", 4
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -116,12 +117,6 @@ async def send(cluster: Cluster, options: argparse.Namespace) -> None:
             if failed:
                 raise SystemExit(f"a send failed, so nothing can be said of delays: {failed[0]}")
         await producer.flush()
-
-
-def core_seconds(pid: int) -> float:
-    """Processor time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def times_in(directory: Path, messages: int, level: int) -> tuple[Numbers, Numbers]:

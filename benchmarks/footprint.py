@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 import numpy as np
 from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
-from service_common import anonymous_mib, broker_of, clients, cluster, core_seconds, journal, namesrv_of
+from dejamq_lab.usage import core_seconds, memory_mib
+from service_common import broker_of, clients, cluster, journal, namesrv_of
 
 TOPIC = "footprint"
 BARE = "import asyncio, grpc.aio, numpy, msgspec"
@@ -88,10 +89,10 @@ async def memory(options: argparse.Namespace) -> Report:
     ):
         pids = {"namesrv": namesrv_of(servers).pid, "broker": broker_of(servers).pid}
         pids |= {"consumer": processes["consume"].pid, "producer": processes["flood"].pid}
-        at_first = {name: anonymous_mib(pid) for name, pid in pids.items()}
+        at_first = {name: memory_mib(pid) for name, pid in pids.items()}
         while all(process.returncode is None for process in processes.values()):
             for name, pid in pids.items():
-                most[name] = max(most.get(name, 0.0), anonymous_mib(pid))
+                most[name] = max(most.get(name, 0.0), memory_mib(pid))
             await asyncio.sleep(SAMPLE_S)
     return {"own_mib": most, "own_mib_at_first": at_first, "seconds": options.seconds}
 

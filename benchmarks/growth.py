@@ -19,7 +19,8 @@ import msgspec
 import numpy as np
 from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab import Cluster
-from service_common import Process, anonymous_mib, broker_of, clients, cluster, core_seconds, journal
+from dejamq_lab.usage import core_seconds, memory_mib
+from service_common import Process, broker_of, clients, cluster, journal
 
 SIZES = {"queues": (1, 4, 16, 64), "topics": (1, 20, 200)}
 QUEUES = 4
@@ -99,7 +100,7 @@ async def stored(options: argparse.Namespace) -> Report:
         for part, name in (("send", "sent"), ("take", "consumed")):
             took = await part_alone(servers, part, options, block, ["growth"])
             rates[name] = spread(per_second(took.times, block)) | {"core_us": core_us([took], options.messages)}
-        return rates | {"messages": options.messages, "block": block, "broker_own_mib": anonymous_mib(broker)}
+        return rates | {"messages": options.messages, "block": block, "broker_own_mib": memory_mib(broker)}
 
 
 async def sustained(options: argparse.Namespace) -> Report:
@@ -114,7 +115,7 @@ async def sustained(options: argparse.Namespace) -> Report:
             while not all(each.done() for each in reading):
                 await asyncio.wait(reading, timeout=1)
                 largest = max(largest, sum(file.stat().st_size for file in log.glob("*")))
-                own_mib = max(own_mib, anonymous_mib(broker))
+                own_mib = max(own_mib, memory_mib(broker))
             sent, taken = (spread(per_second(each.result().times, block)) for each in reading)
     return {
         "sent": sent, "consumed": taken, "wanted": options.rate, "seconds": options.seconds,

@@ -7,7 +7,6 @@ core time when the slave has it too. At last a slave that was away catches up wh
 import argparse
 import asyncio
 import contextlib
-import os
 import statistics
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from dejamq import BacklogFull, Message, Producer, SendStatus
 from dejamq_lab import Cluster
 from dejamq_lab.rpc_control import follows, runtime
+from dejamq_lab.usage import core_seconds
 from dejamq_lab.waiting import until_async
 from store_common import Figure, report
 
@@ -69,8 +69,7 @@ def cores(cluster: Cluster) -> dict[str, float]:
     """Seconds in which each broker had a core so far: what a flood costs however busy the machine is."""
     found = {}
     for broker in cluster._brokers:
-        fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()  # type: ignore[union-attr]
-        found[broker.name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        found[broker.name] = core_seconds(broker.pid)  # type: ignore[union-attr]
     return found
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from dejamq_lab import Cluster
@@ -65,18 +64,3 @@ def namesrv_of(servers: Cluster) -> ServerProcess:
     found = servers.namesrv_at(0)
     assert isinstance(found, ServerProcess)
     return found
-
-
-def core_seconds(pid: int) -> float:
-    """Processor time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def anonymous_mib(pid: int) -> float:
-    """RssAnon: memory that is the process's own; 0 when it is gone."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return round(int(line.split()[1]) / 1024, 1)
-    return 0.0

@@ -38,11 +38,9 @@ from dejamq_analytics.rules import (
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of
-from dejamq_analytics.survey import wholly
+from dejamq_analytics.survey import wholly, wire
 from dejamq_analytics.survey.survey import survey
 
-OF_PRODUCERS = ("END_TRANSACTION", "CHECK_TRANSACTION")
-"""Written by brokers; their group is a producer's."""
 SURVEY_BYTES = 32 << 20
 DELIVERED_TWICE, STORED_TWICE = "delivered twice", "stored twice"
 
@@ -103,9 +101,7 @@ def facts_of(events: DataFrame, processes: DataFrame) -> Facts:
 def _of_group(events: DataFrame, group: str) -> DataFrame:
     """Without what other consumer groups did; a producer's group is another thing."""
     other = sf.col("group").isNotNull() & (sf.col("group") != group)
-    return events.where(
-        ~other | (sf.col("role") == "producer") | sf.col("event").isin(*OF_PRODUCERS, "APPEND", "STATE")
-    )
+    return events.where(~other | (sf.col("role") == "producer") | sf.col("event").isin(*wire.OF_ALL_GROUPS))
 
 
 def _with_business_key(entered: DataFrame, records: DataFrame) -> DataFrame:

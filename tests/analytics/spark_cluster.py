@@ -1,7 +1,6 @@
 """A standalone Spark cluster on this machine: a master and workers, each a process, ended by its id."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pyspark
 from dejamq_analytics.java import java_home
+from dejamq_lab.ports import free_ports
 
 SPARK = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
@@ -27,7 +27,7 @@ SETTINGS = {
 @contextmanager
 def standalone(directory: Path, workers: int = 2) -> Iterator[str]:
     """Gives the master's URL when all workers are there. Logs and work directories are in ``directory``."""
-    port = _free_port()
+    (port,) = free_ports(1)
     with ExitStack() as running:
         master = ("master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0")
         running.enter_context(_daemon(directory / "master", *master))
@@ -63,12 +63,6 @@ def _daemon(home: Path, name: str, *arguments: str) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for_workers(log: Path, workers: int) -> None:

@@ -6,12 +6,13 @@ import itertools
 import json
 import os
 import secrets
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+
+from dejamq_lab.ports import free_ports
 
 HOUSE = Path(__file__).parents[2]
 IMAGE = "dejamq:test"
@@ -56,15 +57,6 @@ def build_image() -> None:
     """Servers, clients and command line; without Spark, which the tests run on the host."""
     environment = os.environ | {"DEJAMQ_IMAGE": IMAGE, "EXTRAS": "cli"}
     run(["tools/build_image.sh"], environment, deadline_s=400)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on. All are held at once, so that they differ."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class ComposeCluster:

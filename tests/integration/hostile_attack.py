@@ -18,6 +18,7 @@ import msgspec
 from broker_wire import Wire, a_run, records_of, until
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.verify import verify
+from dejamq_lab.usage import memory_mib
 from dejamq_proto.calling import CODE_KEY, dial
 from dejamq_proto.codes import Code
 from dejamq_proto.names import check_topic
@@ -68,8 +69,7 @@ class Process:
 
     def resident_mib(self) -> float:
         """What it has in memory now, without its mapped files: those are the disk's cache."""
-        status = Path(f"/proc/{self.popen.pid}/status").read_text()
-        return int(status.partition("RssAnon:")[2].split()[0]) / 1024
+        return memory_mib(self.popen.pid)
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.popen.pid}/fd"))

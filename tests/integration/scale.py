@@ -20,6 +20,7 @@ from typing import Any
 
 from broker_wire import Wire, a_run
 from dejamq import Admin
+from dejamq_lab.usage import core_seconds, memory_mib
 from dejamq_proto import client_pb2
 from dejamq_proto.common_pb2 import QueueKey
 
@@ -107,18 +108,14 @@ class Server:
             self._process = None
 
     def status(self, name: str) -> float:
-        """A line of the kernel's account of the process: kB as MiB."""
+        """A line of the kernel's account of the process, in MiB."""
         assert self._process is not None
-        text = Path(f"/proc/{self._process.pid}/status").read_text()
-        found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
-        assert found is not None
-        return int(found.group(1)) / 1024
+        return memory_mib(self._process.pid, name)
 
     @property
     def cpu_s(self) -> float:
         assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return core_seconds(self._process.pid)
 
     @property
     def descriptors(self) -> int:

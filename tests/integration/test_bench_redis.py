@@ -5,7 +5,7 @@ from dejamq_lab.bench import peers
 from dejamq_lab.bench.client_process import run_client
 from dejamq_lab.bench.measure import Bench
 from dejamq_lab.bench.result import Job, Load
-from dejamq_lab.bench.target import core_seconds
+from dejamq_lab.usage import core_seconds
 
 pytestmark = [pytest.mark.redis, pytest.mark.process]
 

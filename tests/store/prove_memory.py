@@ -11,10 +11,10 @@ import platform
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import msgspec
 from dejamq_broker.store import MessageStore, StoreConfig
+from dejamq_lab.usage import memory_mib
 from dejamq_proto.record import decode
 from store_making import run_of
 
@@ -34,9 +34,8 @@ class Peak(msgspec.Struct):
     descriptors: int = 0
 
     def look(self) -> None:
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        self.own_mib = max(self.own_mib, int(status["RssAnon"].split()[0]) / 1024)
-        self.files_mib = max(self.files_mib, int(status["RssFile"].split()[0]) / 1024)
+        self.own_mib = max(self.own_mib, memory_mib(os.getpid()))
+        self.files_mib = max(self.files_mib, memory_mib(os.getpid(), "RssFile"))
         self.descriptors = max(self.descriptors, len(os.listdir("/proc/self/fd")))
 
 

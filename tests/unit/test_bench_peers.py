@@ -7,10 +7,10 @@ import pytest
 from dejamq_lab import jars
 from dejamq_lab.bench import peers
 from dejamq_lab.bench.peers.nats import Nats
-from dejamq_lab.bench.peers.peer import free_ports
 from dejamq_lab.bench.peers.redis import Redis
 from dejamq_lab.bench.result import Load
 from dejamq_lab.jars import Missing
+from dejamq_lab.ports import free_ports
 from dejamq_proto.codes import ConfigError
 
 SERVERS = {

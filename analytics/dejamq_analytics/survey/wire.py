@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
-OF_PRODUCERS = ("END_TRANSACTION", "CHECK_TRANSACTION")
-"""Written by brokers; their group is a producer's."""
-OF_ALL_GROUPS = (*OF_PRODUCERS, "APPEND", "STATE")
+OF_ALL_GROUPS = ("END_TRANSACTION", "CHECK_TRANSACTION", "APPEND", "STATE")
+"""What an audit of one consumer group reads whichever group it names: that of the first two is a producer's."""
 
 
 class Line(msgspec.Struct, gc=False):
@@ -79,7 +78,7 @@ def read(batch: pa.RecordBatch) -> Iterator[tuple[memoryview, Line | None]]:
 
 
 def concerns(line: Line, group: str | None) -> bool:
-    """Whether an audit of that consumer group alone reads the line; see ``pipeline.of_group``."""
+    """Whether an audit of that consumer group alone reads the line."""
     if group is None or not line.group or line.group == group:
         return True
     return line.role == "producer" or line.event in OF_ALL_GROUPS

@@ -1,10 +1,8 @@
 """What is measured: running servers, and how a client process for them is started."""
 
 import contextlib
-import os
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +13,7 @@ from dejamq_lab.bench.result import Load
 from dejamq_lab.bench.worker import OWN
 from dejamq_lab.cluster import Cluster
 from dejamq_lab.cluster_process import ServerProcess
+from dejamq_lab.usage import core_seconds
 
 FLUSH_TYPES = {"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}
 
@@ -38,15 +37,6 @@ class Target(msgspec.Struct, frozen=True):
     def core_s(self) -> float:
         """Seconds in which the servers had a core so far."""
         return sum(map(core_seconds, self.pids))
-
-
-def core_seconds(pid: int) -> float:
-    """Of a process, as the kernel counts it."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0  # not Linux, or it has ended
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.asynccontextmanager

@@ -5,9 +5,10 @@ import base64
 import uuid
 from pathlib import Path
 
-from dejamq_lab.bench.peers.peer import Peer, free_ports
+from dejamq_lab.bench.peers.peer import Peer
 from dejamq_lab.jars import fetched, jar_cache, java_absence
 from dejamq_lab.plan import LOOPBACK
+from dejamq_lab.ports import free_ports
 
 VERSION = "3.9.1"
 POM = Path(__file__).with_name("kafka.xml")

@@ -1,7 +1,8 @@
 """NATS JetStream, one stream in files."""
 
-from dejamq_lab.bench.peers.peer import Peer, free_ports
+from dejamq_lab.bench.peers.peer import Peer
 from dejamq_lab.plan import LOOPBACK
+from dejamq_lab.ports import free_ports
 
 
 class Nats(Peer):

@@ -108,18 +108,6 @@ def search_path() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
 
 
-def free_ports(count: int) -> list[int]:
-    """That many ports which nobody has now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind((LOOPBACK, 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
-
-
 def _accepts(port: int) -> bool:
     with socket.socket() as one:
         one.settimeout(1)

@@ -1,7 +1,8 @@
 """RabbitMQ with one durable classic queue."""
 
-from dejamq_lab.bench.peers.peer import Peer, free_ports
+from dejamq_lab.bench.peers.peer import Peer
 from dejamq_lab.plan import LOOPBACK
+from dejamq_lab.ports import free_ports
 
 SCRIPTS = "/usr/lib/rabbitmq/bin"
 """Debian's command on the PATH changes the user and the folder; the script behind it does neither."""

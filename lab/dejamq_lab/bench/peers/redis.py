@@ -1,7 +1,8 @@
 """Redis with its Streams, written to an append-only file that is synced every second, or always."""
 
-from dejamq_lab.bench.peers.peer import Peer, free_ports
+from dejamq_lab.bench.peers.peer import Peer
 from dejamq_lab.plan import LOOPBACK
+from dejamq_lab.ports import free_ports
 
 FSYNC = {"async": "everysec", "sync": "always"}
 
