@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
 from dejamq_proto.codes import DejamqError, MessageTooLarge
 from dejamq_proto.events import Append
+from dejamq_proto.few import unique_key
 from dejamq_proto.journal import Journal
 from dejamq_proto.names import DLQ_PREFIX, PROPERTY_RETRY_TOPIC, PROPERTY_UNIQUE_KEY
 from dejamq_proto.record import BadRecord, Record
@@ -18,11 +19,16 @@ from dejamq_proto.wire import SendRun, Words
 
 from dejamq_broker.counts import Counts
 from dejamq_broker.offsets import Asker
+from dejamq_broker.record_checks import Few
 from dejamq_broker.site import IntHost, Site
-from dejamq_broker.store import Appended, AppendRun
+from dejamq_broker.store import Appended, AppendFew, AppendRun
+from dejamq_broker.store.append import AppendedFew
 
 if TYPE_CHECKING:
     from dejamq_broker.store import MessageStore
+
+What = TypeVar("What")
+Became = TypeVar("Became")
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -68,24 +74,39 @@ class RecordWriter:
         """
         count = len(parsed)
         key_index = run.queue_index if len(run.queue_index) else np.zeros(count, np.uint32)
+        tags_codes = run.tags_codes.astype(np.int64) if len(run.tags_codes) else np.zeros(count, np.int64)
         began = perf_counter_ns()
-        appended = self._append(AppendRun(
-            run=parsed, keys=run.queues, key_index=key_index.astype(np.int64),
-            tags_codes=run.tags_codes.astype(np.int64) if len(run.tags_codes) else np.zeros(count, np.int64),
+        appended = self._tried(self._store.append_run, AppendRun(
+            run=parsed, keys=run.queues, key_index=key_index.astype(np.int64), tags_codes=tags_codes,
             born_host=born_host, store_host=self.site.store_host_number,
         ))  # fmt: skip
-        took_us = (perf_counter_ns() - began) // 1000
-        self.on_append_ms(took_us / 1000)
-        self._count_run(run, parsed, key_index, took_us)
+        self._count_run(run, key_index, self._took_us(began))
         if self._journal.on:
             tries = parsed.headers["reconsume_times"]
-            self._journal.write(Append(
-                origin="client", broker_name=self.site.broker_name,
-                topics=[topic for topic, _ in run.queues], queue_ids=[queue_id for _, queue_id in run.queues],
-                queue_index=key_index.tolist(), queue_offsets=appended.queue_offsets.tolist(),
+            self._journal.write(self._line(
+                run, queue_index=key_index.tolist(), queue_offsets=appended.queue_offsets.tolist(),
                 log_offsets=appended.log_offsets.tolist(), unique_keys=unique_keys(parsed),
-                client_id=run.client_id, client_boot_id=run.boot_id, request_seq=run.seq, group=run.group,
                 reconsume_times=tries.tolist() if tries.any() else [],
+            ))  # fmt: skip
+        return appended
+
+    def put_few(self, run: SendRun, few: Few, born_host: IntHost) -> AppendedFew | None:
+        """As ``put_run``, of a few records; None, with nothing stored, where the log's file has no room for them."""
+        began = perf_counter_ns()
+        appended = self._tried(self._store.append_few, AppendFew(
+            data=run.records[0], pieces=few.pieces, keys=run.queues, key_index=few.key_index,
+            tags_codes=few.tags_codes, born_host=born_host, store_host=self.site.store_host_number,
+        ))  # fmt: skip
+        if appended is None:
+            return None
+        self._count_run(run, few.key_index, self._took_us(began))
+        if self._journal.on:
+            start, tries = appended.log_offset, [piece.reconsume_times for piece in few.pieces]
+            self._journal.write(self._line(
+                run, queue_index=few.key_index, queue_offsets=appended.queue_offsets,
+                log_offsets=[start + piece.at for piece in few.pieces],
+                unique_keys=[unique_key(piece.properties) for piece in few.pieces],
+                reconsume_times=tries if any(tries) else [],
             ))  # fmt: skip
         return appended
 
@@ -93,15 +114,10 @@ class RecordWriter:
         """Store the record and tell the journal. Raises what the store raises; then nothing was stored."""
         began = perf_counter_ns()
         try:
-            appended = self._store.put(record)
+            appended = self._tried(self._store.put, record)
         except BadRecord as error:
             raise MessageTooLarge(f"no record can hold it: {error}") from None
-        except DejamqError:
-            self.counts.refused()
-            raise
-        took_us = (perf_counter_ns() - began) // 1000
-        self.on_append_ms(took_us / 1000)
-        self._count(record, origin, appended, took_us)
+        self._count(record, origin, appended, self._took_us(began))
         if self._journal.on:
             asker = origin.asker
             self._journal.write(Append(
@@ -115,18 +131,32 @@ class RecordWriter:
             ))  # fmt: skip
         return appended
 
-    def _append(self, run: AppendRun) -> Appended:
+    def _tried(self, append: Callable[[What], Became], what: What) -> Became:
         try:
-            return self._store.append_run(run)
+            return append(what)
         except DejamqError:
             self.counts.refused()
             raise
 
-    def _count_run(self, run: SendRun, parsed: Run, key_index: Words, took_us: int) -> None:
+    def _took_us(self, began_ns: int) -> int:
+        """How long an append took that just came back."""
+        took_us = (perf_counter_ns() - began_ns) // 1000
+        self.on_append_ms(took_us / 1000)
+        return took_us
+
+    def _line(self, run: SendRun, **columns: Any) -> Append:
+        """A run's line of the journal; the columns have one element a record, in the order of the run."""
+        return Append(
+            origin="client", broker_name=self.site.broker_name,
+            topics=[topic for topic, _ in run.queues], queue_ids=[queue_id for _, queue_id in run.queues],
+            client_id=run.client_id, client_boot_id=run.boot_id, request_seq=run.seq, group=run.group, **columns,
+        )  # fmt: skip
+
+    def _count_run(self, run: SendRun, key_index: "Words | list[int]", took_us: int) -> None:
         """Once for each topic of the run; almost all runs are of one."""
         topics, counts = [topic for topic, _ in run.queues], self.counts
         if len(topics) == 1 or len(set(topics)) == 1:
-            counts.stored(topics[0], len(parsed), len(run.records[0]), took_us)
+            counts.stored(topics[0], len(run.sizes), len(run.records[0]), took_us)
             return
         numbers = np.bincount(key_index, minlength=len(topics))
         sizes = np.bincount(key_index, weights=run.sizes, minlength=len(topics))

@@ -3,31 +3,34 @@
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from functools import lru_cache
 
 import msgspec
 import numpy as np
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
-from dejamq_proto.record import SYS_TRANSACTION_MASK, BadRecord, Record, decode, decode_properties
-from dejamq_proto.run import BadRun, Ints, Run, check_crcs, demand, parse
+from dejamq_proto.record import BadRecord, Record, decode, decode_properties
+from dejamq_proto.run import BadRun, Ints, Run, parse
 from dejamq_proto.wire import SendRun, SendRunResult
 
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.delay import scheduled
 from dejamq_broker.offsets import Asker
 from dejamq_broker.placing import placed
+from dejamq_broker.record_checks import check_records, few_of
 from dejamq_broker.record_writer import Origin, RecordWriter
 from dejamq_broker.replies import Replies
 from dejamq_broker.retry import Retries
 from dejamq_broker.send_intake import refused
 from dejamq_broker.site import IntHost
 from dejamq_broker.store import Appended
-from dejamq_broker.tag_check import check_tags
-from dejamq_broker.topic_check import check_topics
+from dejamq_broker.store.append import AppendedFew
 from dejamq_broker.topics import TopicConfig, TopicTable, check_queue
 from dejamq_broker.transaction_halves import Halves
 
 log = logging.getLogger(__name__)
+FROM_FIRST = np.zeros(1, "<u4")
+"""The one span of records that follow one another in the log."""
 
 
 class Outcome(msgspec.Struct):
@@ -118,6 +121,8 @@ class Sender:
         for topic, queue_id in run.queues:
             check_queue(self._topic(topic, run.default_queue_nums), queue_id)
             one_by_one |= topic.startswith(names.RETRY_PREFIX)
+        if not (one_by_one or run.reply) and (stored := self._store_few(run, born_host)):
+            return stored
         parsed = parse(run.records[0], run.sizes)
         check_records(parsed, run, self._max_body)
         if run.reply:
@@ -142,7 +147,17 @@ class Sender:
         result.span_log_offsets = np.array(log_offsets, "<u8")
         return result, appended.end_log_offset
 
-    def _accepted(self, run: SendRun, appended: Appended, queue_offsets: Ints) -> SendRunResult:
+    def _store_few(self, run: SendRun, born_host: IntHost) -> tuple[SendRunResult, int] | None:
+        """None, with nothing stored: it is no run of a few good records, or none that the log's file has room for."""
+        few = few_of(run, self._max_body)
+        appended = self._writer.put_few(run, few, born_host) if few else None
+        if appended is None:
+            return None
+        result = self._accepted(run, appended, np.array(appended.queue_offsets))
+        result.span_starts, result.span_log_offsets = FROM_FIRST, np.array([appended.log_offset], "<u8")
+        return result, appended.end_log_offset
+
+    def _accepted(self, run: SendRun, appended: Appended | AppendedFew, queue_offsets: Ints) -> SendRunResult:
         return SendRunResult(
             seq=run.seq, store_timestamp_ms=appended.store_timestamp_ms, store_host=self._writer.site.store_address,
             queue_offsets=queue_offsets.astype("<u8"),
@@ -204,30 +219,11 @@ class Sender:
         return half or scheduled(self._retries.redirect(record), self._levels)
 
 
-def check_records(parsed: Run, run: SendRun, max_body: int) -> None:
-    """Everything that recovery would reject, and what the broker may not take. Raises BadRun for the first at fault.
-
-    RocketMQ computes CRCs itself and ignores the client's; here a damaged body is refused before it is stored.
-    A record that announces another queue than the run does would make consumers of that queue read it from the
-    wrong place.
-    """
-    headers = parsed.headers
-    demand(headers["body_size"] > 0, "its body is empty; a message needs at least one byte")
-    demand(headers["body_size"] <= max_body, f"its body is larger than {max_body} bytes")
-    demand(headers["sys_flag"] & SYS_TRANSACTION_MASK == 0, "its sys flag is a transaction's; TRAN_MSG begins one")
-    check_crcs(parsed)
-    check_tags(parsed, run.tags_codes)
-    wanted = np.array([queue_id for _, queue_id in run.queues])
-    if len(run.queues) > 1:
-        wanted = wanted[run.queue_index]
-    demand(headers["queue_id"] == wanted, "its queue id is not the one announced")
-    check_topics(parsed, [topic for topic, _ in run.queues], run.queue_index)
-
-
+@lru_cache(maxsize=4096)
 def _check_sendable(topic: str) -> None:
     """The name first, then whether it is the broker's own (RocketMQ: TopicValidator).
 
-    Raises InvalidName, PermissionDenied.
+    Raises InvalidName, PermissionDenied. Names that passed are remembered: each run names its topics.
     """
     names.check_topic(topic)
     if topic in names.NOT_FOR_SENDING:

@@ -63,13 +63,15 @@ PAIR = struct.Struct(">ii")
 I16, I32, I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 STORED = struct.Struct(">28xqi16xq")  # log offset, system flag, store timestamp with an IPv4 host
 OUTGOING = struct.Struct(">iiiii16xiq24xi8xi")  # the whole header; pad bytes are the broker's zero fields
+INCOMING = struct.Struct(">4i20xi32xi8xi")
+"""Total size, magic, body CRC, queue id, sys flag, reconsume times, body length, with IPv4 hosts."""
 HEADER = np.dtype([
     ("total_size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
     ("queue_offset", ">i8"), ("log_offset", ">i8"), ("sys_flag", ">i4"), ("born_timestamp_ms", ">i8"),
     ("born_ip", ">u4"), ("born_port", ">i4"), ("store_timestamp_ms", ">i8"), ("store_ip", ">u4"), ("store_port", ">i4"),
     ("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_size", ">i4"),
 ])  # fmt: skip
-assert HEADER.itemsize == HEADER_SIZE
+assert HEADER.itemsize == INCOMING.size == HEADER_SIZE
 
 LONGEST_KEPT = 256
 """Characters of a text whose hash is remembered: tags and keys have fewer, and strangers fill no memory with others."""

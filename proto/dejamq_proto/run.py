@@ -22,7 +22,6 @@ from dejamq_proto.record import (
     OVERHEAD,
     SYS_BORN_HOST_V6,
     SYS_STORE_HOST_V6,
-    SYS_TRANSACTION_MASK,
     decode_properties,
 )
 
@@ -35,7 +34,7 @@ Stamp = tuple[int, int, int, int, int]
 
 PLACE, STAMP = struct.Struct(">qq"), struct.Struct(">IiqIi")
 _OFFSETS = {name: place[1] for name, place in (HEADER.fields or {}).items()}
-PLACE_AT, SYS_FLAG_AT, STAMP_AT = _OFFSETS["queue_offset"], _OFFSETS["sys_flag"], _OFFSETS["born_ip"]
+PLACE_AT, STAMP_AT = _OFFSETS["queue_offset"], _OFFSETS["born_ip"]
 BROKER_FIELDS = np.dtype({
     "names": ["queue_offset", "log_offset", "stamp"], "formats": [">i8", ">i8", f"V{STAMP.size}"],
     "offsets": [PLACE_AT, PLACE_AT + 8, STAMP_AT], "itemsize": HEADER_SIZE,
@@ -147,15 +146,10 @@ def fill(target: Bytes, run: Run, queue_offsets: Ints, log_offsets: Ints, stamp:
     fields["stamp"][run.positions] = np.void(STAMP.pack(*stamp))
 
 
-def fill_one(target: bytearray, place: Host, born_host: Host, store_timestamp_ms: int, store_host: Host) -> None:
-    """As ``fill``, of a run of one record. ``place`` is its queue offset and its log offset."""
-    PLACE.pack_into(target, PLACE_AT, *place)
-    STAMP.pack_into(target, STAMP_AT, *born_host, store_timestamp_ms, *store_host)
-
-
-def transaction_type(record: Bytes) -> int:
-    """The transaction bits of the record that these bytes are: they are in the last byte of its sys flag."""
-    return record.item(SYS_FLAG_AT + 3) & SYS_TRANSACTION_MASK
+def fill_one(target: bytearray, at: int, place: Host, stamp: Stamp) -> None:
+    """As ``fill``, of the one record that begins at ``at``. ``place`` is its queue offset and its log offset."""
+    PLACE.pack_into(target, at + PLACE_AT, *place)
+    STAMP.pack_into(target, at + STAMP_AT, *stamp)
 
 
 def unique_keys(run: Run) -> list[str]:

@@ -240,7 +240,9 @@ def test_a_full_disk_refuses_and_another_broker_may_do_better(parts: Parts, monk
         raise StoreFull("no room")
 
     monkeypatch.setattr(parts.store, "append_run", full)
+    monkeypatch.setattr(parts.store, "append_few", full)
     assert parts.send("orders", b"x").code == Code.SERVICE_NOT_AVAILABLE
+    assert parts.send("orders", *[b"x"] * 100).code == Code.SERVICE_NOT_AVAILABLE
 
 
 def test_records_rewritten_one_by_one_tell_when_only_some_are_stored(

@@ -1,6 +1,6 @@
 """Messages on disk in RocketMQ's formats: a library without network. FORMAT.md describes the files."""
 
-from dejamq_broker.store.append import Appended, AppendRun
+from dejamq_broker.store.append import Appended, AppendFew, AppendRun
 from dejamq_broker.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from dejamq_broker.store.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked
 from dejamq_broker.store.incoming import BadCopy
@@ -14,6 +14,7 @@ from dejamq_broker.store.slave_store import SlaveStore
 __all__ = [
     "ASYNC_FLUSH",
     "SYNC_FLUSH",
+    "AppendFew",
     "AppendRun",
     "Appended",
     "BadCopy",

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 import msgspec
 import numpy as np
 from dejamq_proto.codes import MessageTooLarge
-from dejamq_proto.record import Record, body_crc, encode
-from dejamq_proto.run import Bytes, Run, fill, fill_one, transaction_type
+from dejamq_proto.few import Piece
+from dejamq_proto.record import SYS_TRANSACTION_MASK, Record, body_crc, encode
+from dejamq_proto.run import Bytes, Run, Stamp, fill, fill_one
 
 from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey, QueueTable, Single, grouped
 from dejamq_broker.store.commit_log import CommitLog
@@ -35,7 +36,7 @@ class AppendRun(msgspec.Struct, frozen=True):
     store_host: tuple[int, int]
 
 
-class AppendedRun(msgspec.Struct, frozen=True):
+class Appended(msgspec.Struct, frozen=True):
     """What the records became. ``spans`` are (first record number, log offset): a new one begins with each file."""
 
     store_timestamp_ms: int
@@ -45,31 +46,25 @@ class AppendedRun(msgspec.Struct, frozen=True):
     end_log_offset: int
 
 
-class AppendedOne(msgspec.Struct, frozen=True, gc=False):
-    """What a record alone became, in plain numbers; it answers as a run of one for whoever asks so."""
+class AppendFew(msgspec.Struct, frozen=True, gc=False):
+    """A checked run of a few records, in plain numbers. As ``AppendRun``, which ``data`` would be the bytes of."""
+
+    data: bytes | memoryview
+    pieces: list[Piece]
+    keys: list[QueueKey]
+    key_index: list[int]
+    tags_codes: list[int]
+    born_host: tuple[int, int]
+    store_host: tuple[int, int]
+
+
+class AppendedFew(msgspec.Struct, frozen=True, gc=False):
+    """What a few records became. They follow one another in the log from ``log_offset`` on, in one file."""
 
     store_timestamp_ms: int
-    queue_offset: int
+    queue_offsets: list[int]
     log_offset: int
     end_log_offset: int
-
-    @property
-    def queue_offsets(self) -> Ints:
-        """The one queue offset."""
-        return np.array([self.queue_offset])
-
-    @property
-    def log_offsets(self) -> Ints:
-        """The one log offset."""
-        return np.array([self.log_offset])
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        """The one record, and where it is."""
-        return [(0, self.log_offset)]
-
-
-Appended = AppendedRun | AppendedOne
 
 
 class Appender:
@@ -113,10 +108,6 @@ class Appender:
         """
         sizes = run.run.sizes
         self._check_sizes(sizes, len(run.run.data))
-        if len(sizes) == 1:
-            appended = self._append_alone(run)
-            if appended is not None:
-                return appended
 
         def render(queue_offsets: Ints, log_offsets: Ints, store_timestamp_ms: int) -> Bytes:
             data = run.run.data.copy()
@@ -125,27 +116,49 @@ class Appender:
 
         return self._append(sizes, run.run.positions, self._groups(run), lambda _: run.tags_codes, render)
 
-    def _append_alone(self, run: AppendRun) -> AppendedOne | None:
-        """A run of one, in plain numbers; None where it does not go into the file that is there."""
-        data, log, following = run.run.data, self._log, self._table.next
-        size, tags_code = len(data), run.tags_codes.item(0)
-        number = self._number(run.keys[run.key_index.item(0)])
-        if transaction_type(data) in UNQUEUED_TYPES:
-            number = NOT_QUEUED
-        filled = bytearray(data)
+    def append_few(self, run: AppendFew) -> AppendedFew | None:
+        """As ``append_run``; None, with nothing stored, where they do not all go into the file that is there."""
+        size, log = len(run.data), self._log
+        if max(piece.size for piece in run.pieces) > self._largest:
+            return None
+        numbers = self._numbers(run)
+        filled = bytearray(run.data)
         with self._lock:
             self._check_writable()
             if not log.has_room(size):
                 return None
-            now = self._now()
-            log_offset, queue_offset = log.max_offset, following[number] if number >= 0 else 0
-            fill_one(filled, (queue_offset, log_offset), run.born_host, now, run.store_host)
+            now, start = self._now(), log.max_offset
+            singles = self._fill(run, filled, numbers, (*run.born_host, now, *run.store_host))
             log.write_here(filled, now)
+            following = self._table.next
+            for single in singles:
+                if single.queue_number >= 0:
+                    following[single.queue_number] = single.queue_offset + 1
+                self.hand_over(single)
+        return AppendedFew(now, [single.queue_offset for single in singles], start, start + size)
+
+    def _numbers(self, run: AppendFew) -> list[int]:
+        """The queue that each record goes to; NOT_QUEUED for one that gets no entry."""
+        numbers = [self._number(key) for key in run.keys]
+        return [
+            NOT_QUEUED if piece.sys_flag & SYS_TRANSACTION_MASK in UNQUEUED_TYPES else numbers[index]
+            for piece, index in zip(run.pieces, run.key_index, strict=True)
+        ]
+
+    def _fill(self, run: AppendFew, target: bytearray, numbers: list[int], stamp: Stamp) -> list[Single]:
+        """Write the broker's fields; what the queues get of each record. The caller holds the lock."""
+        singles: list[Single] = []
+        start, following = self._log.max_offset, self._table.next
+        taken: dict[int, int] = {}
+        for piece, number, tags_code in zip(run.pieces, numbers, run.tags_codes, strict=True):
+            queue_offset = 0
             if number >= 0:
-                following[number] = queue_offset + 1
-            end = log_offset + size
-            self.hand_over(Single(log_offset, size, tags_code, queue_offset, number, end, now))
-        return AppendedOne(now, queue_offset, log_offset, end)
+                queue_offset = taken.get(number, following[number])
+                taken[number] = queue_offset + 1
+            at = start + piece.at
+            fill_one(target, piece.at, (queue_offset, at), stamp)
+            singles.append(Single(at, piece.size, tags_code, queue_offset, number, at + piece.size, stamp[2]))
+        return singles
 
     def _groups(self, run: AppendRun) -> Groups:
         numbers = [self._number(key) for key in run.keys]
@@ -203,7 +216,7 @@ class Appender:
             self._log.write(plan, render(queue_offsets, plan.log_offsets, now), sizes, now)
             self._table.advance(groups)
             self.hand_over(Batch(plan.log_offsets, sizes, tags_codes(now), queue_offsets, groups, plan.end, now))
-        return AppendedRun(now, queue_offsets, plan.log_offsets, plan.spans, plan.end)
+        return Appended(now, queue_offsets, plan.log_offsets, plan.spans, plan.end)
 
     def _now(self) -> int:
         """The store time (ms) of what is appended now: it never goes back, though the clock may."""

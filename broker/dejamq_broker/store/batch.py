@@ -69,7 +69,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Single(msgspec.Struct, frozen=True, gc=False):
-    """A batch of one record, in plain numbers: calling numpy would cost many times the work itself."""
+    """A batch of one record, in plain numbers: a call of numpy would cost many times the work itself."""
 
     log_offset: int
     size: int

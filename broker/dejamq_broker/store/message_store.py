@@ -11,7 +11,7 @@ from typing import Self
 import msgspec
 from dejamq_proto.record import Record
 
-from dejamq_broker.store.append import Appended, Appender, AppendRun
+from dejamq_broker.store.append import Appended, AppendedFew, Appender, AppendFew, AppendRun
 from dejamq_broker.store.batch import QueueKey, QueueTable
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
@@ -150,21 +150,31 @@ class MessageStore(StoreReading):
 
     def append_run(self, run: AppendRun) -> Appended:
         """Store all records of the run, or none; see ``Appender``."""
-        return self._after(self._appender.append_run(run))
+        appended = self._appender.append_run(run)
+        self._after()
+        return appended
+
+    def append_few(self, run: AppendFew) -> AppendedFew | None:
+        """Store all records of the run, or none, and then answer None: ``append_run`` stores it; see ``Appender``."""
+        appended = self._appender.append_few(run)
+        if appended is not None:
+            self._after()
+        return appended
 
     def put(self, record: Record) -> Appended:
         """Store one record as it is, except for what the broker fills in; see ``Appender``."""
-        return self._after(self._appender.put(record))
+        appended = self._appender.put(record)
+        self._after()
+        return appended
 
     def durable(self, log_offset: int) -> "Future[None]":
         """Resolves when everything before ``log_offset`` is on disk. Fails with StoreError when that cannot be."""
         return self._flusher.durable(log_offset)
 
-    def _after(self, appended: Appended) -> Appended:
+    def _after(self) -> None:
         self._reput.dispatch()
         self._flusher.appended()
         self.on_append()
-        return appended
 
     def _refusal(self) -> StoreError | None:
         failure = self._flusher.failure or self._reput.failure

@@ -1,0 +1,73 @@
+"""Runs of a few records, read in plain numbers: a call of numpy costs as much as a whole record here.
+
+Only good news: what is not plainly fit to be stored is left to ``run``, which says which record is at fault and why. So
+each rule has its words in one place, and what this file refuses by mistake is only slow.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from isal import isal_zlib
+
+from dejamq_proto.record import (
+    HEADER_SIZE,
+    INCOMING,
+    MAGIC_V1,
+    MAX_PROPERTIES_SIZE,
+    MAX_TOPIC_SIZE_V1,
+    OVERHEAD,
+    SYS_BORN_HOST_V6,
+    SYS_STORE_HOST_V6,
+    decode_properties,
+)
+
+FEW = 8
+"""Records of a run that is read so. With more of them numpy's price is less than theirs."""
+WIDE_HOSTS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
+UNIQUE_KEY, KEY_SIZE, END = b"UNIQ_KEY\x01", 32, b"\x02"
+KEY_END = len(UNIQUE_KEY) + KEY_SIZE
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """One record of a run, which it begins at ``at`` of; its body matches its CRC."""
+
+    at: int
+    size: int
+    queue_id: int
+    sys_flag: int
+    reconsume_times: int
+    body_size: int
+    topic: bytes
+    properties: bytes
+
+
+def pieces(data: bytes | memoryview, sizes: Sequence[int]) -> list[Piece] | None:
+    """The records of a run that is exactly records of these sizes, all V1 with IPv4 hosts. None: it is not."""
+    found, at = [], 0
+    if min(sizes) < OVERHEAD or sum(sizes) != len(data):
+        return None
+    for size in sizes:
+        total, magic, crc, queue_id, sys_flag, tries, body_size = INCOMING.unpack_from(data, at)
+        if total != size or magic != MAGIC_V1 or sys_flag & WIDE_HOSTS or not 0 <= body_size <= size - OVERHEAD:
+            return None
+        body_at = at + HEADER_SIZE
+        body_end, end = body_at + body_size, at + size
+        topic_end = body_end + 1 + data[body_end]
+        if topic_end + 2 > end or data[body_end] > MAX_TOPIC_SIZE_V1:
+            return None
+        properties_size = data[topic_end] << 8 | data[topic_end + 1]
+        if properties_size != end - topic_end - 2 or properties_size > MAX_PROPERTIES_SIZE:
+            return None
+        if isal_zlib.crc32(data[body_at:body_end]) & 0x7FFFFFFF != crc:
+            return None
+        topic, properties = bytes(data[body_end + 1 : topic_end]), bytes(data[topic_end + 2 : end])
+        found.append(Piece(at, size, queue_id, sys_flag, tries, body_size, topic, properties))
+        at = end
+    return found
+
+
+def unique_key(properties: bytes) -> str:
+    """As ``run.unique_keys``, of one record."""
+    if properties.startswith(UNIQUE_KEY) and properties.find(END) == KEY_END:
+        return properties[len(UNIQUE_KEY) : KEY_END].decode("ascii", "replace")
+    return decode_properties(properties).get("UNIQ_KEY", "")
