@@ -54,7 +54,10 @@ class Stalls:
 
     def within(self, since_ms: float, now_ms: float) -> float:
         """How long (ms) the loop stood still between the two times."""
-        stalls = [*self._seen, (self._last_tick, now_ms)] if now_ms - self._last_tick > 2 * TICK_MS else self._seen
+        stands = now_ms - self._last_tick > 2 * TICK_MS
+        if not stands and (not self._seen or self._seen[-1][1] <= since_ms):
+            return 0.0  # almost all runs come after the last of them
+        stalls = [*self._seen, (self._last_tick, now_ms)] if stands else self._seen
         return sum(max(0.0, min(end, now_ms) - max(begin, since_ms)) for begin, end in stalls if end > since_ms)
 
 

@@ -221,6 +221,8 @@ def _with_payload(head: list[bytes], pieces: Sequence[bytes | memoryview], size:
 
 
 def _number(field: int, value: int) -> bytes:
+    if 0 < value < 0x80:
+        return bytes((field << 3, value))
     return bytes((field << 3,)) + _varint(value & 0xFFFFFFFFFFFFFFFF) if value else b""
 
 
@@ -228,8 +230,8 @@ def _chunk(field: int, value: bytes) -> bytes:
     return bytes((field << 3 | _BYTES,)) + _varint(len(value)) + value if value else b""
 
 
-def _packed(field: int, values: npt.NDArray[np.generic] | Iterable[int], kind: str) -> bytes:
-    return _chunk(field, np.asarray(values).astype(kind, copy=False).tobytes())
+def _packed(field: int, values: npt.NDArray[np.generic] | Sequence[int], kind: str) -> bytes:
+    return _chunk(field, np.asarray(values, kind).tobytes()) if len(values) else b""
 
 
 def _varint(value: int) -> bytes:
@@ -247,13 +249,20 @@ def _fields(frame: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]
     """(field number, value): ints for varints, views for length-delimited fields; fixed-width ones are skipped."""
     view, at, end = memoryview(frame), 0, len(frame)
     while at < end:
-        key, at = _read_varint(frame, at)
+        # numbers of one byte are read here and not by a call: of a small frame almost all are
+        if (key := frame[at]) < 0x80:
+            at += 1
+        else:
+            key, at = _read_varint(frame, at)
         kind = key & 7
         if kind == _VARINT:
             value, at = _read_varint(frame, at)
             yield key >> 3, value - (1 << 64) if value >> 63 else value
         elif kind == _BYTES:
-            size, at = _read_varint(frame, at)
+            if at < end and (size := frame[at]) < 0x80:
+                at += 1
+            else:
+                size, at = _read_varint(frame, at)
             if at + size > end:
                 raise BadFrame(f"field {key >> 3} ends beyond the frame")
             yield key >> 3, view[at : at + size]
