@@ -86,6 +86,18 @@ def test_runs_that_differ_in_ids_only_went_wrong_in_the_same_way() -> None:
     ]
 
 
+def test_of_counts_that_differ_from_run_to_run_the_range_is_told() -> None:
+    said = "O7 was not found; {} undetermined: the last lines of c1 (consumer-*-{}.jsonl line after {}) ({})"
+    bad = [
+        judged(O1, {}, problems=[said.format(count, boot, line, count)])
+        for count, boot, line in ((200, "0ad33ab5872948c8", 12), (156, "1234567890123456", 14), (173, "a" * 16, 12))
+    ]
+    assert wrong(bad) == [
+        "O1: O7 was not found; 156 to 200 undetermined: the last lines of c1 "
+        "(consumer-*-*.jsonl line after 12 to 14) (156 to 200) (3 runs)"
+    ]
+
+
 def test_what_went_wrong_is_said_once_with_the_number_of_runs() -> None:
     bad = judged(O1, {}, problems=["O1 was not found"])
     assert wrong([bad, judged(O1, {"O1": 1}), bad]) == ["O1: O1 was not found (2 runs)"]

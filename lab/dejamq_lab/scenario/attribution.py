@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dejamq_lab.scenario.run import Outcome
 from dejamq_lab.scenario.text import Scenario
 
-OF_ONE_RUN = re.compile(r"\S+@\d+#\d+|, among them delivery [0-9a-f]+-\d+")
+OF_ONE_RUN = re.compile(r"\S+@\d+#\d+|, among them delivery [0-9a-f]+-\d+|(?<=-)[0-9a-f]{16}(?=\.jsonl)")
+NUMBER = re.compile(r"(?<![\w.-])\d+(?![\w-])")
 
 
 class Judged(NamedTuple):
@@ -114,17 +115,33 @@ def unplayed(runs: Iterable[Judged]) -> list[str]:
 def wrong(runs: Iterable[Judged]) -> list[str]:
     """What the audit or the ledger said that is not so, in words; the same of several runs once, with their number.
 
-    Runs differ in the ids of their clients and deliveries, which are not told.
+    Runs differ in the ids of their processes and deliveries, which are not told, and in counts: of these the range is.
     """
-    said = Counter(
-        f"{run.scenario.id}: {OF_ONE_RUN.sub(_kind_of, '; '.join(run.outcome.problems))}"
-        for run in runs if run.played and not run.outcome.ok
-    )  # fmt: skip
-    return [text if count == 1 else f"{text} ({count} runs)" for text, count in said.items()]
+    said = defaultdict[tuple[str, ...], list[list[str]]](list)
+    for run in runs:
+        if run.played and not run.outcome.ok:
+            text = f"{run.scenario.id}: {OF_ONE_RUN.sub(_kind_of, '; '.join(run.outcome.problems))}"
+            said[tuple(NUMBER.split(text))].append(NUMBER.findall(text))
+    return [_told(words, counts) + (f" ({len(counts)} runs)" if len(counts) > 1 else "")
+            for words, counts in said.items()]  # fmt: skip
+
+
+def _told(words: Sequence[str], counts: Sequence[Sequence[str]]) -> str:
+    """``words`` stand before, between and after the numbers."""
+    between = [*map(_range, zip(*counts, strict=True)), ""]
+    return "".join(word + number for word, number in zip(words, between, strict=True))
+
+
+def _range(counts: Iterable[str]) -> str:
+    some = sorted(map(int, counts))
+    lowest, highest = some[0], some[-1]
+    return str(lowest) if lowest == highest else f"{lowest} to {highest}"
 
 
 def _kind_of(found: re.Match[str]) -> str:
-    return "a client" if "@" in found[0] else ""
+    if "@" in found[0]:
+        return "a client"
+    return "" if found[0].startswith(",") else "*"
 
 
 def _place(cause: str) -> tuple[int, int, str]:
