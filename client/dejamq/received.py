@@ -8,13 +8,17 @@ from itertools import repeat
 
 import msgspec
 import numpy as np
-from dejamq_proto import names, record, run
+from dejamq_proto import few, names, record, run
 from dejamq_proto.record import host_text
 from dejamq_proto.wire import PullAnswer, Words
 
-from dejamq.batch import Batch, WideBatch
+from dejamq.batch import Batch, RunBatch
+from dejamq.batch_kinds import FewBatch, WideBatch
 from dejamq.message import MessageQueue
 from dejamq.namespace import unwrap, unwrap_queue
+
+MOST_FEW = 16
+"""So many records are read faster one by one."""
 
 
 class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
@@ -48,7 +52,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         """As the producer gave it: decompressed where the producer compressed it."""
         batch, index = self._batch, self._index
         if batch.plain is not None:  # without a further call: a handler of lists costs little more than its bodies
-            return batch.plain[batch.starts[index] : batch.ends[index]].tobytes()
+            return batch.plain[batch.starts[index] : batch.ends[index]]
         return batch.body(index)
 
     @property
@@ -150,8 +154,10 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     def detach(self) -> "ReceivedMessage":
         """Let go of the run it came with (up to a megabyte) and keep only this record. Returns the message."""
-        batch = self._batch.alone(self._index)
-        batch.group, batch.namespace = self._batch.group, self._batch.namespace
+        old = self._batch
+        raw = old.raw(self._index)
+        batch = batch_of(raw, 0, np.array([len(raw)], "<u4"), old.queue, old.boot_id)
+        batch.group, batch.namespace = old.group, old.namespace
         self._batch, self._index = batch, 0
         return self
 
@@ -162,13 +168,26 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
 def receive(answer: PullAnswer, queue: MessageQueue, boot_id: str) -> tuple[Batch, list[ReceivedMessage]]:
     """Check a found answer and make its messages. Raises BadRun or BadRecord for bytes that are no records."""
-    data = answer.records[0] if len(answer.records) == 1 else b"".join(answer.records)
-    try:
-        batch = Batch(run.parse(data, answer.sizes), queue, boot_id)
-    except run.BadRun:
-        batch = WideBatch(_decode_alone(data, answer.sizes), queue, boot_id)
+    if answer.frame:
+        data, at = answer.frame, len(answer.frame) - len(answer.records[0])
+    else:
+        data, at = b"".join(answer.records), 0
+    batch = batch_of(data, at, answer.sizes, queue, boot_id)
     messages = list(map(ReceivedMessage, repeat(batch), range(len(batch)), batch.column("queue_offset")))
     return batch, messages
+
+
+def batch_of(data: bytes, at: int, sizes: Words, queue: MessageQueue, boot_id: str) -> Batch:
+    """The records of these sizes that are the data from ``at`` on. Raises BadRun or BadRecord for what is none."""
+    if 0 < len(sizes) <= MOST_FEW:
+        headers = few.headers(data, at, sizes.tolist())
+        if headers is not None:
+            return FewBatch(headers, data, at, queue, boot_id)
+    records = memoryview(data)[at:]
+    try:
+        return RunBatch(run.parse(records, sizes), data, at, queue, boot_id)
+    except run.BadRun:
+        return WideBatch(_decode_alone(records, sizes), queue, boot_id)
 
 
 def receive_stored(raw: bytes, broker_name: str, boot_id: str = "", namespace: str = "") -> ReceivedMessage:

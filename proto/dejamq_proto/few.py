@@ -10,6 +10,7 @@ import msgspec
 from isal import isal_zlib
 
 from dejamq_proto.record import (
+    HEADER,
     HEADER_SIZE,
     INCOMING,
     MAGIC_V1,
@@ -18,6 +19,7 @@ from dejamq_proto.record import (
     OVERHEAD,
     SYS_BORN_HOST_V6,
     SYS_STORE_HOST_V6,
+    WHOLE,
     decode_properties,
 )
 
@@ -26,6 +28,11 @@ FEW = 8
 WIDE_HOSTS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 UNIQUE_KEY, KEY_SIZE, END = b"UNIQ_KEY\x01", 32, b"\x02"
 KEY_END = len(UNIQUE_KEY) + KEY_SIZE
+
+Header = tuple[int, ...]
+"""What one header says, each field at its place in ``FIELDS``."""
+FIELDS = {name: place for place, name in enumerate(HEADER.names or ())}
+_SIZE, _MAGIC, _SYS_FLAG, _BODY_SIZE = (FIELDS[name] for name in ("total_size", "magic", "sys_flag", "body_size"))
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
@@ -71,3 +78,32 @@ def unique_key(properties: bytes) -> str:
     if properties.startswith(UNIQUE_KEY) and properties.find(END) == KEY_END:
         return properties[len(UNIQUE_KEY) : KEY_END].decode("ascii", "replace")
     return decode_properties(properties).get("UNIQ_KEY", "")
+
+
+def headers(data: bytes, at: int, sizes: Sequence[int]) -> list[Header] | None:
+    """What the headers of the run say that is the data from ``at`` on. None as ``pieces``; CRCs are not looked at."""
+    found = []
+    if min(sizes) < OVERHEAD or at + sum(sizes) != len(data):
+        return None
+    for size in sizes:
+        header = WHOLE.unpack_from(data, at)
+        body_size = header[_BODY_SIZE]
+        if header[_SIZE] != size or header[_MAGIC] != MAGIC_V1 or header[_SYS_FLAG] & WIDE_HOSTS:
+            return None
+        if not 0 <= body_size <= size - OVERHEAD:
+            return None
+        body_end, end = at + HEADER_SIZE + body_size, at + size
+        properties_at = body_end + 3 + data[body_end]
+        if properties_at > end or data[body_end] > MAX_TOPIC_SIZE_V1:
+            return None
+        properties_size = data[properties_at - 2] << 8 | data[properties_at - 1]
+        if properties_size != end - properties_at or properties_size > MAX_PROPERTIES_SIZE:
+            return None
+        found.append(header)
+        at = end
+    return found
+
+
+def properties_from(data: bytes, body_end: int, end: int) -> bytes:
+    """The properties of a record that was found fit, by where its body and itself end."""
+    return data[body_end + 3 + data[body_end] : end]

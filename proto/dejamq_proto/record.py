@@ -71,7 +71,9 @@ HEADER = np.dtype([
     ("born_ip", ">u4"), ("born_port", ">i4"), ("store_timestamp_ms", ">i8"), ("store_ip", ">u4"), ("store_port", ">i4"),
     ("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_size", ">i4"),
 ])  # fmt: skip
-assert HEADER.itemsize == INCOMING.size == HEADER_SIZE
+WHOLE = struct.Struct(">5i2qiqIiqI2iqi")
+"""All fields of ``HEADER``, in its order."""
+assert HEADER.itemsize == INCOMING.size == WHOLE.size == HEADER_SIZE
 
 LONGEST_KEPT = 256
 """Characters of a text whose hash is remembered: tags and keys have fewer, and strangers fill no memory with others."""

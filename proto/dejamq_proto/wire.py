@@ -174,6 +174,8 @@ class PullAnswer(msgspec.Struct, kw_only=True):
     suggest_broker_id: int = 0
     sizes: Words = NO_WORDS
     records: Sequence[bytes | memoryview] = ()
+    frame: bytes = b""
+    """What was read, where the records are its end; empty where they are not. Its slices cost half of a view's."""
 
     def encode(self, also: "Iterable[PullAnswer]" = ()) -> bytes:
         """One frame, with other answers inside it if there are any."""
@@ -188,7 +190,7 @@ class PullAnswer(msgspec.Struct, kw_only=True):
     @classmethod
     def decode(cls, frame: bytes | memoryview, also: "list[PullAnswer] | None" = None) -> "PullAnswer":
         """Read a frame; the other answers inside it are appended to ``also``. Raises BadFrame."""
-        answer = cls()
+        answer, number = cls(), 0
         for number, value in _fields(frame):
             if isinstance(value, memoryview):
                 if number == 15:
@@ -201,6 +203,8 @@ class PullAnswer(msgspec.Struct, kw_only=True):
                     also.append(cls.decode(value))
             elif number in _PULL_NUMBERS:
                 setattr(answer, _PULL_NUMBERS[number], value)
+        if number == 15 and isinstance(frame, bytes):
+            answer.frame = frame
         return answer
 
 

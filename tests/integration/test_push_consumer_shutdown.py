@@ -138,8 +138,8 @@ async def test_a_slow_handler_and_a_full_topic_stay_within_the_limits_of_memory(
 
     def within() -> bool:
         """Bodies that wait, and the runs that they came in with what was unpacked of them."""
-        runs = [one for one in gc.get_objects() if type(one) is Batch]
-        in_memory = sum(len(run.records.data) + sum(map(len, run._unpacked.values())) for run in runs)
+        runs = [one for one in gc.get_objects() if isinstance(one, Batch)]
+        in_memory = sum(run.held_bytes for run in runs)
         return held() <= most and in_memory <= 2 * most
 
     async with servers(tmp_path) as here:

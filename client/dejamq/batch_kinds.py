@@ -1,0 +1,105 @@
+"""What a pull brought besides long runs of ordinary records: a few of them, and those with IPv6 hosts."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from dejamq_proto import few, names, record
+from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host, decode_properties, host_text
+
+from dejamq.batch import Batch, NarrowBatch, ipv4_text, unpacked
+from dejamq.message import MessageQueue
+
+QUEUE_OFFSET, BODY_SIZE, SYS_FLAG = few.FIELDS["queue_offset"], few.FIELDS["body_size"], few.FIELDS["sys_flag"]
+
+
+class FewBatch(NarrowBatch):
+    """A few records, read in plain numbers: where messages come one by one, numpy would be most of what they cost."""
+
+    def __init__(self, headers: Sequence[few.Header], data: bytes, at: int, queue: MessageQueue, boot_id: str) -> None:
+        """The records are the data from ``at`` on."""
+        self._headers = headers
+        self.body_sizes, self.starts, self.ends = [], [], []
+        for header in headers:
+            start, size = at + HEADER_SIZE, header[BODY_SIZE]
+            self.body_sizes.append(size)
+            self.starts.append(start)
+            self.ends.append(start + size)
+            at += header[0]
+        super().__init__(data, queue, boot_id)
+
+    @property
+    def packed(self) -> bool:
+        return any(header[SYS_FLAG] & SYS_COMPRESSED for header in self._headers)
+
+    def column(self, name: str) -> list[int]:
+        place = few.FIELDS[name]
+        return [header[place] for header in self._headers]
+
+    @cached_property
+    def unique_keys(self) -> list[str]:
+        return [few.unique_key(self._raw_properties(index)) for index in range(len(self))]
+
+    @cached_property
+    def store_hosts(self) -> list[str]:
+        return list(map(ipv4_text, self.column("store_ip"), self.column("store_port")))
+
+    @cached_property
+    def retried(self) -> bool:
+        return any(self.column("reconsume_times"))
+
+    def properties(self, index: int) -> dict[str, str]:
+        return decode_properties(self._raw_properties(index))
+
+    def _raw_properties(self, index: int) -> bytes:
+        end = self.starts[index] - HEADER_SIZE + self._headers[index][0]
+        return few.properties_from(self.data, self.ends[index], end)
+
+
+class WideBatch(Batch):
+    """Records of which some carry IPv6 hosts, which runs cannot hold: decoded one by one, at receipt.
+
+    Slower by an order of magnitude and rare: brokers of RocketMQ store such records only with IPv6 clients or
+    hosts.
+    """
+
+    def __init__(self, records: Sequence[record.Record], queue: MessageQueue, boot_id: str) -> None:
+        self.queue, self.boot_id, self._records = queue, boot_id, records
+        self._bodies = [unpacked(one.body, one.sys_flag, one.log_offset) for one in records]
+        self.body_sizes = [len(body) for body in self._bodies]
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(self.column("total_size")) + sum(self.body_sizes)
+
+    def column(self, name: str) -> list[int]:
+        """As in ``Batch``; not kept, because these batches are small and seldom looked at."""
+        if name == "total_size":
+            return [len(record.encode(one)) for one in self._records]
+        return [getattr(one, name) for one in self._records]
+
+    @cached_property
+    def unique_keys(self) -> list[str]:
+        return [one.properties.get(names.PROPERTY_UNIQUE_KEY, "") for one in self._records]
+
+    @cached_property
+    def store_hosts(self) -> list[str]:
+        return [host_text(one.store_host) for one in self._records]
+
+    @cached_property
+    def retried(self) -> bool:
+        return any(one.reconsume_times for one in self._records)
+
+    def body(self, index: int) -> bytes:
+        return self._bodies[index]
+
+    def properties(self, index: int) -> dict[str, str]:
+        return self._records[index].properties
+
+    def born_host(self, index: int) -> Host:
+        return self._records[index].born_host
+
+    def store_host(self, index: int) -> Host:
+        return self._records[index].store_host
+
+    def raw(self, index: int) -> bytes:
+        return record.encode(self._records[index])
