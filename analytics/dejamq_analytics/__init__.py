@@ -1,7 +1,6 @@
 """The audit of dejamq: which messages were delivered or stored twice, and why, from the journals of all processes."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,11 +37,11 @@ def audit(
     from dejamq_analytics import log_audit  # pyspark only where an audit runs
     from dejamq_analytics.pipeline import gather
     from dejamq_analytics.run import conclude
-    from dejamq_analytics.session import little_at_once
+    from dejamq_analytics.session import for_journals
 
     if stores and not journals:
         places = [str(store) for store in stores]
         return log_audit.conclude(log_audit.gather(spark, places, business_key), places, run_id)
-    with little_at_once(spark) if not stores else nullcontext():
+    with for_journals(spark, stores):
         facts = gather(spark, [str(one) for one in journals], [str(one) for one in stores], business_key, group)
         return conclude(facts, run_id)

@@ -13,7 +13,7 @@ from dejamq_analytics.digest import digest
 from dejamq_analytics.facts import Facts
 from dejamq_analytics.read import BadInput, check_journals, local_bytes
 from dejamq_analytics.report import render
-from dejamq_analytics.session import make_session
+from dejamq_analytics.session import for_journals, make_session
 from dejamq_analytics.since import Chain
 from dejamq_analytics.verdict import Verdict, judge
 from dejamq_analytics.write import write_table, write_verdict
@@ -80,7 +80,7 @@ def _of_logs(request: Request, say: Callable[[str], None]) -> Verdict:
 
 
 def _of_journals(request: Request, say: Callable[[str], None]) -> Verdict:
-    with session_for(request) as spark:
+    with session_for(request) as spark, for_journals(spark, request.stores):
         facts = pipeline.gather(spark, request.journals, request.stores, request.business_key, request.group)
         chain = since.plan(request.out, request.since, request.asked, since.extents_of(facts.processes))
         result = conclude(facts, chain.run.run_id, _untold(request.out, chain))

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,8 +44,15 @@ LITTLE_LOCALLY = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabl
 
 
 @contextmanager
-def little_at_once(spark: SparkSession) -> Iterator[None]:
-    """For many small steps: Spark's compiler takes longer for each than the step. Settings are put back afterwards."""
+def for_journals(spark: SparkSession, stores: Sequence[str]) -> Iterator[None]:
+    """For the many small steps that the rules are: Spark's compiler takes longer for each than the step.
+
+    Of large journals ``survey`` leaves little to them; commit logs are read whole, so with ``stores`` nothing changes.
+    Settings are put back afterwards.
+    """
+    if stores:
+        yield
+        return
     local = (spark.sparkContext.master or "").startswith("local")
     wanted = LITTLE_AT_ONCE | (LITTLE_LOCALLY if local else {})
     before = {name: spark.conf.get(name, None) for name in wanted}

@@ -7,6 +7,7 @@ once. Two keys of one hash only make a candidate more.
 
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,7 @@ def mixed(seed: Numbers, numbers: Numbers) -> Numbers:
         return (one ^ (one >> _SHIFT)) * _MIX
 
 
+@lru_cache
 def receiver(group: str) -> int:
     """The bits of who got it. Two groups with the same make candidates of what both got."""
     return (zlib.crc32(group.encode()) & 0xFFF) << 4

@@ -208,7 +208,7 @@ class Messages:
             self._with_business += [len(self._offsets) + at for at in there]
         self._offsets += line.queue_offsets
         self._logs += line.log_offsets
-        if all(line.unique_keys):
+        if "" not in line.unique_keys:
             self._names += line.unique_keys
             self._runs.append((len(line.unique_keys), stream, code))
         else:  # what has no key is no message that counts

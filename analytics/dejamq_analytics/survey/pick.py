@@ -5,7 +5,7 @@ messages that matter are: an append whose delivery is not taken would look as if
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ from dejamq_analytics.survey.wire import Line
 
 COLUMNS = "text string, file string"
 SCHEMA = pa.schema([("text", pa.string()), ("file", pa.string())])
+NAMED = ("DELIVER", "APPEND", "SEND_TRY")
+"""Events that tell the unique keys of their messages."""
 SIDE_BY_SIDE = (
     "queue_index", "queue_offsets", "log_offsets", "unique_keys", "origin_refs", "reconsume_times", "call_ids", "tries",
     "business_keys", "modes",
@@ -68,7 +70,7 @@ class Pick:
         self._wanted = wanted
         self._keys, self._places = Chosen(wanted.keys), Chosen(wanted.places)
         self._sends = Sends()
-        self._seeds: dict[Place, Numbers] = {}
+        self._seeds: dict[Place, int] = {}
         self._ranges = defaultdict[tuple[str, str, Place], list[Range]](list)
         for one in wanted.ranges:
             self._ranges[one.boot_id, one.group, one.place].append(one)
@@ -84,35 +86,47 @@ class Pick:
             for (text, line), file in zip(wire.read(batch), files, strict=True)
             if line is not None and wire.concerns(line, self._wanted.group)
         ]
-        matter = self._by_key([line for _, line, _ in lines])
+        matter = self._matter([line for _, line, _ in lines])
         for number, (text, line, file) in enumerate(lines):
             for one in self._of(line, text, file, matter[number]):
                 yield one, file
 
-    def _by_key(self, lines: Sequence[Line]) -> list[Numbers | None]:
-        """Of each line with messages, which of them are candidates; of all lines at once, for the sake of speed."""
-        told = [(number, line) for number, line in enumerate(lines) if line.event in ("DELIVER", "APPEND", "SEND_TRY")]
-        names: list[str] = []
-        for _, line in told:
-            names += line.unique_keys if all(line.unique_keys) else _names_of(line)
-        mine = self._keys.among(keys.hashed(names))
-        found: list[Numbers | None] = [None] * len(lines)
-        at = 0
-        for number, line in told:
-            found[number] = mine[at : at + len(line.unique_keys)]
-            at += len(line.unique_keys)
+    def _matter(self, lines: Sequence[Line]) -> list[Numbers]:
+        """Of each line with messages, which of them are candidates; of all lines at once, for the sake of speed.
+
+        Results name no keys: for them it is their places that are a candidate's.
+        """
+        found: list[Numbers] = [np.empty(0, bool)] * len(lines)
+        told = {number: _names_of(line) for number, line in enumerate(lines) if line.event in NAMED}
+        mine = self._keys.among(keys.hashed([name for names in told.values() for name in names]))
+        _share_out(mine, {number: len(names) for number, names in told.items()}, found)
+        results = {number: line for number, line in enumerate(lines) if line.event == "RESULT"}
+        mine = self._places.among(self._places_of([*results.values()]))
+        _share_out(mine, {number: len(line.queue_offsets) for number, line in results.items()}, found)
         return found
 
-    def _of(self, line: Line, text: memoryview, file: str, matter: Numbers | None) -> Iterator[str]:
+    def _places_of(self, results: Sequence[Line]) -> Numbers:
+        """Hashes of the places whose results these lines tell."""
+        seeds = np.array([self._seed(line) for line in results], np.uint64)
+        offsets = [offset for line in results for offset in line.queue_offsets]
+        each = np.repeat(seeds, [len(line.queue_offsets) for line in results])
+        return keys.mixed(each, np.array(offsets, np.int64)) >> np.uint64(32)
+
+    def _seed(self, line: Line) -> int:
+        where = places.place(line.broker_name, line.topic, line.queue_id)
+        found = self._seeds.get(where)
+        if found is None:
+            found = self._seeds[where] = int(keys.hashed([where])[0])
+        return found
+
+    def _of(self, line: Line, text: memoryview, file: str, matter: Numbers) -> Iterator[str]:
         if line.event == "DELIVER":
-            assert matter is not None
             if not wire.whole(line) and (matter.any() or self._takes(line)):
                 yield _text(text)
         elif line.event == "RESULT":
-            if self._takes_result(line):
+            if matter.any() or self._takes_result(line):
                 yield _text(text)
         elif line.event == "APPEND":
-            assert matter is not None
             if not wire.whole(line):
                 yield from self._of_append(line, text, matter)
         elif line.event == "SEND_TRY":
@@ -140,12 +154,7 @@ class Pick:
         asked = self._wanted.asked.get(line.boot_id)
         if asked and not asked.isdisjoint(line.delivery_ids):
             return True
-        where = places.place(line.broker_name, line.topic, line.queue_id)
-        if self._in_blocks(where, line.queue_offsets):
-            return True
-        seed = self._seeds.setdefault(where, keys.hashed([where]))
-        hashes = keys.mixed(seed, np.array(line.queue_offsets, np.int64)) >> np.uint64(32)
-        return bool(self._places.among(hashes).any())
+        return self._in_blocks(places.place(line.broker_name, line.topic, line.queue_id), line.queue_offsets)
 
     def _in_blocks(self, where: Place, offsets: Sequence[int]) -> bool:
         blocks = self._wanted.blocks.get(where, ())
@@ -183,8 +192,18 @@ class Pick:
             yield _text(text)
 
 
-def _names_of(line: Line) -> list[str]:
+def _share_out(values: Numbers, sizes: Mapping[int, int], found: list[Numbers]) -> None:
+    """Give each line, by its number, as many of the values as it has messages."""
+    at = 0
+    for number, size in sizes.items():
+        found[number] = values[at : at + size]
+        at += size
+
+
+def _names_of(line: Line) -> Sequence[str]:
     """As the first reading named them. Of a line with several queues that is not needed: see ``whole``."""
+    if "" not in line.unique_keys:
+        return line.unique_keys
     if line.event == "DELIVER":
         where = [places.place(line.broker_name, line.topic, line.queue_id)] * len(line.unique_keys)
     else:

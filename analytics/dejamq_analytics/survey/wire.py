@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -98,6 +97,6 @@ def _internal(topic: str) -> bool:
 def _even(line: Line) -> bool:
     """Whether its arrays are of one length, as their writer leaves them."""
     size = len(line.unique_keys)
-    given: list[Any] = [line.queue_offsets, line.log_offsets]
-    given.append(line.delivery_ids if line.event == "DELIVER" else line.queue_index)
-    return size > 0 and all(len(one) == size for one in given) and len(line.business_keys) in (0, size)
+    third = line.delivery_ids if line.event == "DELIVER" else line.queue_index
+    even = 0 < size == len(line.queue_offsets) == len(line.log_offsets) == len(third)
+    return even and len(line.business_keys) in (0, size)
