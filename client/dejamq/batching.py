@@ -3,10 +3,10 @@
 While runs are under way to a broker, further sends to it gather here; nobody waits for a timer.
 """
 
-import asyncio
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby, islice
+from itertools import accumulate, groupby, islice
 from math import inf
 from operator import attrgetter
 from typing import Any
@@ -15,112 +15,93 @@ import msgspec
 import numpy as np
 from dejamq_proto.wire import Key, SendRun, Words
 
-from dejamq.encoding import UNIQUE_NAME, Template
-from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.call import NO_WAIT, REPLY, REWRITE, TRANSACTION, Call
 from dejamq.run_records import encode_records
-from dejamq.selectors import Selector
 from dejamq.send_hooks import SendContext
+from dejamq.sends import Sends, side_by_side
 
 MAX_RUN_RECORDS = 850
 MAX_RUN_BYTES = 1 << 20
 UNDIVIDED = 16  # so few are one run; of more, half goes and the other half fills the next run meanwhile
 
-PLAIN, NO_WAIT, REWRITE, REPLY, TRANSACTION = 0, 1, 2, 3, 4  # kinds of records that a run cannot mix
-
-_QUEUE_ID, _DEADLINE = attrgetter("queue.queue_id"), attrgetter("deadline")
-
-
-class Call(msgspec.Struct, eq=False, gc=False):
-    """One ``send`` of a program, from submission to its result or error.
-
-    ``before``, the message's id and ``rest`` are the bytes of its record behind the body; ``size`` is that of all of
-    it. ``deadline`` is monotonic time in seconds.
-    """
-
-    message: Message
-    common: Template
-    rest: bytes
-    kind: int
-    call_id: int
-    deadline: float
-    size: int
-    future: asyncio.Future[SendResult] | None  # None: oneway
-    mode: str = "sync"  # how the program made it, for the journal: sync, async, batch, request, oneway
-    pinned: bool = False  # this queue or none
-    select: Selector | None = None  # chooses the queue; without it they take turns
-    before: bytes = b""
-    queue: MessageQueue | None = None
-    batch: int = 0  # calls with one number go and fail together
-    tries: int = 0  # times it left
-    retries: int = 0  # times a failure made it leave again
-    indefinite: bool = False  # an earlier try may have stored it
-    packed: bytes = b""  # the body as it travels, where that is not the message's
-    kept: SendResult | None = None  # an earlier try stored it, less durably than asked
-
-    @property
-    def properties(self) -> bytes:
-        """The properties field of the record."""
-        return UNIQUE_NAME + self.message.message_id.encode() + self.rest
-
-    @property
-    def ended(self) -> bool:
-        """Its result, failure or cancellation is there already."""
-        return self.future is not None and self.future.done()
+_DEADLINE = attrgetter("deadline")
 
 
 class Lane:
-    """Calls waiting for one broker, and its runs under way.
+    """Sends waiting for one broker, and its runs under way.
 
     Owned by the event loop. What is in ``in_flight`` has left and is not known to be stored; what is in
-    ``waiting`` has surely not left, which is why an expired call there fails definitely.
+    ``waiting`` or ``plain`` has surely not left, which is why an expired call there fails definitely. Only one of
+    the two has any: where both kinds come, the plain ones become calls.
     """
 
-    __slots__ = ("broker_name", "first_deadline", "in_flight", "waiting")
+    __slots__ = ("broker_name", "first_deadline", "in_flight", "plain", "waiting")
 
     def __init__(self, broker_name: str) -> None:
         self.broker_name = broker_name
         self.waiting: deque[Call] = deque()
+        self.plain: deque[Sends] = deque()
         self.in_flight: list[Flight] = []
-        self.first_deadline = inf  # no waiting call expires before
+        self.first_deadline = inf  # nothing that waits expires before
+
+    @property
+    def busy(self) -> bool:
+        """Something waits."""
+        return bool(self.plain or self.waiting)
 
     def add(self, calls: Sequence[Call]) -> None:
         """Queue calls behind the others."""
+        self._unfold()
         self.waiting.extend(calls)
         self.first_deadline = min(self.first_deadline, min(map(_DEADLINE, calls)))
 
+    def add_plain(self, sends: Sends) -> None:
+        """Queue sends, which are not made of calls, behind the others."""
+        if self.waiting:
+            self.add(sends.unfold())
+            return
+        self.plain.append(sends)
+        self.first_deadline = min(self.first_deadline, sends.deadlines[0])
+
     def put_back(self, calls: Sequence[Call]) -> None:
         """Return calls to the front, in their order."""
+        self._unfold()
         self.waiting.extendleft(reversed(calls))
         self.first_deadline = min([self.first_deadline, *(call.deadline for call in calls)])
 
-    def take_run(self) -> list[Call]:
-        """The next calls that go together, those of one queue side by side and in order; empty when none waits.
+    def take_run(self) -> Sends:
+        """What goes together next, that of one queue side by side and in order; empty when nothing waits.
 
         The broker stores them so, and a reader of the queue gets them as one copy instead of one a record.
         """
-        calls = take_run(self.waiting)
-        return _side_by_side(calls) if len(calls) > 1 else calls
+        sends = take_plain_run(self.plain) if self.plain else Sends.of(take_run(self.waiting))
+        return sends.pick(side_by_side([queue.queue_id for queue in sends.queues])) if len(sends) > 1 else sends
 
     def take_expired(self, now: float) -> list[Call]:
         """Remove what waited too long."""
         if now < self.first_deadline:
             return []
+        self._unfold()
         expired = [call for call in self.waiting if call.deadline <= now]
         self.waiting = deque(call for call in self.waiting if call.deadline > now)
         self.first_deadline = min((call.deadline for call in self.waiting), default=inf)
         return expired
+
+    def _unfold(self) -> None:
+        while self.plain:
+            self.waiting.extend(self.plain.popleft().unfold())
 
 
 class Flight(msgspec.Struct, eq=False):
     """One run under way.
 
     ``seq`` is the run's number in both journals, ``sizes`` are the records' lengths in bytes, one element a
-    call. Times are monotonic seconds: ``first_deadline`` of its calls, and ``patience``, when all of them go
-    elsewhere. ``contexts`` are what hooks were told, one a call; empty without hooks.
+    send. Times are monotonic seconds: ``first_deadline`` of its sends, and ``patience``, when all of them go
+    elsewhere. ``contexts`` are what hooks were told, one a send; empty without hooks.
     """
 
     lane: Lane
-    calls: list[Call]
+    sends: Sends
     sizes: Words
     seq: int
     address: str
@@ -129,6 +110,11 @@ class Flight(msgspec.Struct, eq=False):
     departed: float = 0.0
     patience: float = inf
     contexts: list[SendContext] = []
+
+    @property
+    def calls(self) -> list[Call]:
+        """A call of each send, made when something unusual happens."""
+        return self.sends.unfold()
 
     @property
     def due(self) -> float:
@@ -149,7 +135,7 @@ def take_run(waiting: deque[Call]) -> list[Call]:
     if not number:
         return []
     kind, batch, room = waiting[0].kind, waiting[0].batch, MAX_RUN_BYTES
-    count = limit = number if batch or number <= UNDIVIDED else min(MAX_RUN_RECORDS, (number + 1) // 2)
+    count = limit = number if batch else _most(number)
     for index, call in enumerate(islice(waiting, limit)):
         room -= call.size
         if call.batch != batch or call.kind != kind or (room < 0 and index and not batch):
@@ -158,35 +144,43 @@ def take_run(waiting: deque[Call]) -> list[Call]:
     return [waiting.popleft() for _ in range(count)]
 
 
-def _side_by_side(calls: list[Call]) -> list[Call]:
-    """The calls by queue id, in order within each. Nearly always the queues took turns, and slices do."""
-    queue_ids = [call.queue.queue_id for call in calls if call.queue is not None]
-    turn = queue_ids[: queue_ids.index(queue_ids[0], 1)] if queue_ids.count(queue_ids[0]) > 1 else queue_ids
-    rounds = len(calls) // len(turn) + 1
-    if len(set(turn)) == len(turn) and (turn * rounds)[: len(calls)] == queue_ids:
-        return [call for queue_id in sorted(turn) for call in calls[turn.index(queue_id) :: len(turn)]]
-    return sorted(calls, key=_QUEUE_ID)
+def take_plain_run(waiting: deque[Sends]) -> Sends:
+    """The same of plain sends, of which some wait."""
+    limit, first = _most(sum(map(len, waiting))), waiting.popleft()
+    while len(first) < limit and waiting and waiting[0].mode == first.mode:
+        first.extend(waiting.popleft())
+    count, sizes = min(limit, len(first)), first.sizes[:limit]
+    if sum(sizes) > MAX_RUN_BYTES:
+        count = max(1, bisect_right(list(accumulate(sizes)), MAX_RUN_BYTES))
+    if count == len(first):
+        return first
+    waiting.appendleft(first)
+    return first.cut(count)
 
 
-def build_run(calls: Sequence[Call], *, group: str, default_queue_nums: int, born_ms: int = 0) -> SendRun:
-    """The run these calls are on the wire, their records born at that time (ms); the caller adds who sends it.
+def _most(number: int) -> int:
+    """How many of so many may go."""
+    return number if number <= UNDIVIDED else min(MAX_RUN_RECORDS, (number + 1) // 2)
+
+
+def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int = 0) -> SendRun:
+    """The run these are on the wire, their records born at that time (ms); the caller adds who sends it.
 
     ``queue_index`` and ``tags_codes`` are left out where they would say nothing: one queue for all, no tag at
     all.
     """
-    spans = [(queue, len(list(same))) for queue, same in groupby([call.queue for call in calls]) if queue is not None]
+    spans = [(queue, len(list(same))) for queue, same in groupby(sends.queues)]
     numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queue for queue, _ in spans))}
     queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
-    tags_codes, kind = [call.common.tags_code for call in calls], calls[0].kind
-    sizes, pieces = encode_records(calls, [queue.queue_id for queue, count in spans for _ in range(count)], born_ms)
+    counts, kind = [count for _, count in spans], sends.kind
+    sizes, pieces = encode_records(sends, np.repeat([queue.queue_id for queue, _ in spans], counts), born_ms)
     run = SendRun(
         group=group, queues=queues, default_queue_nums=default_queue_nums, records=pieces, sizes=sizes,
         no_wait_store=kind == NO_WAIT, rewrite=kind in (REWRITE, TRANSACTION), reply=kind == REPLY,
     )  # fmt: skip
     if len(queues) > 1:
-        run.queue_index = np.repeat(
-            np.array([numbers[queue] for queue, _ in spans], "<u4"), [count for _, count in spans]
-        )
+        run.queue_index = np.repeat(np.array([numbers[queue] for queue, _ in spans], "<u4"), counts)
+    tags_codes = [common.tags_code for common in (sends.commons[:1] if sends.alike else sends.commons)]
     if any(tags_codes):
-        run.tags_codes = np.array(tags_codes, "<i4")
+        run.tags_codes = np.broadcast_to(np.array(tags_codes, "<i4"), len(sends))
     return run

@@ -7,14 +7,14 @@ from time import monotonic
 
 from dejamq_proto.codes import Code, DejamqError
 
-from dejamq.batching import Call
+from dejamq.call import Call
 from dejamq.fault_strategy import FaultTable
 from dejamq.instance import Instance
-from dejamq.message import MessageQueue
+from dejamq.message import Message, MessageQueue
 from dejamq.routes import TopicRoute
 from dejamq.selectors import Rotation
 
-_TOPIC = attrgetter("message.topic")
+_TOPIC, _TOPIC_OF = attrgetter("message.topic"), attrgetter("topic")
 
 
 class Destinations:
@@ -51,6 +51,18 @@ class Destinations:
             else:
                 chosen += self._with_queues(of_topic, rotation)
         return chosen
+
+    def turns(self, messages: Sequence[Message]) -> list[MessageQueue] | None:
+        """A queue for each of these, which nobody chooses; None: it takes calls to find them, by ``choose``."""
+        if self._faults is not None or self._parked:
+            return None
+        topics = list(map(_TOPIC_OF, messages))
+        try:
+            if topics.count(topics[0]) == len(topics):
+                return self._rotations[topics[0]].take(len(topics))
+            return [self._rotations[topic].next() for topic in topics]
+        except KeyError:
+            return None
 
     def queue_for(self, call: Call) -> MessageQueue | None:
         """Where the batch goes that begins with this call; None while the route is not known.

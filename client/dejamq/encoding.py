@@ -34,7 +34,7 @@ ID_SIZE = 32
 """Of an id that was not given by the program."""
 
 
-class Template(msgspec.Struct, frozen=True, gc=False):
+class Template(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What messages of one topic, flag and tag have in common.
 
     ``before``, ``rest`` and ``size`` (bytes, without the body) are those of a message that has nothing else.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import count
 from time import monotonic
 
 import msgspec
@@ -10,8 +11,8 @@ from dejamq_proto.compression import compress
 from dejamq_proto.names import MESSAGE_TYPE_REPLY, PROPERTY_MESSAGE_TYPE, PROPERTY_REPLY_TO_CLIENT
 from dejamq_proto.record import HEADER_SIZE
 
-from dejamq.batching import NO_WAIT, PLAIN, REPLY, REWRITE, TRANSACTION, Call
-from dejamq.encoding import ID_SIZE, before_id, check_body, encode_id, encode_rest, template, transactional
+from dejamq.call import NO_WAIT, PLAIN, REPLY, REWRITE, TRANSACTION, Call
+from dejamq.encoding import ID_SIZE, Template, before_id, check_body, encode_id, encode_rest, template, transactional
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.namespace import unwrap, unwrap_queue, wrap, wrap_queue
 from dejamq.producer_config import ProducerConfig
@@ -29,7 +30,23 @@ class Intake:
         self._namespace = config.namespace
         self._pack_from = config.compress_msg_body_over_howmuch
         self._compression, self._level = config.compression, config.compress_level
-        self._last_call_id = 0
+        self._plain_below = 0 if config.namespace else min(config.max_message_size + 1, self._pack_from)
+        self._last: tuple[str, int, str | None, Template | None] = ("", 0, None, None)
+        self.call_ids = count(1)
+
+    def plain(self, message: Message) -> Template | None:
+        """What the message has beside its body and id, if others have the same; None: it needs a call of its own.
+
+        Raises InvalidName, DejamqError.
+        """
+        if type(message) is not Message or not 0 < len(message.body) < self._plain_below or _has_rest(message):
+            return None
+        topic, flag, tags = message.topic, message.flag, message.tags
+        last_topic, last_flag, last_tags, common = self._last
+        if topic != last_topic or flag != last_flag or tags != last_tags or common is None:
+            common = template(topic, flag, tags)
+            self._last = (topic, flag, tags, common)
+        return common
 
     def call(
         self, message: Message, future: "asyncio.Future[SendResult] | None", timeout_ms: float | None = None,
@@ -45,17 +62,12 @@ class Intake:
         if self._namespace:
             message = msgspec.structs.replace(message, topic=wrap(self._namespace, message.topic))
         common = template(message.topic, message.flag, message.tags)
-        self._last_call_id += 1
         budget_s = self._timeout_s if timeout_ms is None else self.budget_s(timeout_ms)
         call = Call(
-            message, common, common.rest, PLAIN, self._last_call_id, monotonic() + budget_s, common.size + size, future,
-            mode, future is None, None, common.before,
+            message, common, common.rest, PLAIN, next(self.call_ids), monotonic() + budget_s, common.size + size,
+            future, mode, future is None, None, common.before,
         )  # fmt: skip
-        message_id = message.message_id
-        if (
-            message.keys or message.properties or message.delay_level or message.sharding_key is not None
-            or not message.wait_store or len(message_id) != ID_SIZE or not message_id.isascii()
-        ):  # fmt: skip
+        if _has_rest(message):
             self._take_rest(call)
         if size >= self._pack_from:
             self._pack(call)
@@ -156,6 +168,14 @@ class Intake:
         if not timeout_ms > 0:
             raise DejamqError(f"timeout_ms is {timeout_ms}, it must be more than 0", code=Code.INVALID_PARAMETER)
         return timeout_ms / 1000
+
+
+def _has_rest(message: Message) -> bool:
+    """It has what most messages have not."""
+    return bool(
+        message.keys or message.properties or message.delay_level or message.sharding_key is not None
+        or not message.wait_store or len(message.message_id) != ID_SIZE or not message.message_id.isascii()
+    )  # fmt: skip
 
 
 def no_message(thing: object) -> TypeError:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from dejamq_proto.codes import BacklogFull, ClientClosed, DejamqError, ForkedProcess, SendTimeout
 from dejamq_proto.names import check_group
 
-from dejamq.batching import Call
+from dejamq.call import Call
 from dejamq.config import client_config
 from dejamq.detector import Detector
 from dejamq.forking import Origin
@@ -52,7 +52,7 @@ class Producer:
         self._origin = Origin()
         self._hooks = SendHooks()
         self._intake = Intake(self.config)
-        self._make_call = self._intake.call
+        self._make_call, self._plain = self._intake.call, self._intake.plain
         self._last_batch = 0
 
     # life
@@ -71,7 +71,7 @@ class Producer:
             instance, state={"pending_bytes": sender.backlog.bytes, "pending_messages": sender.backlog.calls},
             stacks=stacks,
         )  # fmt: skip
-        sender = Sender(instance, self.config, self._inner_group, self._hooks)
+        sender = Sender(instance, self.config, self._inner_group, self._hooks, self._intake.call_ids)
         instance.on_fatal = lambda error: sender.abandon(lambda definite: _ended(str(error), definite))
         self._instance, self._sender = instance, sender
         self._requests = Requests(instance)
@@ -229,6 +229,10 @@ class Producer:
         sender = self._sender
         if sender is None or not sender.open or not self._origin.here:
             sender = self._ready()
+        if queue is None and timeout_ms is None:
+            common = self._plain(message)
+            if common is not None:
+                return sender.submit_plain(message, common, mode)
         future = sender.new_future()
         call = self._make_call(message, future, timeout_ms, mode)
         if queue is not None:

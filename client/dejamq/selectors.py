@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 
 from dejamq_proto.record import java_hash
 
@@ -18,7 +18,7 @@ class Rotation:
     A position for each topic and producer; RocketMQ has one for each topic and thread (ThreadLocalIndex).
     """
 
-    __slots__ = ("next", "queues")
+    __slots__ = ("_turns", "next", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], start: int | None = None) -> None:
         self.queues = tuple(queues)
@@ -45,7 +45,12 @@ class Rotation:
     def restart(self, start: int | None = None) -> None:
         """Go on from there, or from anywhere, so that retries of many messages do not all meet at one queue."""
         at = random.randrange(len(self.queues)) if start is None else start % len(self.queues)
-        self.next = cycle(self.queues[at:] + self.queues[:at]).__next__
+        self._turns = cycle(self.queues[at:] + self.queues[:at])
+        self.next = self._turns.__next__
+
+    def take(self, count: int) -> list[MessageQueue]:
+        """So many queues as ``next`` would give."""
+        return list(islice(self._turns, count))
 
 
 def by_hash(queues: Sequence[MessageQueue], key: str) -> MessageQueue:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.names import RETRY_PREFIX
 
-from dejamq.batching import Call
+from dejamq.call import Call
 from dejamq.intake import no_message
 from dejamq.message import Message, SendResult
 

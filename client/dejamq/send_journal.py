@@ -1,15 +1,20 @@
 """What a producer's journal says of its sends: each try before it leaves, each outcome, each failed call."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import SendEnd, SendResult, SendTry
 from dejamq_proto.journal import Journal
 from dejamq_proto.names import PROPERTY_KEYS
 
-from dejamq.batching import Call, Flight
+from dejamq.batching import Flight
+from dejamq.call import Call
 from dejamq.message import Message, SendStatus
 from dejamq.send_retry import final_error
+from dejamq.sends import Sends
+
+_TOPIC = attrgetter("topic")
 
 
 class SendJournal:
@@ -26,16 +31,16 @@ class SendJournal:
         """Before a run leaves: at ``forensic`` the line survives what happens next."""
         if not self._journal.on:
             return
-        calls = flight.calls
+        sends = flight.sends
         self._journal.write(
             SendTry(
                 request_seq=flight.seq, broker_name=flight.lane.broker_name, address=flight.address, group=self._group,
-                topics=sorted({call.message.topic for call in calls}),
-                call_ids=[call.call_id for call in calls],
-                tries=[call.tries for call in calls],
-                unique_keys=[call.message.message_id for call in calls],
-                business_keys=[self._key_of(call.message) for call in calls] if self._business_key else [],
-                modes=_modes(calls),
+                topics=sorted(set(map(_TOPIC, sends.messages))),
+                call_ids=sends.call_ids,
+                tries=sends.tries,
+                unique_keys=sends.message_ids,
+                business_keys=list(map(self._key_of, sends.messages)) if self._business_key else [],
+                modes=_modes(sends),
             )
         )  # fmt: skip
 
@@ -76,7 +81,8 @@ class SendJournal:
         return message.properties.get(self._business_key or "", "")
 
 
-def _modes(calls: Sequence[Call]) -> list[str]:
-    """As short as ``SendTry`` allows: nearly every run has calls of one mode."""
-    different = {call.mode for call in calls}
-    return [call.mode for call in calls] if len(different) > 1 else [] if different == {"sync"} else [calls[0].mode]
+def _modes(sends: Sends) -> list[str]:
+    """As short as ``SendTry`` allows: nearly every run has sends of one mode."""
+    modes = [sends.mode] if sends.calls is None else [call.mode for call in sends.calls]
+    different = set(modes)
+    return modes if len(different) > 1 else [] if different == {"sync"} else modes[:1]

@@ -6,16 +6,16 @@ again are given back to the sender.
 
 import logging
 from collections.abc import Sequence
-from itertools import count, repeat
+from itertools import compress, count, repeat
 from time import monotonic
-from typing import Any
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError, error_for
 from dejamq_proto.wire import SendRunResult
 
 from dejamq.backlog import Backlog
-from dejamq.batching import Call, Flight
+from dejamq.batching import Flight
+from dejamq.call import Call
 from dejamq.fault_strategy import FaultTable
 from dejamq.message import MessageQueue, SendResult, SendStatus, StoredRun
 from dejamq.namespace import unwrap, unwrap_queue
@@ -58,8 +58,8 @@ class Outcomes:
             failure = error_for(answer.code, f"{flight.lane.broker_name} ({flight.address}): {answer.remark}")
             self._returned(flight, failure, "refused")
             return self._refused(flight, answer.bad_record, failure)
-        if len(answer.queue_offsets) != len(flight.calls) or not len(answer.span_starts):
-            failure = DejamqError(f"{flight.address} answered without the places of {len(flight.calls)} messages")
+        if len(answer.queue_offsets) != len(flight.sends) or not len(answer.span_starts):
+            failure = DejamqError(f"{flight.address} answered without the places of {len(flight.sends)} messages")
             self._returned(flight, failure, "refused")
             return self.failed(flight.calls, failure)
         self._journal.stored(flight, status)
@@ -115,27 +115,26 @@ class Outcomes:
         results = self._results(flight, answer, status)
         if flight.contexts:
             self._tell_hooks(flight, results, None)
-        calls, again = flight.calls, []
+        sends, again = flight.sends, []
         if status is not SendStatus.SEND_OK and self._config.retry_another_broker_when_not_store_ok:
             again = self._not_ok(flight, results)
             kept = set(map(id, again))
-            results = [result for call, result in zip(calls, results, strict=True) if id(call) not in kept]
-            calls = [call for call in calls if id(call) not in kept]
-        for call, result in zip(calls, results, strict=True):
-            future = call.future
+            stays = [id(call) not in kept for call in flight.calls]
+            sends, results = sends.pick(lambda column: list(compress(column, stays))), list(compress(results, stays))
+        for future, result in zip(sends.futures, results, strict=True):
             if future is not None and not future.done():
                 future.set_result(result)
-        self.backlog.give_back(len(calls), sum([call.size for call in calls]))
+        self.backlog.give_back(len(sends), sum(sends.sizes))
         return again
 
     def _results(self, flight: Flight, answer: SendRunResult, status: SendStatus) -> list[SendResult]:
         """By ``map``, without a step of Python for each: this is done for every message."""
-        ids = [call.message.message_id for call in flight.calls]
-        queues: list[Any] = [call.queue for call in flight.calls]
+        queues = flight.sends.queues
         if self._config.namespace:
             queues = list(map(self._seen, queues))
         place = repeat(StoredRun(answer, flight.sizes))
-        return list(map(SendResult, repeat(status), ids, queues, answer.queue_offsets.tolist(), place, count()))
+        ids, offsets = flight.sends.message_ids, answer.queue_offsets.tolist()
+        return list(map(SendResult, repeat(status), ids, queues, offsets, place, count()))
 
     def _not_ok(self, flight: Flight, results: Sequence[SendResult]) -> list[Call]:
         """Calls of a run that is stored, but not as it should be; they keep what they have.

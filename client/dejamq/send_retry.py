@@ -3,7 +3,7 @@
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
 
-from dejamq.batching import Call
+from dejamq.call import Call
 
 ASYNC = ("async", "request")
 TRANSPORT = frozenset({Code.CONNECT_BROKER_EXCEPTION, Code.ACCESS_BROKER_TIMEOUT})

@@ -6,25 +6,30 @@ means is decided in ``send_outcomes``.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from math import inf
 from time import monotonic, time
+from typing import cast
 
 from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
 from dejamq_proto.events.producer import CLOSED_BY_A_TIMEOUT
 from dejamq_proto.names import MASTER_ID
 from dejamq_proto.wire import SendRunResult
 
-from dejamq.batching import Call, Flight, Lane, build_run
+from dejamq.batching import Flight, Lane, build_run
+from dejamq.call import Call
 from dejamq.destinations import Destinations
+from dejamq.encoding import Template
 from dejamq.fault_strategy import FaultTable
 from dejamq.instance import Instance
-from dejamq.message import MessageQueue, SendResult
+from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.producer_config import ProducerConfig
 from dejamq.send_hooks import SendHooks
 from dejamq.send_journal import SendJournal
 from dejamq.send_outcomes import Outcomes
+from dejamq.sends import Sends
 
 SWEEP_S = 0.1
 
@@ -37,7 +42,11 @@ class Sender:
     futures unresolved.
     """
 
-    def __init__(self, instance: Instance, config: ProducerConfig, group: str, hooks: SendHooks) -> None:
+    def __init__(
+        self, instance: Instance, config: ProducerConfig, group: str, hooks: SendHooks,
+        call_ids: Iterator[int] | None = None,
+    ) -> None:  # fmt: skip
+        """``call_ids``: those of sends that are submitted without a call; the same source as of calls."""
         self._instance, self._config, self._group = instance, config, group
         self._loop = asyncio.get_running_loop()
         self._cap_s = config.send_msg_max_timeout_per_request_ms / 1000
@@ -50,16 +59,34 @@ class Sender:
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self._loop)
-        self._fresh: list[Call] = []
+        self._call_ids = count(1) if call_ids is None else call_ids
+        self._fresh: list[Call | Sends] = []
         """Submitted since the last turn: without a queue yet, in the order of the submits."""
+        self._plain: Sends | None = None
+        """The last of them, while further sends may join it."""
         self._turning = False
         self.open = True
         """False: ask the producer whether and why not, before submitting."""
+
+    def submit_plain(self, message: Message, common: Template, mode: str) -> "asyncio.Future[SendResult]":
+        """Take a send on that is nothing but its message; gives its future. Raises BacklogFull."""
+        size = common.size + len(message.body)
+        self.backlog.take(1, size)
+        plain = self._plain
+        if plain is None or plain.mode != mode:
+            plain = self._begin_plain(mode)
+        future = self.new_future()
+        plain.messages.append(message)
+        plain.commons.append(common)
+        plain.sizes.append(size)
+        plain.futures.append(future)
+        return future
 
     def submit(self, call: Call) -> None:
         """Take a call on; its future will be resolved. Raises BacklogFull."""
         self.backlog.take(1, call.size)
         self._fresh.append(call)
+        self._plain = None
         if not self._turning:
             self._turn_soon()
 
@@ -67,6 +94,7 @@ class Sender:
         """Take calls on, all or none. Raises BacklogFull."""
         self.backlog.take(len(calls), sum(call.size for call in calls))
         self._fresh += calls
+        self._plain = None
         self._turn_soon()
 
     def refuse(self, calls: Sequence[Call], error: DejamqError) -> None:
@@ -82,8 +110,8 @@ class Sender:
         self.open = False
         if self._sweeper is not None:
             self._sweeper.cancel()
-        fresh, self._fresh = self._fresh, []
-        for call in (*self._destinations.take_parked(lambda call: True), *fresh):
+        fresh, self._fresh, self._plain = self._fresh, [], None
+        for call in (*self._destinations.take_parked(lambda call: True), *self._calls_of(fresh)):
             self._outcomes.end([call], error(not call.indefinite))
         for lane in self._lanes.values():
             flights, lane.in_flight = lane.in_flight, []
@@ -103,9 +131,9 @@ class Sender:
 
     def _turn(self) -> None:
         """What was submitted in this turn of the loop gets its queues together, and leaves as lanes have room."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self._fresh, self._plain = self._fresh, [], None
         try:
-            self._enqueue(self._destinations.choose(fresh))
+            self._place(fresh)
         except Exception as error:
             self._fresh = fresh + self._fresh
             self._broke(error)
@@ -117,39 +145,74 @@ class Sender:
         for lane in tuple(self._lanes.values()):
             self._pump(lane)
 
+    def _begin_plain(self, mode: str) -> Sends:
+        """One deadline for all of a turn: it lasts some ms, the budget is seconds."""
+        self._plain = Sends(mode, monotonic() + self._config.send_msg_timeout_ms / 1000)
+        self._fresh.append(self._plain)
+        self._turn_soon()
+        return self._plain
+
+    def _place(self, fresh: Sequence[Call | Sends]) -> None:
+        """Give queues to what was submitted. Plain sends stay so where nothing else came in this turn."""
+        if any(type(each) is Call for each in fresh):
+            self._enqueue(self._destinations.choose(self._calls_of(fresh)))
+            return
+        for sends in cast("Sequence[Sends]", fresh):
+            sends.number(self._call_ids)
+            queues = self._destinations.turns(sends.messages)
+            if queues is None:
+                self._enqueue(self._destinations.choose(sends.unfold()))
+                continue
+            sends.queues = queues
+            for name, of_broker in sends.by_broker():
+                self._lane(name).add_plain(of_broker)
+
+    def _calls_of(self, fresh: Sequence[Call | Sends]) -> list[Call]:
+        calls: list[Call] = []
+        for each in fresh:
+            if isinstance(each, Call):
+                calls.append(each)
+            else:
+                each.number(self._call_ids)
+                calls += each.unfold()
+        return calls
+
+    def _lane(self, broker_name: str) -> Lane:
+        lane = self._lanes.get(broker_name)
+        if lane is None:
+            lane = self._lanes[broker_name] = Lane(broker_name)
+        return lane
+
     def _enqueue(self, calls: Sequence[Call]) -> None:
         """Put calls that have their queues behind what waits for their brokers."""
         names = [call.queue.broker_name for call in calls if call.queue is not None]
         for name in dict.fromkeys(names):
             of_broker = [call for call, at in zip(calls, names, strict=True) if at == name]
-            lane = self._lanes.get(name)
-            if lane is None:
-                lane = self._lanes[name] = Lane(name)
-            lane.add(of_broker)
+            self._lane(name).add(of_broker)
         if names:
             self._turn_soon()
 
     def _pump(self, lane: Lane) -> None:
         """Send runs until enough are under way."""
-        calls: list[Call] = []
+        sends = Sends()
         try:
-            while lane.waiting and len(lane.in_flight) < self._config.max_runs_in_flight:
-                calls = self._without_ended(lane.take_run())
-                if calls and self._cap_s:
-                    calls = self._of_one_patience(lane, calls)
-                if calls:
-                    self._depart(lane, calls)
+            while lane.busy and len(lane.in_flight) < self._config.max_runs_in_flight:
+                sends = self._without_ended(lane.take_run())
+                if sends and self._cap_s:
+                    sends = self._of_one_patience(lane, sends.unfold())
+                if sends:
+                    self._depart(lane, sends)
         except Exception as error:
-            if not any(flight.calls is calls for flight in lane.in_flight):
-                lane.put_back(calls)
+            if not any(flight.sends is sends for flight in lane.in_flight):
+                lane.put_back(sends.unfold())
             self._broke(error)
 
-    def _of_one_patience(self, lane: Lane, calls: list[Call]) -> list[Call]:
+    def _of_one_patience(self, lane: Lane, calls: list[Call]) -> Sends:
         """The first calls that all may, or all may not, go elsewhere when the answer takes too long."""
         patient = self._outcomes.rule.patient
         end = next((n for n, call in enumerate(calls) if patient(call) is not patient(calls[0])), len(calls))
         lane.put_back(calls[end:])
-        return calls[:end]
+        return Sends.of(calls[:end])
 
     def _broke(self, error: Exception) -> None:
         """A fault of our own: without this the futures concerned would never be resolved."""
@@ -157,7 +220,7 @@ class Sender:
         failure.__cause__ = error
         self._instance.fail(failure)
 
-    def _depart(self, lane: Lane, calls: list[Call]) -> None:
+    def _depart(self, lane: Lane, sends: Sends) -> None:
         """Give a run its number and hand it to the connection.
 
         The journal's line stands before the first byte leaves.
@@ -165,33 +228,31 @@ class Sender:
         address = self._instance.routes.master_address(lane.broker_name)
         if address is None:
             text = f"no route names an address of broker {lane.broker_name}'s master (id {MASTER_ID})"
-            self._fail(calls, BrokerUnavailable(text, definite=True))
+            self._fail(sends.unfold(), BrokerUnavailable(text, definite=True))
             return
         run = build_run(
-            calls, group=self._group, default_queue_nums=self._config.default_topic_queue_nums,
+            sends, group=self._group, default_queue_nums=self._config.default_topic_queue_nums,
             born_ms=int(time() * 1000),
         )  # fmt: skip
         run.client_id, run.boot_id, run.seq = (
             self._instance.client_id, self._instance.boot_id, self._instance.next_seq(),
         )  # fmt: skip
-        for call in calls:
-            call.tries += 1
-        first_deadline = min([call.deadline for call in calls])
-        flight = Flight(lane, calls, run.sizes, run.seq, address, first_deadline, departed=monotonic())
-        if self._cap_s and self._outcomes.rule.patient(calls[0]):
+        sends.leave()
+        flight = Flight(lane, sends, run.sizes, run.seq, address, min(sends.deadlines), departed=monotonic())
+        if self._cap_s and self._outcomes.rule.patient(flight.calls[0]):
             flight.patience = flight.departed + self._cap_s
         self._outcomes.leaving(flight)
         lane.in_flight.append(flight)
         flight.future = self._instance.link(address).send_run(run)
         flight.future.add_done_callback(partial(self._landed, flight))
 
-    def _without_ended(self, calls: list[Call]) -> list[Call]:
-        """Drop calls whose program cancelled them before they left."""
-        ended = [call for call in calls if call.future is not None and call.future.done()]
-        if not ended:
-            return calls
+    def _without_ended(self, sends: Sends) -> Sends:
+        """Drop those whose program cancelled them before they left."""
+        if not sends.any_ended:
+            return sends
+        ended = [call for call in sends.unfold() if call.ended]
         self.backlog.give_back(len(ended), sum(call.size for call in ended))
-        return [call for call in calls if not call.ended]
+        return Sends.of([call for call in sends.unfold() if not call.ended])
 
     # from the broker
 

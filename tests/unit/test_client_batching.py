@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq import BrokerUnavailable, Code, DejamqError, Message, MessageQueue, SendTimeout
-from dejamq.batching import MAX_RUN_RECORDS, NO_WAIT, PLAIN, REWRITE, Call, Lane, build_run, take_run
+from dejamq.batching import MAX_RUN_RECORDS, Lane, build_run, take_run
+from dejamq.call import NO_WAIT, PLAIN, REWRITE, Call
 from dejamq.encoding import template
 from dejamq.intake import Intake
 from dejamq.producer_config import ProducerConfig
 from dejamq.run_records import FEW
 from dejamq.selectors import Rotation, by_hash
 from dejamq.send_retry import RetryRule, final_error, outcome_of
+from dejamq.sends import Sends
 from dejamq_proto.codes import SEND_RETRIABLE, error_for
 
 A0, A1, B0 = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0)
@@ -74,7 +76,7 @@ def test_calls_put_back_come_first_in_their_order() -> None:
     lane.add([call(3), call(4)])
     lane.put_back([call(1), call(2)])
     lane.put_back([])
-    assert numbers(lane.take_run()) == [1, 2, 3, 4]
+    assert numbers(lane.take_run().unfold()) == [1, 2, 3, 4]
 
 
 def test_a_run_has_the_calls_of_each_queue_side_by_side_and_in_order() -> None:
@@ -83,9 +85,9 @@ def test_a_run_has_the_calls_of_each_queue_side_by_side_and_in_order() -> None:
         each = call(number)
         each.queue = (A1, A0, MessageQueue("u", "a", 1))[number % 3]
         lane.add([each])
-    calls = lane.take_run()
+    calls = lane.take_run().unfold()
     assert numbers(calls) == [1, 4, 7, 0, 2, 3, 5, 6, 8]
-    run = build_run(calls, group="g", default_queue_nums=4)
+    run = build_run(Sends.of(calls), group="g", default_queue_nums=4)
     assert [run.queues[number] for number in run.queue_index.tolist()] == [
         (each.queue.topic, each.queue.queue_id) for each in calls if each.queue
     ]
@@ -98,14 +100,14 @@ def test_expired_calls_are_taken_out_and_the_others_stay() -> None:
     assert lane.take_expired(0.5) == []
     assert numbers(lane.take_expired(3.0)) == [1, 2]
     assert lane.first_deadline == 5.0
-    assert numbers(lane.take_run()) == [0]
+    assert numbers(lane.take_run().unfold()) == [0]
 
 
 def test_a_run_on_the_wire_names_each_queue_once() -> None:
     calls = [call(number) for number in range(4)]
     for each, queue in zip(calls, (A1, A0, A1, A0), strict=True):
         each.queue = queue
-    run = build_run(calls, group="g", default_queue_nums=4)
+    run = build_run(Sends.of(calls), group="g", default_queue_nums=4)
     assert run.queues == [("t", 1), ("t", 0)]
     assert run.queue_index.tolist() == [0, 1, 0, 1]
     assert len(run.tags_codes) == 0
@@ -127,7 +129,7 @@ def test_records_encoded_together_are_those_encoded_one_by_one(count: int) -> No
         more |= {} if number % 7 else {"message_id": f"of my own, ü{number}"}
         calls.append(intake.call(Message("t" * (1 + number % 2), body, **more), None))
         calls[-1].queue = MessageQueue("t", "a", number % 4)
-    run = build_run(calls, group="g", default_queue_nums=4, born_ms=5)
+    run = build_run(Sends.of(calls), group="g", default_queue_nums=4, born_ms=5)
     records = [
         each.common.record.encode(number % 4, 5, each.packed or each.message.body, each.properties)
         for number, each in enumerate(calls)
@@ -143,7 +145,7 @@ def test_the_calls_of_a_queue_stay_in_order_whatever_turns_the_queues_take(turns
         each = call(number)
         each.queue = MessageQueue("t", "a", turns[number % len(turns)])
         lane.add([each])
-    while calls := lane.take_run():
+    while calls := lane.take_run().unfold():
         places = [(each.queue.queue_id, each.call_id) for each in calls if each.queue]
         assert places == sorted(places)
 
@@ -151,7 +153,7 @@ def test_the_calls_of_a_queue_stay_in_order_whatever_turns_the_queues_take(turns
 def test_a_run_to_one_queue_has_no_index_and_one_tag_is_enough_for_tags_codes() -> None:
     calls = [call(0), call(1, kind=PLAIN)]
     calls[1].common = template("t", 0, "paid")
-    run = build_run(calls, group="g", default_queue_nums=4)
+    run = build_run(Sends.of(calls), group="g", default_queue_nums=4)
     assert len(run.queue_index) == 0
     assert run.tags_codes.tolist() == [0, template("t", 0, "paid").tags_code]
 

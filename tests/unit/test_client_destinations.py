@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dejamq import Message
-from dejamq.batching import PLAIN, Call
+from dejamq.call import PLAIN, Call
 from dejamq.destinations import Destinations
 from dejamq.encoding import template
 from dejamq.routes import Routes, TopicRoute

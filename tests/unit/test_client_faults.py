@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dejamq import BrokerUnavailable, DejamqError, Message, MessageQueue
-from dejamq.batching import PLAIN, Call
+from dejamq.call import PLAIN, Call
 from dejamq.destinations import Destinations
 from dejamq.detector import Detector
 from dejamq.encoding import template

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq import ConfigError, DejamqError, Message, MessageQueue, MessageTooLarge, select_by_hash
-from dejamq.batching import NO_WAIT, PLAIN, REPLY, REWRITE, Call
+from dejamq.call import NO_WAIT, PLAIN, REPLY, REWRITE, Call
 from dejamq.intake import Intake
 from dejamq.message import SendResult, SendStatus, StoredRun
 from dejamq.producer_config import ProducerConfig

@@ -11,7 +11,8 @@ import pytest
 from consumer_fakes import FakeLink, context, owned_queue
 from dejamq import BrokerUnavailable, Code, ConfigError, DejamqError, InvalidName, Message, MessageQueue, SendTimeout
 from dejamq.assignment import Assignment, OwnedQueue
-from dejamq.batching import PLAIN, Call, Flight, Lane
+from dejamq.batching import Flight, Lane
+from dejamq.call import PLAIN, Call
 from dejamq.consume_from import ConsumeFrom, StartRule
 from dejamq.deliveries import Deliveries
 from dejamq.encoding import template
@@ -20,6 +21,7 @@ from dejamq.offset_store import RemoteOffsetStore
 from dejamq.process_queue import ProcessQueue
 from dejamq.selectors import Rotation, by_hash
 from dejamq.send_journal import SendJournal
+from dejamq.sends import Sends
 from dejamq.subscriptions import Subscription, Subscriptions
 from dejamq_proto.journal import Journal, Level
 from dejamq_proto.record import java_hash
@@ -240,7 +242,7 @@ def call(number: int, *, keys: tuple[str, ...] = (), indefinite: bool = False) -
 
 
 def flight(*calls: Call) -> Flight:
-    return Flight(Lane("broker-a"), list(calls), np.array([10] * len(calls), "<u4"), 3, "h:1", 1.0)
+    return Flight(Lane("broker-a"), Sends.of(list(calls)), np.array([10] * len(calls), "<u4"), 3, "h:1", 1.0)
 
 
 def journalled(directory: Path, business_key: str | None = None) -> tuple[SendJournal, Any]:

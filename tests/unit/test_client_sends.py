@@ -1,0 +1,131 @@
+"""Sends that are nothing but their messages: kept in columns, and calls as soon as something happens to some."""
+
+import asyncio
+from collections import deque
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from dejamq import Message, MessageQueue
+from dejamq.batching import MAX_RUN_RECORDS, Lane, build_run, take_plain_run
+from dejamq.call import PLAIN, Call
+from dejamq.encoding import template
+from dejamq.intake import Intake
+from dejamq.producer_config import ProducerConfig
+from dejamq.sends import Sends
+
+QUEUES = [MessageQueue("t", "a", number) for number in range(4)]
+
+
+def plain(numbers: range, *, size: int = 100, tags: bool = False, mode: str = "sync") -> Sends:
+    """Sends whose call ids are these numbers, to four queues in turn."""
+    sends = Sends(mode, 10.0)
+    for number in numbers:
+        sends.messages.append(Message("t", b"body %d" % number))
+        sends.commons.append(template("t", 0, f"tag-{number % 3}" if tags else None))
+        sends.sizes.append(sends.commons[-1].size + len(sends.messages[-1].body) if size == 100 else size)
+        sends.futures.append(asyncio.Future())
+    sends.number(count(numbers.start))
+    sends.queues = [QUEUES[number % 4] for number in numbers]
+    return sends
+
+
+def a_call(number: int) -> Call:
+    message, common = Message("t", b"x"), template("t", 0, None)
+    return Call(message, common, b"\x02", PLAIN, number, 10.0, 100, None, queue=QUEUES[0])
+
+
+@pytest.mark.parametrize("number", [1, 12, 100])
+@pytest.mark.parametrize("tags", [False, True])
+async def test_plain_sends_are_the_run_that_calls_of_them_would_be(number: int, tags: bool) -> None:
+    sends = plain(range(number), tags=tags)
+    run = build_run(sends, group="g", default_queue_nums=4, born_ms=5)
+    same = build_run(Sends.of(plain_calls(sends)), group="g", default_queue_nums=4, born_ms=5)
+    assert b"".join(run.records) == b"".join(same.records)
+    assert run.queues == same.queues
+    for of_run, of_same in ((run.sizes, same.sizes), (run.queue_index, same.queue_index)):
+        assert np.array_equal(of_run, of_same)
+    assert np.array_equal(run.tags_codes, same.tags_codes)
+
+
+def plain_calls(sends: Sends) -> list[Call]:
+    copy = sends.pick(lambda column: column[:])
+    return copy.unfold()
+
+
+async def test_of_many_plain_sends_half_goes_and_at_most_850() -> None:
+    waiting = deque([plain(range(60)), plain(range(60, 100))])
+    assert take_plain_run(waiting).call_ids == list(range(50))
+    assert take_plain_run(waiting).call_ids == list(range(50, 75))
+    waiting = deque(plain(range(start, start + 100)) for start in range(0, 3000, 100))
+    assert take_plain_run(waiting).call_ids == list(range(MAX_RUN_RECORDS))
+
+
+async def test_plain_sends_of_about_a_mebibyte_are_a_run_and_a_larger_one_goes_alone() -> None:
+    waiting = deque([plain(range(10), size=300_000)])
+    assert take_plain_run(waiting).call_ids == [0, 1, 2]
+    assert take_plain_run(waiting).call_ids == [3, 4, 5]
+    waiting = deque([plain(range(2), size=3 << 20)])
+    assert take_plain_run(waiting).call_ids == [0]
+
+
+async def test_sends_of_another_mode_are_another_run() -> None:
+    waiting = deque([plain(range(2)), plain(range(2, 4), mode="async")])
+    runs = [take_plain_run(waiting), take_plain_run(waiting)]
+    assert [(run.mode, run.call_ids) for run in runs] == [("sync", [0, 1]), ("async", [2, 3])]
+
+
+async def test_calls_and_plain_sends_to_one_broker_keep_the_order_in_which_they_came() -> None:
+    lane = Lane("a")
+    lane.add_plain(plain(range(4)))
+    lane.add([a_call(4)])
+    lane.add_plain(plain(range(5, 8)))
+    assert sorted(lane.take_run().call_ids) == list(range(8))
+    lane.add_plain(plain(range(4, 8)))
+    lane.put_back([a_call(0)])
+    run = lane.take_run()
+    assert [call_id for queue, call_id in zip(run.queues, run.call_ids, strict=True) if queue == QUEUES[0]] == [0, 4]
+    assert not lane.busy
+
+
+async def test_plain_sends_that_waited_too_long_are_taken_out_as_calls() -> None:
+    lane = Lane("a")
+    lane.add_plain(plain(range(3)))
+    assert lane.take_expired(9.0) == []
+    assert [call.call_id for call in lane.take_expired(10.0)] == [0, 1, 2]
+    assert not lane.busy
+
+
+async def test_sends_are_divided_by_broker_in_their_order() -> None:
+    sends = plain(range(4))
+    sends.queues = [MessageQueue("t", name, 0) for name in "abab"]
+    assert [(name, part.call_ids) for name, part in sends.by_broker()] == [("a", [0, 2]), ("b", [1, 3])]
+
+
+async def test_a_call_made_of_a_send_under_way_knows_that_it_left() -> None:
+    sends = plain(range(2))
+    sends.leave()
+    assert sends.tries == [1, 1]
+    assert [call.tries for call in sends.unfold()] == [1, 1]
+    sends.leave()
+    assert sends.tries == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"keys": "k"}, {"properties": {"a": "b"}}, {"delay_level": 1}, {"sharding_key": "s"}, {"wait_store": False},
+        {"message_id": "own"}, {"body": b"x" * 4096}, {"body": b""},
+    ],
+)  # fmt: skip
+def test_a_message_with_something_of_its_own_needs_a_call(more: dict[str, Any]) -> None:
+    intake = Intake(ProducerConfig())
+    assert intake.plain(Message(**{"topic": "t", "body": b"x", **more})) is None
+    assert Intake(ProducerConfig(namespace="n")).plain(Message("t", b"x")) is None
+
+
+def test_what_messages_have_in_common_is_found_whatever_came_before() -> None:
+    intake = Intake(ProducerConfig())
+    for topic, flag, tags in (("t", 0, None), ("u", 0, None), ("u", 1, None), ("u", 1, "a"), ("t", 0, None)):
+        assert intake.plain(Message(topic, b"x", flag=flag, tags=tags)) is template(topic, flag, tags)
