@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from dejamq_proto.few import FEW
 
 from dejamq_broker.store.batch import Ints, Single
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
@@ -240,6 +241,14 @@ class ConsumeQueue:
         if end > start:
             parts.append(tail.between(start, end))
         return np.concatenate(parts)
+
+    def few(self, queue_offset: int) -> list[tuple[int, int, int]]:
+        """Log offset, size and tags code of all entries from ``queue_offset`` on, if they are a few in memory; else
+        none.
+        """
+        end = self.max_offset
+        tail = self._tail
+        return tail.few(queue_offset, end) if queue_offset >= tail.start and end - queue_offset <= FEW else []
 
     def next_file(self, queue_offset: int) -> int:
         """The queue offset at which the file after this one begins."""

@@ -31,6 +31,11 @@ class EntryTail:
         """A view of the entries of these queue offsets."""
         return self.entries[first - self.start : after - self.start]
 
+    def few(self, first: int, after: int) -> list[tuple[int, int, int]]:
+        """Log offset, size and tags code of the entries of these queue offsets, in plain numbers."""
+        start, end = (first - self.start) * QUEUE_ENTRY_SIZE, (after - self.start) * QUEUE_ENTRY_SIZE
+        return list(ENTRY_FIELDS.iter_unpack(self._bytes[start:end]))
+
     def put(self, queue_offset: int, entries: Entries) -> None:
         """Write entries into room that is there."""
         at = queue_offset - self.start

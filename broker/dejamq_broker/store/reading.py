@@ -65,6 +65,8 @@ class Reader:
         outside = self._outside(queue, queue_offset)
         if outside or queue is None:
             return outside or ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        if not self._damages and (few := self._few(queue, queue_offset, limits)):
+            return few
         entries = queue.entries(queue_offset, self._window(limits))
         low, high = queue.min_offset, queue.max_offset
         if not len(entries):
@@ -77,6 +79,28 @@ class Reader:
             status = ReadStatus.NO_MATCHED_MESSAGE if self._any_there(entries) else ReadStatus.MESSAGE_WAS_REMOVING
             return ReadResult(status, next_offset, low, high)
         return ReadResult(ReadStatus.FOUND, next_offset, low, high, chosen["size"].tolist(), records)
+
+    def _few(self, queue: ConsumeQueue, queue_offset: int, limits: Limits) -> ReadResult | None:
+        """As ``read`` where a few entries are left and all are wanted and may be given, in plain numbers: numpy costs
+        more than all else then. None: it is not so, or not sure.
+        """
+        entries = queue.few(queue_offset)
+        if not entries or not self.in_memory(entries[0][0]) or limits.max_messages < len(entries):
+            return None
+        sizes = [size for _, size, _ in entries]
+        wanted = limits.tags is None or all(code in limits.tags for _, _, code in entries)
+        if not wanted or FILLER_SIZE in sizes or entries[0][0] < self._log.min_offset:
+            return None
+        config, total = self._config, sum(sizes)
+        if total > min(config.max_transfer_bytes_on_message_in_memory, limits.max_bytes):
+            return None
+        if len(sizes) > config.max_transfer_count_on_message_in_memory:
+            return None
+        records = b"".join([self._log.read(log_offset, size) for log_offset, size, _ in entries])
+        if len(records) != total:
+            return None
+        end = queue_offset + len(sizes)
+        return ReadResult(ReadStatus.FOUND, end, queue.min_offset, queue.max_offset, sizes, records)
 
     def in_memory(self, log_offset: int) -> bool:
         """Young enough to be in the page cache, by RocketMQ's rule."""
