@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dejamq_proto.events import Deliver, Result
+from dejamq_proto.events import Deliver, Handout, Persist, Result
 from dejamq_proto.names import MASTER_ID, RETRY_PREFIX
+from dejamq_proto.pull_pb2 import PullRequest
 
 from dejamq.counts import Counts
 from dejamq.message import MessageQueue
@@ -13,12 +14,14 @@ from dejamq.process_queue import ProcessQueue
 from dejamq.stretch import Stretches
 
 
-@dataclass(slots=True, eq=False)
-class AloneLines:
-    """The journal's lines of single messages of one ownership, filled in again for each."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """What the journal's lines about one ownership have in common: each is a copy of one of these, filled in."""
 
+    handout: Handout
     deliver: Deliver
     result: Result
+    persist: Persist
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +66,9 @@ class OwnedQueue:
     fetching: asyncio.Task[None] | None = None
     entered: Stretches = field(default_factory=Stretches)
     succeeded: Stretches = field(default_factory=Stretches)
-    lines: AloneLines | None = None
+    lines: Lines | None = None
+    asking: PullRequest | None = None
+    """What all its pulls have in common; of ``subscription_version``."""
 
     @property
     def dropped(self) -> bool:

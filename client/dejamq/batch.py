@@ -4,7 +4,7 @@ import ipaddress
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from dejamq_proto import run
@@ -35,6 +35,9 @@ class Batch(ABC):
     """Bytes in which each body lies as it was sent, from one of ``starts`` to one of ``ends``; None: ask ``body``."""
     starts: Sequence[int] = ()
     ends: Sequence[int] = ()
+    _unique_keys: list[str] | None = None
+    _store_hosts: list[str] | None = None
+    _retried: bool | None = None
 
     def __len__(self) -> int:
         return len(self.body_sizes)
@@ -48,20 +51,35 @@ class Batch(ABC):
     def column(self, name: str) -> list[int]:
         """One header field of all records."""
 
-    @cached_property
-    @abstractmethod
+    @property
     def unique_keys(self) -> list[str]:
         """UNIQ_KEY of each record, empty where it has none."""
+        if self._unique_keys is None:  # a cached_property takes a lock, for longer than a few keys
+            self._unique_keys = self._read_unique_keys()
+        return self._unique_keys
 
-    @cached_property
-    @abstractmethod
+    @property
     def store_hosts(self) -> list[str]:
         """``address:port`` of each record, for the journal. One broker stored nearly every run alone."""
+        if self._store_hosts is None:
+            self._store_hosts = self._read_store_hosts()
+        return self._store_hosts
 
-    @cached_property
-    @abstractmethod
+    @property
     def retried(self) -> bool:
         """Whether the group has failed with any of them before."""
+        if self._retried is None:
+            self._retried = self._read_retried()
+        return self._retried
+
+    @abstractmethod
+    def _read_unique_keys(self) -> list[str]: ...
+
+    @abstractmethod
+    def _read_store_hosts(self) -> list[str]: ...
+
+    @abstractmethod
+    def _read_retried(self) -> bool: ...
 
     @abstractmethod
     def body(self, index: int) -> bytes:
@@ -153,19 +171,16 @@ class RunBatch(NarrowBatch):
             column = self._columns[name] = self._records.headers[name].tolist()
         return column
 
-    @cached_property
-    def unique_keys(self) -> list[str]:
+    def _read_unique_keys(self) -> list[str]:
         return run.unique_keys(self._records)
 
-    @cached_property
-    def store_hosts(self) -> list[str]:
+    def _read_store_hosts(self) -> list[str]:
         ips, ports = self._records.headers["store_ip"], self._records.headers["store_port"]
         if run.every(ips == ips[0]) and run.every(ports == ports[0]):
             return [ipv4_text(int(ips[0]), int(ports[0]))] * len(self)
         return list(map(ipv4_text, self.column("store_ip"), self.column("store_port")))
 
-    @cached_property
-    def retried(self) -> bool:
+    def _read_retried(self) -> bool:
         return not run.every(self._records.headers["reconsume_times"] == 0)
 
     def properties(self, index: int) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """What a pull brought besides long runs of ordinary records: a few of them, and those with IPv6 hosts."""
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from dejamq_proto import few, names, record
 from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host, decode_properties, host_text
@@ -35,16 +34,13 @@ class FewBatch(NarrowBatch):
         place = few.FIELDS[name]
         return [header[place] for header in self._headers]
 
-    @cached_property
-    def unique_keys(self) -> list[str]:
+    def _read_unique_keys(self) -> list[str]:
         return [few.unique_key(self._raw_properties(index)) for index in range(len(self))]
 
-    @cached_property
-    def store_hosts(self) -> list[str]:
+    def _read_store_hosts(self) -> list[str]:
         return list(map(ipv4_text, self.column("store_ip"), self.column("store_port")))
 
-    @cached_property
-    def retried(self) -> bool:
+    def _read_retried(self) -> bool:
         return any(self.column("reconsume_times"))
 
     def properties(self, index: int) -> dict[str, str]:
@@ -77,16 +73,13 @@ class WideBatch(Batch):
             return [len(record.encode(one)) for one in self._records]
         return [getattr(one, name) for one in self._records]
 
-    @cached_property
-    def unique_keys(self) -> list[str]:
+    def _read_unique_keys(self) -> list[str]:
         return [one.properties.get(names.PROPERTY_UNIQUE_KEY, "") for one in self._records]
 
-    @cached_property
-    def store_hosts(self) -> list[str]:
+    def _read_store_hosts(self) -> list[str]:
         return [host_text(one.store_host) for one in self._records]
 
-    @cached_property
-    def retried(self) -> bool:
+    def _read_retried(self) -> bool:
         return any(one.reconsume_times for one in self._records)
 
     def body(self, index: int) -> bytes:

@@ -7,14 +7,15 @@ written about a queue comes after what was gathered for it, so the order of line
 
 import asyncio
 from collections.abc import Sequence
+from copy import copy
 from itertools import count, zip_longest
 from typing import Any
 
-from dejamq_proto.events import Deliver, Handout, PqDrop, PqOpen, Result
+from dejamq_proto.events import Deliver, Handout, Persist, PqDrop, PqOpen, Result
 from dejamq_proto.journal import FLUSH_INTERVAL_MS
 from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_ORIGIN_MESSAGE_ID, is_internal
 
-from dejamq.assignment import AloneLines, OwnedQueue
+from dejamq.assignment import Lines, OwnedQueue
 from dejamq.context import Context
 from dejamq.handlers import Outcome
 from dejamq.received import ReceivedMessage
@@ -69,13 +70,18 @@ class Deliveries:
         self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "local_retry"
     ) -> None:
         """As ``enter_again``, for messages that have their numbers."""
-        self._write_entered(owned, messages, kind)
+        if self._on:
+            local_retries = [message.local_retries for message in messages]
+            self.flush(owned)
+            self._write_deliver(owned, Stretches(messages), kind=kind, local_retries=local_retries)
 
     def enter_batch(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "first") -> None:
         """As ``enter``, for a handler of lists."""
         self._number(messages)
         self._batches += 1
-        self._write_entered(owned, messages, kind, self._batches)
+        if self._on:
+            self.flush(owned)
+            self._write_deliver(owned, Stretches(messages), kind=kind, batch_id=self._batches)
 
     def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         """They ended well, each alone, and their process queue knows."""
@@ -107,9 +113,10 @@ class Deliveries:
     def handed_out(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         """A run reached the process queue."""
         if self._on:
-            first, last = messages[0].queue_offset, messages[-1].queue_offset
-            many = len(messages)
-            self._journal.write(Handout(**self._place(owned), first_offset=first, last_offset=last, count=many))
+            line = copy(self.lines(owned).handout)
+            line.first_offset, line.last_offset = messages[0].queue_offset, messages[-1].queue_offset
+            line.count = len(messages)
+            self._journal.write(line)
 
     def opened(self, owned: OwnedQueue, source: str) -> None:
         """An ownership began; ``source`` says where its first offset came from."""
@@ -169,7 +176,7 @@ class Deliveries:
         if batch.retried or self._business_key or is_internal(owned.queue.topic):
             self._write_deliver(owned, Stretches((message,)), kind=self._kind)
             return
-        line = self._alone(owned).deliver
+        line = copy(self.lines(owned).deliver)
         line.delivery_ids, line.queue_offsets = [message.delivery_number], [message.queue_offset]
         line.log_offsets, line.unique_keys = [message.log_offset], [batch.unique_keys[index]]
         line.store_hosts = [batch.store_hosts[index]]
@@ -177,31 +184,30 @@ class Deliveries:
 
     def _tell_succeeded(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         """As ``_tell_entered``."""
-        line = self._alone(owned).result
+        line = copy(self.lines(owned).result)
         line.delivery_ids, line.queue_offsets = [message.delivery_number], [message.queue_offset]
         line.mem_off = owned.process_queue.low_water
         self._journal.write(line)
 
-    def _alone(self, owned: OwnedQueue) -> AloneLines:
-        """What lines of single messages have in common; the journal has written one when it returns."""
+    def lines(self, owned: OwnedQueue) -> Lines:
+        """What lines about this ownership have in common. To copy: a line that is made anew costs twice as much."""
         lines = owned.lines
         if lines is None:
-            nothing = Stretches()
-            deliver, result = self._deliver(owned, nothing, self._kind), self._result(owned, nothing, "success")
-            lines = owned.lines = AloneLines(deliver, result)
+            place = self._place(owned)
+            lines = owned.lines = Lines(
+                Handout(**place, first_offset=0, last_offset=0, count=0),
+                Deliver(
+                    **place, client_id=self._client_id, kind=self._kind, delivery_ids=[], queue_offsets=[],
+                    log_offsets=[], unique_keys=[],
+                ),
+                Result(**place, status="success", delivery_ids=[], queue_offsets=[], mem_off=0),
+                Persist(**place, value=0, reason=""),
+            )  # fmt: skip
         return lines
 
     def _number(self, messages: Sequence[ReceivedMessage]) -> None:
         for message, number in zip(messages, self.numbers, strict=False):  # in this order: no number is lost
             message.delivery_number = number
-
-    def _write_entered(
-        self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], kind: str, batch_id: int = 0
-    ) -> None:
-        if self._on:
-            self.flush(owned)
-            local_retries = [message.local_retries for message in messages]
-            self._write_deliver(owned, Stretches(messages), kind=kind, batch_id=batch_id, local_retries=local_retries)
 
     def _write_deliver(
         self, owned: OwnedQueue, delivered: Stretches, *, kind: str = "first", batch_id: int = 0,
@@ -217,18 +223,18 @@ class Deliveries:
         self._journal.write(event)
 
     def _deliver(self, owned: OwnedQueue, delivered: Stretches, kind: str, batch_id: int = 0) -> Deliver:
-        return Deliver(
-            **self._place(owned), client_id=self._client_id, kind=kind, batch_id=batch_id,
-            delivery_ids=delivered.numbers, queue_offsets=delivered.column("queue_offset"),
-            log_offsets=delivered.column("log_offset"), unique_keys=delivered.unique_keys,
-            store_hosts=delivered.store_hosts,
-        )  # fmt: skip
+        line = copy(self.lines(owned).deliver)
+        line.kind, line.batch_id = kind, batch_id
+        line.delivery_ids, line.queue_offsets = delivered.numbers, delivered.column("queue_offset")
+        line.log_offsets, line.unique_keys = delivered.column("log_offset"), delivered.unique_keys
+        line.store_hosts = delivered.store_hosts
+        return line
 
     def _result(self, owned: OwnedQueue, delivered: Stretches, status: str) -> Result:
-        return Result(
-            **self._place(owned), status=status, delivery_ids=delivered.numbers,
-            queue_offsets=delivered.column("queue_offset"), mem_off=owned.process_queue.low_water,
-        )  # fmt: skip
+        line = copy(self.lines(owned).result)
+        line.status, line.mem_off = status, owned.process_queue.low_water
+        line.delivery_ids, line.queue_offsets = delivered.numbers, delivered.column("queue_offset")
+        return line
 
     def _place(self, owned: OwnedQueue) -> dict[str, Any]:
         queue = owned.queue

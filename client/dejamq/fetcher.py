@@ -41,6 +41,7 @@ class Fetcher:
         self._context, self._deliveries, self._offsets, self._submit = context, deliveries, offsets, submit
         self._thresholds = Thresholds(context.config)
         self._interval_s = context.config.pull_interval_ms / 1000
+        self._timeout_s = context.config.consumer_timeout_when_suspend_ms / 1000
         self._resumed = asyncio.Event()
         self._resumed.set()
         self.cached_bytes: Callable[[], int] = lambda: 0
@@ -144,22 +145,39 @@ class Fetcher:
         """The commit travels with the pull (RocketMQ: PullSysFlag's commitOffset bit), so that a busy queue's
         progress is known to the broker long before the timer's turn.
         """
-        config, queue = self._context.config, owned.queue
-        link, owned.read_from = self._context.reading(queue.broker_name, owned.replica)
-        seq = self._context.next_seq()
-        request = PullRequest(
-            caller=self._context.caller(seq), group=self._context.group, topic=queue.topic, queue_id=queue.queue_id,
-            queue_offset=owned.next_offset, max_messages=config.pull_batch_size,
-            max_bytes=config.pull_batch_size_in_bytes, suspend_ms=config.broker_suspend_max_time_ms,
-            commit_offset=self._commit_along(owned, seq), expression=owned.expression,
-            subscription_version=owned.subscription_version, expression_type=owned.expression_type,
-            registered=not (self.lite or config.post_subscription_when_pull), lite=self.lite,
-        )  # fmt: skip
+        link, owned.read_from = self._context.reading(owned.queue.broker_name, owned.replica)
+        seq, request = self._context.next_seq(), PullRequest()
+        request.CopyFrom(self._asking(owned))
+        request.caller.seq, request.queue_offset = seq, owned.next_offset
+        commit_offset = self._commit_along(owned, seq)
+        if commit_offset is not None:
+            request.commit_offset = commit_offset
+        answer = asyncio.ensure_future(link.pull(request))
+        timer = asyncio.get_running_loop().call_later(
+            self._timeout_s, answer.cancel
+        )  # asyncio.timeout costs 5 times it
         try:
-            async with asyncio.timeout(config.consumer_timeout_when_suspend_ms / 1000):
-                return await link.pull(request)
-        except TimeoutError:
-            raise SendTimeout(f"{queue.broker_name} did not answer a pull in time") from None
+            return await answer
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise SendTimeout(f"{owned.queue.broker_name} did not answer a pull in time") from None
+        finally:
+            timer.cancel()
+
+    def _asking(self, owned: OwnedQueue) -> PullRequest:
+        """What all pulls of the queue have in common, while it has this subscription."""
+        asking, config, queue = owned.asking, self._context.config, owned.queue
+        if asking is None or asking.subscription_version != owned.subscription_version:
+            asking = owned.asking = PullRequest(
+                caller=self._context.caller(0), group=self._context.group, topic=queue.topic, queue_id=queue.queue_id,
+                max_messages=config.pull_batch_size, max_bytes=config.pull_batch_size_in_bytes,
+                suspend_ms=config.broker_suspend_max_time_ms, expression=owned.expression,
+                subscription_version=owned.subscription_version, expression_type=owned.expression_type,
+                registered=not (self.lite or config.post_subscription_when_pull), lite=self.lite,
+            )  # fmt: skip
+        return asking
 
     def _commit_along(self, owned: OwnedQueue, seq: int) -> int | None:
         """Nothing to a slave, as in RocketMQ: while the master is there, its offsets are the ones that count."""

@@ -7,10 +7,10 @@ exception here).
 
 import logging
 from collections.abc import Iterable
+from copy import copy
 from typing import Protocol
 
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.events import Persist
 
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
@@ -109,9 +109,6 @@ class RemoteOffsetStore:
         if not self._context.journal.on:
             return
         self._deliveries.flush(owned)
-        queue = owned.queue
-        event = Persist(
-            pq_id=owned.number, group=self._context.group, topic=queue.topic, broker_name=queue.broker_name,
-            queue_id=queue.queue_id, value=value, reason=reason, request_seq=seq, outcome=outcome,
-        )  # fmt: skip
-        self._context.journal.write(event)
+        line = copy(self._deliveries.lines(owned).persist)
+        line.value, line.reason, line.request_seq, line.outcome = value, reason, seq, outcome
+        self._context.journal.write(line)
