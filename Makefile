@@ -42,7 +42,8 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/integration/prove_transactions.py
 	$(BIN)/python tests/integration/prove_hostile.py
 	$(BIN)/python tests/integration/prove_replication.py
-	$(BIN)/python tests/analytics/prove_cluster.py logs
+	$(BIN)/python tests/analytics/prove_cluster.py
+	$(BIN)/python tests/analytics/prove_follow.py
 	$(BIN)/python tests/analytics/prove_lost_tails.py
 	$(BIN)/python tests/lab/prove_scenarios.py --directory build/scenarios
 	@for run in 1 2 3 4 5 6 7 8 9 10; do \

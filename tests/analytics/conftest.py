@@ -21,9 +21,8 @@ import stories_tails  # noqa: F401
 import stories_transactions  # noqa: F401
 from dejamq_analytics import AuditResult, audit
 from dejamq_analytics.session import make_session
-from journals import History
 from pyspark.sql import SparkSession
-from stories import STORIES
+from stories import STORIES, write_all
 from tails import one_of_them
 from told import Auditor, Told
 
@@ -58,12 +57,8 @@ def audited(spark: SparkSession, tmp_path: Path) -> Iterator[Auditor]:
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The journals of all stories."""
     directory, aside = tmp_path_factory.mktemp("stories"), tmp_path_factory.mktemp("aside")
-    cut: list[bytes] = []
-    for name, write in STORIES.items():
-        history = History(directory, name)
-        write(history)
-        history.end()
-        cut.append(one_of_them(name, write, aside))
+    write_all(directory)
+    cut = [one_of_them(name, write, aside) for name, write in STORIES.items()]
     (directory / "cut.jsonl").write_bytes(b"".join(cut))
     return directory
 

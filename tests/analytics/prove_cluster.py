@@ -16,9 +16,8 @@ from typing import Any
 
 import pyarrow.parquet
 import stories_brokers  # noqa: F401  # its stories register themselves
-from journals import History
 from spark_cluster import SETTINGS, standalone
-from stories import STORIES
+from stories import write_all
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "clean" / "store"
 NAMES = ("o1", "o7", "p1-undelivered", "l1", "two-owners")
@@ -29,10 +28,7 @@ def main() -> int:
         directory = Path(name)
         journal = directory / "journal"
         journal.mkdir()
-        for story in NAMES:
-            history = History(journal, story)
-            STORIES[story](history)
-            history.end()
+        write_all(journal, NAMES)
         every = {"logs": ["--store", str(GOLDEN)], "journals": [str(journal), "--store", str(GOLDEN)]}
         inputs = {what: given for what, given in every.items() if what in (sys.argv[1:] or every)}
         alone = {what: told(directory / f"{what}-alone", given) for what, given in inputs.items()}

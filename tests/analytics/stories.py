@@ -1,6 +1,7 @@
 """Small histories, each with a known truth. ``STORIES``: a name, which is also the consumer group, to its writer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from dejamq_proto.journal import Level
 from dejamq_proto.names import retry_topic
@@ -13,6 +14,14 @@ STORIES: dict[str, Story] = {}
 def story(write: Story) -> Story:
     STORIES[write.__name__.replace("_", "-")] = write
     return write
+
+
+def write_all(directory: Path, names: Iterable[str] = ()) -> None:
+    """The journals of these stories, by default of all that are registered."""
+    for name in names or STORIES:
+        history = History(directory, name)
+        STORIES[name](history)
+        history.end()
 
 
 def successor(made: History, broker: Process | None, start: int = 6, last: int = 6) -> Process:

@@ -15,7 +15,7 @@ from dejamq_analytics.run import Request
 from journals import History
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from stories import STORIES
+from stories import write_all
 from told import Told
 
 pytestmark = pytest.mark.spark
@@ -26,10 +26,7 @@ SAME = {"finding_id", "cause", "missing", "expected", "stage", "trigger", "evide
 
 
 def histories(directory: Path) -> None:
-    for name in NAMES:
-        history = History(directory, name)
-        STORIES[name](history)
-        history.end()
+    write_all(directory, NAMES)
     turned = History(directory, "order")
     consumer = turned.consumer()
     queue = consumer.open_queue(5)
