@@ -23,7 +23,7 @@ from dejamq_proto.record import (
     decode_properties,
 )
 
-FEW = 8
+FEW = 24
 """Records of a run that is read so. With more of them numpy's price is less than theirs."""
 WIDE_HOSTS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 UNIQUE_KEY, KEY_SIZE, END = b"UNIQ_KEY\x01", 32, b"\x02"

@@ -72,8 +72,7 @@ class Flusher:
                 future.set_result(None)
             else:
                 self._waiting.append((log_offset, future))
-                self._urgent = True
-                self._wake.notify()
+                self._hasten_locked()
         return future
 
     def appended(self) -> None:
@@ -84,12 +83,17 @@ class Flusher:
         """
         if self._config.sync_flush:
             with self._wake:
-                self._urgent = True
-                self._wake.notify()
+                self._hasten_locked()
         elif not self._config.flush_commit_log_timed and not self._nudged and self._worth_it():
             with self._wake:
                 self._nudged = True
                 self._wake.notify()
+
+    def _hasten_locked(self) -> None:
+        """The thread that is told already looks before it sleeps."""
+        if not self._urgent:
+            self._urgent = True
+            self._wake.notify()
 
     def mark_soon(self) -> None:
         """Bring everything to disk and mark it now: retention may not delete what no mark covers. Any thread."""

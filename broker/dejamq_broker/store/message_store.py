@@ -119,7 +119,7 @@ class MessageStore(StoreReading):
         """Reads of the log for a slave, or for the store of one that compares itself with its master's."""
         self._flusher.dispatched = lambda: self._reput.position
         if config.sync_flush:
-            self._flusher.on_flushed = self._reput.wake
+            self._flusher.on_flushed = self._reput.dispatch
         followers = [follow_queues(self._queues), self._index.delete_before]
         self._retention = Retention(self._log, self._disk, config, clock_ms, followers)
         self._retention.safe_end = lambda: self._flusher.marked
