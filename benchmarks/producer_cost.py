@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from dejamq import Message, MessageQueue, Producer
 from dejamq.routes import BrokerQueues, TopicRoute
+from dejamq.rpc_stream import Told
 from dejamq.send_hooks import SendHooks
 from dejamq.sender import Sender
 from dejamq_proto.journal import Journal, Level
@@ -32,7 +33,7 @@ class Echo:
     def __init__(self) -> None:
         self.runs = 0
 
-    def send_run(self, run: SendRun) -> "asyncio.Future[SendRunResult]":
+    def send_run_for(self, told: Told[SendRunResult], run: SendRun) -> None:
         run.encode()
         self.runs += 1
         count = len(run.sizes)
@@ -40,10 +41,7 @@ class Echo:
             seq=run.seq, store_host="127.0.0.1:1", queue_offsets=np.arange(count, dtype="<u8"),
             span_starts=np.zeros(1, "<u4"), span_log_offsets=np.zeros(1, "<u8"),
         )  # fmt: skip
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[SendRunResult] = loop.create_future()
-        loop.call_soon(future.set_result, answer)
-        return future
+        asyncio.get_running_loop().call_soon(told.set_result, answer)
 
 
 def producer(journal: Journal, link: Echo) -> Producer:

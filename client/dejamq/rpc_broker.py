@@ -37,7 +37,7 @@ from dejamq_proto.transaction_pb2_grpc import TransactionStub
 from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult, join_pulls
 from google.protobuf.message import DecodeError
 
-from dejamq.rpc_stream import AnswerStream
+from dejamq.rpc_stream import AnswerStream, Told
 
 log = logging.getLogger("dejamq")
 
@@ -76,8 +76,13 @@ class BrokerLink:
 
     def send_run(self, run: SendRun) -> asyncio.Future[SendRunResult]:
         """Send a run; ``run.seq`` is the caller's. A refusal is a result with its code, not an exception."""
-        run.sent_ms = monotonic_ns() // 1_000_000 or 1
+        run.sent_ms = _now_ms()
         return self._runs.ask(run.seq, run.encode())
+
+    def send_run_for(self, told: Told[SendRunResult], run: SendRun) -> None:
+        """As ``send_run``, for somebody who is told in the turn in which the answer comes."""
+        run.sent_ms = _now_ms()
+        self._runs.ask_for(told, run.seq, run.encode())
 
     def break_sends(self, reason: str) -> None:
         """Give up the send stream: all runs under way fail, indefinite."""
@@ -273,6 +278,11 @@ class BrokerLink:
         self._oneways.add(task)
         task.add_done_callback(self._oneways.discard)
         return task
+
+
+def _now_ms() -> int:
+    """By the clock that all processes of a machine share; never 0, which would say nothing."""
+    return monotonic_ns() // 1_000_000 or 1
 
 
 def _key(topic: str, queue_id: int) -> QueueKey:

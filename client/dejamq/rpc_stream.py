@@ -19,6 +19,40 @@ Decode = Callable[[bytes], list[tuple[int, Answer]]]  # seq of the question, 0 f
 Join = Callable[[list[bytes]], bytes]  # several questions as one frame
 
 
+class Told(Generic[Answer]):
+    """Stands where a future would, for whoever acts on an answer in the very turn in which it comes.
+
+    A turn of the loop for each answer is a tenth of what a lonely send costs. A failure, which ends many questions at
+    once, is told in the next turn.
+    """
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: "Callable[[Answer | DejamqError], object]") -> None:
+        self._tell: Callable[[Answer | DejamqError], object] | None = tell
+
+    def done(self) -> bool:
+        """Told, or not wanted any more."""
+        return self._tell is None
+
+    def cancel(self) -> None:
+        """Do not tell."""
+        self._tell = None
+
+    def set_result(self, answer: Answer) -> None:
+        if self._tell is not None:
+            tell, self._tell = self._tell, None
+            tell(answer)
+
+    def set_exception(self, error: DejamqError) -> None:
+        asyncio.get_running_loop().call_soon(self._fail, error)
+
+    def _fail(self, error: DejamqError) -> None:
+        if self._tell is not None:
+            tell, self._tell = self._tell, None
+            tell(error)
+
+
 class AnswerStream(Generic[Answer]):
     """Opens connections of one kind, one at a time; owned by the event loop."""
 
@@ -37,16 +71,20 @@ class AnswerStream(Generic[Answer]):
     def ask(self, seq: int, frame: bytes) -> asyncio.Future[Answer]:
         """Send a question; its answer, or the failure of the stream, resolves the future. Cancel it to forget it."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.ask_for(future, seq, frame)
+        return future
+
+    def ask_for(self, waiter: "asyncio.Future[Answer] | Told[Answer]", seq: int, frame: bytes) -> None:
+        """As ``ask``, for a waiter that is there already."""
         if self._closed:
-            future.set_exception(BrokerUnavailable(f"the connection to {self.address} is closed", definite=True))
-            return future
+            waiter.set_exception(BrokerUnavailable(f"the connection to {self.address} is closed", definite=True))
+            return
         if self._connection is None or self._connection.broken:
             self._connection = _Connection(self, self._open())
             task = asyncio.get_running_loop().create_task(self._connection.run())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._connection.ask(seq, frame, future)
-        return future
+        self._connection.ask(seq, frame, waiter)
 
     @property
     def open(self) -> bool:
@@ -73,13 +111,13 @@ class _Connection(Generic[Answer]):
     def __init__(self, stream: AnswerStream[Answer], call: Any) -> None:
         self._stream, self._call = stream, call
         self._unsent: deque[tuple[int, bytes]] = deque()
-        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._pending: dict[int, asyncio.Future[Answer] | Told[Answer]] = {}
         self._wake: asyncio.Future[None] | None = None
         self.broken = False
 
-    def ask(self, seq: int, frame: bytes, future: asyncio.Future[Answer]) -> None:
+    def ask(self, seq: int, frame: bytes, waiter: "asyncio.Future[Answer] | Told[Answer]") -> None:
         """``seq`` may not be in use by another question of this connection."""
-        self._pending[seq] = future
+        self._pending[seq] = waiter
         self._unsent.append((seq, frame))
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)

@@ -26,6 +26,7 @@ from dejamq.fault_strategy import FaultTable
 from dejamq.instance import Instance
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.producer_config import ProducerConfig
+from dejamq.rpc_stream import Told
 from dejamq.send_hooks import SendHooks
 from dejamq.send_journal import SendJournal
 from dejamq.send_outcomes import Outcomes
@@ -116,8 +117,8 @@ class Sender:
         for lane in self._lanes.values():
             flights, lane.in_flight = lane.in_flight, []
             for flight in flights:
-                if flight.future is not None:
-                    flight.future.cancel()
+                if flight.answer is not None:
+                    flight.answer.cancel()
                 self._outcomes.given_up(flight, error(False))
             for call in lane.take_expired(inf):
                 self._outcomes.end([call], error(not call.indefinite))
@@ -243,8 +244,8 @@ class Sender:
             flight.patience = flight.departed + self._cap_s
         self._outcomes.leaving(flight)
         lane.in_flight.append(flight)
-        flight.future = self._instance.link(address).send_run(run)
-        flight.future.add_done_callback(partial(self._landed, flight))
+        flight.answer = Told(partial(self._landed, flight))
+        self._instance.link(address).send_run_for(flight.answer, run)
 
     def _without_ended(self, sends: Sends) -> Sends:
         """Drop those whose program cancelled them before they left."""
@@ -256,24 +257,24 @@ class Sender:
 
     # from the broker
 
-    def _landed(self, flight: Flight, future: "asyncio.Future[SendRunResult]") -> None:
+    def _landed(self, flight: Flight, answer: SendRunResult | DejamqError) -> None:
         """A run was answered or lost."""
         lane = flight.lane
         if flight not in lane.in_flight:
             return  # given up before; its calls have ended or gone elsewhere
         lane.in_flight.remove(flight)
         try:
-            error = future.exception()
-            if error is None:
-                again = self._outcomes.answered(flight, future.result())
+            if isinstance(answer, DejamqError):
+                again = self._outcomes.lost(flight, answer)
             else:
-                failure = error if isinstance(error, DejamqError) else DejamqError(f"{flight.address}: {error!r}")
-                again = self._outcomes.lost(flight, failure)
-            self._send_again(again)
+                again = self._outcomes.answered(flight, answer)
+            if again:
+                self._send_again(again)
         except Exception as fault:
             lane.in_flight.append(flight)
             self._broke(fault)
-        self._turn_soon()
+        if lane.busy:
+            self._turn_soon()
 
     def _fail(self, calls: Sequence[Call], error: DejamqError) -> None:
         """These calls did not leave."""
@@ -316,7 +317,8 @@ class Sender:
             flight.first_deadline = min(call.deadline for call in flight.calls if call.deadline > now)
             return
         flight.lane.in_flight.remove(flight)
-        flight.future.cancel()
+        if flight.answer is not None:
+            flight.answer.cancel()
         self._send_again(self._outcomes.lost(flight, error, "timeout"))
         if self._config.close_connection_on_timeout:
             self._instance.reconnect(flight.address, CLOSED_BY_A_TIMEOUT)

@@ -154,16 +154,15 @@ class Sends(msgspec.Struct, eq=False):
         return self.calls is None and self.commons.count(self.commons[0]) == len(self.commons)
 
     @property
-    def before_ids(self) -> list[bytes]:
-        """What stands between body and id."""
-        source: Sequence[Template | Call] = self.commons if self.calls is None else self.calls
-        return [one.before for one in source]
-
-    @property
-    def rests(self) -> list[bytes]:
-        """What stands behind the id."""
-        source: Sequence[Template | Call] = self.commons if self.calls is None else self.calls
-        return [one.rest for one in source]
+    def parts(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """The headers of which nothing else is known yet; what stands between body and id; what stands behind it."""
+        if self.alike:
+            one, count = self.commons[0], len(self)
+            return [one.record.header] * count, [one.before] * count, [one.rest] * count
+        rest_of: Sequence[Template | Call] = self.commons if self.calls is None else self.calls
+        return (
+            [one.record.header for one in self.commons], [one.before for one in rest_of], [one.rest for one in rest_of]
+        )  # fmt: skip
 
 
 def _only(name: str, names: list[str]) -> Pick:

@@ -48,7 +48,7 @@ class SendRun(msgspec.Struct, kw_only=True):
     records: Sequence[bytes | memoryview] = ()
 
     def encode(self) -> bytes:
-        caller = Caller(client_id=self.client_id, boot_id=self.boot_id, seq=self.seq).SerializeToString()
+        caller = _client_bytes(self.client_id, self.boot_id) + _number(3, self.seq)
         head = [_chunk(1, caller), _chunk(2, self.group.encode())]
         head += [_chunk(3, _queue_key_bytes(key)) for key in self.queues]
         head += [_packed(4, self.sizes, "<u4"), _packed(5, self.queue_index, "<u4"), _packed(6, self.tags_codes, "<i4")]
@@ -301,6 +301,12 @@ def _text(value: memoryview) -> str:
         return bytes(value).decode()
     except UnicodeDecodeError:
         raise BadFrame("a text is not UTF-8") from None
+
+
+@lru_cache(maxsize=256)
+def _client_bytes(client_id: str, boot_id: str) -> bytes:
+    """A caller without its number, which follows."""
+    return Caller(client_id=client_id, boot_id=boot_id).SerializeToString()
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq import BrokerUnavailable, Code, DejamqError, Message, MessageQueue, SendTimeout
-from dejamq.batching import MAX_RUN_RECORDS, Lane, build_run, take_run
+from dejamq.batching import MAX_RUN_RECORDS, UNDIVIDED, Lane, build_run, take_run
 from dejamq.call import NO_WAIT, PLAIN, REWRITE, Call
 from dejamq.encoding import template
 from dejamq.intake import Intake
@@ -32,15 +32,15 @@ def numbers(calls: list[Call]) -> list[int]:
 
 
 def test_a_few_calls_are_one_run_in_their_order() -> None:
-    waiting = deque(map(call, range(16)))
-    assert numbers(take_run(waiting)) == list(range(16))
+    waiting = deque(map(call, range(UNDIVIDED)))
+    assert numbers(take_run(waiting)) == list(range(UNDIVIDED))
     assert not waiting
 
 
 def test_of_many_calls_half_goes_so_that_the_next_run_fills_meanwhile() -> None:
-    waiting = deque(map(call, range(100)))
-    assert len(take_run(waiting)) == 50
-    assert len(take_run(waiting)) == 25
+    waiting = deque(map(call, range(600)))
+    assert len(take_run(waiting)) == 300
+    assert len(take_run(waiting)) == 150
 
 
 def test_a_run_has_at_most_850_records() -> None:

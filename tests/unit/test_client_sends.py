@@ -55,9 +55,9 @@ def plain_calls(sends: Sends) -> list[Call]:
 
 
 async def test_of_many_plain_sends_half_goes_and_at_most_850() -> None:
-    waiting = deque([plain(range(60)), plain(range(60, 100))])
-    assert take_plain_run(waiting).call_ids == list(range(50))
-    assert take_plain_run(waiting).call_ids == list(range(50, 75))
+    waiting = deque([plain(range(200)), plain(range(200, 600))])
+    assert take_plain_run(waiting).call_ids == list(range(300))
+    assert take_plain_run(waiting).call_ids == list(range(300, 450))
     waiting = deque(plain(range(start, start + 100)) for start in range(0, 3000, 100))
     assert take_plain_run(waiting).call_ids == list(range(MAX_RUN_RECORDS))
 
