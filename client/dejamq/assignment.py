@@ -22,6 +22,8 @@ class Lines:
     deliver: Deliver
     result: Result
     persist: Persist
+    plain: bool
+    """Deliveries need no more than this says, unless the group has failed with their messages before."""
 
 
 @dataclass(slots=True, eq=False)

@@ -7,13 +7,13 @@ written about a queue comes after what was gathered for it, so the order of line
 
 import asyncio
 from collections.abc import Sequence
-from copy import copy
 from itertools import count, zip_longest
 from typing import Any
 
 from dejamq_proto.events import Deliver, Handout, Persist, PqDrop, PqOpen, Result
 from dejamq_proto.journal import FLUSH_INTERVAL_MS
 from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_ORIGIN_MESSAGE_ID, is_internal
+from msgspec.structs import replace
 
 from dejamq.assignment import Lines, OwnedQueue
 from dejamq.context import Context
@@ -113,9 +113,8 @@ class Deliveries:
     def handed_out(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         """A run reached the process queue."""
         if self._on:
-            line = copy(self.lines(owned).handout)
-            line.first_offset, line.last_offset = messages[0].queue_offset, messages[-1].queue_offset
-            line.count = len(messages)
+            first, last = messages[0].queue_offset, messages[-1].queue_offset
+            line = replace(self.lines(owned).handout, first_offset=first, last_offset=last, count=len(messages))
             self._journal.write(line)
 
     def opened(self, owned: OwnedQueue, source: str) -> None:
@@ -172,25 +171,27 @@ class Deliveries:
 
     def _tell_entered(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         """One line, as ``_write_deliver`` writes it, for half of its price: ``forensic`` pays it for each message."""
-        batch, index = message._batch, message._index
-        if batch.retried or self._business_key or is_internal(owned.queue.topic):
+        batch, index, lines = message._batch, message._index, owned.lines or self.lines(owned)
+        if batch.retried or not lines.plain:
             self._write_deliver(owned, Stretches((message,)), kind=self._kind)
             return
-        line = copy(self.lines(owned).deliver)
-        line.delivery_ids, line.queue_offsets = [message.delivery_number], [message.queue_offset]
-        line.log_offsets, line.unique_keys = [message.log_offset], [batch.unique_keys[index]]
-        line.store_hosts = [batch.store_hosts[index]]
+        line = replace(
+            lines.deliver, delivery_ids=[message.delivery_number], queue_offsets=[message.queue_offset],
+            log_offsets=[message.log_offset], unique_keys=[batch.unique_keys[index]],
+            store_hosts=[batch.store_hosts[index]],
+        )  # fmt: skip
         self._journal.write(line)
 
     def _tell_succeeded(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         """As ``_tell_entered``."""
-        line = copy(self.lines(owned).result)
-        line.delivery_ids, line.queue_offsets = [message.delivery_number], [message.queue_offset]
-        line.mem_off = owned.process_queue.low_water
+        line = replace(
+            (owned.lines or self.lines(owned)).result, delivery_ids=[message.delivery_number],
+            queue_offsets=[message.queue_offset], mem_off=owned.process_queue.low_water,
+        )  # fmt: skip
         self._journal.write(line)
 
     def lines(self, owned: OwnedQueue) -> Lines:
-        """What lines about this ownership have in common. To copy: a line that is made anew costs twice as much."""
+        """What lines about this ownership have in common. A line made anew costs twice as much as a copy."""
         lines = owned.lines
         if lines is None:
             place = self._place(owned)
@@ -201,8 +202,10 @@ class Deliveries:
                     log_offsets=[], unique_keys=[],
                 ),
                 Result(**place, status="success", delivery_ids=[], queue_offsets=[], mem_off=0),
-                Persist(**place, value=0, reason=""),
+                Persist(**place, value=0, reason=""), not (self._business_key or is_internal(owned.queue.topic)),
             )  # fmt: skip
+            for line in (lines.handout, lines.deliver, lines.result, lines.persist):
+                self._journal.sign(line)
         return lines
 
     def _number(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -223,18 +226,17 @@ class Deliveries:
         self._journal.write(event)
 
     def _deliver(self, owned: OwnedQueue, delivered: Stretches, kind: str, batch_id: int = 0) -> Deliver:
-        line = copy(self.lines(owned).deliver)
-        line.kind, line.batch_id = kind, batch_id
-        line.delivery_ids, line.queue_offsets = delivered.numbers, delivered.column("queue_offset")
-        line.log_offsets, line.unique_keys = delivered.column("log_offset"), delivered.unique_keys
-        line.store_hosts = delivered.store_hosts
-        return line
+        return replace(
+            self.lines(owned).deliver, kind=kind, batch_id=batch_id, delivery_ids=delivered.numbers,
+            queue_offsets=delivered.column("queue_offset"), log_offsets=delivered.column("log_offset"),
+            unique_keys=delivered.unique_keys, store_hosts=delivered.store_hosts,
+        )  # fmt: skip
 
     def _result(self, owned: OwnedQueue, delivered: Stretches, status: str) -> Result:
-        line = copy(self.lines(owned).result)
-        line.status, line.mem_off = status, owned.process_queue.low_water
-        line.delivery_ids, line.queue_offsets = delivered.numbers, delivered.column("queue_offset")
-        return line
+        return replace(
+            self.lines(owned).result, status=status, delivery_ids=delivered.numbers,
+            queue_offsets=delivered.column("queue_offset"), mem_off=owned.process_queue.low_water,
+        )  # fmt: skip
 
     def _place(self, owned: OwnedQueue) -> dict[str, Any]:
         queue = owned.queue

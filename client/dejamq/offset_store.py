@@ -7,10 +7,10 @@ exception here).
 
 import logging
 from collections.abc import Iterable
-from copy import copy
 from typing import Protocol
 
 from dejamq_proto.codes import DejamqError
+from msgspec.structs import replace
 
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
@@ -109,6 +109,5 @@ class RemoteOffsetStore:
         if not self._context.journal.on:
             return
         self._deliveries.flush(owned)
-        line = copy(self._deliveries.lines(owned).persist)
-        line.value, line.reason, line.request_seq, line.outcome = value, reason, seq, outcome
-        self._context.journal.write(line)
+        persist = self._deliveries.lines(owned).persist
+        self._context.journal.write(replace(persist, value=value, reason=reason, request_seq=seq, outcome=outcome))

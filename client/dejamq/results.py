@@ -52,17 +52,20 @@ class Results:
         owned, done, now, told = handling.owned, handling.done, handling.now, handling.told
         if owned is None or (now is told and not done):
             return
-        begun = [*done, now] if now is not None else done
-        if told is not None:
-            begun = begun[1:]
+        begun = done if told is None else done[1:]
+        if now is not None and now is not told:
+            begun = [*begun, now]
         if begun and handling.again:
             self._deliveries.entered_again(owned, begun)
         elif begun:
             self._deliveries.entered(owned, begun)
         held, handling.told = owned.process_queue, now
         held.in_flight += (now is not None) - (told is not None)
-        if done:
+        if len(done) == 1:
+            held.finish(done[0].queue_offset)
+        elif done:
             held.finish_all(list(map(PLACE, done)))
+        if done:
             self._deliveries.succeed(owned, done)
             handling.count += len(done)
             done.clear()

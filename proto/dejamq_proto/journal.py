@@ -84,7 +84,8 @@ class Journal:
         if abs(wall_us - mono_us - self._apart_us) > JUMP_US:
             self._tell_jump()
         self._seq += 1
-        event.v, event.role, event.process, event.boot_id = SCHEMA_VERSION, self._role, self._process, self.boot_id
+        if not event.v:
+            self.sign(event)
         event.seq, event.wall_us, event.mono_us = self._seq, wall_us, mono_us
         before = len(self._buffer)
         try:
@@ -97,6 +98,10 @@ class Journal:
             self.flush()
         elif self._timer is None:
             self._flush_later()
+
+    def sign(self, event: Event) -> None:
+        """Fill in what all lines of this journal have in common; of a template that lines are copied from, once."""
+        event.v, event.role, event.process, event.boot_id = SCHEMA_VERSION, self._role, self._process, self.boot_id
 
     def _clocks_apart_us(self) -> int:
         return int(self._wall() * 1e6) - int(self._mono() * 1e6)
