@@ -5,7 +5,7 @@ A ``Call`` of its own, passed through twenty loops, was half of what a flood of 
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, compress, islice
+from itertools import compress, islice
 from operator import attrgetter, itemgetter
 from typing import Any, Self, TypeVar
 
@@ -176,7 +176,16 @@ def side_by_side(queue_ids: list[int]) -> Pick:
     turn = queue_ids[: queue_ids.index(first, 1)] if queue_ids.count(first) > 1 else queue_ids
     rounds = len(queue_ids) // len(turn) + 1
     if len(set(turn)) == len(turn) and (turn * rounds)[: len(queue_ids)] == queue_ids:
-        slices = [slice(turn.index(queue_id), None, len(turn)) for queue_id in sorted(turn)]
-        return lambda column: list(chain.from_iterable([column[each] for each in slices]))
+        return _slices([slice(turn.index(queue_id), None, len(turn)) for queue_id in sorted(turn)])
     order = itemgetter(*sorted(range(len(queue_ids)), key=queue_ids.__getitem__))
     return lambda column: list(order(column))
+
+
+def _slices(slices: list[slice]) -> Pick:
+    def pick(column: list[Any]) -> list[Any]:
+        picked: list[Any] = []
+        for each in slices:
+            picked += column[each]
+        return picked
+
+    return pick

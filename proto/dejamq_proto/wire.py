@@ -231,7 +231,9 @@ def _number(field: int, value: int) -> bytes:
 
 
 def _chunk(field: int, value: bytes) -> bytes:
-    return bytes((field << 3 | _BYTES,)) + _varint(len(value)) + value if value else b""
+    if 0 < (size := len(value)) < 0x80:
+        return bytes((field << 3 | _BYTES, size)) + value
+    return bytes((field << 3 | _BYTES,)) + _varint(size) + value if size else b""
 
 
 def _packed(field: int, values: npt.NDArray[np.generic] | Sequence[int], kind: str) -> bytes:
