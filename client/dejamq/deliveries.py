@@ -216,13 +216,14 @@ class Deliveries:
         self, owned: OwnedQueue, delivered: Stretches, *, kind: str = "first", batch_id: int = 0,
         local_retries: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        event = self._deliver(owned, delivered, kind, batch_id)
-        if delivered.retried or any(local_retries) or is_internal(owned.queue.topic):
-            times = delivered.column("reconsume_times")
-            event.reconsume_times = list(map(sum, zip_longest(times, local_retries, fillvalue=0)))
-            event.origin_ids = [one.get(PROPERTY_ORIGIN_MESSAGE_ID, "") for one in delivered.properties()]
-        if self._business_key:
-            event.business_keys = [_business_key(one, self._business_key) for one in delivered.properties()]
+        event, retried = self._deliver(owned, delivered, kind, batch_id), delivered.retried or any(local_retries)
+        if retried or not self.lines(owned).plain:
+            if retried or is_internal(owned.queue.topic):
+                times = delivered.column("reconsume_times")
+                event.reconsume_times = list(map(sum, zip_longest(times, local_retries, fillvalue=0)))
+                event.origin_ids = [one.get(PROPERTY_ORIGIN_MESSAGE_ID, "") for one in delivered.properties()]
+            if self._business_key:
+                event.business_keys = [_business_key(one, self._business_key) for one in delivered.properties()]
         self._journal.write(event)
 
     def _deliver(self, owned: OwnedQueue, delivered: Stretches, kind: str, batch_id: int = 0) -> Deliver:

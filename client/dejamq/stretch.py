@@ -1,6 +1,6 @@
 """Deliveries as the journal's lines want them: in stretches, whose columns are slices of what a pull brought."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -58,15 +58,15 @@ class Stretches:
     @property
     def numbers(self) -> list[int]:
         """Delivery numbers."""
-        return self._join(lambda one: range(one.first + one.shift, one.end + one.shift))
+        return _joined([list(range(one.first + one.shift, one.end + one.shift)) for one in self._parts])
 
     @property
     def unique_keys(self) -> list[str]:
-        return self._join(lambda one: one.batch.unique_keys[one.first : one.end])
+        return _joined([one.batch.unique_keys[one.first : one.end] for one in self._parts])
 
     @property
     def store_hosts(self) -> list[str]:
-        return self._join(lambda one: one.batch.store_hosts[one.first : one.end])
+        return _joined([one.batch.store_hosts[one.first : one.end] for one in self._parts])
 
     @property
     def retried(self) -> bool:
@@ -75,15 +75,18 @@ class Stretches:
 
     def column(self, name: str) -> list[int]:
         """One header field."""
-        return self._join(lambda one: one.batch.column(name)[one.first : one.end])
+        return _joined([one.batch.column(name)[one.first : one.end] for one in self._parts])
 
     def properties(self) -> Iterator[dict[str, str]]:
         """Decoded for the occasion."""
         for one in self._parts:
             yield from map(one.batch.properties, range(one.first, one.end))
 
-    def _join(self, part: Callable[[Stretch], Iterable[Value]]) -> list[Value]:
-        values: list[Value] = []
-        for one in self._parts:
-            values += part(one)
-        return values
+
+def _joined(parts: list[list[Value]]) -> list[Value]:
+    if len(parts) == 1:
+        return parts[0]
+    values: list[Value] = []
+    for part in parts:
+        values += part
+    return values
