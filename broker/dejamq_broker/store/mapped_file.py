@@ -13,6 +13,12 @@ _ZERO_MIB = bytes(1 << 20)
 """Comparing with it is many times faster than looking for what is not zero."""
 
 
+BY_CALL = 128 << 10
+"""Bytes from which on a write is a call. Through the mapping the kernel fills each new page with zeros before they are
+written over, and many behind it: 0.5 to 0.9 µs for each KiB, a sixth of a flood's price, while the call costs 0.2.
+"""
+
+
 class _Opened:
     """A descriptor and the mapping made from it: two descriptors in all, for Python's mapping keeps one of its own.
 
@@ -107,7 +113,10 @@ class MappedFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, at: int, data: bytes | bytearray | memoryview) -> None:
-        self._opened().mapping[at : at + len(data)] = data
+        """Put bytes where any reader finds them, whichever way they went: both lead to the same pages."""
+        opened = self._opened()
+        if len(data) < BY_CALL or not _written(opened.descriptor, at, data):
+            opened.mapping[at : at + len(data)] = data
 
     def used(self) -> int:
         """Position after the last byte that is not zero."""
@@ -194,3 +203,11 @@ class MappedFile:
             else:
                 self.on_open(self)
         return opened
+
+
+def _written(descriptor: int, at: int, data: bytes | bytearray | memoryview) -> bool:
+    """False when not all of it was; the mapping has its room and takes it then."""
+    try:
+        return os.pwrite(descriptor, data, at) == len(data)
+    except OSError:
+        return False
