@@ -11,7 +11,6 @@ from functools import partial
 from itertools import count
 from math import inf
 from time import monotonic, time
-from typing import cast
 
 from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
 from dejamq_proto.events.producer import CLOSED_BY_A_TIMEOUT
@@ -23,6 +22,7 @@ from dejamq.call import Call
 from dejamq.destinations import Destinations
 from dejamq.encoding import Template
 from dejamq.fault_strategy import FaultTable
+from dejamq.fresh import Fresh, Submitted
 from dejamq.instance import Instance
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.producer_config import ProducerConfig
@@ -60,11 +60,7 @@ class Sender:
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self._loop)
-        self._call_ids = count(1) if call_ids is None else call_ids
-        self._fresh: list[Call | Sends] = []
-        """Submitted since the last turn: without a queue yet, in the order of the submits."""
-        self._plain: Sends | None = None
-        """The last of them, while further sends may join it."""
+        self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000)
         self._turning = False
         self.open = True
         """False: ask the producer whether and why not, before submitting."""
@@ -73,9 +69,10 @@ class Sender:
         """Take a send on that is nothing but its message; gives its future. Raises BacklogFull."""
         size = common.size + len(message.body)
         self.backlog.take(1, size)
-        plain = self._plain
+        plain = self._fresh.plain
         if plain is None or plain.mode != mode:
-            plain = self._begin_plain(mode)
+            plain = self._fresh.begin(mode)
+            self._turn_soon()
         future = self.new_future()
         plain.messages.append(message)
         plain.commons.append(common)
@@ -86,16 +83,14 @@ class Sender:
     def submit(self, call: Call) -> None:
         """Take a call on; its future will be resolved. Raises BacklogFull."""
         self.backlog.take(1, call.size)
-        self._fresh.append(call)
-        self._plain = None
+        self._fresh.add((call,))
         if not self._turning:
             self._turn_soon()
 
     def submit_all(self, calls: Sequence[Call]) -> None:
         """Take calls on, all or none. Raises BacklogFull."""
         self.backlog.take(len(calls), sum(call.size for call in calls))
-        self._fresh += calls
-        self._plain = None
+        self._fresh.add(calls)
         self._turn_soon()
 
     def refuse(self, calls: Sequence[Call], error: DejamqError) -> None:
@@ -111,8 +106,8 @@ class Sender:
         self.open = False
         if self._sweeper is not None:
             self._sweeper.cancel()
-        fresh, self._fresh, self._plain = self._fresh, [], None
-        for call in (*self._destinations.take_parked(lambda call: True), *self._calls_of(fresh)):
+        fresh = self._fresh.as_calls(self._fresh.take())
+        for call in (*self._destinations.take_parked(lambda call: True), *fresh):
             self._outcomes.end([call], error(not call.indefinite))
         for lane in self._lanes.values():
             flights, lane.in_flight = lane.in_flight, []
@@ -132,11 +127,11 @@ class Sender:
 
     def _turn(self) -> None:
         """What was submitted in this turn of the loop gets its queues together, and leaves as lanes have room."""
-        fresh, self._fresh, self._plain = self._fresh, [], None
+        fresh = self._fresh.take()
         try:
             self._place(fresh)
         except Exception as error:
-            self._fresh = fresh + self._fresh
+            self._fresh.put_back(fresh)
             self._broke(error)
         self._turning = False
         if self._fresh and self.open:  # a selector submitted something itself
@@ -146,20 +141,13 @@ class Sender:
         for lane in tuple(self._lanes.values()):
             self._pump(lane)
 
-    def _begin_plain(self, mode: str) -> Sends:
-        """One deadline for all of a turn: it lasts some ms, the budget is seconds."""
-        self._plain = Sends(mode, monotonic() + self._config.send_msg_timeout_ms / 1000)
-        self._fresh.append(self._plain)
-        self._turn_soon()
-        return self._plain
-
-    def _place(self, fresh: Sequence[Call | Sends]) -> None:
+    def _place(self, fresh: Sequence[Submitted]) -> None:
         """Give queues to what was submitted. Plain sends stay so where nothing else came in this turn."""
-        if any(type(each) is Call for each in fresh):
-            self._enqueue(self._destinations.choose(self._calls_of(fresh)))
+        plain = self._fresh.as_plain(fresh)
+        if plain is None:
+            self._enqueue(self._destinations.choose(self._fresh.as_calls(fresh)))
             return
-        for sends in cast("Sequence[Sends]", fresh):
-            sends.number(self._call_ids)
+        for sends in plain:
             queues = self._destinations.turns(sends.messages)
             if queues is None:
                 self._enqueue(self._destinations.choose(sends.unfold()))
@@ -167,16 +155,6 @@ class Sender:
             sends.queues = queues
             for name, of_broker in sends.by_broker():
                 self._lane(name).add_plain(of_broker)
-
-    def _calls_of(self, fresh: Sequence[Call | Sends]) -> list[Call]:
-        calls: list[Call] = []
-        for each in fresh:
-            if isinstance(each, Call):
-                calls.append(each)
-            else:
-                each.number(self._call_ids)
-                calls += each.unfold()
-        return calls
 
     def _lane(self, broker_name: str) -> Lane:
         lane = self._lanes.get(broker_name)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, islice
 from operator import attrgetter, itemgetter
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
@@ -15,7 +15,6 @@ from dejamq.call import PLAIN, Call
 from dejamq.encoding import Template
 from dejamq.message import Message, MessageQueue, SendResult
 
-Element = TypeVar("Element")
 Pick = Callable[[list[Any]], list[Any]]  # some elements of a column, maybe in another order
 
 _ID, _BODY = attrgetter("message_id"), attrgetter("body")

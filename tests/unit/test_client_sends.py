@@ -11,6 +11,7 @@ from dejamq import Message, MessageQueue
 from dejamq.batching import MAX_RUN_RECORDS, Lane, build_run, take_plain_run
 from dejamq.call import PLAIN, Call
 from dejamq.encoding import template
+from dejamq.fresh import Fresh
 from dejamq.intake import Intake
 from dejamq.producer_config import ProducerConfig
 from dejamq.sends import Sends
@@ -129,3 +130,30 @@ def test_what_messages_have_in_common_is_found_whatever_came_before() -> None:
     intake = Intake(ProducerConfig())
     for topic, flag, tags in (("t", 0, None), ("u", 0, None), ("u", 1, None), ("u", 1, "a"), ("t", 0, None)):
         assert intake.plain(Message(topic, b"x", flag=flag, tags=tags)) is template(topic, flag, tags)
+
+
+async def test_what_one_turn_submitted_is_calls_in_its_order_where_some_are_calls() -> None:
+    fresh = Fresh(count(7), 3.0)
+    for each in (plain(range(2)), a_call(1), plain(range(1))):
+        if isinstance(each, Call):
+            fresh.add([each])
+            continue
+        sends = fresh.begin("sync")
+        assert fresh.plain is sends
+        sends.extend(each)
+    taken = fresh.take()
+    assert not fresh
+    assert fresh.plain is None
+    assert fresh.as_plain(taken) is None
+    assert [call.call_id for call in fresh.as_calls(taken)] == [7, 8, 1, 9]
+
+
+async def test_what_one_turn_submitted_stays_plain_where_all_is() -> None:
+    fresh = Fresh(count(7), 3.0)
+    sends = fresh.begin("sync")
+    sends.extend(plain(range(2)))
+    taken = fresh.take()
+    fresh.put_back(taken)
+    assert fresh.as_plain(fresh.take()) == [sends]
+    assert sends.call_ids == [7, 8]
+    assert sends.deadlines == [sends.deadline] * 2
