@@ -3,7 +3,7 @@
 One thread appends. ``max_offset`` is published after the bytes are in place, so any thread may read below it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -149,6 +149,18 @@ class CommitLog:
             parts.append(part)
             log_offset += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_ranges(self, starts: Sequence[int], ends: Sequence[int]) -> bytes:
+        """As ``read_range``, of several in the log's order, one after the other.
+
+        Messages of a queue lie between those of others: in one file it takes one look for all of them, where a look
+        each was a third of what a pull of many cost.
+        """
+        first = starts[0]
+        view = self.view(first, ends[-1] - first)
+        if len(view) == ends[-1] - first:
+            return b"".join([view[start - first : end - first] for start, end in zip(starts, ends, strict=True)])
+        return b"".join([self.read_range(start, end) for start, end in zip(starts, ends, strict=True)])
 
     def _put(self, log_offset: int, data: memoryview) -> None:
         file = self.files.at(log_offset)

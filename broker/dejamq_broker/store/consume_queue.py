@@ -243,9 +243,7 @@ class ConsumeQueue:
         return np.concatenate(parts)
 
     def few(self, queue_offset: int) -> list[tuple[int, int, int]]:
-        """Log offset, size and tags code of all entries from ``queue_offset`` on, if they are a few in memory; else
-        none.
-        """
+        """All entries from there on, in plain numbers as ``EntryTail.few``; none where they are many, or in files."""
         end = self.max_offset
         tail = self._tail
         return tail.few(queue_offset, end) if queue_offset >= tail.start and end - queue_offset <= FEW else []

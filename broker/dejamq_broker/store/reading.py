@@ -96,7 +96,8 @@ class Reader:
             return None
         if len(sizes) > config.max_transfer_count_on_message_in_memory:
             return None
-        records = b"".join([self._log.read(log_offset, size) for log_offset, size, _ in entries])
+        starts = [log_offset for log_offset, _, _ in entries]
+        records = self._log.read_ranges(starts, [log_offset + size for log_offset, size, _ in entries])
         if len(records) != total:
             return None
         end = queue_offset + len(sizes)
@@ -248,5 +249,4 @@ class Reader:
             return self._log.read_range(int(log_offsets[0]), int(ends[-1]))
         starts = log_offsets[np.concatenate(([0], breaks + 1))].tolist()
         stops = ends[np.concatenate((breaks, [len(ends) - 1]))].tolist()
-        read = self._log.read_range
-        return b"".join([read(start, stop) for start, stop in zip(starts, stops, strict=True)])
+        return self._log.read_ranges(starts, stops)
