@@ -15,6 +15,7 @@ import numpy as np
 from dejamq_proto.wire import Key, SendRun, SendRunResult, Words
 
 from dejamq.call import NO_WAIT, REPLY, REWRITE, TRANSACTION, Call
+from dejamq.message import MessageQueue
 from dejamq.rpc_stream import Told
 from dejamq.run_records import encode_records
 from dejamq.send_hooks import SendContext
@@ -174,7 +175,7 @@ def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int
     ``queue_index`` and ``tags_codes`` are left out where they would say nothing: one queue for all, no tag at
     all.
     """
-    spans = [(queue, len(list(same))) for queue, same in groupby(sends.queues)]
+    spans = _spans(sends.queues)
     numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queue for queue, _ in spans))}
     queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
     kind, (sizes, pieces) = sends.kind, encode_records(sends, born_ms)
@@ -190,3 +191,10 @@ def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int
     if any(tags_codes):
         run.tags_codes = np.broadcast_to(np.array(tags_codes, "<i4"), len(sends))
     return run
+
+
+def _spans(queues: list[MessageQueue]) -> list[tuple[MessageQueue, int]]:
+    """Each queue with how many go to it without another between them."""
+    if queues.count(queues[0]) == len(queues):
+        return [(queues[0], len(queues))]
+    return [(queue, len(list(same))) for queue, same in groupby(queues)]

@@ -50,7 +50,7 @@ class SendRun(msgspec.Struct, kw_only=True):
     def encode(self) -> bytes:
         caller = _client_bytes(self.client_id, self.boot_id) + _number(3, self.seq)
         head = [_chunk(1, caller), _chunk(2, self.group.encode())]
-        head += [_chunk(3, _queue_key_bytes(key)) for key in self.queues]
+        head += map(_queue_chunk, self.queues)
         head += [_packed(4, self.sizes, "<u4"), _packed(5, self.queue_index, "<u4"), _packed(6, self.tags_codes, "<i4")]
         head += [_number(7, self.no_wait_store), _number(8, self.rewrite), _number(9, self.default_queue_nums)]
         if self.reply:
@@ -312,8 +312,8 @@ def _client_bytes(client_id: str, boot_id: str) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _queue_key_bytes(key: Key) -> bytes:
-    return QueueKey(topic=key[0], queue_id=key[1]).SerializeToString()
+def _queue_chunk(key: Key) -> bytes:
+    return _chunk(3, QueueKey(topic=key[0], queue_id=key[1]).SerializeToString())
 
 
 def _read_queue_key(raw: bytes) -> Key:
