@@ -230,15 +230,13 @@ class Fetcher:
         namespace = self._context.config.namespace
         batch, messages = receive(answer, unwrap_queue(namespace, owned.queue), self._context.boot_id)
         batch.namespace, batch.group = namespace, unwrap(namespace, self._context.group)
-        sizes = batch.body_sizes
-        if owned.tags:
-            wanted = [index for index, message in enumerate(messages) if message.tags in owned.tags]
-            messages, sizes = [messages[index] for index in wanted], [sizes[index] for index in wanted]
-        if self.filters:
-            wanted = [index for index, message in enumerate(messages) if self.filters.keeps(message)]
-            messages, sizes = [messages[index] for index in wanted], [sizes[index] for index in wanted]
+        offsets, sizes = batch.column("queue_offset"), batch.body_sizes
+        if owned.tags or self.filters:
+            tags, keeps = owned.tags, self.filters.keeps
+            messages = [one for one in messages if (not tags or one.tags in tags) and keeps(one)]
+            offsets, sizes = [one.queue_offset for one in messages], [sizes[one._index] for one in messages]
         if messages:
-            owned.process_queue.put([message.queue_offset for message in messages], sizes)
+            owned.process_queue.put(offsets, sizes)
             self._deliveries.handed_out(owned, messages)
             self._submit(owned, messages)
 

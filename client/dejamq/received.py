@@ -51,8 +51,9 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     def body(self) -> bytes:
         """As the producer gave it: decompressed where the producer compressed it."""
         batch, index = self._batch, self._index
-        if batch.plain is not None:  # without a further call: a handler of lists costs little more than its bodies
-            return batch.plain[batch.starts[index] : batch.ends[index]]
+        plain = batch.plain
+        if plain is not None:  # without a further call: a handler of lists costs little more than its bodies
+            return plain[batch.starts[index] : batch.ends[index]]
         return batch.body(index)
 
     @property
