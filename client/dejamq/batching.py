@@ -37,8 +37,8 @@ class Lane:
     """Sends waiting for one broker, and its runs under way.
 
     Owned by the event loop. What is in ``in_flight`` has left and is not known to be stored; what is in
-    ``waiting`` or ``plain`` has surely not left, which is why an expired call there fails definitely. Only one of
-    the two has any: where both kinds come, the plain ones become calls.
+    ``waiting`` or ``plain`` has surely not left, which is why an expired call there fails definitely. All of
+    ``waiting`` go before all of ``plain``: where a call comes behind plain sends, those become calls.
     """
 
     __slots__ = ("broker_name", "first_deadline", "in_flight", "plain", "waiting")
@@ -62,8 +62,11 @@ class Lane:
         self.first_deadline = min(self.first_deadline, min(map(_DEADLINE, calls)))
 
     def add_plain(self, sends: Sends) -> None:
-        """Queue sends, which are not made of calls, behind the others."""
-        if self.waiting:
+        """Queue sends, which are not made of calls, behind the others.
+
+        A few of them become calls behind calls, so that programs that make both have no small runs.
+        """
+        if self.waiting and not self.plain and len(sends) < UNDIVIDED:
             self.add(sends.unfold())
             return
         self.plain.append(sends)
@@ -71,7 +74,6 @@ class Lane:
 
     def put_back(self, calls: Sequence[Call]) -> None:
         """Return calls to the front, in their order."""
-        self._unfold()
         self.waiting.extendleft(reversed(calls))
         self.first_deadline = min([self.first_deadline, *(call.deadline for call in calls)])
 
@@ -80,11 +82,15 @@ class Lane:
 
         The broker stores them so, and a reader of the queue gets them as one copy instead of one a record.
         """
-        sends = take_plain_run(self.plain) if self.plain else Sends.of(take_run(self.waiting))
+        sends = Sends.of(take_run(self.waiting)) if self.waiting or not self.plain else take_plain_run(self.plain)
         return sends.pick(side_by_side([queue.queue_id for queue in sends.queues])) if len(sends) > 1 else sends
 
     def take_expired(self, now: float) -> list[Call]:
         """Remove what waited too long."""
+        if now < self.first_deadline:
+            return []
+        deadlines = [*map(_DEADLINE, self.waiting), *(sends.deadlines[0] for sends in self.plain)]
+        self.first_deadline = min(deadlines, default=inf)  # what was first before has long left
         if now < self.first_deadline:
             return []
         self._unfold()

@@ -172,10 +172,10 @@ class Intake:
 
 def _has_rest(message: Message) -> bool:
     """It has what most messages have not."""
-    return bool(
-        message.keys or message.properties or message.delay_level or message.sharding_key is not None
-        or not message.wait_store or len(message.message_id) != ID_SIZE or not message.message_id.isascii()
-    )  # fmt: skip
+    message_id = message.message_id
+    if message.keys or message.properties or message.delay_level or message.sharding_key is not None:
+        return True
+    return not message.wait_store or len(message_id) != ID_SIZE or not message_id.isascii()
 
 
 def no_message(thing: object) -> TypeError:

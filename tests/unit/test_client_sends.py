@@ -85,9 +85,34 @@ async def test_calls_and_plain_sends_to_one_broker_keep_the_order_in_which_they_
     assert sorted(lane.take_run().call_ids) == list(range(8))
     lane.add_plain(plain(range(4, 8)))
     lane.put_back([a_call(0)])
-    run = lane.take_run()
-    assert [call_id for queue, call_id in zip(run.queues, run.call_ids, strict=True) if queue == QUEUES[0]] == [0, 4]
+    assert lane.take_run().call_ids == [0]
+    assert lane.take_run().call_ids == [4, 5, 6, 7]
     assert not lane.busy
+
+
+async def test_many_plain_sends_stay_so_behind_calls_and_behind_what_was_put_back() -> None:
+    lane = Lane("a")
+    lane.add([a_call(0)])
+    lane.add_plain(plain(range(1, 300)))
+    lane.put_back([a_call(-1)])
+    assert lane.take_run().call_ids == [-1, 0]
+    run = lane.take_run()
+    assert run.calls is None
+    assert sorted(run.call_ids) == list(range(1, 151))
+    lane.add([a_call(300)])
+    assert lane.take_run().calls is not None
+
+
+async def test_a_deadline_of_what_has_left_makes_no_calls_of_what_waits() -> None:
+    lane = Lane("a")
+    lane.add_plain(plain(range(1)))
+    lane.take_run()
+    later = plain(range(1, 3))
+    later.deadlines = [20.0, 20.0]
+    lane.add_plain(later)
+    assert lane.take_expired(15.0) == []
+    assert lane.first_deadline == 20.0
+    assert lane.take_run().calls is None
 
 
 async def test_plain_sends_that_waited_too_long_are_taken_out_as_calls() -> None:
