@@ -94,7 +94,7 @@ class LiteMember(ConsumerLife[LiteRunning]):
             self._subscriptions.add(topic, _polled, tags=tags)
         self._chosen.assign(wanted)
         if self._running is not None:
-            self._running.rebalancer.settled.clear()
+            self._running.rebalancer.unsettle()
             for topic in new:
                 self._running.learn(topic)
             self._running.rebalancer.wake()

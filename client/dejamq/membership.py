@@ -52,13 +52,14 @@ class Membership:
 
     def learn(self, topic: str) -> None:
         """A topic was subscribed while running."""
-        self.rebalancer.settled.clear()
+        self.rebalancer.unsettle()
         self.instance.spawn(self._learn_late(topic), f"learn-{topic}")
 
     def forget(self, topic: str) -> None:
         """A topic was unsubscribed while running."""
         self.instance.routes.unwatch(topic)
         self.instance.presence.wake()
+        self.rebalancer.unsettle()
         self.rebalancer.wake()
 
     async def _join(self) -> None:

@@ -75,7 +75,7 @@ class Rebalancer:
         self.settled = asyncio.Event()
         """Set once a round found this client in the group and all queues as the allocation wants them."""
         self._due = asyncio.Event()
-        self._rounds = self._opened = 0
+        self._rounds = self._opened = self._changes = 0
         self.suspended = False
         self._stopped = asyncio.Event()
         if parts.handover is not None:
@@ -84,6 +84,11 @@ class Rebalancer:
     def wake(self) -> None:
         """Something changed: do not wait for the interval to end."""
         self._due.set()
+
+    def unsettle(self) -> None:
+        """What is wanted changed. A round under way began before that, so it settles nothing."""
+        self._changes += 1
+        self.settled.clear()
 
     async def run(self) -> None:
         """Rounds at their intervals until stopped; two are never closer than the minimum."""
@@ -111,6 +116,7 @@ class Rebalancer:
         if failpoints.ARMED:
             await failpoints.reached("consumer.rebalance")
         self._rounds += 1
+        changes = self._changes
         locks, handover = self._parts.locks, self._parts.handover
         if locks is not None:
             await locks.give_up_leaving()
@@ -123,10 +129,10 @@ class Rebalancer:
         await self._release([one for one in self.assignment if self._outdated(one)], "resubscribed")
         outcomes = [await self._round_of(topic) for topic in topics]
         mine = [balanced for topic, balanced in zip(topics, outcomes, strict=True) if not is_internal(topic)]
-        if all(mine):
-            self.settled.set()
-        else:
+        if not all(mine):
             self.settled.clear()
+        elif changes == self._changes:
+            self.settled.set()
         return all(outcomes) and not (locks and locks.leaving) and not (handover and handover.leaving)
 
     async def release_all(self, reason: str) -> None:

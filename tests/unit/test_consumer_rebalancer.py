@@ -208,6 +208,28 @@ async def test_without_a_committed_offset_the_rule_decides() -> None:
             assert await start.start_of(ORDERS[0]) == (5, "broker")
 
 
+async def test_a_round_that_began_before_subscriptions_changed_settles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with bench() as here:
+        await here.rebalancer.round()
+        asked, members = asyncio.Event(), here.link.consumer_list
+
+        async def resubscribed_meanwhile(group: str) -> list[str]:
+            if not asked.is_set():
+                asked.set()
+                here.subscriptions.remove("orders")
+                here.subscriptions.add("orders", here._handler, tags="c")
+                here.rebalancer.unsettle()
+            return await members(group)
+
+        monkeypatch.setattr(here.link, "consumer_list", resubscribed_meanwhile)
+        await here.rebalancer.round()
+        assert asked.is_set()
+        assert not here.rebalancer.settled.is_set()
+        await here.rebalancer.round()
+        assert here.rebalancer.settled.is_set()
+        assert here.rebalancer.assignment.owned[ORDERS[0]].tags == {"c"}
+
+
 async def test_rounds_come_at_intervals_and_at_once_when_woken() -> None:
     async with bench() as here:
         running = asyncio.create_task(here.rebalancer.run())
