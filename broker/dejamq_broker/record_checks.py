@@ -3,15 +3,12 @@
 import msgspec
 import numpy as np
 from dejamq_proto.few import FEW, Piece, pieces
-from dejamq_proto.names import PROPERTY_TAGS
-from dejamq_proto.record import SYS_TRANSACTION_MASK, decode_properties, tags_code
+from dejamq_proto.record import SYS_TRANSACTION_MASK
 from dejamq_proto.run import Run, check_crcs, demand
 from dejamq_proto.wire import SendRun
 
-from dejamq_broker.tag_check import check_tags
+from dejamq_broker.tag_check import check_tags, tags_code_in
 from dejamq_broker.topic_check import check_topics
-
-TAGS = PROPERTY_TAGS.encode()
 
 
 class Few(msgspec.Struct, frozen=True, gc=False):
@@ -35,15 +32,9 @@ def few_of(run: SendRun, max_body: int) -> Few | None:
     for piece, number, code in zip(found, few.key_index, few.tags_codes, strict=True):
         fits = 0 < piece.body_size <= max_body and not piece.sys_flag & SYS_TRANSACTION_MASK
         there = piece.queue_id == run.queues[number][1] and piece.topic == topics[number]
-        if not (fits and there and code == _tags_code(piece)):
+        if not (fits and there and code == tags_code_in(piece.properties)):
             return None
     return few
-
-
-def _tags_code(piece: Piece) -> int:
-    if TAGS not in piece.properties:
-        return 0
-    return tags_code(decode_properties(piece.properties).get(PROPERTY_TAGS))
 
 
 def check_records(parsed: Run, run: SendRun, max_body: int) -> None:

@@ -125,16 +125,14 @@ def check_crcs(run: Run) -> None:
     demand((crcs & 0x7FFFFFFF) == run.headers["body_crc"], "its body does not match its CRC")
 
 
-def check_topic(run: Run, members: npt.NDArray[np.integer] | slice, topic: bytes) -> None:
-    """Demand that the records numbered ``members`` are of this topic. Raises BadRun."""
-    numbers = np.arange(len(run))[members]
-    at, size = run.topic_at[members], run.topic_size[members]
-    same = size == len(topic)
+def check_topic(run: Run, topic: bytes) -> None:
+    """Demand that all records are of this topic. Raises BadRun."""
+    same = run.topic_size == len(topic)
     if every(same):
-        text = run.data[at[:, None] + np.arange(len(topic))]
+        text = run.data[run.topic_at[:, None] + np.arange(len(topic))]
         same = (text == np.frombuffer(topic, np.uint8)).all(axis=1)
     if not every(same):
-        raise BadRun(int(numbers[int(np.argmin(same))]), f"its topic is not {topic.decode(errors='replace')!r}")
+        raise BadRun(int(np.argmin(same)), f"its topic is not {topic.decode(errors='replace')!r}")
 
 
 def fill(target: Bytes, run: Run, queue_offsets: Ints, log_offsets: Ints, stamp: Stamp) -> None:
@@ -164,8 +162,12 @@ def unique_keys(run: Run) -> list[str]:
 
 
 def properties_of(run: Run, index: int) -> dict[str, str]:
+    return decode_properties(raw_properties(run, index))
+
+
+def raw_properties(run: Run, index: int) -> bytes:
     start, size = int(run.properties_at[index]), int(run.properties_size[index])
-    return decode_properties(run.data[start : start + size].tobytes())
+    return run.data[start : start + size].tobytes()
 
 
 def _anywhere(data: Bytes, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:

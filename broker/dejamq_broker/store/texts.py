@@ -9,8 +9,8 @@ import re
 import numpy as np
 import numpy.typing as npt
 from dejamq_proto.names import PROPERTY_TAGS
-from dejamq_proto.record import decode_properties, tags_code
-from dejamq_proto.run import Bytes, Run, every
+from dejamq_proto.record import tags_code
+from dejamq_proto.run import Bytes, Run, every, properties_of
 
 from dejamq_broker.store.batch import Ints
 
@@ -80,9 +80,7 @@ def tags_codes(run: Run) -> Ints:
         # of several TAGS the last one that is not empty counts
         fitting[found[1:][found[1:] == found[:-1]]] = False
     for number in (~fitting).nonzero()[0].tolist():
-        start = int(run.properties_at[number])
-        raw = run.data[start : start + int(run.properties_size[number])].tobytes()
-        codes[number] = tags_code(decode_properties(raw).get(PROPERTY_TAGS))
+        codes[number] = tags_code(properties_of(run, number).get(PROPERTY_TAGS))
     return codes
 
 
