@@ -36,7 +36,7 @@ class DelayProgress:
         if content is not None:
             self._take(content)
         self._journal.write(ProgressLoad(
-            broker_name=self._broker_name, service="schedule", source=source, progress=self._table()
+            broker_name=self._broker_name, service="schedule", source=source, progress=_text(self.content())
         ))  # fmt: skip
 
     def _take(self, content: dict[str, Any]) -> None:
@@ -85,8 +85,9 @@ class DelayProgress:
 
     def _snapshot(self) -> json_file.Snapshot:
         content = self.content()
-        event = ProgressFlush(broker_name=self._broker_name, service="schedule", progress=self._table())
+        event = ProgressFlush(broker_name=self._broker_name, service="schedule", progress=_text(content))
         return json_file.Snapshot(self.path, json_file.dumps(content), event)
 
-    def _table(self) -> str:
-        return msgspec.json.encode(self.content()["offsetTable"]).decode()
+
+def _text(content: dict[str, Any]) -> str:
+    return msgspec.json.encode(content["offsetTable"]).decode()

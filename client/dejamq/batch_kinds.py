@@ -8,7 +8,7 @@ from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host, decode_proper
 from dejamq.batch import Batch, NarrowBatch, ipv4_text, unpacked
 from dejamq.message import MessageQueue
 
-QUEUE_OFFSET, BODY_SIZE, SYS_FLAG = few.FIELDS["queue_offset"], few.FIELDS["body_size"], few.FIELDS["sys_flag"]
+TOTAL_SIZE, BODY_SIZE, SYS_FLAG = (few.FIELDS[name] for name in ("total_size", "body_size", "sys_flag"))
 
 
 class FewBatch(NarrowBatch):
@@ -23,7 +23,7 @@ class FewBatch(NarrowBatch):
             self.body_sizes.append(size)
             self.starts.append(start)
             self.ends.append(start + size)
-            at += header[0]
+            at += header[TOTAL_SIZE]
         super().__init__(data, queue, boot_id)
 
     @property
@@ -47,7 +47,7 @@ class FewBatch(NarrowBatch):
         return decode_properties(self._raw_properties(index))
 
     def _raw_properties(self, index: int) -> bytes:
-        end = self.starts[index] - HEADER_SIZE + self._headers[index][0]
+        end = self.starts[index] - HEADER_SIZE + self._headers[index][TOTAL_SIZE]
         return few.properties_from(self.data, self.ends[index], end)
 
 

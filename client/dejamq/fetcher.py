@@ -153,9 +153,8 @@ class Fetcher:
         if commit_offset is not None:
             request.commit_offset = commit_offset
         answer = asyncio.ensure_future(link.pull(request))
-        timer = asyncio.get_running_loop().call_later(
-            self._timeout_s, answer.cancel
-        )  # asyncio.timeout costs 5 times it
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._timeout_s, answer.cancel)  # asyncio.timeout costs 5 times it
         try:
             return await answer
         except asyncio.CancelledError:

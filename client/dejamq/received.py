@@ -18,7 +18,7 @@ from dejamq.message import MessageQueue
 from dejamq.namespace import unwrap, unwrap_queue
 
 MOST_FEW = 16
-"""So many records are read faster one by one."""
+"""So many records are read faster one by one: fewer than ``few.FEW``, as a client only checks and reads them."""
 
 
 class ReceivedMessage(msgspec.Struct, gc=False, eq=False):

@@ -9,7 +9,7 @@ from dejamq.encoding import UNIQUE_NAME
 from dejamq.sends import Sends
 
 FEW = 12
-"""So many records are encoded faster one by one."""
+"""So many records are encoded faster one by one: the measure of making a run, as ``few.FEW`` is that of taking one."""
 PIECES = 5
 _HEADER_BYTES = np.dtype(f"V{HEADER_SIZE}")
 

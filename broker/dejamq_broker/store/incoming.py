@@ -16,7 +16,7 @@ from dejamq_broker.store.log_scan import Extent, Found, step
 LARGEST = 64 << 20
 """No record is larger; a size that says so is no size, and nobody waits in memory for so many bytes."""
 FEW = 10
-"""With fewer records of this size together, each alone is the quicker way: numpy costs as much for one as for many."""
+"""With fewer records of this size together, each alone is quicker. Less than ``few.FEW``: alone is wholly decoded."""
 NO_BYTES = memoryview(b"")
 NO_NUMBERS = np.empty(0, np.int64)
 
