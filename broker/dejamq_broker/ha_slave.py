@@ -12,9 +12,9 @@ from typing import Protocol
 import msgspec
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import Replica
+from dejamq_proto.fields import BadFrame
 from dejamq_proto.ha_wire import LogSlice
 from dejamq_proto.journal import Journal
-from dejamq_proto.wire import BadFrame
 
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.ha_config import SLAVE

@@ -11,8 +11,9 @@ import grpc
 import grpc.aio
 from dejamq_proto import failpoints
 from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.fields import BadFrame
 from dejamq_proto.send_pb2 import SendBackRequest, SendBackResponse
-from dejamq_proto.wire import BadFrame, SendRun, SendRunResult
+from dejamq_proto.wire import SendRun, SendRunResult
 
 from dejamq_broker.fast_failure import FastFailure
 from dejamq_broker.retry import GivenBack, Retries

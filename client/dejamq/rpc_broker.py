@@ -26,6 +26,7 @@ from dejamq_proto.client_pb2 import (
 from dejamq_proto.client_pb2_grpc import ClientStub, HandoverStub
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
+from dejamq_proto.fields import BadFrame
 from dejamq_proto.pull_pb2 import CheckFilterRequest, PullRequest
 from dejamq_proto.pull_pb2_grpc import PullStub
 from dejamq_proto.running_pb2 import CommandAnswer
@@ -34,7 +35,7 @@ from dejamq_proto.send_pb2 import SendBackRequest
 from dejamq_proto.send_pb2_grpc import SendStub
 from dejamq_proto.transaction_pb2 import EndTransactionRequest
 from dejamq_proto.transaction_pb2_grpc import TransactionStub
-from dejamq_proto.wire import BadFrame, Key, PullAnswer, SendRun, SendRunResult, join_pulls
+from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult, join_pulls
 from google.protobuf.message import DecodeError
 
 from dejamq.rpc_stream import AnswerStream, Told

@@ -5,7 +5,7 @@ The payload is joined once on the way out and stays a view on the way in.
 
 import msgspec
 
-from dejamq_proto.wire import BadFrame, _chunk, _fields, _number, _text, _with_payload
+from dejamq_proto.fields import BadFrame, chunk, fields_of, integer, text_of, with_payload
 
 
 class LogSlice(msgspec.Struct, kw_only=True):
@@ -18,20 +18,20 @@ class LogSlice(msgspec.Struct, kw_only=True):
     data: bytes | memoryview = b""
 
     def encode(self) -> bytes:
-        head = [_number(1, self.log_offset), _number(2, self.master_end), _number(3, self.master_timestamp_ms)]
-        head += [_chunk(4, topic.encode()) for topic in self.deleted_topics]
-        return _with_payload(head, (self.data,) if len(self.data) else ())
+        head = [integer(1, self.log_offset), integer(2, self.master_end), integer(3, self.master_timestamp_ms)]
+        head += [chunk(4, topic.encode()) for topic in self.deleted_topics]
+        return with_payload(head, (self.data,) if len(self.data) else ())
 
     @classmethod
     def decode(cls, frame: bytes) -> "LogSlice":
         """Read a frame. Raises BadFrame."""
         found = cls(deleted_topics=[])
-        for number, value in _fields(frame):
+        for number, value in fields_of(frame):
             if isinstance(value, memoryview):
                 if number == 15:
                     found.data = value
                 elif number == 4:
-                    found.deleted_topics.append(_text(value))
+                    found.deleted_topics.append(text_of(value))
             elif number in _NUMBERS:
                 setattr(found, _NUMBERS[number], value)
         if min(found.log_offset, found.master_end) < 0:

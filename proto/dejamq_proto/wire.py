@@ -5,9 +5,8 @@ payload is joined once on the way out and stays a view on the way in, and its in
 loop: 20 to 70 % of a whole send, depending on its size. Malformed bytes raise BadFrame, never anything else.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,18 +14,14 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from dejamq_proto.common_pb2 import Caller, QueueKey
+from dejamq_proto.fields import BadFrame, chunk, fields_of, integer, packed, text_of, varint, with_payload, words
 
 Key = tuple[str, int]  # topic, queue id
 Words = npt.NDArray[np.uint32]
 NO_WORDS: Words = np.empty(0, "<u4")
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 LONGEST_KEPT = 300
 """Bytes of a queue key that is remembered: one with a longer topic is no queue, and strangers fill no memory."""
-
-
-class BadFrame(ValueError):
-    """Bytes that are not the expected message."""
 
 
 class SendRun(msgspec.Struct, kw_only=True):
@@ -48,21 +43,21 @@ class SendRun(msgspec.Struct, kw_only=True):
     records: Sequence[bytes | memoryview] = ()
 
     def encode(self) -> bytes:
-        caller = _client_bytes(self.client_id, self.boot_id) + _number(3, self.seq)
-        head = [_chunk(1, caller), _chunk(2, self.group.encode())]
+        caller = _client_bytes(self.client_id, self.boot_id) + integer(3, self.seq)
+        head = [chunk(1, caller), chunk(2, self.group.encode())]
         head += map(_queue_chunk, self.queues)
-        head += [_packed(4, self.sizes, "<u4"), _packed(5, self.queue_index, "<u4"), _packed(6, self.tags_codes, "<i4")]
-        head += [_number(7, self.no_wait_store), _number(8, self.rewrite), _number(9, self.default_queue_nums)]
+        head += [packed(4, self.sizes, "<u4"), packed(5, self.queue_index, "<u4"), packed(6, self.tags_codes, "<i4")]
+        head += [integer(7, self.no_wait_store), integer(8, self.rewrite), integer(9, self.default_queue_nums)]
         if self.reply:
-            head.append(_number(10, True))
-        head.append(_number(11, self.sent_ms))
-        return _with_payload(head, self.records, int(self.sizes.sum()) if len(self.records) > 1 else None)
+            head.append(integer(10, True))
+        head.append(integer(11, self.sent_ms))
+        return with_payload(head, self.records, int(self.sizes.sum()) if len(self.records) > 1 else None)
 
     @classmethod
     def decode(cls, frame: bytes) -> "SendRun":
         """Read a frame. Raises BadFrame. Lengths of the arrays are checked by ``check``."""
         run = cls(queues=[])
-        for number, value in _fields(frame):
+        for number, value in fields_of(frame):
             if isinstance(value, memoryview):
                 run._take_bytes(number, value)
             elif number in _RUN_NUMBERS:
@@ -74,15 +69,15 @@ class SendRun(msgspec.Struct, kw_only=True):
         if number == 15:
             self.records = (value,)
         elif number == 4:
-            self.sizes = _words(value, "<u4")
+            self.sizes = words(value, "<u4")
         elif number == 5:
-            self.queue_index = _words(value, "<u4")
+            self.queue_index = words(value, "<u4")
         elif number == 6:
-            self.tags_codes = _words(value, "<i4")
+            self.tags_codes = words(value, "<i4")
         elif number == 3:
             self.queues.append((_queue_key if len(value) <= LONGEST_KEPT else _read_queue_key)(bytes(value)))
         elif number == 2:
-            self.group = _text(value)
+            self.group = text_of(value)
         elif number == 1:
             self.client_id, self.boot_id, self.seq = _caller(bytes(value))
 
@@ -121,17 +116,17 @@ class SendRunResult(msgspec.Struct, kw_only=True):
     def encode(self) -> bytes:
         bad = (self.bad_record << 1) ^ (self.bad_record >> 63)
         return b"".join((
-            _number(1, self.seq), _number(2, self.code), _chunk(3, self.remark.encode()), _number(4, bad),
-            _number(5, self.store_timestamp_ms), _chunk(6, self.store_host.encode()),
-            _packed(7, self.queue_offsets, "<u8"), _packed(8, self.span_starts, "<u4"),
-            _packed(9, self.span_log_offsets, "<u8"), _packed(10, self.queue_ids, "<u4"),
+            integer(1, self.seq), integer(2, self.code), chunk(3, self.remark.encode()), integer(4, bad),
+            integer(5, self.store_timestamp_ms), chunk(6, self.store_host.encode()),
+            packed(7, self.queue_offsets, "<u8"), packed(8, self.span_starts, "<u4"),
+            packed(9, self.span_log_offsets, "<u8"), packed(10, self.queue_ids, "<u4"),
         ))  # fmt: skip
 
     @classmethod
     def decode(cls, frame: bytes) -> "SendRunResult":
         """Read a frame. Raises BadFrame."""
         result = cls(bad_record=0)
-        for number, value in _fields(frame):
+        for number, value in fields_of(frame):
             if isinstance(value, memoryview):
                 result._take_bytes(number, value)
             elif number == 4:
@@ -142,17 +137,17 @@ class SendRunResult(msgspec.Struct, kw_only=True):
 
     def _take_bytes(self, number: int, value: memoryview) -> None:
         if number == 7:
-            self.queue_offsets = _words(value, "<u8")
+            self.queue_offsets = words(value, "<u8")
         elif number == 8:
-            self.span_starts = _words(value, "<u4")
+            self.span_starts = words(value, "<u4")
         elif number == 9:
-            self.span_log_offsets = _words(value, "<u8")
+            self.span_log_offsets = words(value, "<u8")
         elif number == 10:
-            self.queue_ids = _words(value, "<u4")
+            self.queue_ids = words(value, "<u4")
         elif number == 3:
-            self.remark = _text(value)
+            self.remark = text_of(value)
         elif number == 6:
-            self.store_host = _text(value)
+            self.store_host = text_of(value)
 
 
 _RESULT_NUMBERS = {1: "seq", 2: "code", 5: "store_timestamp_ms"}
@@ -180,25 +175,25 @@ class PullAnswer(msgspec.Struct, kw_only=True):
     def encode(self, also: "Iterable[PullAnswer]" = ()) -> bytes:
         """One frame, with other answers inside it if there are any."""
         head = [
-            _number(1, self.seq), _number(2, self.code), _chunk(3, self.remark.encode()), _number(4, self.next_offset),
-            _number(5, self.min_offset), _number(6, self.max_offset), _number(7, self.suggest_broker_id),
-            _packed(8, self.sizes, "<u4"),
+            integer(1, self.seq), integer(2, self.code), chunk(3, self.remark.encode()), integer(4, self.next_offset),
+            integer(5, self.min_offset), integer(6, self.max_offset), integer(7, self.suggest_broker_id),
+            packed(8, self.sizes, "<u4"),
         ]  # fmt: skip
-        head += [_chunk(9, answer.encode()) for answer in also]
-        return _with_payload(head, self.records)
+        head += [chunk(9, answer.encode()) for answer in also]
+        return with_payload(head, self.records)
 
     @classmethod
     def decode(cls, frame: bytes | memoryview, also: "list[PullAnswer] | None" = None) -> "PullAnswer":
         """Read a frame; the other answers inside it are appended to ``also``. Raises BadFrame."""
         answer, number = cls(), 0
-        for number, value in _fields(frame):
+        for number, value in fields_of(frame):
             if isinstance(value, memoryview):
                 if number == 15:
                     answer.records = (value,)
                 elif number == 8:
-                    answer.sizes = _words(value, "<u4")
+                    answer.sizes = words(value, "<u4")
                 elif number == 3:
-                    answer.remark = _text(value)
+                    answer.remark = text_of(value)
                 elif number == 9 and also is not None:
                     also.append(cls.decode(value))
             elif number in _PULL_NUMBERS:
@@ -214,95 +209,7 @@ _PULL_NUMBERS = {1: "seq", 2: "code", 4: "next_offset", 5: "min_offset", 6: "max
 def join_pulls(requests: Sequence[bytes]) -> bytes:
     """One frame of several encoded PullRequests: the first with the others inside it."""
     first, *others = requests
-    return b"".join((first, *(b"\x82\x01" + _varint(len(other)) + other for other in others)))
-
-
-def _with_payload(head: list[bytes], pieces: Sequence[bytes | memoryview], size: int | None = None) -> bytes:
-    """``size``: bytes of all pieces together, where it is known."""
-    if pieces:
-        head += [b"\x7a", _varint(sum(map(len, pieces)) if size is None else size)]
-    return b"".join((*head, *pieces))
-
-
-def _number(field: int, value: int) -> bytes:
-    if 0 < value < 0x80:
-        return bytes((field << 3, value))
-    return bytes((field << 3,)) + _varint(value & 0xFFFFFFFFFFFFFFFF) if value else b""
-
-
-def _chunk(field: int, value: bytes) -> bytes:
-    if 0 < (size := len(value)) < 0x80:
-        return bytes((field << 3 | _BYTES, size)) + value
-    return bytes((field << 3 | _BYTES,)) + _varint(size) + value if size else b""
-
-
-def _packed(field: int, values: npt.NDArray[np.generic] | Sequence[int], kind: str) -> bytes:
-    return _chunk(field, np.asarray(values, kind).tobytes()) if len(values) else b""
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _fields(frame: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(field number, value): ints for varints, views for length-delimited fields; fixed-width ones are skipped."""
-    view, at, end = memoryview(frame), 0, len(frame)
-    while at < end:
-        # numbers of one byte are read here and not by a call: of a small frame almost all are
-        if (key := frame[at]) < 0x80:
-            at += 1
-        else:
-            key, at = _read_varint(frame, at)
-        kind = key & 7
-        if kind == _VARINT:
-            value, at = _read_varint(frame, at)
-            yield key >> 3, value - (1 << 64) if value >> 63 else value
-        elif kind == _BYTES:
-            if at < end and (size := frame[at]) < 0x80:
-                at += 1
-            else:
-                size, at = _read_varint(frame, at)
-            if at + size > end:
-                raise BadFrame(f"field {key >> 3} ends beyond the frame")
-            yield key >> 3, view[at : at + size]
-            at += size
-        elif kind in (_FIXED32, _FIXED64):
-            at += 4 if kind == _FIXED32 else 8
-        else:
-            raise BadFrame(f"wire type {kind} is unknown")
-
-
-def _read_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(frame) and shift < 70:
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-    raise BadFrame("a number does not end")
-
-
-def _words(value: memoryview, kind: str) -> npt.NDArray[Any]:
-    try:
-        return np.frombuffer(value, kind)
-    except ValueError:
-        raise BadFrame(f"{len(value)} bytes are no array of {kind}") from None
-
-
-def _text(value: memoryview) -> str:
-    try:
-        return bytes(value).decode()
-    except UnicodeDecodeError:
-        raise BadFrame("a text is not UTF-8") from None
+    return b"".join((first, *(b"\x82\x01" + varint(len(other)) + other for other in others)))
 
 
 @lru_cache(maxsize=256)
@@ -313,7 +220,7 @@ def _client_bytes(client_id: str, boot_id: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _queue_chunk(key: Key) -> bytes:
-    return _chunk(3, QueueKey(topic=key[0], queue_id=key[1]).SerializeToString())
+    return chunk(3, QueueKey(topic=key[0], queue_id=key[1]).SerializeToString())
 
 
 def _read_queue_key(raw: bytes) -> Key:

@@ -21,8 +21,9 @@ from dejamq_broker.store.verify import verify
 from dejamq_lab.usage import memory_mib
 from dejamq_proto.calling import CODE_KEY, dial
 from dejamq_proto.codes import Code
+from dejamq_proto.fields import BadFrame
 from dejamq_proto.names import check_topic
-from dejamq_proto.wire import BadFrame, SendRun, SendRunResult
+from dejamq_proto.wire import SendRun, SendRunResult
 from hostile import TOPICS, Hostile, Method, methods
 
 WORKERS = 16

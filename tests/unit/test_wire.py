@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from dejamq_proto import pull_pb2, send_pb2, wire
+from dejamq_proto.fields import BadFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,7 +86,7 @@ def test_a_run_whose_indexes_do_not_fit_is_a_bad_frame(change: dict[str, object]
     run = a_run()
     for name, value in change.items():
         setattr(run, name, value)
-    with pytest.raises(wire.BadFrame):
+    with pytest.raises(BadFrame):
         wire.SendRun.decode(run.encode())
 
 
@@ -94,7 +95,7 @@ def test_any_bytes_are_a_frame_or_a_bad_frame(raw: bytes) -> None:
     for kind in (wire.SendRun, wire.SendRunResult, wire.PullAnswer):
         try:
             kind.decode(raw)
-        except wire.BadFrame:
+        except BadFrame:
             pass
 
 
@@ -105,5 +106,5 @@ def test_a_damaged_frame_never_raises_anything_but_bad_frame(data: st.DataObject
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     try:
         wire.SendRun.decode(bytes(frame))
-    except wire.BadFrame:
+    except BadFrame:
         pass
