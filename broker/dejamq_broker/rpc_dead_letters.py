@@ -5,7 +5,7 @@ from typing import Any
 import grpc.aio
 from dejamq_proto import dead_letters_pb2 as pb
 from dejamq_proto.dead_letters_pb2_grpc import DeadLettersServicer
-from dejamq_proto.record import offset_message_id
+from dejamq_proto.hosts import offset_message_id
 
 from dejamq_broker.dead_letters import DeadLetters, ReplayWish
 from dejamq_broker.rpc_values import asker_of

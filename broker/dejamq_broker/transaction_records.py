@@ -8,12 +8,12 @@ TRAN_MSG, as in RocketMQ. Source: RocketMQ ``TransactionalMessageBridge``, ``End
 import msgspec
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.hosts import Host
 from dejamq_proto.record import (
     MAX_PROPERTIES_SIZE,
     SYS_TRANSACTION_COMMIT,
     SYS_TRANSACTION_MASK,
     BadRecord,
-    Host,
     Record,
     encode_properties,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from dejamq import Admin, ReceivedMessage
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import parse_offset_message_id
+from dejamq_proto.hosts import parse_offset_message_id
 
 ASKED_AT_ONCE = 32
 

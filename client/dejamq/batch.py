@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 from dejamq_proto import run
 from dejamq_proto.compression import BadCompression, decompress
-from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host, host_text
+from dejamq_proto.hosts import Host, host_text
+from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED
 
 from dejamq.message import MessageQueue
 

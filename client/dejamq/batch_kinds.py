@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from dejamq_proto import few, names, record
-from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, Host, decode_properties, host_text
+from dejamq_proto.hosts import Host, host_text
+from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED, decode_properties
 
 from dejamq.batch import Batch, NarrowBatch, ipv4_text, unpacked
 from dejamq.message import MessageQueue

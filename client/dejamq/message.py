@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from dejamq_proto.codes import Code
-from dejamq_proto.record import Host, offset_message_id
+from dejamq_proto.hosts import Host, offset_message_id
 from dejamq_proto.wire import SendRunResult, Words
 
 from dejamq.unique_id import next_unique_id

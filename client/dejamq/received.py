@@ -9,7 +9,7 @@ from itertools import repeat
 import msgspec
 import numpy as np
 from dejamq_proto import few, names, record, run
-from dejamq_proto.record import host_text
+from dejamq_proto.hosts import host_text, offset_message_id
 from dejamq_proto.wire import PullAnswer, Words
 
 from dejamq.batch import Batch, RunBatch
@@ -81,7 +81,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     @property
     def offset_message_id(self) -> str:
         """The broker-made id: another one for every stored copy."""
-        return record.offset_message_id(self._batch.store_host(self._index), self.log_offset)
+        return offset_message_id(self._batch.store_host(self._index), self.log_offset)
 
     @property
     def delivery_id(self) -> str:

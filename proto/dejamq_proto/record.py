@@ -28,13 +28,14 @@ A magic or size of 0 is never a record: prepared files are full of zeros. At the
 the remaining size (4) and ``MAGIC_BLANK`` (4), the rest undefined; so a file always keeps 8 spare bytes.
 """
 
-import socket
 import struct
 from functools import lru_cache
 
 import msgspec
 import numpy as np
 from isal import isal_zlib
+
+from dejamq_proto.hosts import NO_HOST, Host, host_bytes, offset_message_id, read_host
 
 MAGIC_V1 = -626843481  # 0xDAA320A7
 MAGIC_V2 = -626843477  # 0xDAA320AB
@@ -77,9 +78,6 @@ assert HEADER.itemsize == INCOMING.size == WHOLE.size == HEADER_SIZE
 
 LONGEST_KEPT = 256
 """Characters of a text whose hash is remembered: tags and keys have fewer, and strangers fill no memory with others."""
-
-Host = tuple[str, int]
-NO_HOST: Host = ("0.0.0.0", 0)
 
 
 class BadRecord(ValueError):
@@ -160,24 +158,6 @@ def decode_properties(raw: bytes) -> dict[str, str]:
     return properties
 
 
-def host_text(host: Host) -> str:
-    """``address:port``, IPv6 in brackets."""
-    return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
-
-
-def offset_message_id(store_host: Host, log_offset: int) -> str:
-    """The broker-made id: store host, port and log offset in upper-case hex (32 characters, 56 with IPv6)."""
-    return (_host_bytes(store_host) + I64.pack(log_offset)).hex().upper()
-
-
-def parse_offset_message_id(text: str) -> tuple[Host, int]:
-    """The reverse of ``offset_message_id``. Raises ValueError when the text is no such id."""
-    raw = bytes.fromhex(text)
-    if len(raw) not in (16, 28):
-        raise ValueError(f"an offset message id has 32 or 56 hex digits, not {len(text)}: {text!r}")
-    return _read_host(raw, 0, len(raw) - 12), I64.unpack_from(raw, len(raw) - 8)[0]
-
-
 def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag: int = 0) -> int:
     """Bytes that a record takes in the log; all sizes in bytes."""
     wide = 12 * bool(sys_flag & SYS_BORN_HOST_V6) + 12 * bool(sys_flag & SYS_STORE_HOST_V6)
@@ -205,9 +185,9 @@ def encode(record: Record) -> bytes:
     )  # fmt: skip
     return b"".join((
         fixed,
-        _host_bytes(record.born_host),
+        host_bytes(record.born_host),
         I64.pack(record.store_timestamp_ms),
-        _host_bytes(record.store_host),
+        host_bytes(record.store_host),
         TAIL.pack(record.reconsume_times, record.prepared_transaction_offset, len(record.body)),
         record.body,
         field,
@@ -286,9 +266,9 @@ def decode(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = True) -
     return Record(
         topic=topic, queue_id=queue_id, body=body, raw_properties=properties, flag=flag, sys_flag=sys_flag,
         queue_offset=queue_offset, log_offset=log_offset, born_timestamp_ms=born_ms,
-        born_host=_read_host(buffer, at + FIXED.size, born_width - 4),
+        born_host=read_host(buffer, at + FIXED.size, born_width - 4),
         store_timestamp_ms=I64.unpack_from(buffer, store_at)[0],
-        store_host=_read_host(buffer, store_at + 8, store_width - 4),
+        store_host=read_host(buffer, store_at + 8, store_width - 4),
         reconsume_times=reconsume_times, prepared_transaction_offset=prepared, body_crc=crc, magic=magic,
     )  # fmt: skip
 
@@ -318,13 +298,3 @@ def _read_variable_part(
 def _with_host_bits(record: Record) -> int:
     flag = record.sys_flag & ~(SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6)
     return flag | SYS_BORN_HOST_V6 * (":" in record.born_host[0]) | SYS_STORE_HOST_V6 * (":" in record.store_host[0])
-
-
-def _host_bytes(host: Host) -> bytes:
-    family = socket.AF_INET6 if ":" in host[0] else socket.AF_INET
-    return socket.inet_pton(family, host[0]) + I32.pack(host[1])
-
-
-def _read_host(buffer: bytes | memoryview, at: int, width: int) -> Host:
-    family = socket.AF_INET6 if width == 16 else socket.AF_INET
-    return socket.inet_ntop(family, bytes(buffer[at : at + width])), I32.unpack_from(buffer, at + width)[0]

@@ -11,7 +11,7 @@ from dejamq.config import ClientConfig
 from dejamq.instance import Instance
 from dejamq_proto.client_pb2 import ConsumerData
 from dejamq_proto.codes import Code
-from dejamq_proto.record import parse_offset_message_id
+from dejamq_proto.hosts import parse_offset_message_id
 from producer_site import STORE, Site, stored
 
 

@@ -11,14 +11,8 @@ from dejamq_broker.store.index_file import IndexFile
 from dejamq_broker.store.index_keys import key_hash
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import (
-    SYS_TRANSACTION_PREPARED,
-    SYS_TRANSACTION_ROLLBACK,
-    Record,
-    decode,
-    encode_properties,
-    offset_message_id,
-)
+from dejamq_proto.hosts import offset_message_id
+from dejamq_proto.record import SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK, Record, decode, encode_properties
 from index_making import fill_keyed, keyed_run, offsets_of
 from store_making import SMALL, log_files, open_small
 

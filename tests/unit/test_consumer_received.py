@@ -6,6 +6,7 @@ import pytest
 from dejamq.message import MessageQueue
 from dejamq.received import ReceivedMessage, receive
 from dejamq_proto import record, run
+from dejamq_proto.hosts import offset_message_id
 from dejamq_proto.record import Outgoing, Record, encode_properties
 from dejamq_proto.wire import PullAnswer
 
@@ -37,7 +38,7 @@ def test_a_message_shows_everything_that_was_stored() -> None:
     assert (message.topic, message.body, message.tags, message.keys) == ("orders", b"paid", "t", ["k1", "k2"])
     assert message.properties["colour"] == "blue"
     assert message.message_id == "A" * 32
-    assert message.offset_message_id == record.offset_message_id(("10.0.0.2", 10911), 4096)
+    assert message.offset_message_id == offset_message_id(("10.0.0.2", 10911), 4096)
     assert (message.queue, message.queue_offset, message.log_offset) == (QUEUE, 7, 4096)
     assert (message.flag, message.sys_flag, message.reconsume_times) == (9, 0, 2)
     assert (message.born_timestamp_ms, message.store_timestamp_ms) == (111, 222)

@@ -15,9 +15,9 @@ from dejamq_cli.history.story import Story
 from dejamq_cli.history.telling import tell
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.events import CheckTransaction, EndTransaction, Gap, Member, Pull, SendEnd, State, Tx
+from dejamq_proto.hosts import offset_message_id
 from dejamq_proto.journal import Level
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from dejamq_proto.record import offset_message_id
 from journals import TOPIC, History
 
 KEY = "billing-key-6"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_proto import record
+from dejamq_proto.hosts import NO_HOST, offset_message_id, parse_offset_message_id
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,7 +104,7 @@ def test_an_outgoing_record_leaves_the_brokers_fields_zero() -> None:
     decoded = record.decode(raw)
     assert (decoded.topic, decoded.queue_id, decoded.body, decoded.flag) == ("orders", 3, b"paid", 7)
     assert (decoded.queue_offset, decoded.log_offset, decoded.store_timestamp_ms) == (0, 0, 0)
-    assert decoded.store_host == decoded.born_host == record.NO_HOST
+    assert decoded.store_host == decoded.born_host == NO_HOST
     assert decoded.properties == {"TAGS": "a"}
 
 
@@ -119,13 +120,13 @@ def test_ipv6_hosts_survive_a_round_trip() -> None:
     decoded = record.decode(record.encode(original))
     assert decoded.born_host == ("::1", 5)
     assert decoded.store_host == ("2001:db8::7", 10911)
-    assert record.parse_offset_message_id(decoded.offset_message_id) == (("2001:db8::7", 10911), 0)
+    assert parse_offset_message_id(decoded.offset_message_id) == (("2001:db8::7", 10911), 0)
 
 
 def test_an_offset_message_id_names_host_and_log_offset() -> None:
-    text = record.offset_message_id(("127.0.0.1", 10911), 4711)
+    text = offset_message_id(("127.0.0.1", 10911), 4711)
     assert text == "7F00000100002A9F0000000000001267"
-    assert record.parse_offset_message_id(text) == (("127.0.0.1", 10911), 4711)
+    assert parse_offset_message_id(text) == (("127.0.0.1", 10911), 4711)
 
 
 def test_an_empty_property_value_is_lost_as_in_rocketmq() -> None:

@@ -4,7 +4,8 @@ import hashlib
 from typing import Any
 
 from dejamq_proto.compression import BadCompression, decompress
-from dejamq_proto.record import MAGIC_V2, Record, body_crc, host_text, record_size
+from dejamq_proto.hosts import host_text
+from dejamq_proto.record import MAGIC_V2, Record, body_crc, record_size
 
 
 def describe(record: Record) -> dict[str, Any]:

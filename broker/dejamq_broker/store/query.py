@@ -12,8 +12,9 @@ from itertools import chain
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.hosts import host_text, parse_offset_message_id
 from dejamq_proto.names import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
-from dejamq_proto.record import decode, host_text, parse_offset_message_id
+from dejamq_proto.record import decode
 
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.index import Index

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.events import Append, Boot, Deliver
-from dejamq_proto.record import host_text, parse_offset_message_id
+from dejamq_proto.hosts import host_text, parse_offset_message_id
 
 from dejamq_cli.history.around import Around
 from dejamq_cli.history.files import Attendance, whole_lines

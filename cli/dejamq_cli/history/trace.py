@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 from dejamq_proto.events import Append, Boot, Deliver, Event, SendTry
+from dejamq_proto.hosts import offset_message_id
 from dejamq_proto.names import SCHEDULE_TOPIC
-from dejamq_proto.record import offset_message_id
 
 from dejamq_cli.history.files import Witness
 
