@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dejamq_broker.store import MessageStore, SlaveStore, StoreConfig
-from dejamq_broker.store.consume_queue import CHUNK, FILLER_SIZE
+from dejamq_broker.store.consume_queue import CHUNK
+from dejamq_broker.store.entry_files import FILLER_SIZE
 from store_making import OPENED, SMALL, ticking
 
 

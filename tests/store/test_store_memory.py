@@ -13,8 +13,9 @@ import prove_memory
 import pytest
 from dejamq_broker.store import SYNC_FLUSH, StoreConfig
 from dejamq_broker.store.batch import QueueTable
-from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue
+from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.consume_queues import ConsumeQueues
+from dejamq_broker.store.entry_files import ENTRY
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile

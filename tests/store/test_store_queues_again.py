@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dejamq_broker.store.consume_queue import ENTRY, FILLER_SIZE, MAX_GAP, ConsumeQueue
+from dejamq_broker.store.consume_queue import MAX_GAP, ConsumeQueue
 from dejamq_broker.store.coverage import first_uncovered
-from dejamq_broker.store.entry_files import Entries, EntryFiles
+from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, Entries, EntryFiles
 from dejamq_broker.store.log_scan import Extent
 from dejamq_broker.store.queue_again import append_again, out_of_place
 from dejamq_proto.record import (

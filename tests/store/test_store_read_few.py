@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import AppendRun, MessageStore, StoreConfig, consume_queue
-from dejamq_broker.store.consume_queue import FILLER_SIZE
+from dejamq_broker.store.entry_files import FILLER_SIZE
 from dejamq_proto.record import tags_code
 from store_making import SMALL, open_small, run_of, settle
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dejamq_broker.store.batch import Batch, QueueKey, QueueTable
-from dejamq_broker.store.consume_queue import ENTRY, FILLER_SIZE, ConsumeQueue
+from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.entries import batch_of, queue_tags_code
+from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE
 from dejamq_broker.store.errors import StoreDamaged
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, find_record, walk
 from dejamq_broker.store.paths import StorePaths, file_name, file_start

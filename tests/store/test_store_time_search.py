@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dejamq_broker.store.consume_queue import ENTRY, ConsumeQueue, Entries
+from dejamq_broker.store.consume_queue import ConsumeQueue
+from dejamq_broker.store.entry_files import ENTRY, Entries
 from store_making import GOLDEN, SMALL, START_MS, open_small, run_of, settle
 
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
-from dejamq_broker.store.consume_queue import ENTRY, Entries
+from dejamq_broker.store.entry_files import ENTRY, Entries
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.log_scan import Extent
 from dejamq_broker.store.paths import StorePaths, file_name, file_start

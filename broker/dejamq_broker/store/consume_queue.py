@@ -12,19 +12,9 @@ from dejamq_proto.few import FEW
 
 from dejamq_broker.store.batch import Ints, Single
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
-from dejamq_broker.store.entry_files import (
-    ENTRY,
-    FILLER,
-    FILLER_SIZE,
-    PAGE,
-    Entries,
-    EntryFiles,
-    count_good,
-)
+from dejamq_broker.store.entry_files import ENTRY, FILLER, FILLER_SIZE, PAGE, Entries, EntryFiles, count_good
 from dejamq_broker.store.entry_tail import EntryTail
 from dejamq_broker.store.errors import StoreDamaged
-
-__all__ = ["ENTRY", "FILLER_SIZE", "ConsumeQueue", "Entries"]
 
 KEPT_IN_MEMORY = 4096
 CHUNK = 4096
@@ -119,15 +109,8 @@ class ConsumeQueue:
     def correct_min(self, log_min: int) -> None:
         """The first entry whose record is still there becomes the minimum; without one the maximum does."""
         start, end = self.min_offset, self.max_offset
-        while start < end:
-            entries = self.entries(start, CHUNK)
-            there = (entries["log_offset"] >= log_min) & (entries["size"] != FILLER_SIZE)
-            if there.any():
-                self.min_offset = start + int(np.argmax(there))
-                return
-            start = start + len(entries) if len(entries) else self.next_file(start)
         # not the maximum of now: what came meanwhile is there to be read
-        self.min_offset = max(self.min_offset, end)
+        self.min_offset = max(start, min(end, self._first_from(start, log_min)))
 
     # Reput: the appender or its thread, one at a time.
 
@@ -213,6 +196,10 @@ class ConsumeQueue:
         last = self.entries(end - 1, 1) if at < end else np.empty(0, ENTRY)
         if len(last) and last[0]["log_offset"] < log_offset and last[0]["size"] != FILLER_SIZE:
             return end
+        return self._first_from(at, log_offset)
+
+    def _first_from(self, at: int, log_offset: int) -> int:
+        """The first entry from ``at`` on of a record that begins at ``log_offset`` or after it; else where all end."""
         while at < self.max_offset:
             entries = self.entries(at, CHUNK)
             later = (entries["log_offset"] >= log_offset) & (entries["size"] != FILLER_SIZE)

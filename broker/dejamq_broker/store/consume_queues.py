@@ -7,9 +7,9 @@ import numpy as np
 from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
-from dejamq_broker.store.consume_queue import CHUNK, ENTRY, FILLER_SIZE, KEPT_IN_MEMORY, ConsumeQueue, Entries
+from dejamq_broker.store.consume_queue import CHUNK, KEPT_IN_MEMORY, ConsumeQueue
 from dejamq_broker.store.deleted import DeletedTopics
-from dejamq_broker.store.entry_files import PLAIN_ENTRY
+from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, PLAIN_ENTRY, Entries
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.log_scan import Damage, Extent
 from dejamq_broker.store.paths import StorePaths

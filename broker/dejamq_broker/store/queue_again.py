@@ -8,7 +8,8 @@ import numpy.typing as npt
 from dejamq_proto.record import OVERHEAD
 
 from dejamq_broker.store.batch import Ints
-from dejamq_broker.store.consume_queue import MAX_GAP, ConsumeQueue, Entries
+from dejamq_broker.store.consume_queue import MAX_GAP, ConsumeQueue
+from dejamq_broker.store.entry_files import Entries
 from dejamq_broker.store.log_scan import Damage
 
 SPARE = 4096

@@ -11,7 +11,8 @@ from dejamq_proto.record import HEADER, HEADER_SIZE, SYS_BORN_HOST_V6, BadRecord
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from dejamq_broker.store.consume_queue import FILLER_SIZE, ConsumeQueue, Entries
+from dejamq_broker.store.consume_queue import ConsumeQueue
+from dejamq_broker.store.entry_files import FILLER_SIZE, Entries
 from dejamq_broker.store.errors import StoreDamaged
 from dejamq_broker.store.log_scan import Damage
 

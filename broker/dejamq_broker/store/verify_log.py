@@ -7,8 +7,8 @@ from dejamq_proto.record import BLANK_SIZE, MAGIC_BLANK, PAIR, decode
 
 from dejamq_broker.store.at_rest import DataFiles, QueueFiles
 from dejamq_broker.store.batch import Ints, QueueKey, QueueTable
-from dejamq_broker.store.consume_queue import ENTRY
 from dejamq_broker.store.entries import batch_of
+from dejamq_broker.store.entry_files import ENTRY
 from dejamq_broker.store.findings import Finding, Severity, Tally
 from dejamq_broker.store.log_scan import Damage, End, Found, walk
 from dejamq_broker.store.paths import file_name

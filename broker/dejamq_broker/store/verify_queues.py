@@ -10,7 +10,7 @@ from dejamq_proto.names import SCHEDULE_TOPIC
 
 from dejamq_broker.store.at_rest import QueueFiles
 from dejamq_broker.store.batch import Ints
-from dejamq_broker.store.consume_queue import ENTRY, FILLER_SIZE, Entries
+from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, Entries
 from dejamq_broker.store.findings import Finding, Severity, Tally
 
 REBUILD = "stop the broker, delete the queue's folder and start it: the queue is built again from the log"
