@@ -39,6 +39,7 @@ from dejamq_analytics.rules.evidence import offset_message_id, timestamp
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of
 from dejamq_analytics.survey import wholly, wire
+from dejamq_analytics.survey.readings import readings
 from dejamq_analytics.survey.survey import survey
 
 SURVEY_BYTES = 32 << 20
@@ -60,7 +61,7 @@ def gather(
     be among the facts.
     """
     surveyed = not (stores or every_message) and is_large(journals)
-    taken = survey(read.read_texts(spark, journals), group) if surveyed else None
+    taken = survey(readings(spark, journals, group), group) if surveyed else None
     lines = read.steady(read.read_lines(spark, journals) if taken is None else taken.lines)
     events = read.readable(lines) if group is None else _of_group(read.readable(lines), group)
     processes = settled(

@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.journal_files import files_in
 from dejamq_analytics.schema import UNREADABLE, journal_schema, tag_of
 
 
@@ -63,7 +64,7 @@ def local_bytes(journals: Sequence[str], elsewhere: int) -> int:
         folder = local_path(journal)
         if folder is None:
             return elsewhere
-        total += sum(file.stat().st_size for file in ([folder] if folder.is_file() else folder.glob("*.jsonl")))
+        total += sum(file.stat().st_size for file in files_in(folder))
     return total
 
 

@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-from dejamq_analytics.survey import keys, look, pick
+from dejamq_analytics.survey import chunks, keys, look, pick, readings
+from dejamq_analytics.survey.chunks import Chunk
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Note
+from dejamq_analytics.survey.pick import Wanted
 from dejamq_analytics.survey.survey import wanted_of
 
 Line = dict[str, Any]
+Row = dict[str, Any]
 
 
 class Taken(NamedTuple):
@@ -25,12 +28,34 @@ class Taken(NamedTuple):
 
 
 def taken(directory: Path) -> Taken:
-    """Each journal is a task of both readings."""
+    """Each journal is a task of both readings. Both ways to read are gone, and take the same."""
     files = sorted(directory.glob("*.jsonl"))
-    rows = [row for file in files for batch in look.looker(None)(_batch(file)) for row in batch.to_pylist()]
-    notes = [msgspec.msgpack.decode(row["data"], type=Note) for row in rows if row["kind"] == look.NOTE]
+    by_text, by_chunk = _of_texts(files), _of_chunks(directory)
+    assert sorted(map(str, by_chunk.lines)) == sorted(map(str, by_text.lines))
+    return by_chunk
+
+
+def _of_texts(files: list[Path]) -> Taken:
+    looked = [row for file in files for batch in look.look_at_texts(None)(_batch(file)) for row in batch.to_pylist()]
+    wanted, whole, notes = _concluded(looked)
+    picked = [batch for file in files for batch in pick.pick_texts(lambda: wanted)(_batch(file))]
+    return _told(looked, picked, whole, notes)
+
+
+def _of_chunks(directory: Path) -> Taken:
+    parts = chunks.cut([str(directory)])
+    assert parts is not None
+    looked = [row for batch in look.look_at_chunks(None)(_packed(parts)) for row in batch.to_pylist()]
+    wanted, whole, notes = _concluded(looked)
+    indexes = [pa.RecordBatch.from_pydict({"data": [row["data"]]}) for row in looked if row["kind"] == look.INDEX]
+    picked = [*readings.pick_indexed(lambda: wanted)(iter(indexes))]
+    return _told(looked, picked, whole, notes)
+
+
+def _concluded(looked: list[Row]) -> tuple[Wanted, Candidates, list[Note]]:
+    notes = [msgspec.msgpack.decode(row["data"], type=Note) for row in looked if row["kind"] == look.NOTE]
     entries = defaultdict[tuple[str, int], list[bytes]](list)
-    for row in rows:
+    for row in looked:
         if row["kind"] in (look.KEYS, look.BUSINESS):
             entries[row["kind"], row["bucket"]].append(row["data"])
     judged = [
@@ -44,11 +69,12 @@ def taken(directory: Path) -> Taken:
         np.concatenate([keys.NOTHING.places, *[one.places for one in judged]]),
         sum(one.messages for one in judged),
     )
-    wanted = wanted_of(notes, whole, None)
-    texts = [row["text"] for row in rows if row["kind"] == look.LINE]
-    for file in files:
-        for batch in pick.picker(lambda: wanted)(_batch(file)):
-            texts += batch.column(0).to_pylist()
+    return wanted_of(notes, whole, None), whole, notes
+
+
+def _told(looked: list[Row], picked: list[pa.RecordBatch], whole: Candidates, notes: list[Note]) -> Taken:
+    texts = [row["text"] for row in looked if row["kind"] == look.LINE]
+    texts += [text for batch in picked for text in batch.column(0).to_pylist()]
     return Taken([line for text in texts if (line := _line(text)) is not None], whole.messages, notes)
 
 
@@ -69,3 +95,7 @@ def _batch(file: Path) -> Iterator[pa.RecordBatch]:
     texts = [text.decode() for text in file.read_bytes().splitlines()]
     columns = [pa.array(texts, pa.string()), pa.array([file.name] * len(texts), pa.string())]
     yield pa.RecordBatch.from_arrays(columns, names=["text", "file"])
+
+
+def _packed(parts: list[Chunk]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"chunk": [msgspec.msgpack.encode(part) for part in parts]})

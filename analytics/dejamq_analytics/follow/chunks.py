@@ -9,14 +9,14 @@ under its new name, and a new file never inherits one. The last line of a proces
 waited for while anything grows, and told as ``TORN`` when all is quiet.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from dejamq_analytics.journal_files import boot_id, identity
+
 CHUNK_BYTES = 64 << 20
-HEAD_BYTES = 4096
 STEP, TORN = "STEP", "TORN"
 
 
@@ -99,9 +99,9 @@ class Chunker:
     def _files(self) -> Iterator[tuple[str, Path]]:
         """Journals with at least one whole line, the older file of a rotated one first, as its lines are older."""
         for folder in self._journals:
-            rotated_first = sorted(folder.glob("*.jsonl"), key=lambda path: (_boot_id(path), ".1." not in path.name))
+            rotated_first = sorted(folder.glob("*.jsonl"), key=lambda path: (boot_id(path), ".1." not in path.name))
             for path in rotated_first:
-                key = _identity(path)
+                key = identity(path)
                 if key:
                     yield key, path
 
@@ -127,21 +127,6 @@ def _last_step(chunk: Path) -> Step:
     return msgspec.json.decode(own.reason, type=Step)
 
 
-def _identity(path: Path) -> str:
-    """The boot id and the checksum of the first line; '' while there is no whole line."""
-    try:
-        with path.open("rb") as file:
-            first = file.readline(HEAD_BYTES)
-    except FileNotFoundError:  # rotated away since it was listed
-        return ""
-    return f"{_boot_id(path)}-{zlib.crc32(first):08x}" if first.endswith(b"\n") or len(first) == HEAD_BYTES else ""
-
-
-def _boot_id(path: Path) -> str:
-    """From ``<role>-<process>-<boot id>[.1].jsonl``."""
-    return path.name.removesuffix(".jsonl").removesuffix(".1").rpartition("-")[2]
-
-
 def _block(path: Path, begin: int, room: int) -> bytes:
     """Bytes from ``begin`` up to the end of a line; one line may be longer than the room that is left."""
     if room <= 0:
@@ -164,4 +149,4 @@ def _readable(block: bytes, path: Path) -> list[bytes]:
 
 
 def _torn_line(path: Path) -> bytes:
-    return msgspec.json.encode(_Line(event=TORN, boot_id=_boot_id(path)))
+    return msgspec.json.encode(_Line(event=TORN, boot_id=boot_id(path)))

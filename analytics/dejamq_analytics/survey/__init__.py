@@ -6,4 +6,6 @@ that is not about single messages, and find what they would find in everything: 
 another is taken together, or not at all.
 
 Both readings are Python over lines of text, because Spark's own parser and grouping take three times as long for this.
+Local journals are cut into parts (``chunks``) that tasks read themselves; an ``index`` of each tells the second reading
+which lines to open, and it opens few. Journals elsewhere are read by Spark, twice and whole.
 """

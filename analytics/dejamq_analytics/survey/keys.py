@@ -26,8 +26,8 @@ _SHIFT = np.uint64(29)
 
 
 class Candidates(NamedTuple):
-    """Of one bucket: the keys of messages that may matter, the places where they were delivered, and how many messages
-    there are in all."""
+    """Of one bucket: the keys of messages that may matter, the places where they were stored or delivered, and how many
+    messages there are in all."""
 
     keys: Numbers
     places: Numbers
@@ -107,7 +107,7 @@ def candidates(made: Numbers, brokers_known: bool) -> Candidates:
     for each in (made["place"], code >> np.uint32(16)):
         found |= _differs(each, there, starts)
     found |= _received_twice(number, code, len(starts))
-    given = found[number] & (what == DELIVERED)
+    given = found[number] & (what != SENT)
     return Candidates(made["key"][starts][found], np.unique(made["place"][given]), messages)
 
 

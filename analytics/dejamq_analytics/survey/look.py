@@ -7,17 +7,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from dejamq_analytics.survey import keys, places, wire
+from dejamq_analytics.survey import chunks, keys, places, wire
+from dejamq_analytics.survey.chunks import Chunk, Span
 from dejamq_analytics.survey.context import Context
+from dejamq_analytics.survey.index import Index
 from dejamq_analytics.survey.keys import Numbers
 from dejamq_analytics.survey.note import Note
 from dejamq_analytics.survey.order import Piece, Pieces
 from dejamq_analytics.survey.places import STORED, Blocks, Place
-from dejamq_analytics.survey.sends import Sends, Sent
+from dejamq_analytics.survey.sends import SENDS, Sends, Sent
 from dejamq_analytics.survey.wire import Line
 
 COLUMNS = "kind string, bucket int, text string, file string, data binary"
-LINE, KEYS, BUSINESS, NOTE = "line", "keys", "business", "note"
+LINE, KEYS, BUSINESS, NOTE, INDEX = "line", "keys", "business", "note", "index"
+INDEXED = ("DELIVER", "RESULT", "APPEND", *SENDS)
 SCHEMA = pa.schema([
     ("kind", pa.string()), ("bucket", pa.int32()), ("text", pa.string()), ("file", pa.string()), ("data", pa.binary()),
 ])  # fmt: skip
@@ -28,18 +31,39 @@ UNCOUNTED = "?"
 Row = tuple[str, int | None, str | None, str | None, bytes | None]
 
 
-def looker(group: str | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def look_at_texts(group: str | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow`` over the columns text and file."""
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Look(group)
         for batch in batches:
-            task.take(batch)
+            for (text, line), file in wire.of_batch(batch):
+                task.take(text, line, file)
             yield task.told()
         task.end()
         yield task.told()
 
     return look
+
+
+def look_at_chunks(group: str | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over a column of ``Chunk`` as MessagePack; each is looked at for itself."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                yield from _of_chunk(msgspec.msgpack.decode(packed, type=Chunk), group)
+
+    return look
+
+
+def _of_chunk(chunk: Chunk, group: str | None) -> Iterator[pa.RecordBatch]:
+    task, file = Look(group), chunk.file
+    for span, (text, line) in chunks.read(chunk):
+        task.take(text, line, file, span)
+    task.end()
+    task.keep_index(chunk)
+    yield task.told()
 
 
 class Look:
@@ -49,33 +73,38 @@ class Look:
         self._group = group
         self._rows: list[Row] = []
         self._context, self._sends = Context(), Sends()
-        self._messages = Messages()
+        self._messages, self._index = Messages(), Index()
         self._handlers: dict[str, Callable[[Line], bool]] = {
             "DELIVER": self._messages.delivered, "APPEND": self._messages.stored,
         }  # fmt: skip
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Its lines; what is gathered over lines comes later."""
-        files = batch.column(1).to_pylist()
-        for (text, line), file in zip(wire.read(batch), files, strict=True):
-            if line is None:
-                self._keep(text, file)
-                continue
-            self._context.count(line)
-            if not wire.concerns(line, self._group):
-                continue
-            if line.event in ("SEND_TRY", "SEND_RESULT"):
-                self._take_send(line, text, file)
-            elif line.event in self._handlers:
-                if self._handlers[line.event](line):
-                    self._keep(text, file)
-                    self._context.sent_back(line)
-            elif self._context.keeps(line, text, file):
-                self._keep(text, file)
-            if line.event == "CLOCK":
-                self._messages.pieces.cut(line.boot_id)
+    def take(self, text: memoryview, line: Line | None, file: str, span: Span | None = None) -> None:
+        """One line; what is gathered over lines comes later. ``span``: where the second reading finds it again."""
+        if line is None:
+            self._keep(text, file)
+            return
+        self._context.count(line)
+        if wire.concerns(line, self._group):
+            kept = self._take(line, text, file)
+            if span is not None and not kept and line.event in INDEXED:
+                self._index.add(line, span)
+        if line.event == "CLOCK":
+            self._messages.pieces.cut(line.boot_id)
         if self._messages.full():
             self._rows += self._messages.buckets()
+
+    def _take(self, line: Line, text: memoryview, file: str) -> bool:
+        """Whether the line is kept, here and now."""
+        if line.event in SENDS:
+            self._take_send(line, text, file)
+            return False
+        handler = self._handlers.get(line.event)
+        kept = handler(line) if handler else self._context.keeps(line, text, file)
+        if kept:
+            self._keep(text, file)
+            if handler:
+                self._context.sent_back(line)
+        return kept
 
     def end(self) -> None:
         """Everything that waited for a later line."""
@@ -87,6 +116,10 @@ class Look:
         self._rows += self._messages.buckets()
         note = self._messages.note(self._context.note())
         self._rows.append((NOTE, None, None, None, msgspec.msgpack.encode(note)))
+
+    def keep_index(self, chunk: Chunk) -> None:
+        """Leave to the second reading where the lines of messages stand."""
+        self._rows.append((INDEX, None, None, None, self._index.stored(chunk)))
 
     def told(self) -> pa.RecordBatch:
         """What has come together since the last time."""

@@ -5,7 +5,7 @@ messages that matter are: an append whose delivery is not taken would look as if
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -49,18 +49,38 @@ class Wanted(msgspec.Struct):
     group: str | None = None
 
 
-def picker(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def pick_texts(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow`` over the columns text and file; ``wanted`` is called where the task runs."""
 
     def pick(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Pick(wanted())
         for batch in batches:
-            taken = list(task.taken(batch))
-            texts, files = [text for text, _ in taken], [file for _, file in taken]
-            yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), pa.array(files, pa.string())],
-                                             schema=SCHEMA)  # fmt: skip
+            yield as_batch(task.taken([(*one, file) for one, file in wire.of_batch(batch)]))
 
     return pick
+
+
+def as_batch(taken: Iterable[tuple[str, str]]) -> pa.RecordBatch:
+    """Texts with their files."""
+    every = list(taken)
+    columns = [text for text, _ in every], [file for _, file in every]
+    return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=SCHEMA)
+
+
+def marks_by_queue(wanted: Wanted) -> dict[tuple[str, int], set[int]]:
+    """The offsets of marks by boot id and pq id."""
+    found = defaultdict[tuple[str, int], set[int]](set)
+    for boot, pq, offset in wanted.marks:
+        found[boot, pq].add(offset)
+    return found
+
+
+def ranges_by_queue(wanted: Wanted) -> dict[tuple[str, str, Place], list[Range]]:
+    """By boot id, group and queue."""
+    found = defaultdict[tuple[str, str, Place], list[Range]](list)
+    for one in wanted.ranges:
+        found[one.boot_id, one.group, one.place].append(one)
+    return found
 
 
 class Pick:
@@ -71,21 +91,15 @@ class Pick:
         self._keys, self._places = Chosen(wanted.keys), Chosen(wanted.places)
         self._sends = Sends()
         self._seeds: dict[Place, int] = {}
-        self._ranges = defaultdict[tuple[str, str, Place], list[Range]](list)
-        for one in wanted.ranges:
-            self._ranges[one.boot_id, one.group, one.place].append(one)
-        self._marks = defaultdict[tuple[str, int], set[int]](set)
-        for boot, pq, offset in wanted.marks:
-            self._marks[boot, pq].add(offset)
+        self._marks, self._ranges = marks_by_queue(wanted), ranges_by_queue(wanted)
 
-    def taken(self, batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
-        """The texts to take, each with its file."""
-        files = batch.column(1).to_pylist()
+    def taken(self, read: Iterable[tuple[memoryview, Line | None, str]]) -> Iterator[tuple[str, str]]:
+        """Of texts, what they say and their files: those to take, each with its file."""
         lines = [
             (text, line, file)
-            for (text, line), file in zip(wire.read(batch), files, strict=True)
+            for text, line, file in read
             if line is not None and wire.concerns(line, self._wanted.group)
-        ]
+        ]  # fmt: skip
         matter = self._matter([line for _, line, _ in lines])
         for number, (text, line, file) in enumerate(lines):
             for one in self._of(line, text, file, matter[number]):

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from dejamq_analytics.survey.wire import Line
 
+SENDS = ("SEND_TRY", "SEND_RESULT")
+
 
 class Sent(NamedTuple):
     """A SEND_TRY as it stands."""

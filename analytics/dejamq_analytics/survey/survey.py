@@ -2,23 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pyspark.broadcast import Broadcast
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.facts import settled
 from dejamq_analytics.schema import UNREADABLE, journal_schema
-from dejamq_analytics.survey import keys, look, order, pick, places
+from dejamq_analytics.survey import keys, look, order, places
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Extent, Note, blocks_of
 from dejamq_analytics.survey.order import Piece, Range
 from dejamq_analytics.survey.pick import Wanted
+from dejamq_analytics.survey.readings import Readings
+from dejamq_analytics.survey.wire import Line
 
 JUDGED = "keys binary, places binary, messages bigint"
 
@@ -37,17 +37,19 @@ class Surveyed(NamedTuple):
     ranges: list[Range]
 
 
-def survey(texts: DataFrame, group: str | None = None) -> Surveyed:
-    """Of journals as ``text`` and ``file``, a row a line; for one consumer group, or all."""
-    looked = settled(texts.mapInArrow(look.looker(group), look.COLUMNS))
+def survey(read: Readings, group: str | None = None) -> Surveyed:
+    """Of these journals; for one consumer group, or all."""
+    looked = settled(read.first())
     notes = _notes(looked)
     jumps = [jump for note in notes for jump in note.jumps]
     extents = [_steady(extent, jumps) for note in notes for extent in note.extents]
     whole = _candidates(looked, any(extent.role == "broker" for extent in extents))
     wanted = wanted_of(notes, whole, group)
     if wanted.gone:
-        wanted.keys = np.concatenate([wanted.keys, _keys_of_lost(texts, wanted)])
-    picked = _picked(texts, wanted)
+        lost = _lost(read, looked, wanted)
+        wanted.keys = np.concatenate([wanted.keys, lost.keys])
+        wanted.places = np.concatenate([wanted.places, lost.places])
+    picked = read.second(looked, wanted)
     kept = looked.where(sf.col("kind") == look.LINE).select("text", "file").unionByName(picked)
     counts = defaultdict[str, int](int)
     for note in notes:
@@ -157,23 +159,16 @@ def _gone(notes: Sequence[Note]) -> dict[tuple[str, str], int]:
     return found
 
 
-def _shared(spark: SparkSession, wanted: Wanted) -> Broadcast[Wanted]:
-    return spark.sparkContext.broadcast(wanted)
-
-
-def _value(shared: Broadcast[Wanted]) -> Wanted:
-    wanted: Wanted = shared.value
-    return wanted
-
-
-def _picked(texts: DataFrame, wanted: Wanted) -> DataFrame:
-    shared = _shared(texts.sparkSession, wanted)
-    return texts.mapInArrow(pick.picker(partial(_value, shared)), pick.COLUMNS)
-
-
-def _keys_of_lost(texts: DataFrame, wanted: Wanted) -> Any:
-    """Who sent what was lost, and where else it is: one more reading, in the rare case."""
-    only = Wanted(keys=np.empty(0, np.uint64), places=np.empty(0, np.uint32), gone=wanted.gone, group=wanted.group)
-    lost = _picked(texts, only).select(sf.from_json("text", "event string, unique_keys array<string>").alias("line"))
-    rows = lost.where("line.event = 'APPEND'").select(sf.explode("line.unique_keys").alias("key")).distinct().collect()
-    return keys.hashed([row.key for row in rows if row.key])
+def _lost(read: Readings, looked: DataFrame, wanted: Wanted) -> Candidates:
+    """Who sent what was lost, and where it was: one more reading, in the rare case."""
+    only = Wanted(keys=keys.NOTHING.keys, places=keys.NOTHING.places, gone=wanted.gone, group=wanted.group)
+    lines = [msgspec.json.decode(row.text, type=Line) for row in read.second(looked, only).collect()]
+    appended = [line for line in lines if line.event == "APPEND"]
+    hashes = keys.hashed([key for line in appended for key in line.unique_keys if key])
+    where = [
+        (places.place(line.broker_name, line.topics[queue], line.queue_ids[queue]), offset)
+        for line in appended
+        for queue, offset in zip(line.queue_index, line.queue_offsets, strict=True)
+    ]
+    mixed = keys.mixed(keys.hashed([place for place, _ in where]), np.array([offset for _, offset in where], np.int64))
+    return Candidates(hashes, (mixed >> np.uint64(32)).astype(np.uint32), 0)

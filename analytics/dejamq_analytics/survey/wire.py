@@ -1,7 +1,6 @@
 """Journal lines as the survey reads them: only the fields that decide whether a line matters."""
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -60,20 +59,28 @@ class Line(msgspec.Struct, gc=False):
     change: str = ""
 
 
-def read(batch: pa.RecordBatch) -> Iterator[tuple[memoryview, Line | None]]:
-    """The lines of one batch whose first column is their text, without copying it."""
-    column = batch.column(0)
-    if not len(column):
-        return
-    data = memoryview(column.buffers()[2])
-    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1].tolist()
+Read = tuple[memoryview, Line | None]
+
+
+def read(data: memoryview, starts: Iterable[int], ends: Iterable[int]) -> Iterator[Read]:
+    """The lines that stand there, each with its text, which is not copied. None for one that cannot be read."""
     decode = msgspec.json.Decoder(Line).decode
-    for begin, end in pairwise(ends):
+    for begin, end in zip(starts, ends, strict=True):
         text = data[begin:end]
         try:
             yield text, decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             yield text, None
+
+
+def of_batch(batch: pa.RecordBatch) -> Iterator[tuple[Read, str]]:
+    """The lines of a batch of the columns text and file, each with its file."""
+    column = batch.column(0)
+    if not len(column):
+        return
+    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1].tolist()
+    lines = read(memoryview(column.buffers()[2]), ends[:-1], ends[1:])
+    yield from zip(lines, batch.column(1).to_pylist(), strict=True)
 
 
 def concerns(line: Line, group: str | None) -> bool:

@@ -1,0 +1,27 @@
+"""Journal files by name and first line: whose they are, and which file is still the same one after a rotation."""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+HEAD_BYTES = 4096
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """The journals of a directory, or the one that is named itself."""
+    yield from [folder] if folder.is_file() else sorted(folder.glob("[!._]*.jsonl"))
+
+
+def boot_id(path: Path) -> str:
+    """From ``<role>-<process>-<boot id>[.1].jsonl``."""
+    return path.name.removesuffix(".jsonl").removesuffix(".1").rpartition("-")[2]
+
+
+def identity(path: Path) -> str:
+    """The boot id and the checksum of the first line; '' while there is no whole line, and where there is no file."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(HEAD_BYTES)
+    except FileNotFoundError:  # rotated away since it was listed
+        return ""
+    return f"{boot_id(path)}-{zlib.crc32(first):08x}" if first.endswith(b"\n") or len(first) == HEAD_BYTES else ""

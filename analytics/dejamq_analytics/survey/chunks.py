@@ -1,0 +1,88 @@
+"""Journals in parts of some megabytes, which tasks read themselves: as rows of Spark, lines would cost more to carry to
+Python than to look at there. Only local files (or such as every worker has at the same path) can be read so.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from dejamq_analytics.journal_files import files_in, identity
+from dejamq_analytics.read import BadInput, local_path
+from dejamq_analytics.survey import wire
+from dejamq_analytics.survey.wire import Read
+
+BYTES = 32 << 20
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """The lines of a journal that begin between two positions. ``identity`` as ``journal_files.identity``."""
+
+    path: str
+    identity: str
+    begin: int
+    end: int
+
+    @property
+    def file(self) -> str:
+        return Path(self.path).name
+
+
+class Span(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Where a line stands in its file: position and bytes."""
+
+    at: int
+    size: int
+
+
+def cut(journals: Sequence[str]) -> list[Chunk] | None:
+    """All journals in parts, None where one of them is not local."""
+    folders = [local_path(journal) for journal in journals]
+    files = [file.resolve() for folder in folders if folder is not None for file in files_in(folder)]
+    if None in folders:
+        return None
+    return [part for file in dict.fromkeys(files) for part in _parts(file)]
+
+
+def _parts(file: Path) -> Iterator[Chunk]:
+    known, size = identity(file), file.stat().st_size
+    for begin in range(0, size, BYTES):
+        yield Chunk(str(file), known, begin, min(begin + BYTES, size))
+
+
+def read(chunk: Chunk) -> Iterator[tuple[Span, Read]]:
+    """Its lines with their places; empty ones are none. Raises BadInput when the file is gone."""
+    with open(_found(chunk), "rb") as file:
+        file.seek(max(chunk.begin - 1, 0))
+        if chunk.begin:
+            file.readline()  # the end of a line that belongs to the part before, or the newline alone
+        begin = file.tell()
+        data = file.read(max(chunk.end - begin, 0))
+        if data and not data.endswith(b"\n"):
+            data += file.readline()
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    if data and not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    full = ends > starts
+    bounds = starts[full].tolist(), ends[full].tolist()
+    for start, one in zip(bounds[0], wire.read(memoryview(data), *bounds), strict=True):
+        yield Span(begin + start, len(one[0])), one
+
+
+def read_some(chunk: Chunk, spans: Iterable[Span]) -> Iterator[Read]:
+    """The lines at these places alone, which ``read`` told. Raises BadInput when the file is gone."""
+    with open(_found(chunk), "rb") as file:
+        for span in spans:
+            file.seek(span.at)
+            yield from wire.read(memoryview(file.read(span.size)), [0], [span.size])
+
+
+def _found(chunk: Chunk) -> Path:
+    """Where the file is now: a process that goes on may have rotated it since."""
+    path = Path(chunk.path)
+    there = (other for other in (path, *files_in(path.parent)) if identity(other) == chunk.identity)
+    if (found := next(there, None)) is None:
+        raise BadInput(f"the journal {path} was replaced while it was read: audit a copy, or use --follow")
+    return found

@@ -1,0 +1,96 @@
+"""The two readings as Spark jobs: of local files by their parts, of files elsewhere as lines that Spark reads."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+from pyspark.broadcast import Broadcast
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from dejamq_analytics import read
+from dejamq_analytics.survey import chunks, index, look, pick
+from dejamq_analytics.survey.chunks import Chunk
+from dejamq_analytics.survey.pick import Wanted
+
+TASKS_A_CORE = 2
+"""And as many for each full part: many small files are looked at several in a task."""
+
+
+class Readings(Protocol):
+    """What ``survey`` needs of journals."""
+
+    def first(self) -> DataFrame:
+        """What ``look`` tells, in its ``COLUMNS``; not computed yet."""
+
+    def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+        """Lines that are wanted, in ``pick.COLUMNS``; ``looked`` is what the first reading told."""
+
+
+def readings(spark: SparkSession, journals: Sequence[str], group: str | None) -> Readings:
+    """As the journals can be read best. Raises BadInput where there are none."""
+    read.check_journals(journals)
+    parts = chunks.cut(journals)
+    return OfTexts(read.read_texts(spark, journals), group) if parts is None else OfChunks(spark, parts, group)
+
+
+class OfChunks:
+    """Tasks read the files; the second time only the lines that the index names."""
+
+    def __init__(self, spark: SparkSession, parts: Sequence[Chunk], group: str | None) -> None:
+        self._spark, self._parts, self._group = spark, parts, group
+        self._bytes = sum(part.end - part.begin for part in parts)
+
+    def first(self) -> DataFrame:
+        packed = [(msgspec.msgpack.encode(part),) for part in self._parts]
+        context = self._spark.sparkContext
+        parallel = max(TASKS_A_CORE * context.defaultParallelism, TASKS_A_CORE * self._bytes // chunks.BYTES)
+        rows = context.parallelize(packed, min(len(packed), parallel))
+        return self._spark.createDataFrame(rows, "chunk binary").mapInArrow(
+            look.look_at_chunks(self._group), look.COLUMNS
+        )  # fmt: skip
+
+    def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+        indexes = looked.where(sf.col("kind") == look.INDEX).select("data")
+        shared = self._spark.sparkContext.broadcast(wanted)
+        return indexes.mapInArrow(pick_indexed(partial(_value, shared)), pick.COLUMNS)
+
+
+class OfTexts:
+    """Spark reads all lines, twice."""
+
+    def __init__(self, texts: DataFrame, group: str | None) -> None:
+        self._texts, self._group = texts, group
+
+    def first(self) -> DataFrame:
+        return self._texts.mapInArrow(look.look_at_texts(self._group), look.COLUMNS)
+
+    def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+        shared = self._texts.sparkSession.sparkContext.broadcast(wanted)
+        return self._texts.mapInArrow(pick.pick_texts(partial(_value, shared)), pick.COLUMNS)
+
+
+def pick_indexed(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over a column of ``index.Stored``; ``wanted`` is called where the task runs."""
+
+    def pick_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for data in batch.column(0).to_pylist():
+                stored = msgspec.msgpack.decode(data, type=index.Stored)
+                yield pick.as_batch(taken(stored, wanted()))
+
+    return pick_of
+
+
+def taken(stored: index.Stored, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    """Of one part of a journal, the texts to take with their file."""
+    lines = chunks.read_some(stored.chunk, index.chosen(stored, wanted))
+    file = stored.chunk.file
+    return pick.Pick(wanted).taken((text, line, file) for text, line in lines)
+
+
+def _value(shared: Broadcast[Wanted]) -> Wanted:
+    wanted: Wanted = shared.value
+    return wanted
