@@ -244,6 +244,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a new file that was never written": lambda directory: (directory / "index/20991231235959999").write_bytes(b""),
     "header gone": lambda directory: overwrite(last_file(directory), 0, bytes(40)),
     "header says more than the mark": lambda directory: overwrite(last_file(directory), 36, b"\0\0\1\x2b"),
+    "a first time below 0": lambda directory: overwrite(last_file(directory), 0, b"\xd8"),
+    "a last time below 0": lambda directory: overwrite(last_file(directory), 8, b"\xd8"),
     "mark deleted": lambda directory: (directory / "indexed.json").unlink(),
     "mark garbled": lambda directory: (directory / "indexed.json").write_bytes(b"\xff{"),
     "mark of another form": lambda directory: (directory / "indexed.json").write_text('{"files": 7}'),

@@ -69,8 +69,10 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     next_entry: int = 1
 
     def is_sane(self, shape: Shape) -> bool:
+        # a RocketMQ's clock may have gone back, so the times need no order; below 0 they would hide what comes later
+        timed = self.begin_timestamp_ms >= 0 and self.end_timestamp_ms >= 0
         ordered = 0 <= self.begin_log_offset <= self.end_log_offset and 0 <= self.slots_used <= shape.slots
-        return ordered and 1 <= self.next_entry <= shape.entries
+        return timed and ordered and 1 <= self.next_entry <= shape.entries
 
 
 class Bounds(msgspec.Struct, frozen=True):
