@@ -104,6 +104,20 @@ class Lane:
             self.waiting.extend(self.plain.popleft().unfold())
 
 
+class Lanes(dict[str, Lane]):
+    """Those of all brokers, by broker name; one is made when somebody looks for it."""
+
+    def __missing__(self, broker_name: str) -> Lane:
+        lane = self[broker_name] = Lane(broker_name)
+        return lane
+
+    def add(self, calls: Sequence[Call]) -> None:
+        """Queue calls that have their queues behind what waits for their brokers."""
+        names = [call.queue.broker_name for call in calls if call.queue is not None]
+        for name in dict.fromkeys(names):
+            self[name].add([call for call, at in zip(calls, names, strict=True) if at == name])
+
+
 class Flight(msgspec.Struct, eq=False):
     """One run under way.
 

@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -18,6 +19,7 @@ from dejamq_proto.journal import Journal, new_boot_id, open_journal
 from dejamq.commands import Commands
 from dejamq.config import ClientConfig, parse_addresses
 from dejamq.forking import Origin
+from dejamq.links import Links
 from dejamq.presence import Presence
 from dejamq.routes import Routes, TopicRoute
 from dejamq.rpc_broker import BrokerLink
@@ -70,9 +72,10 @@ class Instance:
         self.presence.on_ids_changed = self._ids_changed
         self.commands = Commands(self.spawn)
         self.presence.on_command = self.commands.received
-        self._links: dict[str, BrokerLink] = {}
-        self._retiring: set[str] = set()
-        self._given_up: set[BrokerLink] = set()
+        self._links = Links(
+            self._dial, named=partial(self.routes.addresses, masters_only=False), spawn=self.spawn,
+            idle_ms=RETIRED_AFTER * config.poll_name_server_interval_ms,
+        )  # fmt: skip
         self._closing: asyncio.Task[None] | None = None
         self._beating: set[str] = set()
         self._producer_groups: list[str] = []
@@ -139,15 +142,7 @@ class Instance:
 
         Made on first use; closed when no route has named the address for 120 s, and at the end.
         """
-        link = self._links.get(address)
-        if link is None:
-            config = self.config
-            link = BrokerLink(
-                address, self, timeout_ms=config.mq_client_api_timeout_ms,
-                progress_timeout_ms=config.consumer_progress_timeout_ms,
-            )  # fmt: skip
-            self._links[address] = link
-        return link
+        return self._links[address]
 
     def reconnect(self, address: str, reason: str) -> None:
         """Give the connection to this address up: what waits on it fails, and the next call dials anew.
@@ -155,11 +150,7 @@ class Instance:
         For one whose other end may be gone without a word: such a connection would swallow every later call too,
         until the keepalive finds out after 40 s.
         """
-        link = self._links.pop(address, None)
-        if link is not None:
-            link.break_sends(reason)
-            self._given_up.add(link)
-            self.spawn(self._end(link), f"reconnect-{address}")
+        if self._links.give_up(address, reason):
             self.presence.wake()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -205,7 +196,7 @@ class Instance:
             await asyncio.wait(tuple(self._tasks))
         await self.routes.close()
         await self._leave()
-        await asyncio.gather(*(link.close() for link in (*self._links.values(), *self._given_up)))
+        await self._links.close()
         await self.namesrv.close()
         self.journal.write(State(state="closed", client_id=self.client_id, group=self._group()))
         self.journal.close()
@@ -248,6 +239,13 @@ class Instance:
             text = f"no journal can be written in {config.journal_dir} ({error.strerror}); set journal_dir to a folder"
             raise ConfigError(text) from None
 
+    def _dial(self, address: str) -> BrokerLink:
+        config = self.config
+        return BrokerLink(
+            address, self, timeout_ms=config.mq_client_api_timeout_ms,
+            progress_timeout_ms=config.consumer_progress_timeout_ms,
+        )  # fmt: skip
+
     # listeners
 
     def _heartbeat(self) -> Heartbeat:
@@ -263,29 +261,11 @@ class Instance:
         return [self.link(address) for address in sorted(self._beating)]
 
     def _route_changed(self, route: TopicRoute) -> None:
-        """Beat at once when a broker appeared; connections to those that no route names any more are closed."""
+        """Beat at once when a broker appeared; connections to those that no route names any more will be closed."""
         wanted = self.routes.addresses(masters_only=not self._consumers)
         if wanted - self._beating:
             self.presence.wake()
-        named = self.routes.addresses(masters_only=False)
-        for address in self._links.keys() - named - self._retiring:
-            self._retiring.add(address)
-            self.spawn(self._retire(address), f"retire-{address}")
-
-    async def _retire(self, address: str) -> None:
-        """Close a connection that no route names, if that lasts: a name server may lose a broker for a while.
-
-        Its end makes this client leave there, and members that ask that broker then take its queues.
-        """
-        await asyncio.sleep(RETIRED_AFTER * self.config.poll_name_server_interval_ms / 1000)
-        if address not in self.routes.addresses(masters_only=False):
-            await self._links[address].close()  # cut off by the end of the client, this is done again there
-            del self._links[address]
-        self._retiring.discard(address)
-
-    async def _end(self, link: BrokerLink) -> None:
-        await link.close()  # cut off by the end of the client, this is done again there
-        self._given_up.discard(link)
+        self._links.retire()
 
     def _ids_changed(self, group: str) -> None:
         for listener in self._ids_listeners.get(group, ()):

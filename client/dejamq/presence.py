@@ -65,12 +65,12 @@ class Presence:
         return [address for address in await asyncio.gather(*map(self._beat_one, links)) if address]
 
     async def _beat_one(self, link: BrokerLink) -> str:
-        # also a connection whose first heartbeats stayed without answer: nobody was told of it yet
         """The address when it failed, else "".
 
         Success of the first heartbeat of a connection is announced: the broker knows this member from now on,
         and a round of allocation may find it in the list.
         """
+        # also a connection whose first heartbeats stayed without answer: nobody was told of it yet
         fresh = not link.heartbeats.open or link.address in self._silent
         link.heartbeats.on_push, link.heartbeats.on_break = partial(self._pushed, link), self._broken
         try:

@@ -26,7 +26,6 @@ from dejamq_proto.client_pb2 import (
 from dejamq_proto.client_pb2_grpc import ClientStub, HandoverStub
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
-from dejamq_proto.fields import BadFrame
 from dejamq_proto.pull_pb2 import CheckFilterRequest, PullRequest
 from dejamq_proto.pull_pb2_grpc import PullStub
 from dejamq_proto.running_pb2 import CommandAnswer
@@ -36,8 +35,8 @@ from dejamq_proto.send_pb2_grpc import SendStub
 from dejamq_proto.transaction_pb2 import EndTransactionRequest
 from dejamq_proto.transaction_pb2_grpc import TransactionStub
 from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult, join_pulls
-from google.protobuf.message import DecodeError
 
+from dejamq.rpc_frames import command, pull_answers, run_result
 from dejamq.rpc_stream import AnswerStream, Told
 
 log = logging.getLogger("dejamq")
@@ -68,10 +67,10 @@ class BrokerLink:
         self._running: Any = RunningStub(self._channel)
         self._puller: Any = PullStub(self._channel)
         self._transaction: Any = TransactionStub(self._channel)
-        self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, _run_result)
-        self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, _pull_answers)
+        self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, run_result)
+        self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, pull_answers)
         self._pulls.join = join_pulls
-        self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, _command)
+        self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, command)
         self._oneways: set[asyncio.Task[None]] = set()
         self._commits: list[UpdateOffsetRequest] = []
 
@@ -288,22 +287,3 @@ def _now_ms() -> int:
 
 def _key(topic: str, queue_id: int) -> QueueKey:
     return QueueKey(topic=topic, queue_id=queue_id)
-
-
-def _run_result(frame: bytes) -> list[tuple[int, SendRunResult]]:
-    result = SendRunResult.decode(frame)
-    return [(result.seq, result)]
-
-
-def _pull_answers(frame: bytes) -> list[tuple[int, PullAnswer]]:
-    also: list[PullAnswer] = []
-    first = PullAnswer.decode(frame, also)
-    return [(answer.seq, answer) for answer in (first, *also)]
-
-
-def _command(frame: bytes) -> list[tuple[int, BrokerCommand]]:
-    try:
-        command = BrokerCommand.FromString(frame)
-    except DecodeError as error:
-        raise BadFrame(f"a command cannot be read: {error}") from None
-    return [(command.heartbeat_ack.seq, command)]

@@ -17,7 +17,7 @@ from dejamq_proto.events.producer import CLOSED_BY_A_TIMEOUT
 from dejamq_proto.names import MASTER_ID
 from dejamq_proto.wire import SendRunResult
 
-from dejamq.batching import Flight, Lane, build_run
+from dejamq.batching import Flight, Lane, Lanes, build_run
 from dejamq.call import Call
 from dejamq.destinations import Destinations
 from dejamq.encoding import Template
@@ -56,7 +56,7 @@ class Sender:
         journal = SendJournal(instance.journal, group, config.journal_business_key)
         self._outcomes = Outcomes(config, group, journal, hooks, self.faults)
         self.backlog = self._outcomes.backlog
-        self._lanes: dict[str, Lane] = {}
+        self._lanes = Lanes()
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self._loop)
@@ -154,21 +154,11 @@ class Sender:
                 continue
             sends.queues = queues
             for name, of_broker in sends.by_broker():
-                self._lane(name).add_plain(of_broker)
-
-    def _lane(self, broker_name: str) -> Lane:
-        lane = self._lanes.get(broker_name)
-        if lane is None:
-            lane = self._lanes[broker_name] = Lane(broker_name)
-        return lane
+                self._lanes[name].add_plain(of_broker)
 
     def _enqueue(self, calls: Sequence[Call]) -> None:
-        """Put calls that have their queues behind what waits for their brokers."""
-        names = [call.queue.broker_name for call in calls if call.queue is not None]
-        for name in dict.fromkeys(names):
-            of_broker = [call for call, at in zip(calls, names, strict=True) if at == name]
-            self._lane(name).add(of_broker)
-        if names:
+        self._lanes.add(calls)
+        if calls:
             self._turn_soon()
 
     def _pump(self, lane: Lane) -> None:

@@ -18,6 +18,9 @@ class SlowLink:
         self.closing += 1
         await self.end.wait()
 
+    def break_sends(self, reason: str) -> None:
+        pass
+
 
 class Closed:
     open = False
@@ -37,6 +40,25 @@ async def test_a_connection_that_is_closing_is_not_closed_again_by_the_next_chan
     while instance._tasks:
         await asyncio.sleep(0.001)
     assert link.closing == 1
+    assert instance.fatal is None
+    assert not instance._links
+    await instance.close()
+
+
+async def test_a_connection_that_is_given_up_while_it_is_retired_harms_nobody() -> None:
+    instance = Instance(ClientConfig(poll_name_server_interval_ms=1), role="producer")
+    early, late = SlowLink(), SlowLink()
+    links: dict[str, Any] = instance._links
+    links |= {"h:1": early, "h:2": late}
+    instance._route_changed(TopicRoute("t"))
+    instance.reconnect("h:1", "it did not answer")  # before its time has come
+    while not late.closing:
+        await asyncio.sleep(0.001)
+    instance.reconnect("h:2", "it did not answer")  # while it is being closed
+    early.end.set()
+    late.end.set()
+    while instance._tasks:
+        await asyncio.sleep(0.001)
     assert instance.fatal is None
     assert not instance._links
     await instance.close()
