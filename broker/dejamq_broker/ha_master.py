@@ -1,11 +1,10 @@
 """A master's side of replication: what its slaves are sent, how far they are, and who waits for them.
 
-Source: RocketMQ ``DefaultHAService``, ``DefaultHAConnection``, ``GroupTransferService``.
+Source: RocketMQ ``DefaultHAService``, ``DefaultHAConnection``.
 """
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +18,7 @@ from dejamq_proto.record import decode
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.ha_config import SYNC_MASTER
 from dejamq_broker.ha_table import SlavePosition, SlaveTable
+from dejamq_broker.ha_waiting import SlaveWaits
 from dejamq_broker.site import Site
 from dejamq_broker.store import SlaveNote
 
@@ -40,14 +40,6 @@ class SlaveName(msgspec.Struct, frozen=True):
     boot_id: str
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """Somebody who may answer a producer only when slaves have everything before this log offset."""
-
-    log_end: int
-    deadline: float
-    done: "asyncio.Future[Code]"
-
-
 class Replication:
     """Owned by the event loop. A slave has none of its own followers."""
 
@@ -60,8 +52,7 @@ class Replication:
         """Whether producers are answered only after slaves have their messages."""
         self.closing = asyncio.Event()
         self._idle: set[Feed] = set()
-        self._waiting: deque[Waiting] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._waits = SlaveWaits(config.slave_timeout_ms)
         self._left = asyncio.Event()
         store.on_append = self.wake
 
@@ -73,32 +64,14 @@ class Replication:
         With SLAVE_NOT_AVAILABLE at once when too few are there or near, with FLUSH_SLAVE_TIMEOUT when it takes too
         long; the messages are stored all the same. Call it in the order of the log.
         """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Code] = loop.create_future()
+        done: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
         if self.table.confirmed >= log_end:
             done.set_result(Code.SUCCESS)
         elif not self.table.available(self.store.log_max):
             done.set_result(Code.SLAVE_NOT_AVAILABLE)
         else:
-            self._waiting.append(Waiting(log_end, loop.time() + self.config.slave_timeout_ms / 1000, done))
-            if self._timer is None:
-                self._set_timer()
+            self._waits.add(log_end, done)
         return done
-
-    def _confirm(self) -> None:
-        confirmed, waiting = self.table.confirmed, self._waiting
-        while waiting and waiting[0].log_end <= confirmed:
-            _resolve(waiting.popleft(), Code.SUCCESS)
-
-    def _set_timer(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(self._waiting[0].deadline, self._on_deadline) if self._waiting else None
-
-    def _on_deadline(self) -> None:
-        now, waiting = asyncio.get_running_loop().time(), self._waiting
-        while waiting and waiting[0].deadline <= now:
-            _resolve(waiting.popleft(), Code.FLUSH_SLAVE_TIMEOUT)
-        self._set_timer()
 
     # Slaves.
 
@@ -128,7 +101,7 @@ class Replication:
         feed = Feed(self, position)
         self.table.add(feed, position)
         self.note(position, "connected")
-        self._confirm()
+        self._waits.confirm(self.table.confirmed)
         return feed
 
     def disconnect(self, feed: "Feed", reason: str) -> None:
@@ -146,8 +119,8 @@ class Replication:
             text = f"acknowledged up to {log_offset}, and only {feed.sent} was sent"
             raise DejamqError(text, code=Code.INVALID_PARAMETER)
         self.table.acknowledge(feed, log_offset)
-        if self._waiting:
-            self._confirm()
+        if self._waits:
+            self._waits.confirm(self.table.confirmed)
 
     def wake(self) -> None:
         """There is more to send. Called after every append, by the loop."""
@@ -179,8 +152,7 @@ class Replication:
                     await self._left.wait()
             except TimeoutError:
                 log.warning("slaves_left_behind slaves=%d", len(self.table))
-        if self._timer is not None:
-            self._timer.cancel()
+        self._waits.close()
 
     def info(self, now_ms: int) -> dict[str, str]:
         """For operators: how many slaves there are, and of each how far behind it is in bytes and in time."""
@@ -285,11 +257,6 @@ class Feed:
             log_offset=self.sent, master_end=store.log_max, master_timestamp_ms=store.copy.last_timestamp_ms, data=data,
             deleted_topics=self._deleted if len(data) else [],
         )  # fmt: skip
-
-
-def _resolve(waiting: Waiting, code: Code) -> None:
-    if not waiting.done.done():
-        waiting.done.set_result(code)
 
 
 def lag_ms(store: "MessageStore", acknowledged: int, now_ms: int) -> int:
