@@ -4,9 +4,9 @@ Python than to look at there. Only local files (or such as every worker has at t
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from dejamq_analytics.journal_files import files_in, identity
 from dejamq_analytics.read import BadInput, local_path
@@ -29,7 +29,7 @@ class Chunk(msgspec.Struct, frozen=True):
         return Path(self.path).name
 
 
-class Span(msgspec.Struct, frozen=True, order=True, array_like=True):
+class Span(NamedTuple):
     """Where a line stands in its file: position and bytes."""
 
     at: int
@@ -61,14 +61,22 @@ def read(chunk: Chunk) -> Iterator[tuple[Span, Read]]:
         data = file.read(max(chunk.end - begin, 0))
         if data and not data.endswith(b"\n"):
             data += file.readline()
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    if data and not data.endswith(b"\n"):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
-    full = ends > starts
-    bounds = starts[full].tolist(), ends[full].tolist()
-    for start, one in zip(bounds[0], wire.read(memoryview(data), *bounds), strict=True):
+    starts, ends = _bounds(data)
+    for start, one in zip(starts, wire.read(memoryview(data), starts, ends), strict=True):
         yield Span(begin + start, len(one[0])), one
+
+
+def _bounds(data: bytes) -> tuple[list[int], list[int]]:
+    """Where lines that are not empty begin and end."""
+    starts, ends, at = [], [], 0
+    while at < len(data):
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        if end > at:
+            starts.append(at)
+            ends.append(end)
+        at = end + 1
+    return starts, ends
 
 
 def read_some(chunk: Chunk, spans: Iterable[Span]) -> Iterator[Read]:

@@ -5,7 +5,7 @@ that does not matter after all, never leaves out one that does: ``pick`` decides
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ SPARSE = 8
 """A line whose numbers span so many times as many places as it has messages is read rather than reckoned with."""
 
 
-class Stream(msgspec.Struct, frozen=True, array_like=True):
+class Stream(NamedTuple):
     """What lines of one kind, process and queue have in common. Lines of sends name no queue."""
 
     event: str
@@ -34,8 +34,12 @@ class Stream(msgspec.Struct, frozen=True, array_like=True):
     group: str = ""
     topic: str = ""
     broker_name: str = ""
-    place: Place = ""
+    queue_id: int = -1
     pq_id: int = 0
+
+    @property
+    def place(self) -> Place:
+        return places.place(self.broker_name, self.topic, self.queue_id)
 
 
 class Stored(msgspec.Struct):
@@ -59,14 +63,14 @@ class Index:
             self._add(Stream(line.event, line.boot_id), line, span, [0])
         elif line.event == "APPEND":
             for number, (topic, queue_id) in enumerate(zip(line.topics, line.queue_ids, strict=False)):
-                mine = [at for at, one in zip(line.queue_offsets, line.queue_index, strict=False) if one == number]
-                place = places.place(line.broker_name, topic, queue_id)
-                stream = Stream(line.event, line.boot_id, "", topic, line.broker_name, place)
-                self._add(stream, line, span, line.queue_offsets if len(line.topics) == 1 else mine)
+                stream = Stream(line.event, line.boot_id, "", topic, line.broker_name, queue_id)
+                offsets = line.queue_offsets
+                if len(line.topics) > 1:
+                    offsets = [at for at, one in zip(offsets, line.queue_index, strict=False) if one == number]
+                self._add(stream, line, span, offsets)
         else:
-            place = places.place(line.broker_name, line.topic, line.queue_id)
-            stream = Stream(line.event, line.boot_id, line.group, line.topic, line.broker_name, place, line.pq_id)
-            self._add(stream, line, span, line.queue_offsets)
+            queue = line.topic, line.broker_name, line.queue_id, line.pq_id
+            self._add(Stream(line.event, line.boot_id, line.group, *queue), line, span, line.queue_offsets)
 
     def _add(self, stream: Stream, line: Line, span: Span, offsets: list[int]) -> None:
         number = self._streams.setdefault(stream, len(self._streams))
@@ -133,7 +137,8 @@ class Ways:
         if not len(self._wanted.places):
             return np.zeros(len(rows), bool)
         spans = rows["highest"] - rows["lowest"] + 1
-        found: Numbers = (spans > SPARSE * rows["messages"]) | (spans < 1)  # numbers that no broker gave may be of any size
+        # numbers that no broker gave may be of any size
+        found: Numbers = (spans > SPARSE * rows["messages"]) | (spans < 1)
         near = np.flatnonzero(~found)
         if len(near):
             spans = spans[near]

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 ENTRY = np.dtype([("key", "<u8"), ("place", "<u4"), ("code", "<u4")])
 """``code``: bits 0 and 1 what happened, 2 odd, 3 counts as a message, 4 to 15 who got it, 16 to 31 the log offset."""
@@ -39,9 +38,27 @@ NOTHING = Candidates(np.empty(0, np.uint64), np.empty(0, np.uint32), 0)
 
 def hashed(texts: Sequence[str]) -> Numbers:
     """64 bits of each, the same in every process."""
-    if not texts:
-        return np.empty(0, np.uint64)
-    return np.asarray(pd.util.hash_array(np.array(texts, dtype=object), categorize=False))
+    sizes = set(map(len, texts))
+    joined = "".join(texts).encode("utf-8", "surrogatepass")
+    if len(sizes) == 1 and len(joined) == len(texts) * min(sizes):  # as unique keys are: of one size, of ASCII alone
+        return _of_bytes(np.frombuffer(joined, np.uint8).reshape(len(texts), -1))
+    raw = [text.encode("utf-8", "surrogatepass") for text in texts]
+    lengths, found = np.array(list(map(len, raw))), np.empty(len(raw), np.uint64)
+    for size in np.unique(lengths):
+        mine = np.flatnonzero(lengths == size)
+        found[mine] = _of_bytes(np.frombuffer(b"".join(raw[at] for at in mine), np.uint8).reshape(len(mine), size))
+    return found
+
+
+def _of_bytes(rows: Numbers) -> Numbers:
+    """The hash of each row."""
+    count, size = rows.shape
+    words = np.zeros((count, -(-size // 8)), np.uint64)
+    words.view(np.uint8)[:, :size] = rows
+    found = np.full(count, size, np.uint64)
+    for column in words.T:
+        found = mixed(found, column)
+    return found
 
 
 def mixed(seed: Numbers, numbers: Numbers) -> Numbers:
@@ -78,7 +95,7 @@ def of_business(business: Numbers, made: Numbers) -> Numbers:
 
 def by_bucket(made: Numbers, name: str = "key") -> Iterator[tuple[int, bytes]]:
     """The entries by the highest bits of their keys."""
-    bucket = (made[name] >> np.uint64(58)).astype(np.int64)
+    bucket = (made[name] >> np.uint64(58)).astype(np.uint8)  # bytes are sorted by counting them
     order = np.argsort(bucket, kind="stable")
     ends = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
     for number in range(BUCKETS):
