@@ -2,6 +2,8 @@
 
 A test says what it needs with a marker (`docker`, `browser`, `spark`). `DEJAMQ_REQUIRE=docker,java` says what this
 machine is supposed to have, so that a gate cannot turn green by skipping everything that mattered.
+
+What a test has random it takes from `seed` or `chance`. A failure shows the seed, and `DEJAMQ_SEED=N` plays it again.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -133,6 +136,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return str(folder.re.pattern) if folder else nodeid.partition("::")[0]
 
     return ByFile(config, log)
+
+
+@pytest.fixture
+def seed() -> int:
+    """What all that is random in the test comes from: another one each time, or DEJAMQ_SEED."""
+    number = int(os.environ.get("DEJAMQ_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"seed {number}; again with DEJAMQ_SEED={number}")
+    return number
+
+
+@pytest.fixture
+def chance(seed: int) -> random.Random:
+    """Random numbers from `seed`."""
+    return random.Random(seed)
 
 
 @pytest.fixture(scope="session", autouse=True)

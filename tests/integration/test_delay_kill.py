@@ -1,6 +1,5 @@
 """Delayed and retried messages under SIGKILL, the short form of prove_delay_kill.py; and its judge on trial."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ LEVELS_MS = (1000, 5000)
 @pytest.mark.timeout(120)
 async def test_a_broker_that_is_killed_and_then_stopped_loses_no_delayed_message_and_repeats_only_what_a_kill_forgot(
     tmp_path: Path,
+    seed: int,
 ) -> None:
-    seed = time.time_ns() % 1_000_000_000
-    print(f"seed {seed}")
     told = await stopped(tmp_path, 2, seed)
     told.check()
     assert told.judged.waited > 20

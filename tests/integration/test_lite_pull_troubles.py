@@ -14,11 +14,8 @@ FROM_THE_FIRST: dict[str, Any] = {"auto_commit": False, "consume_from": ConsumeF
 """With LAST_OFFSET a queue that nobody committed begins at its end with each owner."""
 
 
-async def test_members_that_come_and_go_lose_nothing_between_them(tmp_path: Path) -> None:
+async def test_members_that_come_and_go_lose_nothing_between_them(tmp_path: Path, chance: random.Random) -> None:
     """One is always there; the other joins, polls a little and leaves, cleanly or not, ten times."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
     sent: set[str] = set()
     seen: set[str] = set()
 

@@ -15,18 +15,18 @@ COUNTS = {key: numbers.stop for key, numbers in KEYS.items()}
 
 
 @pytest.mark.parametrize("members", [2, 4])
-async def test_order_per_key_holds_while_members_join_and_leave(tmp_path: Path, members: int) -> None:
+async def test_order_per_key_holds_while_members_join_and_leave(
+    tmp_path: Path, members: int, chance: random.Random
+) -> None:
     """RocketMQ: OrderMsgDynamicRebalanceIT. No two members handle one queue at one time, and nothing is lost.
 
     One handler of fifty takes longer than a member that loses a queue waits for it at once.
     """
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    dice, ledger = random.Random(seed), Ledger()
+    ledger = Ledger()
     async with servers(tmp_path, rebalance_lock_max_live_time_ms=NO_END_MS) as here:
 
         def seconds() -> float:
-            return 0.15 if dice.random() < 0.02 else 0.004
+            return 0.15 if chance.random() < 0.02 else 0.004
 
         def member(name: str) -> PushConsumer:
             return ordered(here, ledger, name, seconds=seconds, unlock_delay_time_ms=NO_END_MS)
@@ -35,11 +35,11 @@ async def test_order_per_key_holds_while_members_join_and_leave(tmp_path: Path, 
         present: list[PushConsumer] = []
         sending = asyncio.ensure_future(_send_slowly(here, 10, 40))
         for step in range(8):
-            if len(present) < 2 or (len(present) < members and dice.random() < 0.6):
+            if len(present) < 2 or (len(present) < members and chance.random() < 0.6):
                 present.append(member(f"m{step}"))
                 await present[-1].start()
             else:
-                await present.pop(dice.randrange(len(present))).close()
+                await present.pop(chance.randrange(len(present))).close()
             at = min(len(ledger.entered) + 20, sum(COUNTS.values()))
             await until(lambda: len(ledger.entered) >= at)  # noqa: B023  # awaited at once
         await sending
@@ -296,18 +296,16 @@ async def test_a_member_that_finds_its_lock_taken_gives_the_queue_up_and_does_no
     assert ledger.skips() == []
 
 
-async def test_handlers_that_fail_at_random_never_break_the_order(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    dice, ledger = random.Random(seed), Ledger()
+async def test_handlers_that_fail_at_random_never_break_the_order(tmp_path: Path, chance: random.Random) -> None:
+    ledger = Ledger()
 
     def member(name: str) -> PushConsumer:
         consumer = here.consumer(ordered=True, **TIMES | {"suspend_current_queue_time_ms": 10})
 
         async def handler(message: ReceivedMessage) -> None:
             await ledger.handle(name, message)
-            if dice.random() < 0.1:
-                raise ValueError("by the dice")
+            if chance.random() < 0.1:
+                raise ValueError("by chance")
 
         consumer.subscribe("orders", handler)
         return consumer

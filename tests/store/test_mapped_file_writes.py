@@ -10,10 +10,7 @@ from dejamq_broker.store.mapped_file import BY_CALL, MappedFile
 SIZE = 8 * BY_CALL
 
 
-def test_writes_of_all_sizes_are_read_back_and_are_in_the_file(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance = random.Random(seed)
+def test_writes_of_all_sizes_are_read_back_and_are_in_the_file(tmp_path: Path, chance: random.Random) -> None:
     file, expected = MappedFile.create(tmp_path / "0", 0, SIZE), bytearray(SIZE)
     for _ in range(40):
         data = chance.randbytes(chance.choice([1, 5000, BY_CALL - 1, BY_CALL, 2 * BY_CALL]))

@@ -23,10 +23,7 @@ def log_of(store: MessageStore) -> bytes:
     return store.copy.from_disk(0, store.log_max)
 
 
-def test_runs_of_a_few_are_stored_as_other_runs_are(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance = random.Random(seed)
+def test_runs_of_a_few_are_stored_as_other_runs_are(tmp_path: Path, chance: random.Random) -> None:
     stores = plain, numpy = open_small(tmp_path / "few"), open_small(tmp_path / "run")
     for store in stores:
         store.append_run(run_of([("T", 0, b"the file is there now")]))

@@ -303,20 +303,17 @@ def test_a_marked_index_is_not_made_anew_after_a_crash(tmp_path: Path) -> None:
     check_findable(crashed, offsets[170:] + more, first=170)
 
 
-def test_an_index_after_crashes_is_that_of_a_life_without(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    print("seed", seed)
-    choose = random.Random(seed)
+def test_an_index_after_crashes_is_that_of_a_life_without(tmp_path: Path, chance: random.Random) -> None:
     directory, count = tmp_path / "0", 0
     store = open_small(directory)
     for life in range(1, 8):
-        for _ in range(choose.randrange(1, 6)):
-            more = choose.randrange(1, 60)
+        for _ in range(chance.randrange(1, 6)):
+            more = chance.randrange(1, 60)
             fill_keyed(store, more, first=count)
             count += more
-            if choose.random() < 0.5:
+            if chance.random() < 0.5:
                 offsets_of(store, "all")
-            if choose.random() < 0.3:
+            if chance.random() < 0.3:
                 store._index.settle()
         directory = crashed_copy(directory, tmp_path / str(life))
         store = open_small(directory)
@@ -464,20 +461,19 @@ def test_a_hash_that_is_nowhere_is_answered_by_nothing(tmp_path: Path) -> None:
     assert list(index.matches("T", "k", ALWAYS)) == [0]
 
 
-def test_bytes_gone_wrong_in_the_index_never_answer_a_wrong_message_nor_hide_a_new_one(tmp_path: Path) -> None:
+def test_bytes_gone_wrong_in_the_index_never_answer_a_wrong_message_nor_hide_a_new_one(
+    tmp_path: Path, chance: random.Random
+) -> None:
     offsets = made(tmp_path / "whole", 130)
-    seed = random.SystemRandom().randrange(1 << 32)
-    print("seed", seed)
-    choose = random.Random(seed)
     for turn in range(12):
         directory = Path(shutil.copytree(tmp_path / "whole", tmp_path / str(turn)))
-        if choose.random() < 0.5:
+        if chance.random() < 0.5:
             (directory / "abort").write_text("1")
-        for _ in range(choose.randrange(1, 6)):
-            garble(choose.choice([*(directory / "index").iterdir(), directory / "indexed.json"]), choose)
+        for _ in range(chance.randrange(1, 6)):
+            garble(chance.choice([*(directory / "index").iterdir(), directory / "indexed.json"]), chance)
         store = open_small(directory)
         more = fill_keyed(store, 20, first=130)
-        for number in choose.sample(range(130), 20):
+        for number in chance.sample(range(130), 20):
             assert offsets_of(store, f"k{number}") in ([], [offsets[number]])
         for number, log_offset in enumerate(more, 130):
             assert offsets_of(store, f"k{number}") == [log_offset]

@@ -2,7 +2,6 @@
 
 import os
 import random
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,13 +15,11 @@ from store_making import run_of as of_store
 POINTS = 50
 
 
-def test_a_store_comes_back_from_power_losses_at_random_steps(tmp_path: Path) -> None:
-    first = seed = time.time_ns() % 1_000_000_000
-    print(f"from seed {first} on; again with: python tests/store/prove_power_loss.py --seed …")
-    seen: Counter[str] = Counter()
-    while seen.total() < POINTS or seed < first + 2:
-        seen += lineage(seed, tmp_path / str(seed), lives=2)
-        seed += 1
+def test_a_store_comes_back_from_power_losses_at_random_steps(tmp_path: Path, seed: int) -> None:
+    seen, number = Counter[str](), seed
+    while seen.total() < POINTS or number < seed + 2:
+        seen += lineage(number, tmp_path / str(number), lives=2)
+        number += 1
 
 
 def test_a_store_comes_back_from_power_losses_while_its_threads_run(tmp_path: Path) -> None:

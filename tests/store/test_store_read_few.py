@@ -31,10 +31,9 @@ def assert_alike(store: MessageStore, chance: random.Random, patch: pytest.Monke
         assert store.read("T", queue_id, at, tags=tags, **most) == found
 
 
-def test_whatever_is_asked_for_both_ways_answer_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance = random.Random(seed)
+def test_whatever_is_asked_for_both_ways_answer_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chance: random.Random
+) -> None:
     store = open_small(tmp_path, StoreConfig(
         mapped_file_size_commit_log=SMALL.mapped_file_size_commit_log, mapped_file_size_consume_queue=1000,
         max_transfer_count_on_message_in_memory=6, max_transfer_bytes_on_message_in_memory=1500,

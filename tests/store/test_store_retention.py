@@ -474,9 +474,7 @@ def test_a_queue_file_that_goes_during_a_read_means_an_offset_that_is_too_small(
     assert (late.status, late.next_offset) == (ReadStatus.OFFSET_TOO_SMALL, 3 * PER_FILE)
 
 
-def test_readers_of_expiring_files_never_get_wrong_bytes(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+def test_readers_of_expiring_files_never_get_wrong_bytes(tmp_path: Path, seed: int) -> None:
     store = open_small(tmp_path, small(delete_file_batch_max=3, mapped_file_size_consume_queue=20_000))
     store._log.files._kept_open = 2
     store._retention.safe_end = lambda: store.log_max

@@ -55,10 +55,7 @@ def sizes_of(records: list[bytes]) -> "np.ndarray[Any, np.dtype[np.uint32]]":
     return np.array([len(one) for one in records], "<u4")
 
 
-def test_a_few_records_say_what_they_say_in_a_long_run_and_decoded_one_by_one() -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance = random.Random(seed)
+def test_a_few_records_say_what_they_say_in_a_long_run_and_decoded_one_by_one(chance: random.Random) -> None:
     for _ in range(100):
         records = some(chance)
         data, sizes, front = b"".join(records), sizes_of(records), b"front"
@@ -69,10 +66,10 @@ def test_a_few_records_say_what_they_say_in_a_long_run_and_decoded_one_by_one() 
         assert told(few) == told(many) == told(wide)
 
 
-def test_of_damaged_records_nothing_is_received_that_a_long_run_would_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance, refused = random.Random(seed), 0
+def test_of_damaged_records_nothing_is_received_that_a_long_run_would_refuse(
+    monkeypatch: pytest.MonkeyPatch, chance: random.Random
+) -> None:
+    refused = 0
     for _ in range(1000):
         records = some(chance)
         data, sizes = bytearray(b"".join(records)), sizes_of(records)

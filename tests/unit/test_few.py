@@ -39,10 +39,7 @@ def assert_same(found: list[few.Piece], parsed: run.Run) -> None:
         assert piece.topic == parsed.data[at : at + size].tobytes()
 
 
-def test_good_runs_are_read_as_numpy_reads_them() -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance = random.Random(seed)
+def test_good_runs_are_read_as_numpy_reads_them(chance: random.Random) -> None:
     for _ in range(200):
         records = some(chance)
         data, sizes = b"".join(records), [len(one) for one in records]
@@ -52,10 +49,7 @@ def test_good_runs_are_read_as_numpy_reads_them() -> None:
         assert_same(found, parsed)
 
 
-def test_of_damaged_runs_nothing_passes_that_numpy_refuses() -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    chance = random.Random(seed)
+def test_of_damaged_runs_nothing_passes_that_numpy_refuses(chance: random.Random) -> None:
     passed = 0
     for _ in range(2000):
         records = some(chance)

@@ -353,11 +353,8 @@ def test_a_folder_without_journals_is_bad_use(tmp_path: Path) -> None:
             journal_files([folder])
 
 
-def test_damage_never_ends_the_telling(made: History) -> None:
+def test_damage_never_ends_the_telling(made: History, chance: random.Random) -> None:
     """Lines cut, doubled and filled with other bytes: what is left is told."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    dice = random.Random(seed)
     simple_life(made)
     made.end()
     paths = journal_files([made.directory])
@@ -365,9 +362,9 @@ def test_damage_never_ends_the_telling(made: History) -> None:
     for _ in range(100):
         for path, content in whole.items():
             damaged = bytearray(content)
-            for _ in range(dice.randrange(4)):
-                at = dice.randrange(len(damaged))
-                damaged[at : at + dice.randrange(40)] = dice.randbytes(dice.randrange(20))
+            for _ in range(chance.randrange(4)):
+                at = chance.randrange(len(damaged))
+                damaged[at : at + chance.randrange(40)] = chance.randbytes(chance.randrange(20))
             path.write_bytes(damaged)
         try:
             found = tell(find(paths, KEY))

@@ -99,15 +99,13 @@ def test_all_locks_of_a_group_are_expired_when_none_is_alive() -> None:
     assert locks.all_expired("g", LIFE_MS + 12), "given back is not held"
 
 
-def test_no_queue_ever_has_two_owners_whose_locks_live() -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    dice, locks, believed = random.Random(seed), table(), dict[tuple[str, QueueAt], int]()
+def test_no_queue_ever_has_two_owners_whose_locks_live(chance: random.Random) -> None:
+    locks, believed = table(), dict[tuple[str, QueueAt], int]()
     now_ms = 0
     for _ in range(3000):
-        now_ms += dice.randrange(LIFE_MS // 8)
-        client_id, queue = dice.choice("abc"), dice.choice((FIRST, SECOND))
-        if dice.random() < 0.2:
+        now_ms += chance.randrange(LIFE_MS // 8)
+        client_id, queue = chance.choice("abc"), chance.choice((FIRST, SECOND))
+        if chance.random() < 0.2:
             locks.unlock("g", client_id, [queue], now_ms)
             believed.pop((client_id, queue), None)
         elif granted(locks, client_id, queue, now_ms=now_ms):
