@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 from dejamq_analytics import AuditResult, pipeline
+from dejamq_analytics.read import BadInput
+from dejamq_analytics.survey import chunks
+from dejamq_analytics.survey.pick import Wanted
+from dejamq_analytics.survey.readings import OfChunks
+from dejamq_analytics.survey.survey import survey
 from journals import History
 from plain_runs import RUN, RUNS, write_runs
+from pyspark.sql import DataFrame, SparkSession
 from told import Auditor
 
 pytestmark = pytest.mark.spark
@@ -38,3 +44,18 @@ def test_the_same_is_found_whether_or_not_what_came_once_is_left_out(
     assert [(whole[key], row) for key, row in part.items() if row != whole[key]] == []
     assert part_odd == whole_odd
     assert part_counts == whole_counts
+
+
+def test_a_journal_that_goes_away_between_the_readings_is_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
+    write_runs(History(tmp_path, "plain-runs"), again=3)
+
+    class Meanwhile(OfChunks):
+        """Somebody tidies up when the first reading is done."""
+
+        def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+            for journal in tmp_path.glob("*.jsonl"):
+                journal.unlink()
+            return super().second(looked, wanted)
+
+    with pytest.raises(BadInput, match=r"^the journal .* was replaced while it was read: audit a copy"):
+        survey(Meanwhile(spark, chunks.cut([str(tmp_path)]) or [], None))

@@ -1,12 +1,15 @@
 """The two readings as Spark jobs: of local files by their parts, of files elsewhere as lines that Spark reads."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 from pyspark.broadcast import Broadcast
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -36,6 +39,17 @@ def readings(spark: SparkSession, journals: Sequence[str], group: str | None) ->
     return OfTexts(read.read_texts(spark, journals), group) if parts is None else OfChunks(spark, parts, group)
 
 
+@contextmanager
+def bad_input_of_tasks() -> Iterator[None]:
+    """Raise the BadInput that a task raised: Spark makes an error of its own of it."""
+    try:
+        yield
+    except PythonException as error:
+        if told := re.search(rf"\b{read.BadInput.__name__}: (.+)", str(error)):
+            raise read.BadInput(told[1]) from None
+        raise
+
+
 class OfChunks:
     """Tasks read the files; the second time only the lines that the index names."""
 
@@ -45,12 +59,10 @@ class OfChunks:
 
     def first(self) -> DataFrame:
         packed = [(msgspec.msgpack.encode(part),) for part in self._parts]
-        context = self._spark.sparkContext
-        parallel = max(TASKS_A_CORE * context.defaultParallelism, TASKS_A_CORE * self._bytes // chunks.BYTES)
-        rows = context.parallelize(packed, min(len(packed), parallel))
-        return self._spark.createDataFrame(rows, "chunk binary").mapInArrow(
-            look.look_at_chunks(self._group), look.COLUMNS
-        )  # fmt: skip
+        cores = self._spark.sparkContext.defaultParallelism
+        tasks = min(len(packed), TASKS_A_CORE * max(cores, self._bytes // chunks.BYTES))
+        parts = self._spark.createDataFrame(packed, "chunk binary").repartition(tasks)
+        return parts.mapInArrow(look.look_at_chunks(self._group), look.COLUMNS)
 
     def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
         indexes = looked.where(sf.col("kind") == look.INDEX).select("data")

@@ -17,7 +17,7 @@ from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Extent, Note, blocks_of
 from dejamq_analytics.survey.order import Piece, Range
 from dejamq_analytics.survey.pick import Wanted
-from dejamq_analytics.survey.readings import Readings
+from dejamq_analytics.survey.readings import Readings, bad_input_of_tasks
 from dejamq_analytics.survey.wire import Line
 
 JUDGED = "keys binary, places binary, messages bigint"
@@ -37,8 +37,9 @@ class Surveyed(NamedTuple):
     ranges: list[Range]
 
 
+@bad_input_of_tasks()
 def survey(read: Readings, group: str | None = None) -> Surveyed:
-    """Of these journals; for one consumer group, or all."""
+    """Of these journals; for one consumer group, or all. Raises BadInput when one goes away meanwhile."""
     looked = settled(read.first())
     notes = _notes(looked)
     jumps = [jump for note in notes for jump in note.jumps]
