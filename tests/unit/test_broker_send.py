@@ -342,3 +342,13 @@ def test_a_damaged_run_without_a_queue_is_refused(parts: Parts) -> None:
     run.records = [bytes(raw)]
     assert parts.outcome(run).result.code == Code.MESSAGE_ILLEGAL
     assert parts.everywhere("orders") == []
+
+
+def test_of_a_run_without_a_queue_the_record_that_cannot_be_read_is_named(parts: Parts) -> None:
+    run = a_run("orders", [b"first", b"second"], queue_id=-1)
+    raw = bytearray(b"".join(run.records))
+    raw[raw.rindex(b"orders")] = 0xFF  # no UTF-8
+    run.records = [bytes(raw)]
+    result = parts.outcome(run).result
+    assert (result.code, result.bad_record) == (Code.MESSAGE_ILLEGAL, 1)
+    assert parts.everywhere("orders") == []

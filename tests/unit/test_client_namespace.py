@@ -1,8 +1,11 @@
 """Namespaces: what is put before a name, what is taken away again, and whose names stay as they are."""
 
+from collections.abc import Sequence
+
 import pytest
 from dejamq import MessageQueue
-from dejamq.namespace import unwrap, unwrap_queue, wrap, wrap_queue
+from dejamq.allocation import averagely
+from dejamq.namespace import strategy_outside, unwrap, unwrap_queue, wrap, wrap_queue
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,3 +48,16 @@ def test_a_queue_is_the_same_queue_of_the_topic_inside() -> None:
     queue = MessageQueue("orders", "a", 3)
     assert wrap_queue("eu", queue) == MessageQueue("eu%orders", "a", 3)
     assert unwrap_queue("eu", wrap_queue("eu", queue)) == queue
+
+
+def test_a_programs_own_allocation_sees_its_own_names_and_its_share_has_the_clusters() -> None:
+    queues = [MessageQueue("eu%orders", "a", number) for number in range(4)]
+    seen: list[str] = []
+
+    def own(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> list[MessageQueue]:
+        seen.extend(queue.topic for queue in queues)
+        return averagely(queues, members, me)
+
+    assert strategy_outside("eu", own)(queues, ["x", "y"], "y") == queues[2:]
+    assert seen == ["orders"] * 4
+    assert strategy_outside("", own) is own

@@ -5,6 +5,7 @@ from typing import Any
 
 from dejamq.config import ClientConfig
 from dejamq.instance import Instance
+from dejamq.links import Links
 from dejamq.routes import TopicRoute
 
 
@@ -62,3 +63,26 @@ async def test_a_connection_that_is_given_up_while_it_is_retired_harms_nobody() 
     assert instance.fatal is None
     assert not instance._links
     await instance.close()
+
+
+async def test_an_address_has_one_connection_until_it_is_given_up() -> None:
+    dialed: list[str] = []
+
+    def dial(address: str) -> Any:
+        dialed.append(address)
+        return SlowLink()
+
+    spawned: list[Any] = []
+    links: Any = Links(dial, named=set, spawn=lambda work, name: spawned.append(work), idle_ms=1)
+    first = links["h:1"]
+    assert links["h:1"] is first
+    assert links["h:2"] is not first
+    assert links.give_up("h:1", "it did not answer")
+    assert not links.give_up("h:3", "nobody ever called it")
+    assert links["h:1"] is not first
+    assert dialed == ["h:1", "h:2", "h:1"]
+    for link in (first, *links.values()):
+        link.end.set()
+    await asyncio.gather(*spawned)
+    await links.close()
+    assert first.closing == 1  # it was closed when it was given up

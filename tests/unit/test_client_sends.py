@@ -182,3 +182,19 @@ async def test_what_one_turn_submitted_stays_plain_where_all_is() -> None:
     assert fresh.as_plain(fresh.take()) == [sends]
     assert sends.call_ids == [7, 8]
     assert sends.deadlines == [sends.deadline] * 2
+
+
+async def test_whatever_is_done_to_sends_is_done_to_all_their_columns() -> None:
+    columns = ("messages", "commons", "sizes", "futures", "queues", "call_ids", "deadlines")
+
+    def rows(sends: Sends) -> list[tuple[Any, ...]]:
+        return list(zip(*(getattr(sends, name) for name in columns), strict=True))
+
+    one, other = plain(range(4), tags=True), plain(range(4, 6), tags=True)
+    expected = rows(one) + rows(other)
+    one.extend(other)
+    assert rows(one) == expected
+    assert rows(one.pick(lambda column: column[::2])) == expected[::2]
+    assert rows(one.cut(4)) == expected[:4]
+    assert rows(one) == expected[4:]
+    assert len(one.unfold()) == 2
