@@ -167,12 +167,6 @@ async def test_what_is_less_durable_than_asked_goes_again_and_keeps_its_place_if
     assert ends.backlog.calls == 0
 
 
-async def test_without_the_setting_less_durable_is_a_result() -> None:
-    ends, call = outcomes(), a_call(0)
-    assert ends.answered(left(ends, call), stored(1, Code.SLAVE_NOT_AVAILABLE)) == []
-    assert result_of(call).status is SendStatus.SLAVE_NOT_AVAILABLE
-
-
 @pytest.mark.parametrize("detector", [False, True])
 async def test_a_broker_that_refuses_is_unreachable_and_one_that_is_away_only_where_somebody_looks_for_it(
     detector: bool,
