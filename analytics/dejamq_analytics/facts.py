@@ -32,4 +32,22 @@ def settled(frame: DataFrame) -> DataFrame:
     takes Spark longer to prepare than to run. Elsewhere a lost executor must be able to compute its part again.
     """
     master = frame.sparkSession.sparkContext.master or ""
-    return frame.localCheckpoint() if master.startswith("local") else frame.cache()
+    return in_one(frame).localCheckpoint() if master.startswith("local") else frame.cache()
+
+
+def some(frame: DataFrame) -> DataFrame | None:
+    """``settled``; None where there is nothing, as most journals have nothing of most things."""
+    kept = settled(frame)
+    return None if kept.isEmpty() else kept
+
+
+def rare(frame: DataFrame) -> DataFrame:
+    """The same for what goes into joins: of what it knows to be empty Spark leaves out whatever rests on it."""
+    kept = settled(frame)
+    return kept.limit(0) if kept.isEmpty() else kept
+
+
+def in_one(frame: DataFrame) -> DataFrame:
+    """In one partition where everything else is (``session.in_one_place``): then no step has rows to exchange."""
+    alone = frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"
+    return frame.coalesce(1) if alone else frame

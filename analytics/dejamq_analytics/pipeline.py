@@ -7,7 +7,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from dejamq_analytics import attribute, commit_log, read
-from dejamq_analytics.facts import Counted, Facts, settled
+from dejamq_analytics.copied import copied
+from dejamq_analytics.facts import Counted, Facts, in_one, rare, settled, some
 from dejamq_analytics.oddities import oddities
 from dejamq_analytics.rules import (
     anomalies,
@@ -25,25 +26,24 @@ from dejamq_analytics.rules import (
     locks,
     losses,
     memory,
-    overdue,
     ownership,
     queues,
     replays,
     replicas,
-    retries,
-    scheduled,
-    sent_back_twice,
-    transactions,
 )
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
 from dejamq_analytics.rules.joins import united
-from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of
+from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of, telling
+from dejamq_analytics.session import in_one_place
 from dejamq_analytics.survey import wholly, wire
 from dejamq_analytics.survey.readings import readings
 from dejamq_analytics.survey.survey import survey
 
 SURVEY_BYTES = 32 << 20
+LITTLE = 100_000
+"""So many messages are no work for several tasks; see ``session.in_one_place``."""
 DELIVERED_TWICE, STORED_TWICE = "delivered twice", "stored twice"
+REPLAYED = "replayed"
 
 
 def gather(
@@ -62,8 +62,13 @@ def gather(
     """
     surveyed = not (stores or every_message) and is_large(journals)
     taken = survey(readings(spark, journals, group), group) if surveyed else None
-    lines = read.steady(read.read_lines(spark, journals) if taken is None else taken.lines)
+    lines = read.read_lines(spark, journals) if taken is None else taken.lines
+    told = _told(lines)
+    if sum(told.values()) < LITTLE:
+        in_one_place(spark)
+    lines = read.steady(in_one(lines))
     events = read.readable(lines) if group is None else _of_group(read.readable(lines), group)
+    events = telling(events, told.keys())
     processes = settled(
         read.processes(lines) if taken is None else wholly.processes(read.processes(lines), taken.extents)
     )
@@ -81,9 +86,16 @@ def gather(
         if business_key:
             entered = _with_business_key(entered, records)
     return Facts(
-        events, processes, settled(entered), settled(stored), settled(appends.sends(events)),
+        events, processes, settled(entered), settled(stored), rare(appends.sends(events)),
         settled(queues.brokers(events, processes)), taken and Counted(taken.messages, taken.deliveries),
     )  # fmt: skip
+
+
+def _told(lines: DataFrame) -> dict[str, int]:
+    """Which events there are, each with how many messages its lines are about, a line counted as one at least."""
+    messages = sf.greatest(sf.size("delivery_ids"), sf.size("unique_keys"), sf.lit(1))
+    told = read.readable(lines).groupBy("event").agg(sf.sum(messages).alias("n")).collect()
+    return {row.event: row.n for row in told}
 
 
 def is_large(journals: Sequence[str]) -> bool:
@@ -117,27 +129,26 @@ def _with_business_key(entered: DataFrame, records: DataFrame) -> DataFrame:
 def findings(facts: Facts, run_id: str) -> DataFrame:
     """Every duplicate with its cause, in the columns of the findings table."""
     meant = audiences.audiences(facts.processes)
-    every = settled(replays.with_operator(identity.pairs(facts.deliveries, meant.broadcasting), facts.appends))
-    pairs = replays.not_replayed(every)
-    producers = copies.Producers(facts.sends, facts.processes)
-    delayed_twice = scheduled.scheduled_twice(facts.appends)
-    scheduled_copies = settled(scheduled.judged(delayed_twice, facts.events, facts.processes))
-    sent_copies = copies.judged_copies(identity.stored_twice(facts.appends), producers)
-    stored = settled(_with_transactions(sent_copies.unionByName(scheduled_copies), facts))
-    by_copy = settled(copies.judged_deliveries(pairs, stored, facts.brokers))
-    unasked = _with_overdue(_with_fallbacks(copies.by_record(scheduled_copies), facts), facts)
-    by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), unasked))
-    delivered = [
-        attribute.redelivered(pairs, _life(facts, pairs)),
-        by_chain,
-        replays.replayed(every),
-        by_copy,
-        copies.sent_again(pairs, producers),
-        *_meant_for_several(facts.deliveries, meant),
-    ]
-    told = _table([_delivered_rows(frame) for frame in delivered], DELIVERED_TWICE, run_id)
-    alone = _table([_stored_rows(copies.undelivered(stored, by_copy.unionByName(by_chain)))], STORED_TWICE, run_id)
-    return files.named(told.unionByName(alone), facts.processes)
+    every = rare(replays.with_operator(identity.pairs(facts.deliveries, meant.broadcasting), facts.appends))
+    pairs, there = replays.not_replayed(every), _kinds(every)
+    delivered = _meant_for_several(facts.deliveries, meant)
+    if "I1" in there:
+        delivered.append(attribute.redelivered(pairs, _life(facts, pairs)))
+    if "I3" in there:
+        delivered.append(copies.sent_again(pairs, copies.Producers(facts.sends, facts.processes)))
+    if REPLAYED in there:
+        delivered.append(replays.replayed(every))
+    several = copied(facts, pairs if "I2" in there else None)
+    tables = [_table(_delivered_rows(frame), DELIVERED_TWICE, run_id) for frame in (*delivered, *several.delivered)]
+    tables += [_table(_stored_rows(frame), STORED_TWICE, run_id) for frame in several.stored]
+    nothing = contract(facts.processes.limit(0).select(), FINDING_COLUMNS)
+    return files.named(united(tables or [nothing]), facts.processes)
+
+
+def _kinds(pairs: DataFrame) -> set[str]:
+    """Identities among the pairs: rules for others have nothing to look at."""
+    kind = sf.when(replays.asked_for(), REPLAYED).otherwise(sf.col("identity"))
+    return {row.kind for row in pairs.select(kind.alias("kind")).distinct().collect()}
 
 
 def _meant_for_several(entered: DataFrame, meant: audiences.Audiences) -> list[DataFrame]:
@@ -147,36 +158,9 @@ def _meant_for_several(entered: DataFrame, meant: audiences.Audiences) -> list[D
     return by_member + by_group
 
 
-def _with_fallbacks(unasked: DataFrame, facts: Facts) -> DataFrame:
-    """With retries that consumers made besides the broker's; most journals have none."""
-    fallbacks = settled(sent_back_twice.by_the_client(facts.events))
-    if fallbacks.isEmpty():
-        return unasked
-    whole = unasked.unionByName(sent_back_twice.doubled(facts.appends, facts.events, fallbacks))
-    return whole.groupBy(*identity.RECORD).agg(sf.min("copy").alias("copy"))
-
-
-def _with_overdue(unasked: DataFrame, facts: Facts) -> DataFrame:
-    """With retries of messages whose handlers took too long; most journals have none."""
-    late = settled(overdue.expired(facts.deliveries))
-    if late.isEmpty():
-        return unasked
-    whole = unasked.unionByName(overdue.retries(late, facts.appends, facts.processes))
-    return whole.groupBy(*identity.RECORD).agg(sf.min("copy").alias("copy"))
-
-
-def _with_transactions(copies: DataFrame, facts: Facts) -> DataFrame:
-    """With what was committed twice; most journals have none of that, and it takes several more readings of them."""
-    twice = settled(transactions.committed_twice(facts.appends))
-    if twice.isEmpty():
-        return copies
-    told = transactions.Told(facts.events, facts.appends, facts.sends, facts.processes)
-    return copies.unionByName(transactions.judged(twice, told))
-
-
 def _life(facts: Facts, pairs: DataFrame) -> life.Life:
     lives = settled(queues.process_queues(facts.events))
-    faults = settled(_faults(facts))
+    faults = rare(_faults(facts))
     contested = contests.contests(pairs, facts.events, contests.Known(lives, facts.processes, faults))
     blocked = sf.broadcast(lives.select("boot_id", "pq_id", sf.col("mark.mem_off").alias("queue_offset")))
     keys = ["boot_id", "pq_id", "queue_offset"]
@@ -187,9 +171,9 @@ def _life(facts: Facts, pairs: DataFrame) -> life.Life:
     )
     return life.Life(
         lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)),
-        settled(memory.moves(facts.events)),
-        settled(memory.memories(facts.events)), facts.brokers, facts.processes, faults, settled(blockers),
-        settled(contested), replicas.Replicas(*map(settled, replicas.replicas(facts.events))),
+        rare(memory.moves(facts.events)),
+        rare(memory.memories(facts.events)), facts.brokers, facts.processes, faults, rare(blockers),
+        rare(contested), replicas.Replicas(*map(rare, replicas.replicas(facts.events))),
         jumps.jumps(facts.events),
     )  # fmt: skip
 
@@ -253,9 +237,9 @@ def _struct(side: str, delivery_id: Column, result: Column) -> Column:
     ).cast(DELIVERY).alias(side)  # fmt: skip
 
 
-def _table(frames: list[DataFrame], kind: str, run_id: str) -> DataFrame:
+def _table(judged: DataFrame, kind: str, run_id: str) -> DataFrame:
     certainty = sf.when(sf.col("cause").isNull(), "undetermined").otherwise("certain")
-    rows = united(frames).select(
+    rows = judged.select(
         "*",
         sf.lit(run_id).alias("run_id"),
         id_of(sf.concat_ws("|", sf.lit(kind), "key")).alias("finding_id"),
@@ -268,7 +252,7 @@ def _table(frames: list[DataFrame], kind: str, run_id: str) -> DataFrame:
 
 def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
     """Everything wrong that is no duplicate, in the columns of the anomalies table."""
-    gone = settled(losses.cut_off(facts.appends, facts.events))
+    gone = rare(losses.cut_off(facts.appends, facts.events))
     there = facts.appends.join(gone.select(*losses.APPEND), list(losses.APPEND), how="left_anti")
     found = [
         anomalies.lost(facts.sends, facts.appends, facts.brokers),
@@ -292,8 +276,7 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
 def _ownership(facts: Facts) -> list[DataFrame]:
     """Most journals have none of that: all rounds and locks are looked at only where there is something to explain."""
     held = settled(ownership.holdings(facts.events, facts.processes))
-    both, between = settled(ownership.met(held)), settled(ownership.gaps(held))
-    found = [] if both.isEmpty() else [ownership.two_owners(facts.events, both)]
-    granted = settled(locks.grants(facts.events))
-    found += [] if granted.isEmpty() else [holders.two_holders(facts.events, facts.processes, granted)]
-    return found if between.isEmpty() else [*found, ownership.no_owner(facts.events, between)]
+    both, between, granted = some(ownership.met(held)), some(ownership.gaps(held)), some(locks.grants(facts.events))
+    found = [] if both is None else [ownership.two_owners(facts.events, both)]
+    found += [] if granted is None else [holders.two_holders(facts.events, facts.processes, granted)]
+    return found if between is None else [*found, ownership.no_owner(facts.events, between)]

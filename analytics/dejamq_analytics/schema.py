@@ -3,8 +3,10 @@
 One wide row holds any event: the union of all fields, null where an event has no such field or left out a default.
 """
 
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from dejamq_proto.events import EVENTS, Event
@@ -45,11 +47,24 @@ def tag_of(event: type[Event]) -> str:
     return str(tag)
 
 
+_TOLD: WeakKeyDictionary[DataFrame, AbstractSet[str]] = WeakKeyDictionary()
+
+
+def telling(events: DataFrame, tags: AbstractSet[str]) -> DataFrame:
+    """Remember of these events that there are no others than these: ``of`` another is nothing, and no job is run to
+    see that. What Spark itself could be told of a frame, its plan, has no place for it.
+    """
+    _TOLD[events] = tags
+    return events
+
+
 def of(events: DataFrame, event: type[Event]) -> DataFrame:
     """The rows of one event with its own fields; what the writer left out as default is filled in."""
     own = [field for field in msgspec.structs.fields(event) if field.name not in (*ENVELOPE, "v")]
     columns = [sf.col(name) for name in ENVELOPE] + [_filled(field) for field in own]
-    return events.where(sf.col("event") == tag_of(event)).select(*columns)
+    tag = tag_of(event)
+    rows = events.where(sf.col("event") == tag) if tag in _TOLD.get(events, {tag}) else events.limit(0)
+    return rows.select(*columns)
 
 
 def _filled(field: msgspec.structs.FieldInfo) -> Column:

@@ -35,7 +35,9 @@ def rows_of(result: AuditResult) -> tuple[dict[str, dict[str, Any]], list[str], 
 def test_the_same_is_found_whether_or_not_what_came_once_is_left_out(
     audited: Auditor, journals: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pipeline, "LITTLE", 0)  # as of many messages: rows in several partitions
     whole, whole_odd, whole_counts = rows_of(audited(journals=journals, run_id="one"))
+    monkeypatch.undo()
     monkeypatch.setattr(pipeline, "SURVEY_BYTES", 0)
     part, part_odd, part_counts = rows_of(audited(journals=journals, run_id="one"))
     assert len([row for row in whole.values() if row["message_id"].startswith("plain-runs-")]) == RUN

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, text
-from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.joins import beside, united
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.schema import of
 
@@ -29,7 +29,7 @@ def with_skew(processes: DataFrame, events: DataFrame) -> DataFrame:
 def _skewed(events: DataFrame, processes: DataFrame) -> DataFrame:
     """``boot_id``, ``skew_ms``: of clients whose clock is wrong, the most that shows."""
     ms = (sf.col("skew_us") / 1000).cast("bigint")
-    every = _ahead(events, processes).unionByName(_behind(events))
+    every = united([_ahead(events, processes), _behind(events)])
     one = every.groupBy("boot_id").agg(sf.max_by("skew_us", sf.abs("skew_us")).alias("skew_us"))
     return one.select("boot_id", ms.alias("skew_ms"))
 

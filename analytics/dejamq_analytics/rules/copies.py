@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.identity import RECORD
-from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.joins import beside, united
 from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION
 from dejamq_analytics.schema import EVIDENCE
 
@@ -224,4 +224,4 @@ def by_record(copies: DataFrame) -> DataFrame:
         )
         for rank, side in enumerate(("second", "first"))
     ]
-    return sides[0].unionByName(sides[1]).groupBy(*RECORD).agg(sf.min("copy").alias("copy"))
+    return united(sides).groupBy(*RECORD).agg(sf.min("copy").alias("copy"))

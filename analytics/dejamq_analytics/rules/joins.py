@@ -6,6 +6,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.facts import in_one
+
 
 def beside(frame: DataFrame, facts: DataFrame, keys: Mapping[str, str], *, small: bool = True) -> DataFrame:
     """Left join of ``facts``, which has at most one row for each of its ``keys`` (its column: the frame's column).
@@ -21,5 +23,5 @@ def beside(frame: DataFrame, facts: DataFrame, keys: Mapping[str, str], *, small
 
 
 def united(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows of one or more frames with the same columns."""
-    return reduce(lambda whole, frame: whole.unionByName(frame), frames)
+    """All rows of one or more frames; a column that one of them lacks is null there."""
+    return in_one(reduce(lambda whole, frame: whole.unionByName(frame, allowMissingColumns=True), frames))

@@ -5,6 +5,7 @@ from dejamq_proto.events import OffFlush, OffLoad, OffSet, Pull
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.rules.joins import united
 from dejamq_analytics.rules.locks import grants
 from dejamq_analytics.rules.queues import BY_OPERATORS, QUEUE, late_us, lowered
 from dejamq_analytics.schema import of
@@ -16,8 +17,11 @@ def memories(events: DataFrame) -> DataFrame:
     flushed = sf.struct("seq", "process", "boot_id", "entries")
     read = of(events, OffLoad).select("boot_id", loaded.alias("loaded"))
     written = of(events, OffFlush).select("boot_id", flushed.alias("flushed"))
-    both = read.unionByName(written, allowMissingColumns=True)
-    return both.groupBy("boot_id").agg(sf.max("loaded").alias("loaded"), sf.max("flushed").alias("flushed"))
+    return (
+        united([read, written])
+        .groupBy("boot_id")
+        .agg(sf.max("loaded").alias("loaded"), sf.max("flushed").alias("flushed"))
+    )
 
 
 def moves(events: DataFrame) -> DataFrame:
@@ -32,8 +36,7 @@ def moves(events: DataFrame) -> DataFrame:
         *place, sf.when(by_operator, moved).alias("rewind"), sf.when(lower, moved).alias("lowering")
     )  # fmt: skip
     return (
-        offsets.unionByName(grants(events), allowMissingColumns=True)
-        .unionByName(_corrections(events), allowMissingColumns=True)
+        united([offsets, grants(events), _corrections(events)])
         .groupBy(*QUEUE)
         .agg(
             sf.collect_list("rewind").alias("rewinds"),

@@ -7,6 +7,7 @@ from dejamq_proto.events import OffGet, OffSet, Persist, PqDrop, PqOpen, Result,
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.rules.joins import united
 from dejamq_analytics.schema import of
 
 BUFFERED_US = 200_000
@@ -38,10 +39,7 @@ def process_queues(events: DataFrame) -> DataFrame:
     grouping: four joins would shuffle four times.
     """
     frames = [_opened(events), _dropped(events), _marks(events), _persisted(events), _unlocked(events)]
-    everything = frames[0]
-    for frame in frames[1:]:
-        everything = everything.unionByName(frame, allowMissingColumns=True)
-    return everything.groupBy(*PQ).agg(
+    return united(frames).groupBy(*PQ).agg(
         sf.max("opened").alias("opened"),
         sf.max("dropped").alias("dropped"),
         sf.max("mark").alias("mark"),

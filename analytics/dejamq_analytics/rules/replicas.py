@@ -10,7 +10,7 @@ from dejamq_proto.events import Boot, OffSet, Replica
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.joins import beside, united
 from dejamq_analytics.rules.queues import QUEUE
 from dejamq_analytics.schema import of
 
@@ -49,7 +49,7 @@ def promotions(events: DataFrame) -> DataFrame:
     slaves = (
         of(events, Boot).where(sf.col("broker_id") > MASTER).select("broker_name", sf.col("wall_us").alias("began"))
     )
-    both = told.unionByName(slaves, allowMissingColumns=True).groupBy("broker_name")
+    both = united([told, slaves]).groupBy("broker_name")
     return both.agg(sf.array_sort(sf.collect_list("one")).alias("promotions"), sf.min("began").alias("slave_us"))
 
 

@@ -1,0 +1,85 @@
+"""I2: what is stored twice, why, and the deliveries of it. Each rule is applied only where there is a clue for it."""
+
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from dejamq_analytics.facts import Facts, settled, some
+from dejamq_analytics.rules import copies, identity, overdue, retries, scheduled, sent_back_twice, transactions
+from dejamq_analytics.rules.joins import united
+
+CLUES = {
+    "sent": "origin = 'client'", "delayed": "origin = 'schedule'", "committed": "origin IN ('tx_final', 'transaction')"
+}  # fmt: skip
+"""Where copies come from. A rule looks for several of one origin in one topic, with one unique key."""
+
+
+class Copied(NamedTuple):
+    """Judged: what was ``delivered`` twice for that reason, and what is ``stored`` twice and not among these."""
+
+    delivered: list[DataFrame]
+    stored: list[DataFrame]
+
+
+def copied(facts: Facts, pairs: DataFrame | None) -> Copied:
+    """``pairs``: deliveries of one message by two records, None if there are none."""
+    clues = _clues(facts.appends)
+    by_schedule = [settled(_by_schedule(facts))] if clues["delayed"] else []
+    found = [*by_schedule]
+    if clues["sent"]:
+        found.append(copies.judged_copies(identity.stored_twice(facts.appends), _producers(facts)))
+    if clues["committed"]:
+        found += _by_transactions(facts)
+    stored = [settled(united(found))] if found else []
+    if pairs is None:
+        return Copied([], stored)
+    nothing = copies.judged_copies(identity.stored_twice(facts.appends.limit(0)), _producers(facts))
+    by_copy = settled(copies.judged_deliveries(pairs, united(stored or [nothing]), facts.brokers))
+    unasked = copies.by_record(united(by_schedule or [nothing]))
+    unasked = _with_overdue(_with_fallbacks(unasked, facts), facts)
+    by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), unasked))
+    delivered = [by_copy, by_chain]
+    return Copied(delivered, [copies.undelivered(one, united(delivered)) for one in stored])
+
+
+def _clues(appends: DataFrame) -> dict[str, bool]:
+    """One job over a frame that is kept anyway."""
+    each = appends.groupBy("topic", "unique_key").agg(
+        *[sf.count_if(sf.expr(clue)).alias(name) for name, clue in CLUES.items()]
+    )
+    most = each.agg(*[sf.max(name).alias(name) for name in CLUES]).first()
+    return {name: (most[name] or 0) > 1 for name in CLUES} if most else dict.fromkeys(CLUES, False)
+
+
+def _producers(facts: Facts) -> copies.Producers:
+    return copies.Producers(facts.sends, facts.processes)
+
+
+def _by_schedule(facts: Facts) -> DataFrame:
+    return scheduled.judged(scheduled.scheduled_twice(facts.appends), facts.events, facts.processes)
+
+
+def _by_transactions(facts: Facts) -> list[DataFrame]:
+    """It takes several more readings."""
+    twice = some(transactions.committed_twice(facts.appends))
+    told = transactions.Told(facts.events, facts.appends, facts.sends, facts.processes)
+    return [] if twice is None else [transactions.judged(twice, told)]
+
+
+def _with_fallbacks(unasked: DataFrame, facts: Facts) -> DataFrame:
+    """With retries that consumers made besides the broker's."""
+    fallbacks = some(sent_back_twice.by_the_client(facts.events))
+    if fallbacks is None:
+        return unasked
+    return _by_record([unasked, sent_back_twice.doubled(facts.appends, facts.events, fallbacks)])
+
+
+def _with_overdue(unasked: DataFrame, facts: Facts) -> DataFrame:
+    """With retries of messages whose handlers took too long."""
+    late = some(overdue.expired(facts.deliveries))
+    return unasked if late is None else _by_record([unasked, overdue.retries(late, facts.appends, facts.processes)])
+
+
+def _by_record(unasked: list[DataFrame]) -> DataFrame:
+    return united(unasked).groupBy(*identity.RECORD).agg(sf.min("copy").alias("copy"))
