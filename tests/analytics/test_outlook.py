@@ -1,0 +1,43 @@
+"""What is seen of journals before Java starts decides how it starts."""
+
+from pathlib import Path
+
+import pytest
+from dejamq_analytics import outlook
+from dejamq_analytics.outlook import little_for_java
+from journals import History
+from plain_runs import write_runs
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a few KB were much."""
+    monkeypatch.setattr(outlook, "SMALL_BYTES", 1024)
+
+
+def test_small_journals_are_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlook, "SMALL_BYTES", 1 << 20)
+    for name in ("one", "two"):
+        write_runs(History(tmp_path, name))
+    assert little_for_java([str(tmp_path)], [])
+
+
+def test_large_ones_are_little_where_each_topic_has_one_group(tmp_path: Path) -> None:
+    write_runs(History(tmp_path, "one"))
+    assert little_for_java([str(tmp_path)], [])
+
+
+def test_large_ones_are_much_where_two_groups_read_one_topic(tmp_path: Path) -> None:
+    history = History(tmp_path, "one")
+    write_runs(history)
+    [journal] = tmp_path.glob("consumer-*.jsonl")
+    other = journal.read_bytes().replace(b'"group":"%s"' % history.group.encode(), b'"group":"other"')
+    (tmp_path / "consumer-other-other.jsonl").write_bytes(b'{"event":"PQ_OPEN"\n\xff"PQ_OPEN"\n' + other)
+    assert not little_for_java([str(tmp_path)], [])
+
+
+def test_commit_logs_are_much_and_so_is_what_lies_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    (tmp_path / "store" / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+    assert not little_for_java([], [str(tmp_path / "store")])
+    assert not little_for_java(["hdfs://somewhere/journals"], [])
