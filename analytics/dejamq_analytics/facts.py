@@ -1,8 +1,14 @@
 """What every rule reads: the journals and stores of an audit, parsed once."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame
+
+AT_ONCE = 2
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 
 class Counted(NamedTuple):
@@ -45,6 +51,23 @@ def rare(frame: DataFrame) -> DataFrame:
     """The same for what goes into joins: of what it knows to be empty Spark leaves out whatever rests on it."""
     kept = settled(frame)
     return kept.limit(0) if kept.isEmpty() else kept
+
+
+def both(one: Callable[[], One], other: Callable[[], Other]) -> tuple[One, Other]:
+    """Two steps that do not wait for one another: Spark makes a plan in one thread, and for little that is the work.
+
+    Raises what one of them raised, when both have ended.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        second = beside.submit(other)
+        first = one()
+        return first, second.result()
+
+
+def all_of(keep: Callable[[DataFrame], DataFrame], *frames: DataFrame) -> list[DataFrame]:
+    """Each ``settled`` or ``rare``, for the same reason a few at a time."""
+    with ThreadPoolExecutor(AT_ONCE) as steps:
+        return list(steps.map(keep, frames))
 
 
 def in_one(frame: DataFrame) -> DataFrame:

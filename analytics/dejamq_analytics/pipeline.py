@@ -8,7 +8,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics import attribute, commit_log, read
 from dejamq_analytics.copied import copied
-from dejamq_analytics.facts import Counted, Facts, in_one, rare, settled, some
+from dejamq_analytics.facts import Counted, Facts, all_of, both, in_one, rare, settled, some
 from dejamq_analytics.oddities import oddities
 from dejamq_analytics.rules import (
     anomalies,
@@ -69,15 +69,7 @@ def gather(
     lines = read.steady(in_one(lines))
     events = read.readable(lines) if group is None else _of_group(read.readable(lines), group)
     events = telling(events, told.keys())
-    processes = settled(
-        read.processes(lines) if taken is None else wholly.processes(read.processes(lines), taken.extents)
-    )
-    if processes.isEmpty():
-        raise read.BadInput(
-            f"the journals in {', '.join(journals)} are empty: did the processes run with journal_dir set?"
-        )
-    processes = settled(clocks.with_skew(processes, read.readable(lines)))
-    entered, stored = deliveries.deliveries(events), appends.appends(events)
+    entered, stored, sent = deliveries.deliveries(events), appends.appends(events), appends.sends(events)
     if taken is not None:
         entered = wholly.with_reached(entered, taken.ranges)
     if stores:
@@ -85,10 +77,24 @@ def gather(
         stored = appends.with_logs(stored, records, events)
         if business_key:
             entered = _with_business_key(entered, records)
+    known = read.processes(lines) if taken is None else wholly.processes(read.processes(lines), taken.extents)
+    processes, messages = both(
+        lambda: _processes(known, read.readable(lines)), lambda: (settled(entered), settled(stored), rare(sent))
+    )
+    if processes is None:
+        raise read.BadInput(
+            f"the journals in {', '.join(journals)} are empty: did the processes run with journal_dir set?"
+        )
     return Facts(
-        events, processes, settled(entered), settled(stored), rare(appends.sends(events)),
-        settled(queues.brokers(events, processes)), taken and Counted(taken.messages, taken.deliveries),
+        events, processes, *messages, settled(queues.brokers(events, processes)),
+        taken and Counted(taken.messages, taken.deliveries),
     )  # fmt: skip
+
+
+def _processes(known: DataFrame, events: DataFrame) -> DataFrame | None:
+    """None where no line tells of one."""
+    there = some(known)
+    return None if there is None else settled(clocks.with_skew(there, events))
 
 
 def _told(lines: DataFrame) -> dict[str, int]:
@@ -131,14 +137,15 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     meant = audiences.audiences(facts.processes)
     every = rare(replays.with_operator(identity.pairs(facts.deliveries, meant.broadcasting), facts.appends))
     pairs, there = replays.not_replayed(every), _kinds(every)
-    delivered = _meant_for_several(facts.deliveries, meant)
-    if "I1" in there:
-        delivered.append(attribute.redelivered(pairs, _life(facts, pairs)))
+    redelivered, several = both(
+        lambda: [attribute.redelivered(pairs, _life(facts, pairs))] if "I1" in there else [],
+        lambda: copied(facts, pairs if "I2" in there else None),
+    )
+    delivered = redelivered + _meant_for_several(facts.deliveries, meant)
     if "I3" in there:
         delivered.append(copies.sent_again(pairs, copies.Producers(facts.sends, facts.processes)))
     if REPLAYED in there:
         delivered.append(replays.replayed(every))
-    several = copied(facts, pairs if "I2" in there else None)
     tables = [_table(_delivered_rows(frame), DELIVERED_TWICE, run_id) for frame in (*delivered, *several.delivered)]
     tables += [_table(_stored_rows(frame), STORED_TWICE, run_id) for frame in several.stored]
     nothing = contract(facts.processes.limit(0).select(), FINDING_COLUMNS)
@@ -159,8 +166,7 @@ def _meant_for_several(entered: DataFrame, meant: audiences.Audiences) -> list[D
 
 
 def _life(facts: Facts, pairs: DataFrame) -> life.Life:
-    lives = settled(queues.process_queues(facts.events))
-    faults = rare(_faults(facts))
+    lives, faults = both(lambda: settled(queues.process_queues(facts.events)), lambda: rare(_faults(facts)))
     contested = contests.contests(pairs, facts.events, contests.Known(lives, facts.processes, faults))
     blocked = sf.broadcast(lives.select("boot_id", "pq_id", sf.col("mark.mem_off").alias("queue_offset")))
     keys = ["boot_id", "pq_id", "queue_offset"]
@@ -169,12 +175,13 @@ def _life(facts: Facts, pairs: DataFrame) -> life.Life:
         .groupBy(*keys)
         .agg(sf.min(sf.struct("seq", "delivery_id", "queue_offset")).alias("blocker"))
     )
+    contested, blockers, committed, answered, moves, memories, *copied_offsets = all_of(
+        rare, contested, blockers, queues.committed(facts.events), queues.answered(facts.events),
+        memory.moves(facts.events), memory.memories(facts.events), *replicas.replicas(facts.events),
+    )  # fmt: skip
     return life.Life(
-        lives, settled(queues.committed(facts.events)), settled(queues.answered(facts.events)),
-        rare(memory.moves(facts.events)),
-        rare(memory.memories(facts.events)), facts.brokers, facts.processes, faults, rare(blockers),
-        rare(contested), replicas.Replicas(*map(rare, replicas.replicas(facts.events))),
-        jumps.jumps(facts.events),
+        lives, committed, answered, moves, memories, facts.brokers, facts.processes, faults, blockers, contested,
+        replicas.Replicas(*copied_offsets), jumps.jumps(facts.events),
     )  # fmt: skip
 
 
@@ -276,7 +283,7 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
 def _ownership(facts: Facts) -> list[DataFrame]:
     """Most journals have none of that: all rounds and locks are looked at only where there is something to explain."""
     held = settled(ownership.holdings(facts.events, facts.processes))
-    both, between, granted = some(ownership.met(held)), some(ownership.gaps(held)), some(locks.grants(facts.events))
-    found = [] if both is None else [ownership.two_owners(facts.events, both)]
+    shared, between, granted = some(ownership.met(held)), some(ownership.gaps(held)), some(locks.grants(facts.events))
+    found = [] if shared is None else [ownership.two_owners(facts.events, shared)]
     found += [] if granted is None else [holders.two_holders(facts.events, facts.processes, granted)]
     return found if between is None else [*found, ownership.no_owner(facts.events, between)]

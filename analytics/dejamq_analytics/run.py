@@ -8,10 +8,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from dejamq_analytics import AuditResult, log_audit, pipeline, since
-from dejamq_analytics.commit_log import log_bytes
 from dejamq_analytics.digest import digest
-from dejamq_analytics.facts import Facts
-from dejamq_analytics.read import BadInput, check_journals, local_bytes
+from dejamq_analytics.facts import Facts, both
+from dejamq_analytics.outlook import little_for_java
+from dejamq_analytics.read import BadInput, check_journals
 from dejamq_analytics.report import render
 from dejamq_analytics.session import for_journals, make_session
 from dejamq_analytics.since import Chain
@@ -20,7 +20,6 @@ from dejamq_analytics.write import write_table, write_verdict
 
 CLEAN, FOUND, BAD_USE, CANNOT_TELL = 0, 1, 2, 3
 FAIL_ON = ("duplicates", "lost", "out_of_order", "undetermined")
-SMALL_BYTES = 256 << 20
 Untold = Callable[[DataFrame, str], DataFrame]
 
 
@@ -48,8 +47,10 @@ class Request:
 def conclude(facts: Facts, run_id: str | None = None, untold: Untold = lambda table, name: table) -> AuditResult:
     """Apply all rules to what was gathered; ``untold`` leaves out of a table what earlier runs have told."""
     run = run_id or since.plan(None, None, {}, since.extents_of(facts.processes)).run.run_id
-    findings = untold(pipeline.findings(facts, run), "findings").cache()
-    anomalies = untold(pipeline.all_anomalies(facts, run), "anomalies").cache()
+    findings, anomalies = both(
+        lambda: untold(pipeline.findings(facts, run), "findings").cache(),
+        lambda: untold(pipeline.all_anomalies(facts, run), "anomalies").cache(),
+    )
     return AuditResult(findings, anomalies, judge(run, facts, findings, anomalies))
 
 
@@ -117,8 +118,9 @@ def exit_status(verdict: Verdict, fail_on: Sequence[str]) -> int:
 def session_for(request: Request) -> Iterator[SparkSession]:
     """Of our own, unless this process already has one: that is its owner's to stop."""
     existing = SparkSession.getActiveSession()
-    small = local_bytes(request.journals, SMALL_BYTES) + log_bytes(request.stores) < SMALL_BYTES
-    spark = existing or make_session(request.master, request.conf, quick=small)
+    spark = existing or make_session(
+        request.master, request.conf, quick=little_for_java(request.journals, request.stores)
+    )
     try:
         yield spark
     finally:

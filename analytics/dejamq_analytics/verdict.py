@@ -7,7 +7,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.facts import Counted, Facts
+from dejamq_analytics.facts import Counted, Facts, both
 from dejamq_analytics.pipeline import DELIVERED_TWICE
 
 Counts = dict[str, int]
@@ -54,8 +54,10 @@ def judge(run_id: str, facts: Facts, findings: DataFrame, anomalies: DataFrame) 
     """Count everything in a few small jobs and weigh it."""
     unfinished = (sf.col("kind") == DELIVERED_TWICE) & sf.col("first.result").isNull()
     grouped = findings.groupBy("consumer_group", "cause", "missing", "expected", unfinished.alias("unfinished"))
-    counted = grouped.agg(sf.count("*").alias("n")).collect()
-    kinds = {row.kind: row.n for row in anomalies.groupBy("kind").agg(sf.count("*").alias("n")).collect()}
+    odd = anomalies.groupBy("kind").agg(sf.count("*").alias("n"))
+    counted, kinds = both(
+        grouped.agg(sf.count("*").alias("n")).collect, lambda: {row.kind: row.n for row in odd.collect()}
+    )
     return weigh(run_id, _totals(facts), counted, kinds)
 
 
