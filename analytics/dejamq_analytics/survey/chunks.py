@@ -13,7 +13,8 @@ from dejamq_analytics.read import BadInput, local_path
 from dejamq_analytics.survey import wire
 from dejamq_analytics.survey.wire import Read
 
-BYTES = 32 << 20
+BYTES = 8 << 20
+"""Memory of this size is used again for the next part; larger pieces the kernel hands out, and clears, anew."""
 
 
 class Chunk(msgspec.Struct, frozen=True):

@@ -139,7 +139,7 @@ def same_business(made: Numbers) -> Candidates:
 
 def _grouped(made: Numbers, name: str) -> tuple[Numbers, Numbers, Numbers]:
     """In order, where each group begins, and the number of its group for each."""
-    made = made[np.argsort(made[name], kind="stable")]
+    made = made[np.argsort(made[name])]
     starts = np.flatnonzero(np.concatenate(([True], made[name][1:] != made[name][:-1])))
     return made, starts, np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(made))))
 

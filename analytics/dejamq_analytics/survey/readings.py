@@ -19,7 +19,8 @@ from dejamq_analytics.survey.chunks import Chunk
 from dejamq_analytics.survey.pick import Wanted
 
 TASKS_A_CORE = 2
-"""And as many for each full part: many small files are looked at several in a task."""
+TASK_BYTES = 32 << 20
+"""Parts are looked at several in a task, and so are small files."""
 
 
 class Readings(Protocol):
@@ -60,7 +61,7 @@ class OfChunks:
     def first(self) -> DataFrame:
         packed = [(msgspec.msgpack.encode(part),) for part in self._parts]
         cores = self._spark.sparkContext.defaultParallelism
-        tasks = min(len(packed), TASKS_A_CORE * max(cores, self._bytes // chunks.BYTES))
+        tasks = min(len(packed), max(TASKS_A_CORE * cores, self._bytes // TASK_BYTES))
         parts = self._spark.createDataFrame(packed, "chunk binary").repartition(tasks)
         return parts.mapInArrow(look.look_at_chunks(self._group), look.COLUMNS)
 
