@@ -59,9 +59,7 @@ def _concluded(looked: list[Row]) -> tuple[Wanted, Candidates, list[Note]]:
         if row["kind"] in (look.KEYS, look.BUSINESS):
             entries[row["kind"], row["bucket"]].append(row["data"])
     judged = [
-        keys.candidates(np.frombuffer(b"".join(data), keys.ENTRY), brokers_known=True)
-        if kind == look.KEYS
-        else keys.same_business(np.frombuffer(b"".join(data), keys.BUSINESS))
+        keys.judged(b"".join(data), business=kind == look.BUSINESS, brokers_known=True)
         for (kind, _), data in entries.items()
     ]
     whole = Candidates(

@@ -48,6 +48,22 @@ def test_a_message_is_a_candidate_unless_it_came_once(told: list[tuple[str, int,
     assert found.messages == 1 + any(code & COUNTS for _, _, _, code in told)
 
 
+@pytest.mark.parametrize("shuffled", range(5))
+def test_candidates_among_many_that_came_once_are_found_in_any_order(shuffled: int) -> None:
+    chance = random.Random(shuffled)
+    plain = [(f"p{n}", n, 100 + n, code) for n in range(300) for code in (STORED | COUNTS, IN_A)]
+    odd = [("o1", 900, 7, STORED | COUNTS), ("o1", 900, 7, IN_A | ODD), ("o2", 901, 7, STORED), ("o2", 902, 7, IN_A),
+           ("o3", 903, 7, STORED), ("o3", 903, 8, IN_A), ("o4", 904, 7, IN_A), ("o4", 904, 7, IN_A),
+           ("o5", 905, 7, STORED), ("o5", 905, 7, STORED), ("o6", 906, 7, SENT), ("o6", 906, 7, IN_A)]  # fmt: skip
+    told = [*plain, *odd, ("once", 907, 7, IN_A), ("unasked", 908, 7, STORED)]
+    chance.shuffle(told)
+    found = keys.candidates(entries(*told), brokers_known=True)
+    assert sorted(found.keys.tolist()) == sorted(keys.hashed([f"o{n}" for n in range(1, 7)]).tolist())
+    assert found.messages == len({key for key, _, _, code in told if code & COUNTS})
+    there = entries(*[one for one in odd if one[3] & 3 != SENT])
+    assert set(found.places.tolist()) == set(there["place"].tolist())
+
+
 def test_one_business_in_two_messages_makes_candidates_of_both() -> None:
     made = entries(("k1", 1, 1, IN_A), ("k2", 2, 2, IN_A), ("k3", 3, 3, IN_A), ("k4", 4, 4, IN_B))
     found = keys.same_business(keys.of_business(keys.hashed(["order", "order", "another", "another"]), made))

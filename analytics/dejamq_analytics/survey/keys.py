@@ -104,11 +104,44 @@ def by_bucket(made: Numbers, name: str = "key") -> Iterator[tuple[int, bytes]]:
             yield number, made[chosen].tobytes()
 
 
+def judged(data: bytes, *, business: bool, brokers_known: bool) -> Candidates:
+    """Of a bucket of entries, or of entries by business, as ``by_bucket`` gave them."""
+    if business:
+        return same_business(np.frombuffer(data, BUSINESS))
+    return candidates(np.frombuffer(data, ENTRY), brokers_known)
+
+
 def candidates(made: Numbers, brokers_known: bool) -> Candidates:
     """Which messages of a bucket were not simply sent once, stored once and delivered once to each who got them.
 
     ``brokers_known``: a message that was sent and never stored may be lost.
     """
+    if not len(made):
+        return NOTHING
+    made, starts, _ = _grouped(made, "key")
+    plain = _plain(made, starts)
+    firsts = starts[plain]
+    counted = (made["code"][firsts] | made["code"][firsts + 1]) & COUNTS > 0
+    rest = np.ones(len(made), bool)
+    rest[firsts] = rest[firsts + 1] = False
+    others = _of_others(made[rest], brokers_known)
+    return others._replace(messages=others.messages + int(counted.sum()))
+
+
+def _plain(made: Numbers, starts: Numbers) -> Numbers:
+    """Which keys have two entries, stored and delivered, at one place: in most journals nearly all have."""
+    pairs = np.flatnonzero(np.diff(np.append(starts, len(made))) == 2)
+    first, second = made[starts[pairs]], made[starts[pairs] + 1]
+    differ = first["code"] ^ second["code"]
+    what = (first["code"] & 3, second["code"] & 3)
+    there = (np.minimum(*what) == STORED) & (np.maximum(*what) == DELIVERED)
+    once = there & (first["place"] == second["place"]) & (differ >> np.uint32(16) == 0)
+    found: Numbers = pairs[once & ((first["code"] | second["code"]) & ODD == 0)]
+    return found
+
+
+def _of_others(made: Numbers, brokers_known: bool) -> Candidates:
+    """Of keys that are not plain, as ``candidates``."""
     if not len(made):
         return NOTHING
     made, starts, number = _grouped(made, "key")

@@ -1,6 +1,5 @@
 """The first reading: what is not about single messages is kept as it stands, of messages only a few numbers."""
 
-from array import array
 from collections.abc import Callable, Iterator
 from itertools import repeat
 
@@ -158,7 +157,8 @@ class Messages:
         self._business: list[str] = []
         self._with_business: list[int] = []
         self._runs: list[tuple[int, int, int]] = []
-        self._offsets, self._logs = array("q"), array("q")
+        self._offsets: list[int] = []
+        self._logs: list[int] = []
         self._streams: dict[tuple[Place, str], int] = {}
         self._delivered: list[tuple[Piece, int, int]] = []
 
@@ -199,8 +199,8 @@ class Messages:
         code = keys.SENT | (keys.ODD if odd else 0)
         named = [key for key in line.unique_keys if key]
         self._names += named
-        self._offsets.extend(repeat(0, len(named)))
-        self._logs.extend(repeat(0, len(named)))
+        self._offsets += repeat(0, len(named))
+        self._logs += repeat(0, len(named))
         self._runs.append((len(named), -1, code))
 
     def full(self) -> bool:
@@ -211,7 +211,7 @@ class Messages:
         """The entries, by bucket; blocks and pieces are brought up to them."""
         if not self._offsets:
             return []
-        offsets, logs = np.array(self._offsets), np.array(self._logs)
+        offsets, logs = np.array(self._offsets, np.int64), np.array(self._logs, np.int64)
         sizes = np.array([size for size, _, _ in self._runs])
         streams = np.repeat(np.array([stream for _, stream, _ in self._runs]), sizes)
         codes = np.repeat(np.array([code for _, _, code in self._runs], np.uint32), sizes)
@@ -225,8 +225,7 @@ class Messages:
             rows += [(BUSINESS, at, None, None, data) for at, data in keys.by_bucket(business, "business")]
         self._count_blocks(streams, offsets, hashes)
         self._order(offsets)
-        self._offsets, self._logs = array("q"), array("q")
-        self._names, self._runs, self._delivered = [], [], []
+        self._names, self._offsets, self._logs, self._runs, self._delivered = [], [], [], [], []
         self._business, self._with_business = [], []
         return rows
 
@@ -243,8 +242,8 @@ class Messages:
             there = [at for at, business in enumerate(line.business_keys) if business]
             self._business += [line.business_keys[at] for at in there]
             self._with_business += [len(self._offsets) + at for at in there]
-        self._offsets.extend(line.queue_offsets)
-        self._logs.extend(line.log_offsets)
+        self._offsets += line.queue_offsets
+        self._logs += line.log_offsets
         if "" not in line.unique_keys:
             self._names += line.unique_keys
             self._runs.append((len(line.unique_keys), stream, code))

@@ -21,6 +21,7 @@ from dejamq_analytics.survey.readings import Readings, bad_input_of_tasks
 from dejamq_analytics.survey.wire import Line
 
 JUDGED = "keys binary, places binary, messages bigint"
+TOGETHER, FEWEST_TASKS = 1_000_000, 4
 
 
 class Surveyed(NamedTuple):
@@ -44,7 +45,7 @@ def survey(read: Readings, group: str | None = None) -> Surveyed:
     notes = _notes(looked)
     jumps = [jump for note in notes for jump in note.jumps]
     extents = [_steady(extent, jumps) for note in notes for extent in note.extents]
-    whole = _candidates(looked, any(extent.role == "broker" for extent in extents))
+    whole = _candidates(looked, notes)
     wanted = wanted_of(notes, whole, group)
     if wanted.gone:
         lost = _lost(read, looked, wanted)
@@ -71,9 +72,13 @@ def _notes(looked: DataFrame) -> list[Note]:
     return [decode(bytes(row.data)) for row in looked.where(sf.col("kind") == look.NOTE).select("data").collect()]
 
 
-def _candidates(looked: DataFrame, brokers_known: bool) -> Candidates:
+def _candidates(looked: DataFrame, notes: Sequence[Note]) -> Candidates:
+    """All entries of a bucket meet in one task; it holds those of a million deliveries or so."""
+    tasks = sum(sum(note.counts.values()) for note in notes) // TOGETHER
     entries = looked.where(sf.col("kind").isin(look.KEYS, look.BUSINESS)).select("kind", "bucket", "data")
-    judged = entries.groupBy("kind", "bucket").applyInArrow(_judge(brokers_known), JUDGED).collect()
+    apart = entries.repartition(min(max(tasks, FEWEST_TASKS), keys.BUCKETS), "kind", "bucket")
+    brokers_known = any(extent.role == "broker" for note in notes for extent in note.extents)
+    judged = apart.mapInArrow(_judge(brokers_known), JUDGED).collect()
     found = [np.frombuffer(bytes(row["keys"]), np.uint64) for row in judged]
     given = [np.frombuffer(bytes(row["places"]), np.uint32) for row in judged]
     return Candidates(
@@ -82,15 +87,18 @@ def _candidates(looked: DataFrame, brokers_known: bool) -> Candidates:
     )  # fmt: skip
 
 
-def _judge(brokers_known: bool) -> Callable[[pa.Table], pa.Table]:
-    def judge(bucket: pa.Table) -> pa.Table:
-        data = b"".join(bucket.column("data").to_pylist())
-        if bucket.column("kind")[0].as_py() == look.KEYS:
-            found = keys.candidates(np.frombuffer(data, keys.ENTRY), brokers_known)
-        else:
-            found = keys.same_business(np.frombuffer(data, keys.BUSINESS))
-        row = {"keys": found.keys.tobytes(), "places": found.places.tobytes(), "messages": found.messages}
-        return pa.table({name: [value] for name, value in row.items()})
+def _judge(brokers_known: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over kind, bucket and entries."""
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        buckets = defaultdict[tuple[str, int], list[bytes]](list)
+        for batch in batches:
+            for kind, bucket, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                buckets[kind, bucket].append(data)
+        for (kind, _), several in buckets.items():
+            found = keys.judged(b"".join(several), business=kind == look.BUSINESS, brokers_known=brokers_known)
+            row = {"keys": found.keys.tobytes(), "places": found.places.tobytes(), "messages": found.messages}
+            yield pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()})
 
     return judge
 
