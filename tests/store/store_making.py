@@ -109,9 +109,16 @@ def bodies_of(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[
 def crashed_copy(source: Path, target: Path) -> Path:
     """The directory as SIGKILL would leave it: written bytes are there, the process is not.
 
-    Without half-written temporary files: the store that still runs may rename them away under the copy.
+    Without half-written temporary files: the store that still runs may rename them away under the copy. It may also
+    take a file back that it had made in advance; then the copy is made anew.
     """
-    return Path(shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.tmp")))
+    while True:
+        try:
+            return Path(shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.tmp")))
+        except shutil.Error as error:
+            if any(Path(name).exists() for name, _, _ in error.args[0]):
+                raise
+            shutil.rmtree(target)
 
 
 def log_files(directory: Path) -> list[Path]:

@@ -1,7 +1,8 @@
 """The steps that wait, by what the ledger, the brokers or an actor say; never by a journal, which is on trial."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 
 from dejamq import Admin, MessageQueue
 from dejamq_proto.codes import DejamqError
@@ -15,6 +16,8 @@ from dejamq_lab.scenario.text import TOPIC
 from dejamq_lab.waiting import until_async
 
 LEAST_DEADLINE_S = 30.0
+UNREAD_S = 2.0
+"""So long a queue with messages may lack an offset that will come; a group that began behind them never has one."""
 Wait = steps.Handled | steps.Entered | steps.Owns | steps.Committed | steps.At | steps.Copied
 
 
@@ -72,6 +75,7 @@ class Waits:
     async def _committed(self, step: steps.Committed) -> None:
         actors = self._stage.scenario.actors.values()
         topics = {topic for actor in actors if actor.group == step.group for topic in actor.topics}
+        since: list[float] = []
 
         async def committed() -> bool:
             try:
@@ -79,7 +83,13 @@ class Waits:
             except DejamqError:
                 return False
             found = [one for one in progress if one.queue.topic in topics]
-            return bool(found) and not any(one.lag for one in found)
+            if not found or any(one.lag for one in found):
+                since.clear()
+                return False
+            if not await _without_offset(admin, step.group, topics):
+                return True
+            since.append(time.monotonic())
+            return since[-1] - since[0] > UNREAD_S
 
         async with Admin(self._stage.cluster.namesrv) as admin:
             await self._until(f"{step.group} has committed all", committed, self._deadline_s(step.deadline_ms))
@@ -115,3 +125,12 @@ class Waits:
         if not await until_async(condition, deadline_s):
             raise ClusterFailed(f"not within {deadline_s:.0f} s: {what}")
         await asyncio.sleep(0)
+
+
+async def _without_offset(admin: Admin, group: str, topics: Iterable[str]) -> bool:
+    """Whether queues hold messages of which the group has committed nothing yet. False where brokers do not tell."""
+    try:
+        ends = [move for topic in topics for move in await admin.plan_reset(group, topic, to_end=True)]
+    except DejamqError:
+        return False
+    return any(move.before is None and move.after for move in ends)
