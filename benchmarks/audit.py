@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,7 +167,7 @@ def _part(part: str, journals: str, options: argparse.Namespace) -> dict[str, An
 
 def _bare_part(options: argparse.Namespace) -> dict[str, Any]:
     """Twice, after one that warms Java up."""
-    with _session(make_session(options.master)) as spark:
+    with make_session(options.master) as spark:
         return {"seconds": [_timed(_bare, spark, options.journals) for _ in range(3)][1:]}
 
 
@@ -182,14 +181,6 @@ def _audit_part(options: argparse.Namespace) -> dict[str, Any]:
 
 
 PARTS = {"bare": _bare_part, "audit": _audit_part}
-
-
-@contextmanager
-def _session(spark: SparkSession) -> Iterator[SparkSession]:
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def _timed(work: Any, spark: SparkSession, directory: str) -> float:

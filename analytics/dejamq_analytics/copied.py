@@ -72,14 +72,12 @@ def _with_fallbacks(unasked: DataFrame, facts: Facts) -> DataFrame:
     fallbacks = some(sent_back_twice.by_the_client(facts.events))
     if fallbacks is None:
         return unasked
-    return _by_record([unasked, sent_back_twice.doubled(facts.appends, facts.events, fallbacks)])
+    return copies.first_by_record([unasked, sent_back_twice.doubled(facts.appends, facts.events, fallbacks)])
 
 
 def _with_overdue(unasked: DataFrame, facts: Facts) -> DataFrame:
     """With retries of messages whose handlers took too long."""
     late = some(overdue.expired(facts.deliveries))
-    return unasked if late is None else _by_record([unasked, overdue.retries(late, facts.appends, facts.processes)])
-
-
-def _by_record(unasked: list[DataFrame]) -> DataFrame:
-    return united(unasked).groupBy(*identity.RECORD).agg(sf.min("copy").alias("copy"))
+    if late is None:
+        return unasked
+    return copies.first_by_record([unasked, overdue.retries(late, facts.appends, facts.processes)])

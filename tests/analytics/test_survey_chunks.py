@@ -11,7 +11,7 @@ from dejamq_analytics.survey import chunks, index, keys, places
 from dejamq_analytics.survey.chunks import Chunk, Span
 from dejamq_analytics.survey.index import Index
 from dejamq_analytics.survey.order import Range
-from dejamq_analytics.survey.pick import Pick, Wanted
+from dejamq_analytics.survey.pick import Pick, Reasons, Wanted
 from dejamq_analytics.survey.wire import Line, Read
 from journals import History
 from plain_runs import write_runs
@@ -70,7 +70,7 @@ def some_wanted(chance: random.Random, lines: list[Line]) -> Wanted:
     where, about, asked, marked, lost = one(), one(), one(), one(), one()
     place = places.place(where.broker_name, where.topic or where.topics[0], where.queue_id)
     offset = chance.choice(where.queue_offsets) + chance.choice([0, 0, 500])
-    hashed = keys.mixed(keys.hashed([place]), np.array([offset])) >> np.uint64(32)
+    hashed = keys.at(keys.hashed([place]), np.array([offset]))
     offsets = {about.queue_offsets[0] >> places.BLOCK}
     name = places.place(about.broker_name, about.topic or about.topics[0], about.queue_id)
     ranged = Range(marked.boot_id, name, marked.group, marked.seq - 3, marked.seq + 3, chance.randrange(2000), -1)
@@ -94,7 +94,7 @@ def test_an_index_names_every_line_that_would_be_taken(seed: int, tmp_path: Path
     wanted, few = some_wanted(chance, every), 0
     for part in parts:
         mine = [(span, one) for other, span, one in read if other == part]
-        spans = index.chosen(msgspec.msgpack.decode(indexed(part, mine), type=index.Stored), wanted)
+        spans = index.chosen(msgspec.msgpack.decode(indexed(part, mine), type=index.Stored), Reasons(wanted))
         named = [one for span, one in mine if span in spans or one[1] is None]
         assert texts_of(named, wanted) == texts_of([one for _, one in mine], wanted), seed
         few += len(named) < len(mine)
@@ -110,4 +110,4 @@ def indexed(part: Chunk, lines: list[tuple[Span, Read]]) -> bytes:
 
 
 def texts_of(lines: list[Read], wanted: Wanted) -> list[str]:
-    return [text for text, _ in Pick(wanted).taken((text, line, "file") for text, line in lines)]
+    return [text for text, _ in Pick(Reasons(wanted)).taken((text, line, "file") for text, line in lines)]

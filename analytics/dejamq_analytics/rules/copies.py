@@ -5,6 +5,7 @@ batch, which goes again as a whole), P10 (a request); P3 after one that was stor
 application sending the message again.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -224,4 +225,9 @@ def by_record(copies: DataFrame) -> DataFrame:
         )
         for rank, side in enumerate(("second", "first"))
     ]
-    return united(sides).groupBy(*RECORD).agg(sf.min("copy").alias("copy"))
+    return first_by_record(sides)
+
+
+def first_by_record(copies: Sequence[DataFrame]) -> DataFrame:
+    """Of several such frames as one; of two judgements of a record that of the later copy."""
+    return united(copies).groupBy(*RECORD).agg(sf.min("copy").alias("copy"))

@@ -3,6 +3,7 @@ Python than to look at there. Only local files (or such as every worker has at t
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +92,7 @@ def read_some(chunk: Chunk, spans: Iterable[Span]) -> Iterator[Read]:
 def _found(chunk: Chunk) -> Path:
     """Where the file is now: a process that goes on may have rotated it since."""
     path = Path(chunk.path)
-    there = (other for other in (path, *files_in(path.parent)) if identity(other) == chunk.identity)
+    there = (other for other in chain((path,), files_in(path.parent)) if identity(other) == chunk.identity)
     if (found := next(there, None)) is None:
         raise BadInput(f"the journal {path} was replaced while it was read: audit a copy, or use --follow")
     return found

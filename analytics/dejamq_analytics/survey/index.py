@@ -1,6 +1,6 @@
 """What the first reading remembers of each line of messages, so that the second one opens only what may matter.
 
-Of a line its place in the file, its queue, and the lowest and highest of its numbers. ``Index.chosen`` may name a line
+Of a line its place in the file, its queue, and the lowest and highest of its numbers. ``chosen`` may name a line
 that does not matter after all, never leaves out one that does: ``pick`` decides by the line itself.
 """
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from dejamq_analytics.survey import keys, places
 from dejamq_analytics.survey.chunks import Chunk, Span
-from dejamq_analytics.survey.keys import Chosen, Numbers
-from dejamq_analytics.survey.pick import Wanted, marks_by_queue, ranges_by_queue
+from dejamq_analytics.survey.keys import Numbers
+from dejamq_analytics.survey.pick import Reasons
 from dejamq_analytics.survey.places import BLOCK, Place
 from dejamq_analytics.survey.sends import SENDS
 from dejamq_analytics.survey.wire import Line
@@ -84,10 +84,10 @@ class Index:
         return msgspec.msgpack.encode(Stored(chunk, [*self._streams], rows))
 
 
-def chosen(stored: Stored, wanted: Wanted) -> list[Span]:
+def chosen(stored: Stored, reasons: Reasons) -> list[Span]:
     """The lines that may matter, in the order of the file."""
     rows = np.frombuffer(stored.rows, ENTRY)
-    ways, taken = Ways(wanted), np.zeros(len(rows), bool)
+    ways, taken = Ways(reasons), np.zeros(len(rows), bool)
     order = np.argsort(rows["stream"], kind="stable")
     bounds = np.searchsorted(rows["stream"][order], np.arange(len(stored.streams) + 1))
     for number, stream in enumerate(stored.streams):
@@ -100,9 +100,8 @@ def chosen(stored: Stored, wanted: Wanted) -> list[Span]:
 class Ways:
     """The reasons of ``pick`` to take a line, as far as an index can tell them."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted, self._places = wanted, Chosen(wanted.places)
-        self._marks, self._ranges = marks_by_queue(wanted), ranges_by_queue(wanted)
+    def __init__(self, reasons: Reasons) -> None:
+        self._wanted, self._reasons = reasons.wanted, reasons
 
     def matter(self, stream: Stream, rows: Numbers) -> Numbers | bool:
         """Whether each line may; one answer may be for all."""
@@ -118,19 +117,19 @@ class Ways:
         for lowest, highest, numbers in self._asked(stream, rows):
             found |= _any_between(lowest, highest, numbers)
         if event == "DELIVER":
-            for one in self._ranges.get((stream.boot_id, stream.group, stream.place), ()):
+            for one in self._reasons.ranges.get((stream.boot_id, stream.group, stream.place), ()):
                 inside = (rows["seq"] >= one.first_seq) & (rows["seq"] <= one.last_seq)
                 found |= inside & (rows["lowest"] < one.below)
         return found
 
     def _asked(self, stream: Stream, rows: Numbers) -> Iterator[tuple[Numbers, Numbers, Any]]:
-        """Ranges of each line, and the numbers of which none may be in them."""
+        """Ranges of each line, and the numbers of which one in its range makes a line matter."""
         wanted = self._wanted
         yield rows["lowest"] >> BLOCK, rows["highest"] >> BLOCK, wanted.blocks.get(stream.place, ())
         if stream.event != "APPEND":
             yield rows["first_id"], rows["last_id"], wanted.asked.get(stream.boot_id, ())
         if stream.event == "DELIVER":
-            yield rows["lowest"], rows["highest"], self._marks.get((stream.boot_id, stream.pq_id), ())
+            yield rows["lowest"], rows["highest"], self._reasons.marks.get((stream.boot_id, stream.pq_id), ())
 
     def _at_places(self, stream: Stream, rows: Numbers) -> Numbers:
         """Whether a candidate may have been there."""
@@ -144,8 +143,8 @@ class Ways:
             spans = spans[near]
             begins = np.concatenate(([0], np.cumsum(spans)[:-1]))
             offsets = np.repeat(rows["lowest"][near] - begins, spans) + np.arange(spans.sum())
-            hashed = keys.mixed(keys.hashed([stream.place]), offsets) >> np.uint64(32)
-            found[near] = np.logical_or.reduceat(self._places.among(hashed), begins)
+            hashed = keys.at(keys.hashed([stream.place]), offsets)
+            found[near] = np.logical_or.reduceat(self._reasons.places.among(hashed), begins)
         return found
 
 

@@ -68,6 +68,11 @@ def mixed(seed: Numbers, numbers: Numbers) -> Numbers:
         return (one ^ (one >> _SHIFT)) * _MIX
 
 
+def at(seeds: Numbers, offsets: Numbers) -> Numbers:
+    """The place of an entry, by the hash of its queue and the offset there."""
+    return mixed(seeds, offsets) >> np.uint64(32)
+
+
 @lru_cache
 def receiver(group: str) -> int:
     """The bits of who got it. Two groups with the same make candidates of what both got."""

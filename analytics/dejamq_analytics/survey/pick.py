@@ -53,7 +53,7 @@ def pick_texts(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBatc
     """For ``mapInArrow`` over the columns text and file; ``wanted`` is called where the task runs."""
 
     def pick(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Pick(wanted())
+        task = Pick(Reasons(wanted()))
         for batch in batches:
             yield as_batch(task.taken([(*one, file) for one, file in wire.of_batch(batch)]))
 
@@ -67,31 +67,30 @@ def as_batch(taken: Iterable[tuple[str, str]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=SCHEMA)
 
 
-def marks_by_queue(wanted: Wanted) -> dict[tuple[str, int], set[int]]:
-    """The offsets of marks by boot id and pq id."""
-    found = defaultdict[tuple[str, int], set[int]](set)
-    for boot, pq, offset in wanted.marks:
-        found[boot, pq].add(offset)
-    return found
+class Reasons:
+    """What is wanted, made ready for being asked of every line: once a task, as there may be many keys.
 
+    ``marks`` are offsets by boot id and pq id, ``ranges`` are by boot id, group and queue.
+    """
 
-def ranges_by_queue(wanted: Wanted) -> dict[tuple[str, str, Place], list[Range]]:
-    """By boot id, group and queue."""
-    found = defaultdict[tuple[str, str, Place], list[Range]](list)
-    for one in wanted.ranges:
-        found[one.boot_id, one.group, one.place].append(one)
-    return found
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.keys, self.places = Chosen(wanted.keys), Chosen(wanted.places)
+        self.marks = defaultdict[tuple[str, int], set[int]](set)
+        for boot, pq, offset in wanted.marks:
+            self.marks[boot, pq].add(offset)
+        self.ranges = defaultdict[tuple[str, str, Place], list[Range]](list)
+        for one in wanted.ranges:
+            self.ranges[one.boot_id, one.group, one.place].append(one)
 
 
 class Pick:
-    """One task; the lines are those that the first reading saw."""
+    """The lines of a task, or of a part of a journal: those that the first reading saw together."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._keys, self._places = Chosen(wanted.keys), Chosen(wanted.places)
+    def __init__(self, reasons: Reasons) -> None:
+        self._wanted, self._reasons = reasons.wanted, reasons
         self._sends = Sends()
         self._seeds: dict[Place, int] = {}
-        self._marks, self._ranges = marks_by_queue(wanted), ranges_by_queue(wanted)
 
     def taken(self, read: Iterable[tuple[memoryview, Line | None, str]]) -> Iterator[tuple[str, str]]:
         """Of texts, what they say and their files: those to take, each with its file."""
@@ -112,10 +111,10 @@ class Pick:
         """
         found: list[Numbers] = [np.empty(0, bool)] * len(lines)
         told = {number: _names_of(line) for number, line in enumerate(lines) if line.event in NAMED}
-        mine = self._keys.among(keys.hashed([name for names in told.values() for name in names]))
+        mine = self._reasons.keys.among(keys.hashed([name for names in told.values() for name in names]))
         _share_out(mine, {number: len(names) for number, names in told.items()}, found)
         results = {number: line for number, line in enumerate(lines) if line.event == "RESULT"}
-        mine = self._places.among(self._places_of([*results.values()]))
+        mine = self._reasons.places.among(self._places_of([*results.values()]))
         _share_out(mine, {number: len(line.queue_offsets) for number, line in results.items()}, found)
         return found
 
@@ -124,7 +123,7 @@ class Pick:
         seeds = np.array([self._seed(line) for line in results], np.uint64)
         offsets = [offset for line in results for offset in line.queue_offsets]
         each = np.repeat(seeds, [len(line.queue_offsets) for line in results])
-        return keys.mixed(each, np.array(offsets, np.int64)) >> np.uint64(32)
+        return keys.at(each, np.array(offsets, np.int64))
 
     def _seed(self, line: Line) -> int:
         where = places.place(line.broker_name, line.topic, line.queue_id)
@@ -156,7 +155,7 @@ class Pick:
         asked = wanted.asked.get(line.boot_id)
         if asked and not asked.isdisjoint(line.delivery_ids):
             return True
-        marks = self._marks.get((line.boot_id, line.pq_id))
+        marks = self._reasons.marks.get((line.boot_id, line.pq_id))
         if marks and not marks.isdisjoint(line.queue_offsets):
             return True
         where = places.place(line.broker_name, line.topic, line.queue_id)
@@ -175,7 +174,7 @@ class Pick:
         return bool(blocks) and any(offset >> BLOCK in blocks for offset in offsets)
 
     def _in_range(self, line: Line, where: Place) -> bool:
-        ranges = self._ranges.get((line.boot_id, line.group, where))
+        ranges = self._reasons.ranges.get((line.boot_id, line.group, where))
         if not ranges:
             return False
         lowest = min(line.queue_offsets)
@@ -200,7 +199,7 @@ class Pick:
         sent = self._sends.answered(line)
         if sent is None or line.outcome != "ok":
             return  # kept by the first reading
-        chosen = self._keys.among(keys.hashed(sent.line.unique_keys))
+        chosen = self._reasons.keys.among(keys.hashed(sent.line.unique_keys))
         if chosen.any():
             yield _with(sent.text, chosen)
             yield _text(text)

@@ -89,19 +89,19 @@ def pick_indexed(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBa
     """For ``mapInArrow`` over a column of ``index.Stored``; ``wanted`` is called where the task runs."""
 
     def pick_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reasons = pick.Reasons(wanted())
         for batch in batches:
             for data in batch.column(0).to_pylist():
-                stored = msgspec.msgpack.decode(data, type=index.Stored)
-                yield pick.as_batch(taken(stored, wanted()))
+                yield pick.as_batch(taken(msgspec.msgpack.decode(data, type=index.Stored), reasons))
 
     return pick_of
 
 
-def taken(stored: index.Stored, wanted: Wanted) -> Iterator[tuple[str, str]]:
+def taken(stored: index.Stored, reasons: pick.Reasons) -> Iterator[tuple[str, str]]:
     """Of one part of a journal, the texts to take with their file."""
-    lines = chunks.read_some(stored.chunk, index.chosen(stored, wanted))
+    lines = chunks.read_some(stored.chunk, index.chosen(stored, reasons))
     file = stored.chunk.file
-    return pick.Pick(wanted).taken((text, line, file) for text, line in lines)
+    return pick.Pick(reasons).taken((text, line, file) for text, line in lines)
 
 
 def _value(shared: Broadcast[Wanted]) -> Wanted:

@@ -179,5 +179,5 @@ def _lost(read: Readings, looked: DataFrame, wanted: Wanted) -> Candidates:
         for line in appended
         for queue, offset in zip(line.queue_index, line.queue_offsets, strict=True)
     ]
-    mixed = keys.mixed(keys.hashed([place for place, _ in where]), np.array([offset for _, offset in where], np.int64))
-    return Candidates(hashes, (mixed >> np.uint64(32)).astype(np.uint32), 0)
+    there = keys.at(keys.hashed([place for place, _ in where]), np.array([offset for _, offset in where], np.int64))
+    return Candidates(hashes, there.astype(np.uint32), 0)
