@@ -12,7 +12,7 @@ __all__ = ["AuditResult", "audit"]
 
 
 class AuditResult(NamedTuple):
-    """``findings`` and ``anomalies`` are cached frames with the documented columns."""
+    """``findings`` and ``anomalies`` are frames with the documented columns, computed once and kept."""
 
     findings: "DataFrame"
     anomalies: "DataFrame"

@@ -5,21 +5,38 @@ the offset sent to the broker, the broker's table. The next owner starts at what
 that applies decides (``rules/stages.py``); its cause is certain only if the journals it rests on are whole.
 """
 
-from pyspark.sql import DataFrame
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules import proof, stages
 from dejamq_analytics.rules.life import Life, with_life
 
 
-def redelivered(pairs: DataFrame, life: Life) -> DataFrame:
+class Judgement(NamedTuple):
+    """The expressions over the columns of ``life.with_life``. There are so many that making them takes a second, for
+    which no frame is needed.
+    """
+
+    decision: Column
+    hole: Column
+    evidence: Column
+
+
+def judgement() -> Judgement:
+    """Of each redelivery what decides, what is missing to be certain, and what proves it."""
+    return Judgement(stages.decision(), proof.hole(), proof.evidence())
+
+
+def redelivered(pairs: DataFrame, life: Life, by: Judgement) -> DataFrame:
     """I1 pairs with cause, stage, trigger, missing, expected and evidence."""
     known = with_life(pairs.where(sf.col("identity") == "I1"), life)
-    judged = known.withColumn("decision", stages.decision())
+    judged = known.withColumn("decision", by.decision)
     # what a handler asked for is there to read; what its next owner was given (stage b) nobody had settled until then
     asked_for = sf.col("decision.expected") & (sf.col("decision.stage") != "b")
     rests_on_absence = sf.col("decision.cause").isNotNull() & ~asked_for
-    complete = judged.withColumn("hole", sf.when(rests_on_absence, proof.hole()))
+    complete = judged.withColumn("hole", sf.when(rests_on_absence, by.hole))
     return complete.select(
         "identity", "first", "second",
         sf.when(sf.col("hole").isNull(), sf.col("decision.cause")).alias("cause"),
@@ -27,5 +44,5 @@ def redelivered(pairs: DataFrame, life: Life) -> DataFrame:
         sf.col("decision.trigger").alias("trigger"),
         sf.coalesce("hole", "decision.missing").alias("missing"),
         (sf.col("decision.expected") & sf.col("hole").isNull()).alias("expected"),
-        proof.evidence().alias("evidence"),
+        by.evidence.alias("evidence"),
     )  # fmt: skip

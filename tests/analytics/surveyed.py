@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from dejamq_analytics.survey import chunks, keys, look, pick, readings
-from dejamq_analytics.survey.chunks import Chunk
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Note
 from dejamq_analytics.survey.pick import Wanted
@@ -17,6 +16,7 @@ from dejamq_analytics.survey.survey import wanted_of
 
 Line = dict[str, Any]
 Row = dict[str, Any]
+TASKS = 3
 
 
 class Taken(NamedTuple):
@@ -45,7 +45,7 @@ def _of_texts(files: list[Path]) -> Taken:
 def _of_chunks(directory: Path) -> Taken:
     parts = chunks.cut([str(directory)])
     assert parts is not None
-    looked = [row for batch in look.look_at_chunks(None)(_packed(parts)) for row in batch.to_pylist()]
+    looked = [row for batch in look.look_at_chunks(parts, TASKS, None)(_numbers()) for row in batch.to_pylist()]
     wanted, whole, notes = _concluded(looked)
     indexes = [pa.RecordBatch.from_pydict({"data": [row["data"]]}) for row in looked if row["kind"] == look.INDEX]
     picked = [*readings.pick_indexed(lambda: wanted)(iter(indexes))]
@@ -95,5 +95,5 @@ def _batch(file: Path) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays(columns, names=["text", "file"])
 
 
-def _packed(parts: list[Chunk]) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_pydict({"chunk": [msgspec.msgpack.encode(part) for part in parts]})
+def _numbers() -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"id": [*range(TASKS)]})

@@ -45,6 +45,37 @@ def test_the_java_on_the_path_is_taken_without_java_home(tmp_path: Path, monkeyp
     assert run(java.java_home(), "x") == "x"
 
 
+def test_a_wrapper_is_not_wrapped_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path / "jdk", "17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    home = java.java_home()
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java.java_home() == home
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "kept"),
+    [("spark-0.jsa.77", 0, "spark-0.jsa"), ("spark-0.jsa.77", 1, "spark-0.jsa.77"), ("mine.jsa", 0, "mine.jsa")],
+)
+def test_an_archive_of_classes_has_its_name_when_java_ended_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str, status: int, kept: str
+) -> None:
+    program = fake_java(tmp_path / "jdk", "17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    home, archive = java.java_home(), tmp_path / made
+    program.write_text(f'#!/bin/sh\n: > "{archive}"\nexit {status}\n')
+    done = subprocess.run([home / "bin" / "java", f"{java.MAKES}{archive}", "Main"], check=False, env={"PATH": "/bin"})
+    assert done.returncode == status
+    assert [path.name for path in tmp_path.glob("*.jsa*")] == [kept]
+
+
+def test_without_a_home_directory_the_wrapper_is_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path / "jdk", "17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setattr(java, "cache", Path("~nobody-there").expanduser)
+    assert run(java.java_home(), "x") == "x"
+
+
 def test_the_bundled_java_serves_where_the_machines_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path / "old", "1.8.0_402")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))

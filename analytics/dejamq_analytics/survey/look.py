@@ -1,6 +1,6 @@
 """The first reading: what is not about single messages is kept as it stands, of messages only a few numbers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 
 import msgspec
@@ -46,13 +46,18 @@ def look_at_texts(group: str | None) -> Callable[[Iterator[pa.RecordBatch]], Ite
     return look
 
 
-def look_at_chunks(group: str | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow`` over a column of ``Chunk`` as MessagePack; each is looked at for itself."""
+def look_at_chunks(
+    parts: Sequence[Chunk], tasks: int, group: str | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over the numbers of tasks. Parts are dealt to them, as neighbours are of one size, and each
+    is looked at for itself.
+    """
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for packed in batch.column(0).to_pylist():
-                yield from _of_chunk(msgspec.msgpack.decode(packed, type=Chunk), group)
+            for task in batch.column(0).to_pylist():
+                for part in parts[task::tasks]:
+                    yield from _of_chunk(part, group)
 
     return look
 

@@ -59,11 +59,10 @@ class OfChunks:
         self._bytes = sum(part.end - part.begin for part in parts)
 
     def first(self) -> DataFrame:
-        packed = [(msgspec.msgpack.encode(part),) for part in self._parts]
         cores = self._spark.sparkContext.defaultParallelism
-        tasks = min(len(packed), max(TASKS_A_CORE * cores, self._bytes // TASK_BYTES))
-        parts = self._spark.createDataFrame(packed, "chunk binary").repartition(tasks)
-        return parts.mapInArrow(look.look_at_chunks(self._group), look.COLUMNS)
+        tasks = min(len(self._parts), max(TASKS_A_CORE * cores, self._bytes // TASK_BYTES))
+        numbers = self._spark.range(tasks, numPartitions=tasks)
+        return numbers.mapInArrow(look.look_at_chunks(self._parts, tasks, self._group), look.COLUMNS)
 
     def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
         indexes = looked.where(sf.col("kind") == look.INDEX).select("data")
