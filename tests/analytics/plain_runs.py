@@ -7,6 +7,8 @@ from dejamq_proto.journal import Level
 from journals import TOPIC, History
 
 RUN, RUNS = 64, 12
+SECOND = 1 << 40
+"""Ids of deliveries that came a second time are above."""
 
 
 def run_of(history: History, number: int) -> tuple[Append, Deliver, Result]:
@@ -26,12 +28,14 @@ def run_of(history: History, number: int) -> tuple[Append, Deliver, Result]:
     )  # fmt: skip
 
 
-def write_runs(history: History, unseen: int | None = None, again: int | None = None, brokers: bool = True) -> None:
+def write_runs(
+    history: History, unseen: int | None = None, again: int | None = None, brokers: bool = True, runs: int = RUNS
+) -> None:
     """Twelve runs; one may never come to the consumer, and one may come to it a second time."""
     broker, consumer = history.broker(level=Level.AUDIT), history.consumer(level=Level.AUDIT)
     consumer.write(PqOpen(pq_id=1, group=history.group, topic=TOPIC, broker_name=history.broker_name, queue_id=0,
                           client_id="c1", start_offset=0, source="broker"))  # fmt: skip
-    for number in range(RUNS):
+    for number in range(runs):
         append, deliver, result = run_of(history, number)
         if brokers:
             broker.write(append)
@@ -40,6 +44,6 @@ def write_runs(history: History, unseen: int | None = None, again: int | None = 
             consumer.write(result)
     if again is not None:
         twice = run_of(history, again)[1]
-        twice.delivery_ids = [10_000 + offset for offset in twice.delivery_ids]
+        twice.delivery_ids = [SECOND + offset for offset in twice.delivery_ids]
         consumer.write(twice)
     history.end()
