@@ -3,8 +3,8 @@
 The journals are written here by the real writer at level ``audit``, as a broker and two consumers of each group leave
 them: lines of 64 deliveries, results and appends. The first consumer of each group is killed with a run in flight in
 every queue, and the second one begins where the offsets were committed, so that there is something to explain.
-``--shape skewed`` puts 90 of 100 deliveries into one queue, ``huge`` all of them into one group. ``--run 1`` writes
-a line for each delivery and each result, as at level ``forensic``.
+``--shape skewed`` puts 90 of 100 deliveries into one queue, ``huge`` all of them into one group, ``shared`` gives each
+topic two groups. ``--run 1`` writes a line for each delivery and each result, as at level ``forensic``.
 """
 
 import argparse
@@ -36,13 +36,17 @@ DELIVERS = "event string, `group` string, delivery_ids array<bigint>, unique_key
 
 
 class Shape(NamedTuple):
-    """How deliveries are spread: over so many groups, and this share of them in one queue."""
+    """How deliveries are spread: over so many groups and topics, and this share of them in one queue."""
 
     groups: int
+    topics: int
     in_first_queue: float
 
 
-SHAPES = {"even": Shape(8, 1 / QUEUES), "skewed": Shape(8, 0.9), "huge": Shape(1, 1 / QUEUES)}
+SHAPES = {
+    "even": Shape(8, 8, 1 / QUEUES), "skewed": Shape(8, 8, 0.9), "huge": Shape(1, 1, 1 / QUEUES),
+    "shared": Shape(8, 4, 1 / QUEUES),
+}  # fmt: skip
 
 
 class Clock:
@@ -71,14 +75,15 @@ class Writer:
         self._end(self.broker)
 
     def _group(self, number: int, deliveries: int, shape: Shape) -> None:
-        """Each has a topic of its own."""
-        group, topic = f"group-{number}", f"orders-{number}"
+        """Each has a topic of its own, or shares it with another one."""
+        group, topic = f"group-{number}", f"orders-{number % shape.topics}"
         first, second = (self._journal("consumer", f"{group}-c{nth}") for nth in (1, 2))
         rest = deliveries * (1 - shape.in_first_queue) / (QUEUES - 1)
         for queue_id in range(QUEUES):
             count = int(deliveries * shape.in_first_queue if queue_id == 0 else rest)
             place = {"group": group, "topic": topic, "broker_name": BROKER, "queue_id": queue_id}
             runs = max(2, count // self._size)
+            self._store(place, range(runs if number < shape.topics else 0))
             self._consume(first, place, range(runs), killed=True)
             self._consume(second, place, range(runs - 1, runs), killed=False)
         first.close()
@@ -99,22 +104,30 @@ class Writer:
         journal.write(Persist(pq_id=pq_id, **place, value=reached, reason="timer"))
         self.broker.write(OffSet(**place, old=start, new=reached, by="oneway", **client))
 
+    def _store(self, place: dict[str, Any], runs: range) -> None:
+        for run in runs:
+            self.broker.write(Append(
+                origin="client", broker_name=BROKER, topics=[place["topic"]], queue_ids=[place["queue_id"]],
+                queue_index=[0] * self._size, **self._columns(place, run),
+            ))  # fmt: skip
+
+    def _columns(self, place: dict[str, Any], run: int) -> dict[str, Any]:
+        offsets = list(range(run * self._size, (run + 1) * self._size))
+        queue = f"{place['topic']}{place['queue_id'] + 1:04X}"
+        return {
+            "queue_offsets": offsets, "log_offsets": [offset * 1024 for offset in offsets],
+            "unique_keys": [f"{queue}{offset:016X}" for offset in offsets],
+        }  # fmt: skip
+
     def _run(
         self, journal: Journal, place: dict[str, Any], pq_id: int, run: int, *, in_flight: bool
     ) -> Iterator[Event]:
-        offsets = list(range(run * self._size, (run + 1) * self._size))
-        ids = [pq_id << 40 | offset for offset in offsets]
-        logs = [offset * 1024 for offset in offsets]
-        keys = [f"{place['topic']}{pq_id:04X}{offset:016X}" for offset in offsets]
-        if journal.boot_id.endswith("c1"):
-            self.broker.write(Append(
-                origin="client", broker_name=BROKER, topics=[place["topic"]], queue_ids=[place["queue_id"]],
-                queue_index=[0] * self._size, queue_offsets=offsets, log_offsets=logs, unique_keys=keys,
-            ))  # fmt: skip
+        told = self._columns(place, run)
+        ids = [pq_id << 40 | offset for offset in told["queue_offsets"]]
         self.delivered += self._size
-        yield Deliver(pq_id=pq_id, **place, client_id=journal.boot_id, delivery_ids=ids, queue_offsets=offsets,
-                      log_offsets=logs, unique_keys=keys)  # fmt: skip
+        yield Deliver(pq_id=pq_id, **place, client_id=journal.boot_id, delivery_ids=ids, **told)
         if not in_flight:
+            offsets = told["queue_offsets"]
             yield Result(pq_id=pq_id, **place, delivery_ids=ids, queue_offsets=offsets, status="success",
                          mem_off=offsets[-1] + 1)  # fmt: skip
 

@@ -6,16 +6,21 @@ from typing import NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame
 
+from dejamq_analytics.rules.audiences import Overlap
+
 AT_ONCE = 2
 One = TypeVar("One")
 Other = TypeVar("Other")
 
 
 class Counted(NamedTuple):
-    """How many messages there are, and deliveries by group, where the frames have only those that may matter."""
+    """How many messages there are, deliveries by group, and what several groups had of one topic, where the frames have
+    only those that may matter.
+    """
 
     messages: int
     deliveries: dict[str, int]
+    overlap: Overlap = Overlap()
 
 
 class Facts(NamedTuple):

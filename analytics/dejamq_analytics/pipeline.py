@@ -87,7 +87,7 @@ def gather(
         )
     return Facts(
         events, processes, *messages, settled(queues.brokers(events, processes)),
-        taken and Counted(taken.messages, taken.deliveries),
+        taken and Counted(taken.messages, taken.deliveries, taken.overlap),
     )  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
         lambda: [_redelivered(facts, pairs)] if "I1" in there else [],
         lambda: copied(facts, pairs if "I2" in there else None),
     )
-    delivered = redelivered + _meant_for_several(facts.deliveries, meant)
+    delivered = redelivered + _meant_for_several(facts, meant)
     if "I3" in there:
         delivered.append(copies.sent_again(pairs, copies.Producers(facts.sends, facts.processes)))
     if REPLAYED in there:
@@ -163,10 +163,11 @@ def _kinds(pairs: DataFrame) -> set[str]:
     return {row.kind for row in pairs.select(kind.alias("kind")).distinct().collect()}
 
 
-def _meant_for_several(entered: DataFrame, meant: audiences.Audiences) -> list[DataFrame]:
+def _meant_for_several(facts: Facts, meant: audiences.Audiences) -> list[DataFrame]:
     """Only where there is a broadcasting group, or a topic of several groups."""
-    by_member = [audiences.by_member(entered, meant.broadcasting)] if meant.broadcasting else []
-    by_group = [audiences.by_group(entered, meant.shared)] if meant.shared else []
+    known = facts.counted.overlap if facts.counted else audiences.Overlap()
+    by_member = [audiences.by_member(facts.deliveries, meant.broadcasting)] if meant.broadcasting else []
+    by_group = [audiences.by_group(facts.deliveries, meant.shared, known)] if meant.shared else []
     return by_member + by_group
 
 

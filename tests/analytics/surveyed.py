@@ -12,7 +12,7 @@ from dejamq_analytics.survey import chunks, keys, look, pick, readings
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Note
 from dejamq_analytics.survey.pick import Wanted
-from dejamq_analytics.survey.survey import wanted_of
+from dejamq_analytics.survey.survey import overlap_of, wanted_of
 
 Line = dict[str, Any]
 Row = dict[str, Any]
@@ -67,7 +67,7 @@ def _concluded(looked: list[Row]) -> tuple[Wanted, Candidates, list[Note]]:
         np.concatenate([keys.NOTHING.places, *[one.places for one in judged]]),
         sum(one.messages for one in judged),
     )
-    return wanted_of(notes, whole, None), whole, notes
+    return wanted_of(notes, whole, None, overlap_of(notes)), whole, notes
 
 
 def _told(looked: list[Row], picked: list[pa.RecordBatch], whole: Candidates, notes: list[Note]) -> Taken:

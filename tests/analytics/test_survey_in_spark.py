@@ -1,5 +1,6 @@
 """What large journals leave out changes nothing that an audit finds: both ways, in Spark, with the same findings."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from dejamq_analytics.survey.pick import Wanted
 from dejamq_analytics.survey.readings import OfChunks
 from dejamq_analytics.survey.survey import survey
 from journals import History
-from plain_runs import RUN, RUNS, write_runs
+from plain_runs import RUN, RUNS, write_runs, write_shared
 from pyspark.sql import DataFrame, SparkSession
 from told import Auditor
 
@@ -19,9 +20,10 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def journals(stories: Path, tmp_path: Path) -> list[str]:
-    """All stories, among runs of which one came twice and one never."""
+def journals(stories: Path, tmp_path: Path, chance: random.Random) -> list[str]:
+    """All stories, among runs of which one came twice and one never, and others that three groups had."""
     write_runs(History(tmp_path, "plain-runs"), again=3, unseen=7)
+    write_shared(History(tmp_path, "shared"), chance)
     return [str(stories), str(tmp_path)]
 
 

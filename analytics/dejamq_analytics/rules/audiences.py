@@ -4,7 +4,7 @@ Nobody did anything twice here that was to be done once. It is told, as expected
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -12,6 +12,26 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import line, lines, text
 from dejamq_analytics.rules.identity import ORDER, RECORD
+
+_SEPARATOR = "\n"
+PLACE = ("broker_name", "topic", "queue_id", "queue_offset")
+PLACES = "broker_name string, topic string, queue_id int, queue_offset bigint"
+
+
+class Overlap(NamedTuple):
+    """What several groups had of one topic, where not all of it is among the deliveries.
+
+    ``counts``: how many messages, by the names of the first group, the second one and the topic. ``places``, as in
+    ``PLACE``: of these all deliveries are there, and among them is the first message that both had.
+    """
+
+    counts: Mapping[tuple[str, str, str], int] = {}
+    places: frozenset[tuple[str, str, int, int]] = frozenset()
+
+    @property
+    def topics(self) -> set[str]:
+        """Those that were counted."""
+        return {topic for _, _, topic in self.counts}
 
 
 class Audiences(NamedTuple):
@@ -48,14 +68,11 @@ def by_member(deliveries: DataFrame, broadcasting: tuple[str, ...]) -> DataFrame
     return _meant(pairs, "L8", "I1", text("%s and %s each have all messages", "first.client_id", "second.client_id"))
 
 
-def by_group(deliveries: DataFrame, shared: tuple[str, ...]) -> DataFrame:
+def by_group(deliveries: DataFrame, shared: tuple[str, ...], known: Overlap) -> DataFrame:
     """One row for a topic and each group of it but the first by name: the first message that both had, and how many."""
+    entered = _where_known(deliveries.where(sf.col("topic").isin(*shared)), known)
     whole = sf.struct(*deliveries.columns)
-    of_group = (
-        deliveries.where(sf.col("topic").isin(*shared))
-        .groupBy(*RECORD, "consumer_group")
-        .agg(sf.min_by(whole, sf.struct(*ORDER)).alias("second"))
-    )
+    of_group = entered.groupBy(*RECORD, "consumer_group").agg(sf.min_by(whole, sf.struct(*ORDER)).alias("second"))
     ranked = of_group.withColumn(
         "first", sf.first("second").over(Window.partitionBy(*RECORD).orderBy("consumer_group"))
     )
@@ -64,8 +81,28 @@ def by_group(deliveries: DataFrame, shared: tuple[str, ...]) -> DataFrame:
     pairs = both.groupBy("first.consumer_group", "second.consumer_group", "second.topic").agg(
         sf.min_by("first", order).alias("first"), sf.min_by("second", order).alias("second"), sf.count("*").alias("n")
     )
-    words = text("%s messages of %s also went to the group %s", "n", "second.topic", "first.consumer_group")
+    count = sf.coalesce(_counted(known), "n")
+    words = text("%s messages of %s also went to the group %s", count, "second.topic", "first.consumer_group")
     return _meant(pairs, "L9", "I1", words)
+
+
+def _where_known(deliveries: DataFrame, known: Overlap) -> DataFrame:
+    """Of topics that were counted only what decides: beside other messages one group's deliveries may be missing."""
+    if not known.counts:
+        return deliveries
+    places = deliveries.sparkSession.createDataFrame(sorted(known.places), PLACES)
+    counted = sf.col("topic").isin(*known.topics)
+    deciding = deliveries.where(counted).join(sf.broadcast(places), list(PLACE), how="left_semi")
+    return deliveries.where(~counted).unionByName(deciding.select(*deliveries.columns))
+
+
+def _counted(known: Overlap) -> Column:
+    """The number of a pair, null where it was not counted."""
+    if not known.counts:
+        return sf.lit(None).cast("bigint")
+    entries = [sf.struct(sf.lit(_SEPARATOR.join(pair)), sf.lit(n)) for pair, n in sorted(known.counts.items())]
+    pair = sf.concat_ws(_SEPARATOR, "first.consumer_group", "second.consumer_group", "second.topic")
+    return sf.element_at(sf.map_from_entries(sf.array(*entries)), pair).cast("bigint")
 
 
 def _meant(pairs: DataFrame, cause: str, identity: str, trigger: Column) -> DataFrame:

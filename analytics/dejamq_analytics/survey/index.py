@@ -128,6 +128,7 @@ class Ways:
         yield rows["lowest"] >> BLOCK, rows["highest"] >> BLOCK, wanted.blocks.get(stream.place, ())
         if stream.event != "APPEND":
             yield rows["first_id"], rows["last_id"], wanted.asked.get(stream.boot_id, ())
+            yield rows["lowest"], rows["highest"], wanted.spots.get(stream.place, ())
         if stream.event == "DELIVER":
             yield rows["lowest"], rows["highest"], self._reasons.marks.get((stream.boot_id, stream.pq_id), ())
 

@@ -43,12 +43,16 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct):
-    """``counts``: deliveries by group. ``marks``: the highest low-water mark of each process queue. ``asked``: delivery
-    ids by boot id. ``filtered``: (group, topic). ``stored``: broker, boot id, the highest log offset that it journalled
-    and when it began to. ``jumps``: (boot id, seq, ms)."""
+    """``counts``: deliveries by group. ``queues``: broker, topic and queue id of each place that was delivered from;
+    ``uncounted``: topics of which some delivery is in no block. ``marks``: the highest low-water mark of each process
+    queue. ``asked``: delivery ids by boot id. ``filtered``: (group, topic). ``stored``: broker, boot id, the highest
+    log offset that it journalled and when it began to. ``jumps``: (boot id, seq, ms).
+    """
 
     extents: list[Extent] = []
     counts: dict[str, int] = {}
+    queues: dict[str, tuple[str, str, int]] = {}
+    uncounted: set[str] = set()
     blocks: list[tuple[str, str, list[tuple[int, Block]]]] = []
     pieces: list[Piece] = []
     openings: list[Opening] = []

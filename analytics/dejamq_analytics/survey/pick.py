@@ -33,13 +33,15 @@ SIDE_BY_SIDE = (
 class Wanted(msgspec.Struct):
     """What decides. ``keys`` are hashes of unique keys, ``places`` of places of candidates; ``blocks`` by queue.
 
-    ``asked`` are delivery ids, ``marks`` (boot id, pq id, queue offset); all of ``groups`` and ``topics`` is taken, and
-    of the lines in ``ranges``. ``gone``: (broker, boot id) and the log offset from which its records were lost.
+    ``spots`` are offsets by queue, of deliveries and results. ``asked`` are delivery ids, ``marks`` (boot id, pq id,
+    queue offset); all of ``groups`` and ``topics`` is taken, and of the lines in ``ranges``. ``gone``: (broker, boot
+    id) and the log offset from which its records were lost.
     """
 
     keys: Any
     places: Any
     blocks: dict[Place, set[int]] = {}
+    spots: dict[Place, set[int]] = {}
     asked: dict[str, set[int]] = {}
     marks: set[tuple[str, int, int]] = set()
     groups: set[str] = set()
@@ -159,7 +161,7 @@ class Pick:
         if marks and not marks.isdisjoint(line.queue_offsets):
             return True
         where = places.place(line.broker_name, line.topic, line.queue_id)
-        return self._in_blocks(where, line.queue_offsets) or self._in_range(line, where)
+        return self._is_there(where, line.queue_offsets) or self._in_range(line, where)
 
     def _takes_result(self, line: Line) -> bool:
         if line.group in self._wanted.groups or line.topic in self._wanted.topics:
@@ -167,9 +169,13 @@ class Pick:
         asked = self._wanted.asked.get(line.boot_id)
         if asked and not asked.isdisjoint(line.delivery_ids):
             return True
-        return self._in_blocks(places.place(line.broker_name, line.topic, line.queue_id), line.queue_offsets)
+        return self._is_there(places.place(line.broker_name, line.topic, line.queue_id), line.queue_offsets)
 
-    def _in_blocks(self, where: Place, offsets: Sequence[int]) -> bool:
+    def _is_there(self, where: Place, offsets: Sequence[int]) -> bool:
+        """At a spot, or in a block."""
+        spots = self._wanted.spots.get(where)
+        if spots and not spots.isdisjoint(offsets):
+            return True
         blocks = self._wanted.blocks.get(where, ())
         return bool(blocks) and any(offset >> BLOCK in blocks for offset in offsets)
 

@@ -11,12 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.facts import settled
+from dejamq_analytics.rules.audiences import Overlap
 from dejamq_analytics.schema import UNREADABLE, journal_schema
 from dejamq_analytics.survey import keys, look, order, places
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Extent, Note, blocks_of
 from dejamq_analytics.survey.order import Piece, Range
+from dejamq_analytics.survey.overlap import overlap
 from dejamq_analytics.survey.pick import Wanted
+from dejamq_analytics.survey.places import Place
 from dejamq_analytics.survey.readings import Readings, bad_input_of_tasks
 from dejamq_analytics.survey.wire import Line
 
@@ -27,8 +30,8 @@ TOGETHER, FEWEST_TASKS = 1_000_000, 4
 class Surveyed(NamedTuple):
     """``lines`` as ``read.read_lines`` has them, without those that no finding can rest on.
 
-    ``extents`` are of all lines, ``messages`` and ``deliveries`` of all groups count everything. ``ranges`` say what
-    had been reached before lines that may be out of order.
+    ``extents`` are of all lines, ``messages`` and ``deliveries`` of all groups count everything, and so does
+    ``overlap``. ``ranges`` say what had been reached before lines that may be out of order.
     """
 
     lines: DataFrame
@@ -36,6 +39,7 @@ class Surveyed(NamedTuple):
     messages: int
     deliveries: dict[str, int]
     ranges: list[Range]
+    overlap: Overlap
 
 
 @bad_input_of_tasks()
@@ -46,7 +50,8 @@ def survey(read: Readings, group: str | None = None) -> Surveyed:
     jumps = [jump for note in notes for jump in note.jumps]
     extents = [_steady(extent, jumps) for note in notes for extent in note.extents]
     whole = _candidates(looked, notes)
-    wanted = wanted_of(notes, whole, group)
+    had = overlap_of(notes)
+    wanted = wanted_of(notes, whole, group, had)
     if wanted.gone:
         lost = _lost(read, looked, wanted)
         wanted.keys = np.concatenate([wanted.keys, lost.keys])
@@ -57,7 +62,7 @@ def survey(read: Readings, group: str | None = None) -> Surveyed:
     for note in notes:
         for name, count in note.counts.items():
             counts[name] += count
-    return Surveyed(settled(_parsed(kept)), extents, whole.messages, dict(counts), wanted.ranges)
+    return Surveyed(settled(_parsed(kept)), extents, whole.messages, dict(counts), wanted.ranges, had)
 
 
 def _parsed(texts: DataFrame) -> DataFrame:
@@ -103,16 +108,36 @@ def _judge(brokers_known: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator
     return judge
 
 
-def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> Wanted:
-    """What the second reading is to take, by what all tasks of the first one told."""
-    jumps = [jump for note in notes for jump in note.jumps]
-    pieces = [_in_step(piece, jumps) for note in notes for piece in note.pieces]
-    openings = [opening for note in notes for opening in note.openings]
+def overlap_of(notes: Sequence[Note]) -> Overlap:
+    """What several groups had of the topics that they share, where every delivery is in a block."""
+    counted = _shared(notes).difference(_uncounted(notes))
+    queues = {place: queue for note in notes for place, queue in note.queues.items()}
+    return overlap(blocks_of(notes) if counted else {}, _pieces(notes), queues, counted)
+
+
+def _shared(notes: Sequence[Note]) -> set[str]:
+    """Topics that several groups read at one broker."""
     readers = defaultdict[tuple[str, str], set[str]](set)
+    for one in (opening for note in notes for opening in note.openings):
+        readers[one.broker_name, one.topic].add(one.group)
+    return {topic for (_, topic), groups in readers.items() if len(groups) > 1}
+
+
+def _uncounted(notes: Sequence[Note]) -> set[str]:
+    return {topic for note in notes for topic in note.uncounted}
+
+
+def _pieces(notes: Sequence[Note]) -> list[Piece]:
+    jumps = [jump for note in notes for jump in note.jumps]
+    return [_in_step(piece, jumps) for note in notes for piece in note.pieces]
+
+
+def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None, had: Overlap) -> Wanted:
+    """What the second reading is to take, by what all tasks of the first one told."""
+    openings = [opening for note in notes for opening in note.openings]
     starts: dict[tuple[str, str], int] = {}
     filtered = {one for note in notes for one in note.filtered}
     for one in openings:
-        readers[one.broker_name, one.topic].add(one.group)
         where = places.place(one.broker_name, one.topic, one.queue_id), one.group
         if (one.group, one.topic) not in filtered and not one.topic.startswith("%"):
             starts[where] = min(starts.get(where, one.start_offset), one.start_offset)
@@ -125,9 +150,16 @@ def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> Wa
         keys=whole.keys, places=whole.places, blocks=places.uneven(blocks_of(notes), starts), asked=dict(asked),
         marks={(boot, pq, mark) for (boot, pq), mark in marks.items()},
         groups={one.group for one in openings if one.own},
-        topics={topic for (_, topic), groups in readers.items() if len(groups) > 1},
-        ranges=order.disagreeing(pieces), gone=_gone(notes), group=group,
+        topics=_shared(notes) & _uncounted(notes), spots=_by_queue(had),
+        ranges=order.disagreeing(_pieces(notes)), gone=_gone(notes), group=group,
     )  # fmt: skip
+
+
+def _by_queue(had: Overlap) -> dict[Place, set[int]]:
+    found = defaultdict[Place, set[int]](set)
+    for broker, topic, queue_id, offset in had.places:
+        found[places.place(broker, topic, queue_id)].add(offset)
+    return dict(found)
 
 
 def _highest(marks: Iterator[tuple[str, int, int]]) -> dict[tuple[str, int], int]:
@@ -140,8 +172,7 @@ def _highest(marks: Iterator[tuple[str, int, int]]) -> dict[tuple[str, int], int
 def _in_step(piece: Piece, jumps: Sequence[tuple[str, int, int]]) -> Piece:
     """With times as if no clock had jumped; see ``read.steady``."""
     ahead = ahead_us(jumps, piece.boot_id, piece.first_seq)
-    piece.first_us, piece.last_us = piece.first_us - ahead, piece.last_us - ahead
-    return piece
+    return msgspec.structs.replace(piece, first_us=piece.first_us - ahead, last_us=piece.last_us - ahead)
 
 
 def _steady(extent: Extent, jumps: Sequence[tuple[str, int, int]]) -> Extent:
