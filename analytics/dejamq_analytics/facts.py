@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame
 
-from dejamq_analytics.rules.audiences import Overlap
+from dejamq_analytics.overlap import Overlap
 
 AT_ONCE = 2
 One = TypeVar("One")

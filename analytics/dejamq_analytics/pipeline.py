@@ -10,6 +10,7 @@ from dejamq_analytics import attribute, commit_log, read
 from dejamq_analytics.copied import copied
 from dejamq_analytics.facts import Counted, Facts, all_of, both, in_one, rare, settled, some
 from dejamq_analytics.oddities import oddities
+from dejamq_analytics.overlap import Overlap
 from dejamq_analytics.rules import (
     anomalies,
     appends,
@@ -165,7 +166,7 @@ def _kinds(pairs: DataFrame) -> set[str]:
 
 def _meant_for_several(facts: Facts, meant: audiences.Audiences) -> list[DataFrame]:
     """Only where there is a broadcasting group, or a topic of several groups."""
-    known = facts.counted.overlap if facts.counted else audiences.Overlap()
+    known = facts.counted.overlap if facts.counted else Overlap()
     by_member = [audiences.by_member(facts.deliveries, meant.broadcasting)] if meant.broadcasting else []
     by_group = [audiences.by_group(facts.deliveries, meant.shared, known)] if meant.shared else []
     return by_member + by_group

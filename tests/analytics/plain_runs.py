@@ -60,6 +60,25 @@ def write_shared(history: History, chance: random.Random, runs: int = RUNS) -> N
     history.end()
 
 
+def write_remade(history: History) -> None:
+    """A topic that was deleted and made again: its first run was another one before, and not everybody had that."""
+    broker = history.broker(level=Level.AUDIT)
+    for group, runs in {"remade-a": [(0, 0), (1, 0), (0, 1)], "remade-b": [(0, 1), (1, 0)]}.items():
+        consumer = history.consumer(group, level=Level.AUDIT)
+        consumer.write(opening(history, group, 0))
+        for number, age in runs:
+            stored, delivered, done = run_of(history, number, group=group)
+            for event in (stored, delivered):
+                event.log_offsets = [age << 20 | one for one in event.log_offsets]
+                event.unique_keys = [f"{one}-{age}" for one in event.unique_keys]
+            delivered.delivery_ids = done.delivery_ids = [age << 20 | one for one in delivered.delivery_ids]
+            if group == "remade-a":
+                broker.write(stored)
+            consumer.write(delivered)
+            consumer.write(done)
+    history.end()
+
+
 def write_runs(
     history: History, unseen: int | None = None, again: int | None = None, brokers: bool = True, runs: int = RUNS
 ) -> None:

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+from dejamq_analytics.overlap import Overlap
 from dejamq_analytics.survey import chunks, keys, look, pick, readings
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Note
 from dejamq_analytics.survey.pick import Wanted
-from dejamq_analytics.survey.survey import overlap_of, wanted_of
+from dejamq_analytics.survey.survey import wanted_of
 
 Line = dict[str, Any]
 Row = dict[str, Any]
@@ -20,11 +21,12 @@ TASKS = 3
 
 
 class Taken(NamedTuple):
-    """``lines`` that were taken, ``messages`` that there are, ``notes`` of the first reading."""
+    """``lines`` that were taken, ``messages`` that there are, ``notes`` of the first reading, what groups had."""
 
     lines: list[Line]
     messages: int
     notes: list[Note]
+    overlap: Overlap
 
 
 def taken(directory: Path) -> Taken:
@@ -37,22 +39,22 @@ def taken(directory: Path) -> Taken:
 
 def _of_texts(files: list[Path]) -> Taken:
     looked = [row for file in files for batch in look.look_at_texts(None)(_batch(file)) for row in batch.to_pylist()]
-    wanted, whole, notes = _concluded(looked)
+    wanted, had, whole, notes = _concluded(looked)
     picked = [batch for file in files for batch in pick.pick_texts(lambda: wanted)(_batch(file))]
-    return _told(looked, picked, whole, notes)
+    return Taken(_lines(looked, picked), whole.messages, notes, had)
 
 
 def _of_chunks(directory: Path) -> Taken:
     parts = chunks.cut([str(directory)])
     assert parts is not None
     looked = [row for batch in look.look_at_chunks(parts, TASKS, None)(_numbers()) for row in batch.to_pylist()]
-    wanted, whole, notes = _concluded(looked)
+    wanted, had, whole, notes = _concluded(looked)
     indexes = [pa.RecordBatch.from_pydict({"data": [row["data"]]}) for row in looked if row["kind"] == look.INDEX]
     picked = [*readings.pick_indexed(lambda: wanted)(iter(indexes))]
-    return _told(looked, picked, whole, notes)
+    return Taken(_lines(looked, picked), whole.messages, notes, had)
 
 
-def _concluded(looked: list[Row]) -> tuple[Wanted, Candidates, list[Note]]:
+def _concluded(looked: list[Row]) -> tuple[Wanted, Overlap, Candidates, list[Note]]:
     notes = [msgspec.msgpack.decode(row["data"], type=Note) for row in looked if row["kind"] == look.NOTE]
     entries = defaultdict[tuple[str, int], list[bytes]](list)
     for row in looked:
@@ -67,13 +69,13 @@ def _concluded(looked: list[Row]) -> tuple[Wanted, Candidates, list[Note]]:
         np.concatenate([keys.NOTHING.places, *[one.places for one in judged]]),
         sum(one.messages for one in judged),
     )
-    return wanted_of(notes, whole, None, overlap_of(notes)), whole, notes
+    return *wanted_of(notes, whole, None), whole, notes
 
 
-def _told(looked: list[Row], picked: list[pa.RecordBatch], whole: Candidates, notes: list[Note]) -> Taken:
+def _lines(looked: list[Row], picked: list[pa.RecordBatch]) -> list[Line]:
     texts = [row["text"] for row in looked if row["kind"] == look.LINE]
     texts += [text for batch in picked for text in batch.column(0).to_pylist()]
-    return Taken([line for text in texts if (line := _line(text)) is not None], whole.messages, notes)
+    return [line for text in texts if (line := _line(text)) is not None]
 
 
 def everything(directory: Path) -> list[Line]:

@@ -12,7 +12,7 @@ from dejamq_analytics.survey.pick import Wanted
 from dejamq_analytics.survey.readings import OfChunks
 from dejamq_analytics.survey.survey import survey
 from journals import History
-from plain_runs import RUN, RUNS, write_runs, write_shared
+from plain_runs import RUN, RUNS, write_remade, write_runs, write_shared
 from pyspark.sql import DataFrame, SparkSession
 from told import Auditor
 
@@ -24,6 +24,7 @@ def journals(stories: Path, tmp_path: Path, chance: random.Random) -> list[str]:
     """All stories, among runs of which one came twice and one never, and others that three groups had."""
     write_runs(History(tmp_path, "plain-runs"), again=3, unseen=7)
     write_shared(History(tmp_path, "shared"), chance)
+    write_remade(History(tmp_path, "remade"))
     return [str(stories), str(tmp_path)]
 
 

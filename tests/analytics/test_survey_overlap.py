@@ -2,13 +2,17 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_analytics.survey.survey import overlap_of
-from journals import History
-from plain_runs import RUN, RUNS, opening, run_of, write_shared
+from dejamq_analytics.overlap import Overlap, Spot
+from dejamq_analytics.survey import places
+from dejamq_analytics.survey.overlap import Known, overlap
+from dejamq_analytics.survey.places import STORED, Block
+from journals import TOPIC, History
+from plain_runs import RUN, RUNS, opening, run_of, write_remade, write_shared
 from surveyed import Line, everything, taken
 
 Pair = tuple[str, str, str]
@@ -44,12 +48,11 @@ def test_the_count_is_that_of_all_messages_and_the_first_one_is_taken(number: in
     write_shared(History(tmp_path, "shared"), random.Random(f"{seed} {number}"), runs=40)
     counts, firsts = told(everything(tmp_path))
     found = taken(tmp_path)
-    overlap = overlap_of(found.notes)
-    assert overlap.counts == counts
-    there = had(found.lines)
+    assert found.overlap.counts == counts
+    there, whole = had(found.lines), had(everything(tmp_path))
     for place in firsts.values():
-        assert place in overlap.places
-        assert there[place] == had(everything(tmp_path))[place]
+        assert place in at(found.overlap.first)
+        assert there[place] == whole[place]
 
 
 def test_two_groups_that_read_the_same_leave_one_line_of_each(tmp_path: Path) -> None:
@@ -65,7 +68,7 @@ def test_all_of_a_topic_is_taken_where_an_operator_gave_some_of_it_to_a_member(t
     history = History(tmp_path, "same")
     write_groups(history, "a", "b", direct=3)
     found = taken(tmp_path)
-    assert overlap_of(found.notes).counts == {}
+    assert found.overlap == Overlap()
     assert len([line for line in found.lines if line["event"] == "DELIVER"]) == 2 * RUNS + 1
 
 
@@ -80,7 +83,8 @@ def test_of_a_line_in_no_order_the_first_message_counts(tmp_path: Path) -> None:
     history = History(tmp_path, "mixed")
     write_in_order(history, {"a": [0], "b": []})
     deliver = run_of(history, 0, group="b")[1]
-    deliver.queue_offsets = deliver.queue_offsets[::-1]
+    for name in ("queue_offsets", "log_offsets", "unique_keys"):
+        setattr(deliver, name, getattr(deliver, name)[::-1])
     history = History(tmp_path, "mixed")
     consumer = history.consumer("b-again")
     consumer.write(deliver)
@@ -88,18 +92,63 @@ def test_of_a_line_in_no_order_the_first_message_counts(tmp_path: Path) -> None:
     assert first_of(tmp_path, "a", "b") == RUN - 1
 
 
+def test_places_that_had_two_messages_are_looked_at(tmp_path: Path) -> None:
+    write_remade(History(tmp_path, "remade"))
+    found = taken(tmp_path)
+    assert found.overlap.counts == {}
+    [(_, _, _, first, last)] = found.overlap.uncounted
+    assert (first, last) == (0, 1023)
+    assert len([line for line in found.lines if line["event"] == "DELIVER"]) == 5
+
+
+def test_without_a_brokers_journal_only_groups_that_had_the_same_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "same").mkdir()
+    write_in_order(History(tmp_path / "same", "same"), {"a": [0, 1], "b": [0, 1]}, brokers=False)
+    assert [*taken(tmp_path / "same").overlap.counts.values()] == [2 * RUN]
+    (tmp_path / "other").mkdir()
+    write_in_order(History(tmp_path / "other", "other"), {"a": [0, 1], "b": [1]}, brokers=False)
+    found = taken(tmp_path / "other")
+    assert (found.overlap.counts, len(found.overlap.uncounted)) == ({}, 1)
+
+
+def test_offsets_that_no_broker_gave_cost_no_time(tmp_path: Path) -> None:
+    history = History(tmp_path, "absurd")
+    deliver = run_of(history, 0, group="b")[1]
+    deliver.queue_offsets = [*deliver.queue_offsets[:-1], 1 << 62]
+    history.consumer("b-absurd").write(deliver)
+    write_in_order(history, {"a": [0], "b": [0]})
+    assert taken(tmp_path).overlap.topics == {TOPIC}
+
+
+@pytest.mark.parametrize(("ended", "counted"), [(False, 1), (True, 0)])
+def test_after_a_log_that_ended_a_place_is_counted_only_where_all_had_the_same_of_it(ended: bool, counted: int) -> None:
+    blocks = places.merged([{("q", STORED): {0: Block(2, 8, b"\xc0" + bytes(127))}}])
+    blocks |= {("q", "a"): {0: Block(2, 8, b"\xc0" + bytes(127))}, ("q", "b"): {0: Block(1, 3, b"\x80" + bytes(127))}}
+    known = Known({"q": ("broker", "t", 0)}, {"t"}, {"broker"} if ended else set())
+    assert len(overlap(blocks, [], known).counts) == counted
+    assert len(overlap(blocks, [], known).uncounted) == 1 - counted
+
+
 def first_of(directory: Path, *pair: str) -> int:
     """The offset of the first message that both had, which is among those that were taken."""
-    overlap = overlap_of(taken(directory).notes)
+    overlap = taken(directory).overlap
     counts, firsts = told(everything(directory))
     assert overlap.counts == counts
     [place] = [place for (*groups, _), place in firsts.items() if groups == [*pair]]
-    assert place in overlap.places
+    assert place in at(overlap.first)
     return place[3]
 
 
-def write_in_order(history: History, runs: dict[str, list[int]]) -> None:
+def at(spots: Iterable[Spot]) -> set[Place]:
+    return {(broker, topic, queue, at) for broker, topic, queue, first, last in spots for at in range(first, last + 1)}
+
+
+def write_in_order(history: History, runs: dict[str, list[int]], *, brokers: bool = True) -> None:
     """To each group these runs, one group after the other."""
+    if brokers:
+        broker = history.broker()
+        for number in range(3):
+            broker.write(run_of(history, number)[0])
     for group, numbers in runs.items():
         consumer = history.consumer(group)
         consumer.write(opening(history, group, 0))

@@ -4,34 +4,19 @@ Nobody did anything twice here that was to be done once. It is told, as expected
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from dejamq_analytics.overlap import Overlap
 from dejamq_analytics.rules.evidence import line, lines, text
 from dejamq_analytics.rules.identity import ORDER, RECORD
+from dejamq_analytics.rules.joins import beside, united
 
-_SEPARATOR = "\n"
-PLACE = ("broker_name", "topic", "queue_id", "queue_offset")
-PLACES = "broker_name string, topic string, queue_id int, queue_offset bigint"
-
-
-class Overlap(NamedTuple):
-    """What several groups had of one topic, where not all of it is among the deliveries.
-
-    ``counts``: how many messages, by the names of the first group, the second one and the topic. ``places``, as in
-    ``PLACE``: of these all deliveries are there, and among them is the first message that both had.
-    """
-
-    counts: Mapping[tuple[str, str, str], int] = {}
-    places: frozenset[tuple[str, str, int, int]] = frozenset()
-
-    @property
-    def topics(self) -> set[str]:
-        """Those that were counted."""
-        return {topic for _, _, topic in self.counts}
+PAIRS = "first_group string, second_group string, pair_topic string, counted bigint"
+SPOTS = "spot_broker string, spot_topic string, spot_queue bigint, first_offset bigint, last_offset bigint"
 
 
 class Audiences(NamedTuple):
@@ -70,39 +55,53 @@ def by_member(deliveries: DataFrame, broadcasting: tuple[str, ...]) -> DataFrame
 
 def by_group(deliveries: DataFrame, shared: tuple[str, ...], known: Overlap) -> DataFrame:
     """One row for a topic and each group of it but the first by name: the first message that both had, and how many."""
-    entered = _where_known(deliveries.where(sf.col("topic").isin(*shared)), known)
+    entered = _deciding(deliveries.where(sf.col("topic").isin(*shared)), known)
     whole = sf.struct(*deliveries.columns)
-    of_group = entered.groupBy(*RECORD, "consumer_group").agg(sf.min_by(whole, sf.struct(*ORDER)).alias("second"))
+    of_group = entered.groupBy(*RECORD, "consumer_group").agg(
+        sf.min_by(whole, sf.struct(*ORDER)).alias("second"), sf.max("counts").alias("counts")
+    )
     ranked = of_group.withColumn(
         "first", sf.first("second").over(Window.partitionBy(*RECORD).orderBy("consumer_group"))
     )
     both = ranked.where(sf.col("first.consumer_group") != sf.col("second.consumer_group"))
     order = sf.struct(*[f"second.{name}" for name in ORDER])
     pairs = both.groupBy("first.consumer_group", "second.consumer_group", "second.topic").agg(
-        sf.min_by("first", order).alias("first"), sf.min_by("second", order).alias("second"), sf.count("*").alias("n")
+        sf.min_by("first", order).alias("first"),
+        sf.min_by("second", order).alias("second"),
+        sf.sum("counts").alias("n"),
     )
-    count = sf.coalesce(_counted(known), "n")
-    words = text("%s messages of %s also went to the group %s", count, "second.topic", "first.consumer_group")
-    return _meant(pairs, "L9", "I1", words)
+    words = text("%s messages of %s also went to the group %s", "n", "second.topic", "first.consumer_group")
+    return _meant(_with_counted(pairs, known), "L9", "I1", words)
 
 
-def _where_known(deliveries: DataFrame, known: Overlap) -> DataFrame:
-    """Of topics that were counted only what decides: beside other messages one group's deliveries may be missing."""
-    if not known.counts:
-        return deliveries
-    places = deliveries.sparkSession.createDataFrame(sorted(known.places), PLACES)
+def _deciding(deliveries: DataFrame, known: Overlap) -> DataFrame:
+    """Of topics that were counted only what decides: beside other messages one group's deliveries may be missing.
+    ``counts`` is 0 for what was counted already.
+    """
+    if not known.topics:
+        return deliveries.withColumn("counts", sf.lit(1))
     counted = sf.col("topic").isin(*known.topics)
-    deciding = deliveries.where(counted).join(sf.broadcast(places), list(PLACE), how="left_semi")
-    return deliveries.where(~counted).unionByName(deciding.select(*deliveries.columns))
+    parts = [deliveries.where(~counted).withColumn("counts", sf.lit(1))]
+    for counts, spots in enumerate((known.first, known.uncounted)):
+        at = sf.broadcast(deliveries.sparkSession.createDataFrame(sorted(spots), SPOTS))
+        there = (sf.col("broker_name") == sf.col("spot_broker")) & (sf.col("topic") == sf.col("spot_topic"))
+        there &= sf.col("queue_id") == sf.col("spot_queue")
+        there &= sf.col("queue_offset").between(sf.col("first_offset"), sf.col("last_offset"))
+        parts.append(deliveries.where(counted).join(at, there, how="left_semi").withColumn("counts", sf.lit(counts)))
+    return united(parts)
 
 
-def _counted(known: Overlap) -> Column:
-    """The number of a pair, null where it was not counted."""
+def _with_counted(pairs: DataFrame, known: Overlap) -> DataFrame:
+    """``n`` with what was counted elsewhere."""
     if not known.counts:
-        return sf.lit(None).cast("bigint")
-    entries = [sf.struct(sf.lit(_SEPARATOR.join(pair)), sf.lit(n)) for pair, n in sorted(known.counts.items())]
-    pair = sf.concat_ws(_SEPARATOR, "first.consumer_group", "second.consumer_group", "second.topic")
-    return sf.element_at(sf.map_from_entries(sf.array(*entries)), pair).cast("bigint")
+        return pairs
+    rows = [(*pair, count) for pair, count in sorted(known.counts.items())]
+    counted = pairs.sparkSession.createDataFrame(rows, PAIRS)
+    names = {
+        "first_group": "first.consumer_group", "second_group": "second.consumer_group", "pair_topic": "second.topic"
+    }  # fmt: skip
+    both = beside(pairs.select("first", "second", "n"), counted, names)
+    return both.select("first", "second", (sf.col("n") + sf.coalesce("counted", sf.lit(0))).alias("n"))
 
 
 def _meant(pairs: DataFrame, cause: str, identity: str, trigger: Column) -> DataFrame:

@@ -9,8 +9,7 @@ from dejamq_analytics.survey import keys, places, wire
 from dejamq_analytics.survey.keys import Numbers
 from dejamq_analytics.survey.note import Note
 from dejamq_analytics.survey.order import Piece, Pieces
-from dejamq_analytics.survey.overlap import Queue
-from dejamq_analytics.survey.places import STORED, Blocks, Place
+from dejamq_analytics.survey.places import STORED, Blocks, Place, Queue
 from dejamq_analytics.survey.wire import Line
 
 AT_ONCE = 20_000
@@ -103,7 +102,7 @@ class Messages:
         if self._business:
             business = keys.of_business(keys.hashed(self._business), made[self._with_business])
             told += [(True, *one) for one in keys.by_bucket(business, "business")]
-        self._count_blocks(streams, offsets, hashes)
+        self._count_blocks(streams, offsets, keys.mixed(hashes, logs))
         self._order(offsets)
         self._names, self._offsets, self._logs, self._runs, self._delivered = [], [], [], [], []
         self._business, self._with_business = [], []

@@ -1,71 +1,95 @@
 """What several groups had of one topic (L9): how many messages, and where the first of them may stand.
 
 Both follow from what is remembered of places and of order: which places of a queue each group was given, and when it
-was given the lowest of each piece of rising offsets. So the messages themselves need not be looked at.
+was given the lowest of each piece of rising offsets. So the messages themselves need not be looked at, except where a
+place may have had two records.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from dejamq_analytics.rules.audiences import Overlap
+from dejamq_analytics.overlap import Overlap, Pair, Spot
 from dejamq_analytics.survey.order import Key, Piece
-from dejamq_analytics.survey.places import PLACES, STORED, Block, Blocks, Place
+from dejamq_analytics.survey.places import PLACES, STORED, Block, Blocks, Place, Queue, alike
 
-Queue = tuple[str, str, int]
-"""Broker, topic and queue id."""
-Common = dict[Place, dict[int, int]]
-"""By queue the numbers of blocks, each with a bit for each place that two groups were given."""
+Common = dict[Place, list[tuple[int, int]]]
+"""By queue the numbers of blocks, rising, each with a bit for each place that two groups were given."""
 
 
-def overlap(blocks: Blocks, pieces: Iterable[Piece], queues: Mapping[Place, Queue], topics: Collection[str]) -> Overlap:
-    """Of these topics, of which every delivery is in ``blocks``. ``queues`` says what each place is."""
-    common = _common(blocks, queues, topics)
+class Known(NamedTuple):
+    """``queues`` says what each place is. Every delivery of ``topics`` is in a block; where a log of ``ended`` brokers
+    ended, another record may have got the place of one that is in no journal.
+    """
+
+    queues: Mapping[Place, Queue]
+    topics: Collection[str]
+    ended: Collection[str]
+
+
+def overlap(blocks: Blocks, pieces: Iterable[Piece], known: Known) -> Overlap:
+    """What the groups of these topics had in common."""
+    common, uncounted = _common(blocks, known)
     given = defaultdict[tuple[str, str], list[Piece]](list)
     for piece in pieces:
-        if piece.place in queues:
-            given[piece.group, queues[piece.place][1]].append(piece)
+        if piece.place in known.queues:
+            given[piece.group, known.queues[piece.place][1]].append(piece)
     counts = {
-        pair: sum(bits.bit_count() for each in shared.values() for bits in each.values())
-        for pair, shared in common.items()
+        pair: sum(bits.bit_count() for each in shared.values() for _, bits in each) for pair, shared in common.items()
     }
-    places = {
-        (*queues[place], offset)
+    first = {
+        (*known.queues[place], offset, offset)
         for (_, second, topic), shared in common.items()
         for place, offset in _first(given[second, topic], shared)
     }
-    return Overlap(counts, frozenset(places))
+    return Overlap(frozenset(known.topics), counts, frozenset(first), frozenset(uncounted))
 
 
-def _common(
-    blocks: Blocks, queues: Mapping[Place, Queue], topics: Collection[str]
-) -> dict[tuple[str, str, str], Common]:
-    """By the first group, the second one and the topic; of those that had a message the first is so by name."""
-    by_place = defaultdict[Place, dict[str, dict[int, Block]]](dict)
+def _common(blocks: Blocks, known: Known) -> tuple[dict[Pair, Common], set[Spot]]:
+    """By pair, the first group being the first by name of those that had a message; and blocks that say too little."""
+    sides = defaultdict[Place, dict[int, dict[str, Block]]](lambda: defaultdict(dict))
     for (place, side), each in blocks.items():
-        if side != STORED and place in queues and queues[place][1] in topics:
-            by_place[place][side] = each
-    found = defaultdict[tuple[str, str, str], Common](dict)
-    for place, sides in by_place.items():
-        groups = sorted(sides)
-        for at, second in enumerate(groups):
-            for first, shared in _of_earlier(sides, groups[:at], second).items():
-                found[first, second, queues[place][1]][place] = shared
-    return found
+        if place in known.queues and known.queues[place][1] in known.topics:
+            for number, block in each.items():
+                sides[place][number][side] = block
+    found = defaultdict[Pair, Common](lambda: defaultdict(list))
+    uncounted = set()
+    for place, each_number in sides.items():
+        broker, topic, queue_id = known.queues[place]
+        for number, several in sorted(each_number.items()):
+            stored = several.pop(STORED, None)
+            if len(several) < 2:
+                continue
+            if not _one_record_each(list(several.values()), stored, ended=broker in known.ended):
+                uncounted.add((broker, topic, queue_id, number * PLACES, number * PLACES + PLACES - 1))
+                continue
+            for first, second, bits in _pairs(several):
+                found[first, second, topic][place].append((number, bits))
+    return found, uncounted
 
 
-def _of_earlier(
-    sides: Mapping[str, Mapping[int, Block]], earlier: Sequence[str], second: str
-) -> dict[str, dict[int, int]]:
-    """What ``second`` had in common with each of the groups before it, and with none before that one."""
-    found = defaultdict[str, dict[int, int]](dict)
-    for number, block in sides[second].items():
-        left = block.places()
-        for first in earlier:
-            both = left & sides[first][number].places() if number in sides[first] else 0
-            if both:
-                found[first][number] = both
+def _one_record_each(given: Sequence[Block], stored: Block | None, *, ended: bool) -> bool:
+    """Whether groups that were given one place were given one record there."""
+    same = alike(given)
+    if stored is None:
+        return same
+    if stored.count != stored.places().bit_count():
+        return False
+    if same and given[0].bits == stored.bits:
+        return given[0].total == stored.total
+    return not ended and not any(one.places() & ~stored.places() for one in given)
+
+
+def _pairs(several: Mapping[str, Block]) -> Iterator[tuple[str, str, int]]:
+    """Two groups and what both had, the first one first of all that had it."""
+    groups = sorted(several)
+    for at, second in enumerate(groups):
+        left = several[second].places()
+        for first in groups[:at]:
+            if both := left & several[first].places():
+                yield first, second, both
                 left &= ~both
-    return found
 
 
 def _first(pieces: Iterable[Piece], common: Common) -> Iterator[tuple[Place, int]]:
@@ -94,9 +118,10 @@ def _not_after(piece: Piece, offset: int) -> Key | None:
 
 def _between(piece: Piece, common: Common) -> Iterator[int]:
     """The places of a piece that both groups had."""
-    known = common.get(piece.place, {})
-    for number in range(piece.lowest // PLACES, piece.highest // PLACES + 1):
-        bits = known.get(number, 0)
+    shared = common.get(piece.place, [])
+    for number, bits in shared[bisect_left(shared, (piece.lowest // PLACES, 0)) :]:
+        if number * PLACES > piece.highest:
+            return
         while bits:
             offset = number * PLACES + (bits & -bits).bit_length() - 1
             bits &= bits - 1

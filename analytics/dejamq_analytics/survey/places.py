@@ -1,7 +1,7 @@
 """Blocks of a queue's places: which of them were stored, and which each group was given.
 
 Of 1,024 places it is remembered which ones there were (a bit each), how often they were named, and the sum of hashes
-of the messages there. Where what was stored and what was given are the same places, no message was left unseen.
+of the records there. Where what was stored and what was given are the same places, no message was left unseen.
 """
 
 from collections import defaultdict
@@ -17,7 +17,11 @@ BLOCK = 10
 PLACES = 1 << BLOCK
 STORED = ""
 """The side of the broker; the other sides are named after groups."""
+BETWEEN = "\n"
+"""Stands in no name, as ``|`` may."""
 Place = str
+Queue = tuple[str, str, int]
+"""What a place is: broker, topic and queue id."""
 
 
 class Block(msgspec.Struct, gc=False):
@@ -42,7 +46,7 @@ Blocks = dict[tuple[Place, str], dict[int, Block]]
 
 def place(broker: str, topic: str, queue_id: int) -> Place:
     """A queue, in words."""
-    return f"{broker}|{topic}|{queue_id}"
+    return f"{broker}{BETWEEN}{topic}{BETWEEN}{queue_id}"
 
 
 def count(blocks: Blocks, stream: tuple[Place, str], offsets: Numbers, hashes: Numbers) -> None:
@@ -104,6 +108,9 @@ def _is_uneven(sides: dict[str, Block], starts: dict[str, int], number: int) -> 
         if stored.count != there.bit_count() or any(_misses(sides.get(group), start, there, number)
                                                     for group, start in starts.items()):  # fmt: skip
             return True
+        if any(one.bits == stored.bits and one.count == stored.count and one.total != stored.total
+               for one in sides.values()):  # fmt: skip
+            return True  # other records than those that are known to be there
     given = list(sides.values())
     if all(one.places() & ~there == 0 for one in given):
         return False
@@ -116,8 +123,14 @@ def _misses(given: Block | None, start: int, there: int, number: int) -> bool:
     return bool((there >> first) & ~((given.places() if given else 0) >> first))
 
 
+def alike(several: Iterable[Block]) -> bool:
+    """Whether all were given the very same records, each place once."""
+    first, *rest = several
+    return not any(_others(one, first) for one in (first, *rest))
+
+
 def _others(one: Block, another: Block) -> bool:
-    """Where no broker says what was stored: not the very same messages, or one place named twice."""
+    """Where no broker says what was stored: not the very same records, or one place named twice."""
     return one.count != one.places().bit_count() or (one.count, one.total, one.bits) != (
         another.count, another.total, another.bits
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Reads journals twice: first to see which messages may be part of a finding, then to take their lines."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.facts import settled
-from dejamq_analytics.rules.audiences import Overlap
+from dejamq_analytics.overlap import Overlap, Spot
 from dejamq_analytics.schema import UNREADABLE, journal_schema
 from dejamq_analytics.survey import keys, look, order, places
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Extent, Note, blocks_of
 from dejamq_analytics.survey.order import Piece, Range
-from dejamq_analytics.survey.overlap import overlap
+from dejamq_analytics.survey.overlap import Known, overlap
 from dejamq_analytics.survey.pick import Wanted
 from dejamq_analytics.survey.places import Place
 from dejamq_analytics.survey.readings import Readings, bad_input_of_tasks
@@ -50,8 +50,7 @@ def survey(read: Readings, group: str | None = None) -> Surveyed:
     jumps = [jump for note in notes for jump in note.jumps]
     extents = [_steady(extent, jumps) for note in notes for extent in note.extents]
     whole = _candidates(looked, notes)
-    had = overlap_of(notes)
-    wanted = wanted_of(notes, whole, group, had)
+    wanted, had = wanted_of(notes, whole, group)
     if wanted.gone:
         lost = _lost(read, looked, wanted)
         wanted.keys = np.concatenate([wanted.keys, lost.keys])
@@ -108,13 +107,6 @@ def _judge(brokers_known: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator
     return judge
 
 
-def overlap_of(notes: Sequence[Note]) -> Overlap:
-    """What several groups had of the topics that they share, where every delivery is in a block."""
-    counted = _shared(notes).difference(_uncounted(notes))
-    queues = {place: queue for note in notes for place, queue in note.queues.items()}
-    return overlap(blocks_of(notes) if counted else {}, _pieces(notes), queues, counted)
-
-
 def _shared(notes: Sequence[Note]) -> set[str]:
     """Topics that several groups read at one broker."""
     readers = defaultdict[tuple[str, str], set[str]](set)
@@ -127,13 +119,8 @@ def _uncounted(notes: Sequence[Note]) -> set[str]:
     return {topic for note in notes for topic in note.uncounted}
 
 
-def _pieces(notes: Sequence[Note]) -> list[Piece]:
-    jumps = [jump for note in notes for jump in note.jumps]
-    return [_in_step(piece, jumps) for note in notes for piece in note.pieces]
-
-
-def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None, had: Overlap) -> Wanted:
-    """What the second reading is to take, by what all tasks of the first one told."""
+def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tuple[Wanted, Overlap]:
+    """What the second reading is to take, by what all tasks of the first one told; and what groups had in common."""
     openings = [opening for note in notes for opening in note.openings]
     starts: dict[tuple[str, str], int] = {}
     filtered = {one for note in notes for one in note.filtered}
@@ -146,19 +133,29 @@ def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None, had: 
         for boot, ids in note.asked.items():
             asked[boot].update(ids)
     marks = _highest(mark for note in notes for mark in note.marks)
+    jumps = [jump for note in notes for jump in note.jumps]
+    pieces = [_in_step(piece, jumps) for note in notes for piece in note.pieces]
+    blocks = blocks_of(notes)
+    had = overlap(blocks, pieces, _known(notes))
     return Wanted(
-        keys=whole.keys, places=whole.places, blocks=places.uneven(blocks_of(notes), starts), asked=dict(asked),
+        keys=whole.keys, places=whole.places, blocks=places.uneven(blocks, starts), asked=dict(asked),
         marks={(boot, pq, mark) for (boot, pq), mark in marks.items()},
         groups={one.group for one in openings if one.own},
-        topics=_shared(notes) & _uncounted(notes), spots=_by_queue(had),
-        ranges=order.disagreeing(_pieces(notes)), gone=_gone(notes), group=group,
-    )  # fmt: skip
+        topics=_shared(notes) - had.topics, spots=_by_queue(had.spots),
+        ranges=order.disagreeing(pieces), gone=_gone(notes), group=group,
+    ), had  # fmt: skip
 
 
-def _by_queue(had: Overlap) -> dict[Place, set[int]]:
+def _known(notes: Sequence[Note]) -> Known:
+    queues = {place: queue for note in notes for place, queue in note.queues.items()}
+    ended = {end.broker_name for note in notes for end in note.ends}
+    return Known(queues, _shared(notes) - _uncounted(notes), ended)
+
+
+def _by_queue(spots: Iterable[Spot]) -> dict[Place, set[int]]:
     found = defaultdict[Place, set[int]](set)
-    for broker, topic, queue_id, offset in had.places:
-        found[places.place(broker, topic, queue_id)].add(offset)
+    for broker, topic, queue_id, first, last in spots:
+        found[places.place(broker, topic, queue_id)].update(range(first, last + 1))
     return dict(found)
 
 

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.survey import places
 from dejamq_analytics.survey.note import Extent
 from dejamq_analytics.survey.order import Range
 
@@ -42,7 +43,7 @@ def with_reached(deliveries: DataFrame, ranges: Sequence[Range]) -> DataFrame:
         return deliveries
     known = sf.broadcast(deliveries.sparkSession.createDataFrame(told, RANGE))
     here = (sf.col("boot_id") == sf.col("range_boot")) & (sf.col("consumer_group") == sf.col("range_group"))
-    here &= sf.concat_ws("|", "broker_name", "topic", "queue_id") == sf.col("place")
+    here &= sf.concat_ws(places.BETWEEN, "broker_name", "topic", "queue_id") == sf.col("place")
     joined = deliveries.join(known, here & sf.col("seq").between(sf.col("first_seq"), sf.col("last_seq")), how="left")
     return joined.select(*deliveries.columns, "reached_before")
 
