@@ -83,7 +83,8 @@ class Writer:
             count = int(deliveries * shape.in_first_queue if queue_id == 0 else rest)
             place = {"group": group, "topic": topic, "broker_name": BROKER, "queue_id": queue_id}
             runs = max(2, count // self._size)
-            self._store(place, range(runs if number < shape.topics else 0))
+            if number < shape.topics:
+                self._store(place, range(runs))
             self._consume(first, place, range(runs), killed=True)
             self._consume(second, place, range(runs - 1, runs), killed=False)
         first.close()

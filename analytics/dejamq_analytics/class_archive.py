@@ -78,6 +78,7 @@ def _which() -> str:
 
 
 def _forget(cached: Path) -> None:
+    """Archives that are one too many with the next, and what is left of those that never got whole."""
     whole = [*cached.glob("java-*/spark-*.jsa")]
     for path in sorted(whole, key=lambda path: path.stat().st_mtime_ns)[: -KEPT + 1]:
         path.unlink(missing_ok=True)

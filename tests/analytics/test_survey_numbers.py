@@ -16,7 +16,7 @@ WHERE = "broker|orders|0"
 def entries(*told: tuple[str, int, int, int]) -> keys.Numbers:
     """Of (key, place, log offset, code)."""
     names, where, logs, codes = zip(*told, strict=True)
-    at = keys.mixed(keys.hashed(names) * np.uint64(0), np.array(where))
+    at = keys.at(keys.hashed(names) * np.uint64(0), np.array(where))
     return keys.entries(keys.hashed(names), at, np.array(logs), np.array(codes, np.uint32))
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from dejamq_analytics.overlap import Overlap, Spot
-from dejamq_analytics.survey import places
 from dejamq_analytics.survey.overlap import Known, overlap
 from dejamq_analytics.survey.places import STORED, Block
+from dejamq_proto.events import Deliver
 from journals import TOPIC, History
 from plain_runs import RUN, RUNS, opening, run_of, write_remade, write_shared
 from surveyed import Line, everything, taken
@@ -56,8 +56,7 @@ def test_the_count_is_that_of_all_messages_and_the_first_one_is_taken(number: in
 
 
 def test_two_groups_that_read_the_same_leave_one_line_of_each(tmp_path: Path) -> None:
-    history = History(tmp_path, "same")
-    write_groups(history, "a", "b")
+    write_in_order(History(tmp_path, "same"), {"a": range(RUNS), "b": range(RUNS)})
     lines = taken(tmp_path).lines
     assert [line["queue_offsets"][0] for line in lines if line["event"] == "DELIVER"] == [0, 0]
     done = [line for line in lines if line["event"] == "RESULT" and line["queue_offsets"][0] == 0]
@@ -66,7 +65,10 @@ def test_two_groups_that_read_the_same_leave_one_line_of_each(tmp_path: Path) ->
 
 def test_all_of_a_topic_is_taken_where_an_operator_gave_some_of_it_to_a_member(tmp_path: Path) -> None:
     history = History(tmp_path, "same")
-    write_groups(history, "a", "b", direct=3)
+    write_in_order(history, {"a": range(RUNS), "b": range(RUNS)})
+    again = run_of(history, 3, group="a")[1]
+    again.kind, again.delivery_ids = "direct", [1 << 40 | one for one in again.delivery_ids]
+    write_more(tmp_path, "same", again)
     found = taken(tmp_path)
     assert found.overlap == Overlap()
     assert len([line for line in found.lines if line["event"] == "DELIVER"]) == 2 * RUNS + 1
@@ -85,10 +87,7 @@ def test_of_a_line_in_no_order_the_first_message_counts(tmp_path: Path) -> None:
     deliver = run_of(history, 0, group="b")[1]
     for name in ("queue_offsets", "log_offsets", "unique_keys"):
         setattr(deliver, name, getattr(deliver, name)[::-1])
-    history = History(tmp_path, "mixed")
-    consumer = history.consumer("b-again")
-    consumer.write(deliver)
-    history.end()
+    write_more(tmp_path, "mixed", deliver)
     assert first_of(tmp_path, "a", "b") == RUN - 1
 
 
@@ -115,15 +114,15 @@ def test_offsets_that_no_broker_gave_cost_no_time(tmp_path: Path) -> None:
     history = History(tmp_path, "absurd")
     deliver = run_of(history, 0, group="b")[1]
     deliver.queue_offsets = [*deliver.queue_offsets[:-1], 1 << 62]
-    history.consumer("b-absurd").write(deliver)
     write_in_order(history, {"a": [0], "b": [0]})
+    write_more(tmp_path, "absurd", deliver)
     assert taken(tmp_path).overlap.topics == {TOPIC}
 
 
 @pytest.mark.parametrize(("ended", "counted"), [(False, 1), (True, 0)])
 def test_after_a_log_that_ended_a_place_is_counted_only_where_all_had_the_same_of_it(ended: bool, counted: int) -> None:
-    blocks = places.merged([{("q", STORED): {0: Block(2, 8, b"\xc0" + bytes(127))}}])
-    blocks |= {("q", "a"): {0: Block(2, 8, b"\xc0" + bytes(127))}, ("q", "b"): {0: Block(1, 3, b"\x80" + bytes(127))}}
+    two, one = Block(2, 8, b"\xc0" + bytes(127)), Block(1, 3, b"\x80" + bytes(127))
+    blocks = {("q", STORED): {0: two}, ("q", "a"): {0: two}, ("q", "b"): {0: one}}
     known = Known({"q": ("broker", "t", 0)}, {"t"}, {"broker"} if ended else set())
     assert len(overlap(blocks, [], known).counts) == counted
     assert len(overlap(blocks, [], known).uncounted) == 1 - counted
@@ -143,33 +142,23 @@ def at(spots: Iterable[Spot]) -> set[Place]:
     return {(broker, topic, queue, at) for broker, topic, queue, first, last in spots for at in range(first, last + 1)}
 
 
-def write_in_order(history: History, runs: dict[str, list[int]], *, brokers: bool = True) -> None:
-    """To each group these runs, one group after the other."""
+def write_in_order(history: History, runs: dict[str, Iterable[int]], *, brokers: bool = True) -> None:
+    """To each group these runs of those that a broker stored, one group after the other."""
     if brokers:
         broker = history.broker()
-        for number in range(3):
+        for number in range(RUNS):
             broker.write(run_of(history, number)[0])
     for group, numbers in runs.items():
         consumer = history.consumer(group)
         consumer.write(opening(history, group, 0))
         for number in numbers:
-            consumer.write(run_of(history, number, group=group)[1])
+            for event in run_of(history, number, group=group)[1:]:
+                consumer.write(event)
     history.end()
 
 
-def write_groups(history: History, *groups: str, direct: int | None = None) -> None:
-    """All runs to each group, and one of them to the first once more, as ``consumeMessageDirectly`` does."""
-    broker = history.broker()
-    for number in range(RUNS):
-        broker.write(run_of(history, number)[0])
-    for group in groups:
-        consumer = history.consumer(group)
-        consumer.write(opening(history, group, 0))
-        for number in range(RUNS):
-            for event in run_of(history, number, group=group)[1:]:
-                consumer.write(event)
-        if direct is not None and group == groups[0]:
-            again = run_of(history, direct, group=group)[1]
-            again.kind, again.delivery_ids = "direct", [1 << 40 | one for one in again.delivery_ids]
-            consumer.write(again)
+def write_more(directory: Path, name: str, deliver: Deliver) -> None:
+    """By another member, after all else of the history with this name."""
+    history = History(directory, name)
+    history.consumer("another").write(deliver)
     history.end()

@@ -16,7 +16,7 @@ from dejamq_analytics.rules.identity import ORDER, RECORD
 from dejamq_analytics.rules.joins import beside, united
 
 PAIRS = "first_group string, second_group string, pair_topic string, counted bigint"
-SPOTS = "spot_broker string, spot_topic string, spot_queue bigint, first_offset bigint, last_offset bigint"
+SPOTS = "spot_broker string, spot_topic string, spot_queue bigint, first_offset bigint, last_offset bigint, counts int"
 
 
 class Audiences(NamedTuple):
@@ -29,11 +29,16 @@ class Audiences(NamedTuple):
 def audiences(processes: DataFrame) -> Audiences:
     """Of all process queues that were opened; a handful of rows, whatever was delivered."""
     opened = processes.select(sf.explode("opened").alias("one")).select("one.*").distinct().collect()
-    groups = defaultdict[tuple[str, str], set[str]](set)
-    for row in opened:
-        groups[row.broker_name, row.topic].add(row.group)
-    shared = {topic for (_, topic), readers in groups.items() if len(readers) > 1}
+    shared = read_by_several((row.broker_name, row.topic, row.group) for row in opened)
     return Audiences(_sorted(row.group for row in opened if row.own), _sorted(shared))
+
+
+def read_by_several(opened: Iterable[tuple[str, str, str]]) -> set[str]:
+    """The topics that several groups read at one broker; of each process queue its broker, topic and group."""
+    groups = defaultdict[tuple[str, str], set[str]](set)
+    for broker, topic, group in opened:
+        groups[broker, topic].add(group)
+    return {topic for (_, topic), readers in groups.items() if len(readers) > 1}
 
 
 def by_member(deliveries: DataFrame, broadcasting: tuple[str, ...]) -> DataFrame:
@@ -81,14 +86,13 @@ def _deciding(deliveries: DataFrame, known: Overlap) -> DataFrame:
     if not known.topics:
         return deliveries.withColumn("counts", sf.lit(1))
     counted = sf.col("topic").isin(*known.topics)
-    parts = [deliveries.where(~counted).withColumn("counts", sf.lit(1))]
-    for counts, spots in enumerate((known.first, known.uncounted)):
-        at = sf.broadcast(deliveries.sparkSession.createDataFrame(sorted(spots), SPOTS))
-        there = (sf.col("broker_name") == sf.col("spot_broker")) & (sf.col("topic") == sf.col("spot_topic"))
-        there &= sf.col("queue_id") == sf.col("spot_queue")
-        there &= sf.col("queue_offset").between(sf.col("first_offset"), sf.col("last_offset"))
-        parts.append(deliveries.where(counted).join(at, there, how="left_semi").withColumn("counts", sf.lit(counts)))
-    return united(parts)
+    rows = [(*spot, 0) for spot in sorted(known.first)] + [(*spot, 1) for spot in sorted(known.uncounted)]
+    spots = sf.broadcast(deliveries.sparkSession.createDataFrame(rows, SPOTS))  # a place is in one of them at most
+    there = (sf.col("broker_name") == sf.col("spot_broker")) & (sf.col("topic") == sf.col("spot_topic"))
+    there &= sf.col("queue_id") == sf.col("spot_queue")
+    there &= sf.col("queue_offset").between(sf.col("first_offset"), sf.col("last_offset"))
+    deciding = deliveries.where(counted).join(spots, there).select(*deliveries.columns, "counts")
+    return united([deliveries.where(~counted).withColumn("counts", sf.lit(1)), deciding])
 
 
 def _with_counted(pairs: DataFrame, known: Overlap) -> DataFrame:

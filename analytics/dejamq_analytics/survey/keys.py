@@ -80,10 +80,10 @@ def receiver(group: str) -> int:
 
 
 def entries(keys: Numbers, places: Numbers, logs: Numbers, codes: Numbers) -> Numbers:
-    """``codes`` without the log offset's bits."""
+    """``places`` as ``at`` tells them, ``codes`` without the log offset's bits."""
     made = np.empty(len(keys), ENTRY)
     made["key"] = keys
-    made["place"] = places >> np.uint64(32)
+    made["place"] = places
     log = mixed(np.full(len(keys), 7, np.uint64), logs) >> np.uint64(48)
     made["code"] = codes.astype(np.uint32) | (log.astype(np.uint32) << np.uint32(16))
     return made

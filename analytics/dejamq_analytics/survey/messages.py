@@ -96,7 +96,7 @@ class Messages:
         codes = np.repeat(np.array([code for _, _, code in self._runs], np.uint32), sizes)
         hashes = keys.hashed(self._names)
         seeds = np.append(keys.hashed([where for where, _ in self._streams]), np.uint64(0))
-        where = keys.mixed(seeds[streams], offsets)  # stream -1 is the last one
+        where = keys.at(seeds[streams], offsets)  # stream -1 is the last one
         made = keys.entries(hashes, where, logs, codes)
         told: list[Bucket] = [(False, *one) for one in keys.by_bucket(made)]
         if self._business:

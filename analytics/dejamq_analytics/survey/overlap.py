@@ -74,7 +74,7 @@ def _one_record_each(given: Sequence[Block], stored: Block | None, *, ended: boo
     same = alike(given)
     if stored is None:
         return same
-    if stored.count != stored.places().bit_count():
+    if not stored.once():
         return False
     if same and given[0].bits == stored.bits:
         return given[0].total == stored.total

@@ -36,6 +36,10 @@ class Block(msgspec.Struct, gc=False):
         self.total = (self.total + total) & ((1 << 64) - 1)
         self.bits = (int.from_bytes(self.bits) | int.from_bytes(bits)).to_bytes(PLACES // 8)
 
+    def once(self) -> bool:
+        """Whether each place was named once."""
+        return self.count == self.places().bit_count()
+
     def places(self) -> int:
         """The bits as a number whose lowest bit is the first place."""
         return int.from_bytes(self.bits, "little")
@@ -105,7 +109,7 @@ def _is_uneven(sides: dict[str, Block], starts: dict[str, int], number: int) -> 
     there = 0
     if stored is not None:
         there = stored.places()
-        if stored.count != there.bit_count() or any(_misses(sides.get(group), start, there, number)
+        if not stored.once() or any(_misses(sides.get(group), start, there, number)
                                                     for group, start in starts.items()):  # fmt: skip
             return True
         if any(one.bits == stored.bits and one.count == stored.count and one.total != stored.total
@@ -131,7 +135,7 @@ def alike(several: Iterable[Block]) -> bool:
 
 def _others(one: Block, another: Block) -> bool:
     """Where no broker says what was stored: not the very same records, or one place named twice."""
-    return one.count != one.places().bit_count() or (one.count, one.total, one.bits) != (
+    return not one.once() or (one.count, one.total, one.bits) != (
         another.count, another.total, another.bits
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.facts import settled
 from dejamq_analytics.overlap import Overlap, Spot
+from dejamq_analytics.rules.audiences import read_by_several
 from dejamq_analytics.schema import UNREADABLE, journal_schema
 from dejamq_analytics.survey import keys, look, order, places
 from dejamq_analytics.survey.keys import Candidates
@@ -107,18 +108,6 @@ def _judge(brokers_known: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator
     return judge
 
 
-def _shared(notes: Sequence[Note]) -> set[str]:
-    """Topics that several groups read at one broker."""
-    readers = defaultdict[tuple[str, str], set[str]](set)
-    for one in (opening for note in notes for opening in note.openings):
-        readers[one.broker_name, one.topic].add(one.group)
-    return {topic for (_, topic), groups in readers.items() if len(groups) > 1}
-
-
-def _uncounted(notes: Sequence[Note]) -> set[str]:
-    return {topic for note in notes for topic in note.uncounted}
-
-
 def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tuple[Wanted, Overlap]:
     """What the second reading is to take, by what all tasks of the first one told; and what groups had in common."""
     openings = [opening for note in notes for opening in note.openings]
@@ -136,20 +125,21 @@ def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tu
     jumps = [jump for note in notes for jump in note.jumps]
     pieces = [_in_step(piece, jumps) for note in notes for piece in note.pieces]
     blocks = blocks_of(notes)
-    had = overlap(blocks, pieces, _known(notes))
+    shared = read_by_several((one.broker_name, one.topic, one.group) for one in openings)
+    had = overlap(blocks, pieces, _known(notes, shared))
     return Wanted(
         keys=whole.keys, places=whole.places, blocks=places.uneven(blocks, starts), asked=dict(asked),
         marks={(boot, pq, mark) for (boot, pq), mark in marks.items()},
         groups={one.group for one in openings if one.own},
-        topics=_shared(notes) - had.topics, spots=_by_queue(had.spots),
+        topics=shared - had.topics, spots=_by_queue(had.spots),
         ranges=order.disagreeing(pieces), gone=_gone(notes), group=group,
     ), had  # fmt: skip
 
 
-def _known(notes: Sequence[Note]) -> Known:
+def _known(notes: Sequence[Note], shared: set[str]) -> Known:
     queues = {place: queue for note in notes for place, queue in note.queues.items()}
     ended = {end.broker_name for note in notes for end in note.ends}
-    return Known(queues, _shared(notes) - _uncounted(notes), ended)
+    return Known(queues, shared.difference(*(note.uncounted for note in notes)), ended)
 
 
 def _by_queue(spots: Iterable[Spot]) -> dict[Place, set[int]]:
