@@ -1,8 +1,9 @@
 """Numbers every delivery and journals what became of it.
 
-``forensic``: DELIVER is with the kernel before the handler is entered, RESULT right after it ends. ``audit``: ordinary
-first deliveries and successes are gathered into runs of one process queue and written within 100 ms; whatever else is
-written about a queue comes after what was gathered for it, so the order of lines is the order of events.
+``forensic``: DELIVER is with the kernel before the handler is entered, RESULT before the next one is or anything else
+happens. ``audit``: ordinary first deliveries and successes are gathered into runs of one process queue and
+written within 100 ms; whatever else is written about a queue comes after what was gathered for it, so the order of
+lines is the order of events.
 """
 
 import asyncio
@@ -83,11 +84,14 @@ class Deliveries:
             self.flush(owned)
             self._write_deliver(owned, Stretches(messages), kind=kind, batch_id=self._batches)
 
-    def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """They ended well, each alone, and their process queue knows."""
+    def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, followed: bool = False) -> None:
+        """They ended well, each alone, and their process queue knows.
+
+        ``followed``: the next message is entered in this very step, and its line takes these along to the kernel.
+        """
         if self.forensic:
             for message in messages:
-                self._tell_succeeded(owned, message)
+                self._tell_succeeded(owned, message, followed=followed)
         elif self._on:
             owned.succeeded.add(messages)
             if owned.succeeded.count >= GATHER_AT_MOST:
@@ -182,13 +186,13 @@ class Deliveries:
         )  # fmt: skip
         self._journal.write(line)
 
-    def _tell_succeeded(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
+    def _tell_succeeded(self, owned: OwnedQueue, message: ReceivedMessage, *, followed: bool) -> None:
         """As ``_tell_entered``."""
         line = replace(
             (owned.lines or self.lines(owned)).result, delivery_ids=[message.delivery_number],
             queue_offsets=[message.queue_offset], mem_off=owned.process_queue.low_water,
         )  # fmt: skip
-        self._journal.write(line)
+        self._journal.write(line, followed=followed)
 
     def lines(self, owned: OwnedQueue) -> Lines:
         """What lines about this ownership have in common. A line made anew costs twice as much as a copy."""

@@ -148,17 +148,18 @@ class Dispatcher:
     async def _run_each(self, work: Work, handling: Handling) -> None:
         """The hot path: what ends well is only kept in ``handling.done``, and settled before anybody else can look.
 
-        At level ``forensic``, and of messages that come again, each is settled by itself.
+        At level ``forensic`` each is settled before the next is entered, and what comes again by itself.
         """
         held, handler, results, clock = work.owned.process_queue, work.handler, self._results, self._context.age_s
-        numbers, done, alone = self._deliveries.numbers, handling.done, work.again or self._deliveries.forensic
+        numbers, done, alone = self._deliveries.numbers, handling.done, work.again
+        told_first = alone or self._deliveries.forensic
         handling.begin(work.owned, clock(), again=work.again)
         for message in work.messages:
             if held.dropped or held.draining or self._stopping:
                 break
             message.delivery_number = next(numbers)
             handling.now = message
-            if alone:
+            if told_first:
                 results.catch_up(handling)
             try:
                 answer = await handler(message)

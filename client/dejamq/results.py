@@ -55,20 +55,27 @@ class Results:
         begun = done if told is None else done[1:]
         if now is not None and now is not told:
             begun = [*begun, now]
+        if done and told is not None and self._deliveries.forensic:  # where each is settled before the next begins
+            self._finish(handling, owned, followed=bool(begun))
         if begun and handling.again:
             self._deliveries.entered_again(owned, begun)
         elif begun:
             self._deliveries.entered(owned, begun)
-        held, handling.told = owned.process_queue, now
-        held.in_flight += (now is not None) - (told is not None)
+        handling.told = now
+        owned.process_queue.in_flight += (now is not None) - (told is not None)
+        if done:
+            self._finish(handling, owned)
+
+    def _finish(self, handling: Handling, owned: OwnedQueue, *, followed: bool = False) -> None:
+        """What is done counts for the queue and in the journal. ``followed``: a delivery is told next, in this step."""
+        done, held = handling.done, owned.process_queue
         if len(done) == 1:
             held.finish(done[0].queue_offset)
-        elif done:
+        else:
             held.finish_all(list(map(PLACE, done)))
-        if done:
-            self._deliveries.succeed(owned, done)
-            handling.count += len(done)
-            done.clear()
+        self._deliveries.succeed(owned, done, followed=followed)
+        handling.count += len(done)
+        done.clear()
 
     def count(self, handling: Handling) -> None:
         """Add what a worker settled to the statistics; now and then is enough."""

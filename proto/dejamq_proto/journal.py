@@ -72,11 +72,12 @@ class Journal:
         """False lets callers skip making the event."""
         return self.level is not Level.OFF
 
-    def write(self, event: Event) -> None:
+    def write(self, event: Event, *, followed: bool = False) -> None:
         """Stamp the envelope and append the line.
 
         The event that it is given is changed, so an event is written once. Never raises for a disk that fails: the
-        lines are lost, the hole in ``seq`` tells of them.
+        lines are lost, the hole in ``seq`` tells of them. ``followed``: the caller writes another line in this very
+        step, before any effect of this one, and one call of the kernel takes both.
         """
         if self._fd < 0:
             return
@@ -94,9 +95,9 @@ class Journal:
             del self._buffer[before:]
             raise
         self._buffer += b"\n"
-        if self.forensic or len(self._buffer) > BUFFER_BYTES:
+        if (self.forensic and not followed) or len(self._buffer) > BUFFER_BYTES:
             self.flush()
-        elif self._timer is None:
+        elif not self.forensic and self._timer is None:
             self._flush_later()
 
     def sign(self, event: Event) -> None:
