@@ -255,3 +255,29 @@ def test_a_listener_that_fails_does_not_stop_the_queues(tmp_path: Path) -> None:
     settle(store)
     assert bodies_of(store) == [b"a", b"b"]
     store.close()
+
+
+def test_each_of_hundreds_of_queues_gets_the_entries_of_its_records_however_few(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    keys = [(f"T{number % 50}", number // 50) for number in range(200)]
+    sent: dict[tuple[str, int], list[bytes]] = {key: [] for key in keys}
+    for turn, size in enumerate((200, 1, 7, 130, 200, 64, 3)):
+        run = [(*keys[(turn * 31 + number * 7) % len(keys)], b"%d-%d" % (turn, number)) for number in range(size)]
+        for topic, queue_id, body in run:
+            sent[topic, queue_id].append(body)
+        store.append_run(run_of(run))
+    settle(store)
+    assert {key: bodies_of(store, *key) for key in keys} == sent
+    assert {key: store.max_offset(*key) for key in keys} == {key: len(bodies) for key, bodies in sent.items()}
+    store.close()
+
+
+def test_records_of_many_queues_that_get_no_entry_take_no_queue_offset(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    run = [(f"T{number % 20}", 0, b"%d" % number) for number in range(40)]
+    store.append_run(run_of(run, sys_flag=SYS_TRANSACTION_PREPARED))
+    appended = store.append_run(run_of(run))
+    settle(store)
+    assert appended.queue_offsets.tolist() == [0] * 20 + [1] * 20
+    assert bodies_of(store, "T3") == [b"3", b"23"]
+    store.close()

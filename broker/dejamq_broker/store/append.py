@@ -11,7 +11,18 @@ from dejamq_proto.few import Piece
 from dejamq_proto.record import SYS_TRANSACTION_MASK, Record, body_crc, encode
 from dejamq_proto.run import Bytes, Run, Stamp, fill, fill_one
 
-from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey, QueueTable, Single, grouped
+from dejamq_broker.store.batch import (
+    NO_GROUPS,
+    NOT_QUEUED,
+    Batch,
+    Groups,
+    Ints,
+    QueueKey,
+    QueueTable,
+    Single,
+    grouped,
+    one_group,
+)
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import RECORD_ALLOWANCE, StoreConfig
 from dejamq_broker.store.entries import UNQUEUED_TYPES, queue_tags_code, unqueued
@@ -164,7 +175,7 @@ class Appender:
         numbers = [self._number(key) for key in run.keys]
         without = unqueued(run.run)
         if len(numbers) == 1 and without is None:
-            return Groups(None, [(numbers[0], 0, len(run.key_index))])
+            return one_group(numbers[0], len(run.key_index))
         queue_numbers = np.array(numbers, np.int64)[run.key_index]
         if without is not None:
             queue_numbers[without] = NOT_QUEUED
@@ -177,7 +188,7 @@ class Appender:
         """
         record = msgspec.structs.replace(record, body_crc=body_crc(record.body))
         queued = record.transaction_type not in UNQUEUED_TYPES
-        groups = Groups(None, [(self._number((record.topic, record.queue_id)), 0, 1)] if queued else [])
+        groups = one_group(self._number((record.topic, record.queue_id)), 1) if queued else NO_GROUPS
 
         def tags_codes(store_timestamp_ms: int) -> Ints:
             stamped = msgspec.structs.replace(record, store_timestamp_ms=store_timestamp_ms)

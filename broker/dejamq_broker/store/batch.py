@@ -19,20 +19,33 @@ Members = slice | Ints
 class Groups(msgspec.Struct, frozen=True, gc=False):
     """The records of each queue; those that no group has get no queue entry.
 
-    ``order`` puts the records of a run group by group (None: they are so), in log order within each. A span is a
-    queue's number and where its records begin and end in that order.
+    ``order`` puts the records of a run group by group (None: they are so), in log order within each. ``numbers`` are
+    those of the queues, ``edges`` where the records of each begin in that order, and at last where all end.
     """
 
     order: Ints | None
-    spans: list[tuple[int, int, int]]
+    numbers: list[int]
+    edges: list[int]
 
     def __len__(self) -> int:
-        return len(self.spans)
+        return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, Members]]:
         """The number of each queue, and its records."""
-        for number, first, after in self.spans:
+        for number, first, after in self.spans():
             yield number, slice(first, after) if self.order is None else self.order[first:after]
+
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """The number of each queue, and where its records begin and end in the order."""
+        return zip(self.numbers, self.edges, self.edges[1:], strict=False)
+
+
+NO_GROUPS = Groups(None, [], [0])
+
+
+def one_group(number: int, count: int) -> Groups:
+    """All records are of one queue."""
+    return Groups(None, [number], [0, count])
 
 
 def grouped(queue_numbers: Ints) -> Groups:
@@ -40,15 +53,14 @@ def grouped(queue_numbers: Ints) -> Groups:
     count = len(queue_numbers)
     first = queue_numbers.item(0)
     if every(queue_numbers == first):
-        return Groups(None, [(first, 0, count)] if first >= 0 else [])
+        return one_group(first, count) if first >= 0 else NO_GROUPS
     # numpy sorts short integers by radix, several times as fast
     short = count > 256 and int(queue_numbers.max()) < 1 << 15
     order = (queue_numbers.astype(np.int16) if short else queue_numbers).argsort(kind="stable")
     ordered = queue_numbers[order]
-    starts = [0, *[edge + 1 for edge in (ordered[1:] != ordered[:-1]).nonzero()[0].tolist()]]
-    numbers = [ordered.item(start) for start in starts]
-    spans = list(zip(numbers, starts, [*starts[1:], count], strict=True))
-    return Groups(order, spans if numbers[0] >= 0 else spans[1:])
+    edges = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), count]
+    numbers = ordered[edges[:-1]].tolist()
+    return Groups(order, numbers, edges) if numbers[0] >= 0 else Groups(order, numbers[1:], edges[1:])
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +77,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     @property
     def queue_numbers(self) -> list[int]:
         """The queues that get entries."""
-        return [number for number, _, _ in self.groups.spans]
+        return self.groups.numbers
 
 
 class Single(msgspec.Struct, frozen=True, gc=False):
@@ -119,20 +131,21 @@ class QueueTable:
 
     def peek(self, groups: Groups, count: int) -> Ints:
         """The queue offsets that ``count`` records get when they are stored; those in no group get 0."""
+        following = self.next
         if len(groups) == 1 and groups.order is None:
-            start = self.next[groups.spans[0][0]]
+            start = following[groups.numbers[0]]
             return np.arange(start, start + count)
-        ordered = np.zeros(count, np.int64)
-        for number, first, after in groups.spans:
-            start = self.next[number]
-            ordered[first:after] = np.arange(start, start + after - first)
-        if groups.order is None:
-            return ordered
-        offsets = np.empty(count, np.int64)
-        offsets[groups.order] = ordered
+        offsets = np.zeros(count, np.int64)
+        if len(groups):
+            # of all queues at once: a run over hundreds of topics has a record or two of each
+            edges = np.array(groups.edges)
+            moved = np.array([following[number] for number in groups.numbers]) - edges[:-1]
+            ordered = np.arange(edges[0], edges[-1]) + np.repeat(moved, edges[1:] - edges[:-1])
+            offsets[slice(None) if groups.order is None else groups.order[edges[0] :]] = ordered
         return offsets
 
     def advance(self, groups: Groups) -> None:
         """The records are in the log: their queue offsets are taken."""
-        for number, first, after in groups.spans:
-            self.next[number] += after - first
+        following = self.next
+        for number, first, after in groups.spans():
+            following[number] += after - first

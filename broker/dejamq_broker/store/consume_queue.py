@@ -13,7 +13,7 @@ from dejamq_proto.few import FEW
 from dejamq_broker.store.batch import Ints, Single
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
 from dejamq_broker.store.entry_files import ENTRY, FILLER, FILLER_SIZE, PAGE, Entries, EntryFiles, count_good
-from dejamq_broker.store.entry_tail import EntryTail
+from dejamq_broker.store.entry_tail import EntryTail, rows_of
 from dejamq_broker.store.errors import StoreDamaged
 
 KEPT_IN_MEMORY = 4096
@@ -121,9 +121,8 @@ class ConsumeQueue:
     def append(self, queue_offsets: Ints, entries: Entries, log_ends: Ints) -> None:
         """Take entries in log order. Those already here are passed over; a gap is filled with fillers."""
         first = int(queue_offsets[0])
-        if first == self.max_offset and int(log_ends[0]) > self.max_log_offset and _follow(queue_offsets, first):
-            self._push(entries)
-            self.max_log_offset = int(log_ends[-1])
+        ends_at = int(log_ends[0]), int(log_ends[-1])
+        if _follow(queue_offsets, first) and self.extend(first, rows_of(entries), ends_at):
             return
         reached = np.maximum.accumulate(np.concatenate(([self.max_offset - 1], queue_offsets[:-1])))
         new = (log_ends > self.max_log_offset) & (queue_offsets > reached)
@@ -132,9 +131,19 @@ class ConsumeQueue:
             dense = int(np.argmin(queue_offsets - queue_offsets[0] == np.arange(len(queue_offsets))))
             dense = dense or len(queue_offsets)
             self._fill_gap(int(queue_offsets[0]))
-            self._push(entries[:dense])
+            self._push(rows_of(entries[:dense]))
             self.max_log_offset = int(log_ends[dense - 1])
             queue_offsets, entries, log_ends = queue_offsets[dense:], entries[dense:], log_ends[dense:]
+
+    def extend(self, queue_offset: int, rows: memoryview, log_ends: tuple[int, int]) -> bool:
+        """As ``append``, of entries as bytes whose queue offsets follow one another from this one on, where they follow
+        what is here. ``log_ends``: where the records of the first and of the last one end. False: they do not.
+        """
+        if queue_offset != self.max_offset or log_ends[0] <= self.max_log_offset:
+            return False
+        self._push(rows)
+        self.max_log_offset = log_ends[1]
+        return True
 
     def append_one(self, record: Single) -> None:
         """As ``append``, of one record."""
@@ -252,7 +261,7 @@ class ConsumeQueue:
                 f"{self.folder}: the log has a record for entry {queue_offset}, but the queue ends at "
                 f"{self.max_offset}: look at the log with python -m dejamq_broker.store.dump"
             )
-        self._push(np.full(gap, FILLER))
+        self._push(rows_of(np.full(gap, FILLER)))
 
     def _begin_late(self, queue_offset: int) -> None:
         """The first file begins late too, and only that file is filled, at once: a thousand queues may begin late."""
@@ -262,13 +271,13 @@ class ConsumeQueue:
         self.min_offset = queue_offset
         self._settle(queue_offset)
 
-    def _push(self, entries: Entries) -> None:
-        end = self.max_offset + len(entries)
+    def _push(self, rows: memoryview) -> None:
+        end = self.max_offset + len(rows) // QUEUE_ENTRY_SIZE
         if end > self._tail.room_end:
             # all that is not in the files yet is kept, and some that late readers may want
             start = max(self._tail.start, min(self.written, self.max_offset - self.kept_in_memory()))
             self._tail = self._tail.larger(start, self.max_offset, end)
-        self._tail.put(self.max_offset, entries)
+        self._tail.put(self.max_offset, rows)
         self.max_offset = end
 
     def _settle(self, end: int) -> None:

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from dejamq_proto.run import every
 
-from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueKey, QueueTable, Single
+from dejamq_broker.store.batch import NOT_QUEUED, Batch, Groups, Ints, QueueKey, QueueTable, Single
 from dejamq_broker.store.checkpoint import Progress
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
 from dejamq_broker.store.consume_queue import CHUNK, KEPT_IN_MEMORY, ConsumeQueue
 from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, PLAIN_ENTRY, Entries
+from dejamq_broker.store.entry_tail import rows_of
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.log_scan import Damage, Extent
 from dejamq_broker.store.paths import StorePaths
@@ -18,11 +20,15 @@ from dejamq_broker.store.unsupported import has_ext_addresses
 
 MEMORY_OF_ALL, LEAST_KEPT = 64 << 20, 64
 ROOM_OF_AN_ENTRY = 2 * QUEUE_ENTRY_SIZE  # a tail that is replaced has room for as many again
+MANY = 8
+"""Queues of a batch: of fewer, numpy's looks at each cost no more than bringing all into plain numbers."""
 COMPARED = 64
 """Records whose entries are compared with the log: enough to tell queues of another life."""
 
 OfQueue = tuple[int, Ints, Entries, Ints]
 """The number of a queue, the queue offsets and entries of its records, and the log offsets where the records end."""
+Columns = tuple[Ints, Entries, Ints]
+"""The same of all queues."""
 
 
 class Incomplete(Exception):
@@ -101,7 +107,7 @@ class ConsumeQueues:
         because their queue offset cannot be: a header has no checksum.
         """
         damages: list[Damage] = []
-        for number, queue_offsets, entries, ends in _by_queue(batch):
+        for number, queue_offsets, entries, ends in _by_queue(batch.groups, _ordered(batch)):
             ended = self.deleted.end_of_life(self._table.keys[number][0])
             if ended:
                 lives = entries["log_offset"] >= ended
@@ -125,7 +131,8 @@ class ConsumeQueues:
         """
         compared = batch.log_offsets[batch.log_offsets < log_end][-COMPARED:]
         right, wrong = 0, ""
-        for number, queue_offsets, expected, _ in _by_queue(batch) if len(compared) else []:
+        columns = _ordered(batch)
+        for number, queue_offsets, expected, _ in _by_queue(batch.groups, columns) if len(compared) else []:
             queue = self._queues.get(self._table.keys[number])
             wanted = (expected["log_offset"] >= compared[0]) & (expected["log_offset"] <= compared[-1])
             for queue_offset, entry in zip(queue_offsets[wanted].tolist(), expected[wanted], strict=True):
@@ -177,9 +184,29 @@ class ConsumeQueues:
             if batch.queue_number >= 0 and not self._is_over(batch.queue_number, batch.log_offset):
                 self._numbered(batch.queue_number).append_one(batch)
             return
-        for number, queue_offsets, entries, ends in _by_queue(batch):
+        columns = _ordered(batch)
+        if len(batch.groups) >= MANY and _dense(columns[0], np.array(batch.groups.edges)):
+            self._dispatch_many(batch.groups, columns)
+            return
+        for number, queue_offsets, entries, ends in _by_queue(batch.groups, columns):
             if not self._is_over(number, int(entries["log_offset"][0])):
                 self._numbered(number).append(queue_offsets, entries, ends)
+
+    def _dispatch_many(self, groups: Groups, columns: Columns) -> None:
+        """In plain numbers, and entries as bytes: of hundreds of queues each has a record or two, and looks at each of
+        them by numpy were a third of what the broker did for a run.
+        """
+        queue_offsets, entries, ends = columns
+        edges, rows = np.array(groups.edges), rows_of(entries)
+        firsts, begins = queue_offsets[edges[:-1]].tolist(), entries["log_offset"][edges[:-1]].tolist()
+        log_ends = zip(ends[edges[:-1]].tolist(), ends[edges[1:] - 1].tolist(), strict=True)
+        of_queues = zip(groups.spans(), firsts, begins, log_ends, strict=True)
+        for (number, first, after), queue_offset, begin, ends_at in of_queues:
+            if self._is_over(number, begin):
+                continue
+            queue = self._numbered(number)
+            if not queue.extend(queue_offset, rows[first * QUEUE_ENTRY_SIZE : after * QUEUE_ENTRY_SIZE], ends_at):
+                queue.append(queue_offsets[first:after], entries[first:after], ends[first:after])
 
     def _is_over(self, number: int, log_offset: int) -> bool:
         """The record was stored before its topic was deleted. A batch is of one time: it lies before that or after."""
@@ -233,11 +260,25 @@ class ConsumeQueues:
         return max(LEAST_KEPT, min(KEPT_IN_MEMORY, MEMORY_OF_ALL // (ROOM_OF_AN_ENTRY * len(self._queues))))
 
 
-def _by_queue(batch: Batch) -> Iterator[OfQueue]:
+def _by_queue(groups: Groups, columns: Columns) -> Iterator[OfQueue]:
+    queue_offsets, entries, ends = columns
+    for number, first, after in groups.spans():
+        yield number, queue_offsets[first:after], entries[first:after], ends[first:after]
+
+
+def _ordered(batch: Batch) -> Columns:
+    """Queue by queue."""
     entries = np.empty(len(batch.sizes), ENTRY)
     entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
     queue_offsets, ends, order = batch.queue_offsets, batch.log_offsets + batch.sizes, batch.groups.order
-    if order is not None:
-        entries, queue_offsets, ends = entries.view(PLAIN_ENTRY)[order].view(ENTRY), queue_offsets[order], ends[order]
-    for number, first, after in batch.groups.spans:
-        yield number, queue_offsets[first:after], entries[first:after], ends[first:after]
+    if order is None:
+        return queue_offsets, entries, ends
+    return queue_offsets[order], entries.view(PLAIN_ENTRY)[order].view(ENTRY), ends[order]
+
+
+def _dense(queue_offsets: Ints, edges: Ints) -> bool:
+    """Whether those of each queue follow one another without a gap, as the appender gives them out."""
+    follow = queue_offsets[1:] - queue_offsets[:-1] == 1
+    follow[edges[1:-1] - 1] = True
+    follow[: edges[0]] = True  # these get no entry
+    return every(follow)

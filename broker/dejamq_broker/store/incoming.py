@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from dejamq_proto.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, OVERHEAD, PAIR, BadRecord, Record, decode
 
-from dejamq_broker.store.batch import Batch, Groups
+from dejamq_broker.store.batch import NO_GROUPS, Batch
 from dejamq_broker.store.log_scan import Extent, Found, step
 
 LARGEST = 64 << 20
@@ -45,8 +45,7 @@ class Whole(msgspec.Struct, frozen=True):
 
     def no_entries(self, timestamp_ms: int) -> Batch:
         """The dispatchers have to know that they came past this part."""
-        empty = Groups(None, [])
-        return Batch(NO_NUMBERS, NO_NUMBERS, NO_NUMBERS, NO_NUMBERS, empty, self.end, timestamp_ms)
+        return Batch(NO_NUMBERS, NO_NUMBERS, NO_NUMBERS, NO_NUMBERS, NO_GROUPS, self.end, timestamp_ms)
 
 
 class Incoming:
