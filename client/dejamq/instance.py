@@ -25,6 +25,7 @@ from dejamq.routes import Routes, TopicRoute
 from dejamq.rpc_broker import BrokerLink
 from dejamq.rpc_namesrv import NameServerLink
 from dejamq.unique_id import local_ip
+from dejamq.watchdog import watchdog
 
 log = logging.getLogger("dejamq")
 
@@ -38,8 +39,6 @@ def _version() -> str:
 
 VERSION = _version()
 """Told in heartbeats, for operators who look for old clients."""
-WATCH_MS = 500
-GAP_MS = 1000  # shorter ones are a busy machine, not an absence
 RETIRED_AFTER = 4
 """Refreshes of the routes, 120 s: RocketMQ's clientChannelMaxIdleTimeSeconds."""
 
@@ -76,6 +75,7 @@ class Instance:
             self._dial, named=partial(self.routes.addresses, masters_only=False), spawn=self.spawn,
             idle_ms=RETIRED_AFTER * config.poll_name_server_interval_ms,
         )  # fmt: skip
+        self._watchdog = watchdog()
         self._closing: asyncio.Task[None] | None = None
         self._beating: set[str] = set()
         self._producer_groups: list[str] = []
@@ -131,7 +131,7 @@ class Instance:
         self.spawn(self.routes.run(), "routes")
         self.spawn(self.presence.run(), "presence")
         if self.journal.on:
-            self.spawn(self._watch(), "watchdog")
+            self._watchdog.tell(self._did_not_run)
 
     async def heartbeat(self) -> list[str]:
         """Tell all brokers of the known routes now; addresses of those that did not acknowledge."""
@@ -194,6 +194,7 @@ class Instance:
             for task in tuple(self._tasks):
                 task.cancel()
             await asyncio.wait(tuple(self._tasks))
+        self._watchdog.forget(self._did_not_run)
         await self.routes.close()
         await self._leave()
         await self._links.close()
@@ -219,14 +220,8 @@ class Instance:
     def _group(self) -> str:
         return next((producer or consumer for producer, consumer in self._memberships()), "")
 
-    async def _watch(self) -> None:
-        """Journal when this process did not run: stopped, swapped out, or its loop blocked by the program."""
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(WATCH_MS / 1000)
-            missing_ms = int((time.monotonic() - before) * 1000) - WATCH_MS
-            if missing_ms >= GAP_MS:
-                self.journal.write(Gap(missing_ms=missing_ms))
+    def _did_not_run(self, missing_ms: int) -> None:
+        self.journal.write(Gap(missing_ms=missing_ms))
 
     def _open_journal(self) -> Journal:
         config = self.config
