@@ -6,7 +6,6 @@ brokers, name servers or members, which is how a queue can have two owners for a
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
 from dejamq.handover import Handover
 from dejamq.locks import QueueLocks
+from dejamq.members import Members
 from dejamq.message import MessageQueue
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import ProcessQueue
@@ -71,6 +71,7 @@ class Rebalancer:
     def __init__(self, context: Context, parts: Parts, name: str, strategy: Strategy) -> None:
         self._context, self._parts = context, parts
         self._strategy_name, self._shares = name, Shares(name, strategy)
+        self._members = Members(context, broadcasting=parts.broadcasting)
         self.assignment = Assignment()
         self.settled = asyncio.Event()
         """Set once a round found this client in the group and all queues as the allocation wants them."""
@@ -116,6 +117,7 @@ class Rebalancer:
         if failpoints.ARMED:
             await failpoints.reached("consumer.rebalance")
         self._rounds += 1
+        self._members.forget()
         changes = self._changes
         locks, handover = self._parts.locks, self._parts.handover
         if locks is not None:
@@ -149,7 +151,7 @@ class Rebalancer:
         """One topic. When the queues or the members cannot be learnt, everything stays as it is."""
         try:
             route = await self._parts.route(topic)
-            broker_name, members = await self._members(route)
+            broker_name, members = await self._members.of({queue.broker_name for queue in route.queues})
         except DejamqError as error:
             log.debug("rebalance_kept topic=%s reason=%s", topic, error)
             return False
@@ -162,13 +164,6 @@ class Rebalancer:
         await self._apply(topic, wanted)
         return self._context.client_id in members and self.assignment.of_topic(topic) == frozenset(wanted)
 
-    async def _members(self, route: Queues) -> tuple[str, list[str]]:
-        """The broker that was asked, and the client ids of the group that it knows, sorted."""
-        if self._parts.broadcasting:
-            return "", [self._context.client_id]
-        broker_name = random.choice(sorted({queue.broker_name for queue in route.queues}))
-        return broker_name, sorted(await self._context.link(broker_name).consumer_list(self._context.group))
-
     async def _apply(self, topic: str, wanted: Sequence[MessageQueue]) -> None:
         """First everything lost is dropped and committed, then what is new is opened."""
         lost = [one for one in self.assignment if one.queue.topic == topic and one.queue not in wanted]
@@ -177,6 +172,8 @@ class Rebalancer:
         idle = [one for one in self.assignment if one.queue.topic == topic and one.last_pull_s < idle_since]
         await self._let_go(idle, "pull_idle")
         new, handover = [queue for queue in wanted if queue not in self.assignment], self._parts.handover
+        if lost or idle or new:
+            self._members.forget()
         if handover is None:
             await self._open_all(new)
             return

@@ -73,6 +73,7 @@ class FakeLink:
         self.claimed_by_others: set[Key] = set()
         self.released: list[tuple[Key, int, int]] = []
         self.members = ["me"]
+        self.asked_for_members = 0
         self.max = 0
 
     async def pull(self, request: PullRequest) -> PullAnswer:
@@ -135,6 +136,7 @@ class FakeLink:
 
     async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]:
         self._check("consumer_list")
+        self.asked_for_members += 1
         return self.members
 
     async def max_offset(self, topic: str, queue_id: int) -> int:

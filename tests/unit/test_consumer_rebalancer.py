@@ -148,6 +148,17 @@ async def test_when_members_or_queues_cannot_be_learnt_everything_stays() -> Non
         assert here.queue_ids == [0, 1, 2, 3]
 
 
+async def test_a_round_with_nothing_to_do_asks_a_broker_once_for_the_members_of_all_topics() -> None:
+    async with bench() as here:
+        await here.rebalancer.round()
+        assert here.link.asked_for_members == 2  # it opened queues in between
+        await here.rebalancer.round()
+        assert here.link.asked_for_members == 3
+        here.link.members = ["before me", "me"]
+        await here.rebalancer.round()
+        assert here.link.asked_for_members == 5  # it gave queues away in between
+
+
 async def test_a_queue_whose_offset_cannot_be_read_is_not_opened_this_round() -> None:
     async with bench() as here:
         here.link.refuse["query_offset"] = BrokerUnavailable("gone")

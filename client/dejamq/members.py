@@ -1,0 +1,33 @@
+"""Who else is in the group, as one random broker of a topic knows it."""
+
+import random
+from collections.abc import Iterable
+
+from dejamq.context import Context
+
+
+class Members:
+    """A broker's answer holds for all topics of a round until the round has something to do, which takes time.
+
+    A member with nothing to do has a retry topic as well, and would ask the same again within a millisecond.
+    """
+
+    def __init__(self, context: Context, *, broadcasting: bool) -> None:
+        """Each member of a ``broadcasting`` group has all queues: nobody is asked who else there is."""
+        self._context, self._broadcasting = context, broadcasting
+        self._told: dict[str, list[str]] = {}
+
+    def forget(self) -> None:
+        """A round begins, or did something: ask again."""
+        self._told.clear()
+
+    async def of(self, broker_names: Iterable[str]) -> tuple[str, list[str]]:
+        """The broker that was asked, and the client ids of the group that it knows, sorted. Raises DejamqError."""
+        if self._broadcasting:
+            return "", [self._context.client_id]
+        broker_name = random.choice(sorted(broker_names))
+        if broker_name not in self._told:
+            self._told[broker_name] = sorted(
+                await self._context.link(broker_name).consumer_list(self._context.group)
+            )  # fmt: skip
+        return broker_name, self._told[broker_name]
