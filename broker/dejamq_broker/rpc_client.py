@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 from dejamq_proto import client_pb2 as pb
+from dejamq_proto import failpoints
 from dejamq_proto.client_pb2_grpc import ClientServicer
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.common_pb2 import QueueKey
+from dejamq_proto.rpc_faults import frame_lost
 
 from dejamq_broker.clients import Clients
 from dejamq_broker.connections import peer_text
 from dejamq_broker.groups import Channel, Consumer, Subscription
 from dejamq_broker.lock_service import Locks
-from dejamq_broker.offsets import OffsetTable, Position
+from dejamq_broker.offsets import Asker, OffsetTable, Position
 from dejamq_broker.rpc_commands import command_to_proto
 from dejamq_broker.rpc_values import asker_of, group_of, queue_at
 from dejamq_broker.streams import Outbox, Streams
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from dejamq_broker.store import MessageStore
 
 Context = grpc.aio.ServicerContext[Any, Any]
+ASKED_FOR = frozenset({"heartbeat_ack", "consumer_list", "commit_refused"})
+"""Commands that answer what came up the same stream: each had to wait for a place in the outbox."""
 
 
 class ClientService(ClientServicer):
@@ -45,7 +49,8 @@ class ClientService(ClientServicer):
         """Heartbeats in, commands out; its end makes the client leave all its groups.
 
         Acknowledgements and commands leave through one outbox in the order in which they were decided. A
-        heartbeat that is refused is answered with its code and ends nothing: the client's other groups stay.
+        heartbeat that is refused is answered with its code and ends nothing: the client's other groups stay. Idle
+        consumers' commits and questions for members come this way as well: a call costs three times a frame.
         """
         with self._streams.outbox() as outbox:
             channel = self._clients.open(
@@ -58,7 +63,7 @@ class ClientService(ClientServicer):
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(beats, channel, outbox))
                     while (command := await outbox.get()) is not None:
-                        if isinstance(command, pb.BrokerCommand) and command.HasField("heartbeat_ack"):
+                        if isinstance(command, pb.BrokerCommand) and command.WhichOneof("command") in ASKED_FOR:
                             outbox.made_room()
                         await context.write(command)
                     reader.cancel()
@@ -101,14 +106,16 @@ class ClientService(ClientServicer):
         return pb.UpdateOffsetResponse()
 
     def _update_offset(self, request: pb.UpdateOffsetRequest) -> None:
-        self._groups.known(request.group)
-        topic, queue_id = request.queue.topic, request.queue.queue_id
-        config = self._topics.require(topic)
-        if not self._store.max_offset(topic, queue_id):
-            check_queue(config, queue_id)
+        at = Position(request.group, request.queue.topic, request.queue.queue_id)
         by = "oneway" if request.oneway else "sync"
-        at = Position(request.group, topic, queue_id)
-        self._offsets.commit(at, request.offset, by=by, asker=asker_of(request.caller))
+        self._commit(at, request.offset, by, asker_of(request.caller))
+
+    def _commit(self, at: Position, offset: int, by: str, asker: Asker) -> None:
+        self._groups.known(at.group)
+        config = self._topics.require(at.topic)
+        if not self._store.max_offset(at.topic, at.queue_id):
+            check_queue(config, at.queue_id)
+        self._offsets.commit(at, offset, by=by, asker=asker)
 
     async def MaxOffset(self, request: pb.QueueRequest, _: Context) -> pb.OffsetResponse:
         """The queue offset after the last entry that consumers can see. Refused for an unknown topic or queue."""
@@ -144,21 +151,66 @@ class ClientService(ClientServicer):
         """What others have for this client, as long as it reads."""
         return outbox.offer(command, command.ByteSize(), self._backlog_bytes)
 
-    async def _read(self, beats: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object]) -> None:
-        """Heartbeats until the client closes its side, which ends the stream after the last acknowledgement."""
-        async for beat in beats:
-            await outbox.room()
-            ack = pb.HeartbeatAck(seq=beat.caller.seq)
-            peer = self._clients.peer(channel)
-            peer.version, peer.language = beat.version, beat.language or "PYTHON"
-            try:
-                ack.remark = self._clients.heartbeat(
-                    channel, asker_of(beat.caller), map(_consumer, beat.consumers), beat.producer_groups
-                )
-            except DejamqError as error:
-                ack.code, ack.remark = int(error.code), str(error)
-            outbox.put(pb.BrokerCommand(heartbeat_ack=ack))
+    async def _read(self, frames: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object]) -> None:
+        """Frames until the client closes its side, which ends the stream after the last answer."""
+        async for frame in frames:
+            match frame.WhichOneof("instead"):
+                case "commits":
+                    answer = await self._commit_all(frame.commits)
+                case "consumer_list":
+                    answer = await self._tell_members(frame.consumer_list)
+                case _:
+                    answer = self._beat(frame, channel)
+            if answer is not None:
+                await outbox.room()
+                outbox.put(answer)
         outbox.end()
+
+    def _beat(self, beat: pb.Heartbeat, channel: Channel) -> pb.BrokerCommand:
+        ack = pb.HeartbeatAck(seq=beat.caller.seq, takes_more=True)
+        peer = self._clients.peer(channel)
+        peer.version, peer.language = beat.version, beat.language or "PYTHON"
+        try:
+            ack.remark = self._clients.heartbeat(
+                channel, asker_of(beat.caller), map(_consumer, beat.consumers), beat.producer_groups
+            )
+        except DejamqError as error:
+            ack.code, ack.remark = int(error.code), str(error)
+        return pb.BrokerCommand(heartbeat_ack=ack)
+
+    async def _commit_all(self, commits: pb.Commits) -> pb.BrokerCommand | None:
+        """As ``UpdateOffset`` of several; nobody waits for an answer, and only the first refusal is worth one."""
+        refused: pb.CommitRefused | None = None
+        client_id, boot_id = commits.caller.client_id, commits.caller.boot_id
+        try:
+            if failpoints.ARMED and await frame_lost("UpdateOffset"):
+                return None
+        except DejamqError as error:
+            return pb.BrokerCommand(commit_refused=_refused(error))
+        for each in commits.queues:
+            at = Position(commits.group, each.topic, each.queue_id)
+            try:
+                self._commit(at, each.offset, "oneway", Asker(client_id, boot_id, each.seq))
+            except DejamqError as error:
+                refused = refused or _refused(error)
+        return refused and pb.BrokerCommand(commit_refused=refused)
+
+    async def _tell_members(self, request: pb.ConsumerListRequest) -> pb.BrokerCommand | None:
+        """As ``ConsumerList``; None when a failpoint loses it."""
+        answer = pb.ConsumerListAnswer(seq=request.caller.seq)
+        try:
+            if failpoints.ARMED and await frame_lost("ConsumerList"):
+                return None
+            answer.client_ids.extend(self._clients.members(request.group, asker_of(request.caller)))
+            if failpoints.ARMED and await frame_lost("ConsumerList", "answer"):
+                return None
+        except DejamqError as error:
+            answer.code, answer.remark = int(error.code), str(error)
+        return pb.BrokerCommand(consumer_list=answer)
+
+
+def _refused(error: DejamqError) -> pb.CommitRefused:
+    return pb.CommitRefused(code=int(error.code), remark=str(error))
 
 
 def _consumer(data: pb.ConsumerData) -> Consumer:

@@ -84,6 +84,7 @@ class Presence:
                 log.warning("heartbeat_failed address=%s reason=%s", link.address, reason)
             self._silent.add(link.address)
             return link.address
+        link.acknowledged(ack)
         self._silent.discard(link.address)
         if ack.remark and self._remarks.get(link.address) != ack.remark:
             log.warning("group_differs %s", ack.remark)
@@ -97,6 +98,8 @@ class Presence:
             self.on_ids_changed(command.consumer_ids_changed.group)
         elif command.HasField("reply"):
             self.on_reply(command.reply.record)
+        elif command.HasField("commit_refused"):
+            log.warning("oneway_failed address=%s reason=%s", link.address, command.commit_refused.remark)
         elif command.HasField("check_transaction"):
             self.on_check(link, command.check_transaction)
         else:

@@ -23,8 +23,8 @@ from dejamq_proto.namesrv_pb2 import (
 )
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
+from dejamq.identity import Identity
 from dejamq.rpc_admin_changes import AdminChangesLink
-from dejamq.rpc_broker import Identity
 
 
 class NameServerAdminLink:

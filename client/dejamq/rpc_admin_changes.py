@@ -5,7 +5,7 @@ from typing import Any
 
 from dejamq_proto import admin_pb2 as pb
 
-from dejamq.rpc_broker import Identity
+from dejamq.identity import Identity
 
 
 class AdminChangesLink:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic_ns
-from typing import Any, Protocol
+from typing import Any
 
 from dejamq_proto.calling import call, dial
 from dejamq_proto.client_pb2 import (
@@ -12,9 +12,11 @@ from dejamq_proto.client_pb2 import (
     ClaimRequest,
     ConsumerListRequest,
     Heartbeat,
+    HeartbeatAck,
     LockBatchRequest,
     QueryOffsetRequest,
     QueueClaim,
+    QueueCommit,
     QueueRelease,
     QueueRequest,
     ReleaseRequest,
@@ -25,7 +27,7 @@ from dejamq_proto.client_pb2 import (
 )
 from dejamq_proto.client_pb2_grpc import ClientStub, HandoverStub
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.common_pb2 import Caller, QueueKey
+from dejamq_proto.common_pb2 import QueueKey
 from dejamq_proto.pull_pb2 import CheckFilterRequest, PullRequest
 from dejamq_proto.pull_pb2_grpc import PullStub
 from dejamq_proto.running_pb2 import CommandAnswer
@@ -36,16 +38,12 @@ from dejamq_proto.transaction_pb2 import EndTransactionRequest
 from dejamq_proto.transaction_pb2_grpc import TransactionStub
 from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult, join_pulls
 
+from dejamq.identity import Identity
 from dejamq.rpc_frames import command, pull_answers, run_result
 from dejamq.rpc_stream import AnswerStream, Told
+from dejamq.rpc_upkeep import Upkeep
 
 log = logging.getLogger("dejamq")
-
-
-class Identity(Protocol):
-    """Who calls: every request carries a fresh sequence number of this client's start."""
-
-    def caller(self, seq: int = 0) -> Caller: ...
 
 
 class BrokerLink:
@@ -72,7 +70,7 @@ class BrokerLink:
         self._pulls.join = join_pulls
         self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, command)
         self._oneways: set[asyncio.Task[None]] = set()
-        self._commits: list[UpdateOffsetRequest] = []
+        self._upkeep = Upkeep(self.heartbeats, identity, self._commit_by_call, self._members_by_call, timeout_ms)
 
     def send_run(self, run: SendRun) -> asyncio.Future[SendRunResult]:
         """Send a run; ``run.seq`` is the caller's. A refusal is a result with its code, not an exception."""
@@ -98,6 +96,10 @@ class BrokerLink:
     def heartbeat(self, beat: Heartbeat) -> asyncio.Future[BrokerCommand]:
         """Tell the broker who lives here; opens the channel whose end makes this client leave."""
         return self.heartbeats.ask(beat.caller.seq, beat.SerializeToString())
+
+    def acknowledged(self, ack: HeartbeatAck) -> None:
+        """What the broker said of itself when it took a heartbeat."""
+        self._upkeep.in_frames = ack.takes_more
 
     async def answer_command(self, answer: CommandAnswer) -> None:
         """Say what became of a numbered command; the broker takes any answer."""
@@ -126,24 +128,16 @@ class BrokerLink:
         await self._progress(self._client.UpdateOffset, request)
 
     def update_offset_oneway(self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0) -> None:
-        """Commit without waiting; a failure is only logged, as RocketMQ's oneway.
-
-        Those of one turn of the loop are one call: with five queues each they are most of what idle consumers cost.
-        """
-        self._commits.append(UpdateOffsetRequest(
-            caller=self._identity.caller(seq), group=group, queue=_key(topic, queue_id), offset=queue_offset,
-            oneway=True,
-        ))  # fmt: skip
-        if len(self._commits) == 1:
-            self._oneway(self._commit_all())
+        """Commit without waiting; a failure is only logged, as RocketMQ's oneway."""
+        commit = QueueCommit(topic=topic, queue_id=queue_id, offset=queue_offset, seq=self._identity.caller(seq).seq)
+        self._upkeep.commit(group, commit)
 
     async def consumer_list(self, group: str, *, seq: int = 0) -> list[str]:
         """Client ids of the group's members as this broker knows them.
 
         Raises DejamqError with SYSTEM_ERROR for a group without members, as RocketMQ answers.
         """
-        request = ConsumerListRequest(caller=self._identity.caller(seq), group=group)
-        return list((await self._call(self._client.ConsumerList, request)).client_ids)
+        return await self._upkeep.members(ConsumerListRequest(caller=self._identity.caller(seq), group=group))
 
     async def max_offset(self, topic: str, queue_id: int) -> int:
         """One above the newest message's queue offset."""
@@ -234,6 +228,7 @@ class BrokerLink:
 
         May be called twice, also after a first call that was cancelled.
         """
+        self._upkeep.flush()
         if self._oneways:
             await asyncio.wait(tuple(self._oneways))
         for stream in (self._runs, self._pulls, self.heartbeats):
@@ -258,16 +253,16 @@ class BrokerLink:
     async def _release(self, group: str, returned: Sequence[tuple[Key, int, int]]) -> None:
         await self.release(group, returned)
 
-    async def _commit_all(self) -> None:
-        request, *also = self._commits
-        self._commits = []
-        request.also.extend(also)
-        await self._progress(self._client.UpdateOffset, request)
+    def _commit_by_call(self, request: UpdateOffsetRequest) -> None:
+        self._oneway(self._progress(self._client.UpdateOffset, request))
+
+    async def _members_by_call(self, request: ConsumerListRequest) -> list[str]:
+        return list((await self._call(self._client.ConsumerList, request)).client_ids)
 
     async def _progress(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
         return await call(method, request, address=self.address, timeout_ms=self._progress_timeout_ms)
 
-    def _oneway(self, sending: Awaitable[None]) -> asyncio.Task[None]:
+    def _oneway(self, sending: Awaitable[Any]) -> asyncio.Task[None]:
         async def run() -> None:
             try:
                 await sending

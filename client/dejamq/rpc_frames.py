@@ -25,4 +25,4 @@ def command(frame: bytes) -> list[tuple[int, BrokerCommand]]:
         said = BrokerCommand.FromString(frame)
     except DecodeError as error:
         raise BadFrame(f"a command cannot be read: {error}") from None
-    return [(said.heartbeat_ack.seq, said)]
+    return [(said.heartbeat_ack.seq or said.consumer_list.seq, said)]

@@ -11,7 +11,7 @@ from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFou
 from dejamq_proto.namesrv_pb2 import GetRouteRequest, GetRouteResponse
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
-from dejamq.rpc_broker import Identity
+from dejamq.identity import Identity
 
 log = logging.getLogger("dejamq")
 

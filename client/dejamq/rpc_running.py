@@ -7,7 +7,7 @@ from dejamq_proto import running_pb2 as pb
 from dejamq_proto.calling import call, dial
 from dejamq_proto.running_pb2_grpc import RunningStub
 
-from dejamq.rpc_broker import Identity
+from dejamq.identity import Identity
 
 
 class RunningLink:

@@ -5,6 +5,7 @@ with BrokerUnavailable, ``definite`` for those that never left; the next questio
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -13,7 +14,10 @@ import grpc.aio
 from dejamq_proto.calling import error_from
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
 
+log = logging.getLogger("dejamq")
+
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
+NO_ANSWER = 0
 Answer = TypeVar("Answer")
 Decode = Callable[[bytes], list[tuple[int, Answer]]]  # seq of the question, 0 for what the broker says unasked
 Join = Callable[[list[bytes]], bytes]  # several questions as one frame
@@ -86,6 +90,11 @@ class AnswerStream(Generic[Answer]):
             task.add_done_callback(self._tasks.discard)
         self._connection.ask(seq, frame, waiter)
 
+    def tell(self, frame: bytes) -> None:
+        """Send what nobody answers, on a connection that is ``open``; a failure is only logged."""
+        assert self._connection is not None, "look whether it is open"
+        self._connection.send(NO_ANSWER, frame)
+
     @property
     def open(self) -> bool:
         """A connection is up, or about to be."""
@@ -118,6 +127,10 @@ class _Connection(Generic[Answer]):
     def ask(self, seq: int, frame: bytes, waiter: "asyncio.Future[Answer] | Told[Answer]") -> None:
         """``seq`` may not be in use by another question of this connection."""
         self._pending[seq] = waiter
+        self.send(seq, frame)
+
+    def send(self, seq: int, frame: bytes) -> None:
+        """Put it behind what is not sent yet."""
         self._unsent.append((seq, frame))
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -182,6 +195,8 @@ class _Connection(Generic[Answer]):
         self.broken = True
         self._call.cancel()
         never_left = {seq for seq, _ in self._unsent}
+        if NO_ANSWER in never_left:
+            log.warning("oneway_failed address=%s reason=%s", self._stream.address, error)
         for seq, future in self._pending.items():
             if not future.done():
                 future.set_exception(self._failure(error, definite=seq in never_left))

@@ -104,6 +104,8 @@ class Heartbeat(_message.Message):
     CONSUMERS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     LANGUAGE_FIELD_NUMBER: _builtins.int
+    COMMITS_FIELD_NUMBER: _builtins.int
+    CONSUMER_LIST_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """of the client's library"""
     language: _builtins.str
@@ -114,6 +116,12 @@ class Heartbeat(_message.Message):
     def producer_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def consumers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsumerData]: ...
+    @_builtins.property
+    def commits(self) -> Global___Commits: ...
+    @_builtins.property
+    def consumer_list(self) -> Global___ConsumerListRequest:
+        """answered by consumer_list with its caller's seq"""
+
     def __init__(
         self,
         *,
@@ -122,14 +130,77 @@ class Heartbeat(_message.Message):
         consumers: _abc.Iterable[Global___ConsumerData] | None = ...,
         version: _builtins.str = ...,
         language: _builtins.str = ...,
+        commits: Global___Commits | None = ...,
+        consumer_list: Global___ConsumerListRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "commits", b"commits", "consumer_list", b"consumer_list", "instead", b"instead"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "commits", b"commits", "consumer_list", b"consumer_list", "consumers", b"consumers", "instead", b"instead", "language", b"language", "producer_groups", b"producer_groups", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_instead: _TypeAlias = _typing.Literal["commits", "consumer_list"]  # noqa: Y015
+    _WhichOneofArgType_instead: _TypeAlias = _typing.Literal["instead", b"instead"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_instead) -> _WhichOneofReturnType_instead | None: ...
+
+Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class Commits(_message.Message):
+    """As UpdateOffset, oneway: nothing is answered but commit_refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller:
+        """its seq is not used: each commit has one of its own"""
+
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueCommit]: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        queues: _abc.Iterable[Global___QueueCommit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "consumers", b"consumers", "language", b"language", "producer_groups", b"producer_groups", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group", "queues", b"queues"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+Global___Commits: _TypeAlias = Commits  # noqa: Y015
+
+@_typing.final
+class QueueCommit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    queue_id: _builtins.int
+    offset: _builtins.int
+    seq: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        seq: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "queue_id", b"queue_id", "seq", b"seq", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueCommit: _TypeAlias = QueueCommit  # noqa: Y015
 
 @_typing.final
 class BrokerCommand(_message.Message):
@@ -138,6 +209,8 @@ class BrokerCommand(_message.Message):
     HEARTBEAT_ACK_FIELD_NUMBER: _builtins.int
     CONSUMER_IDS_CHANGED_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
+    CONSUMER_LIST_FIELD_NUMBER: _builtins.int
+    COMMIT_REFUSED_FIELD_NUMBER: _builtins.int
     TELL_RUNNING_INFO_FIELD_NUMBER: _builtins.int
     TAKE_DIRECTLY_FIELD_NUMBER: _builtins.int
     CHECK_TRANSACTION_FIELD_NUMBER: _builtins.int
@@ -147,6 +220,10 @@ class BrokerCommand(_message.Message):
     def consumer_ids_changed(self) -> Global___ConsumerIdsChanged: ...
     @_builtins.property
     def reply(self) -> Global___Reply: ...
+    @_builtins.property
+    def consumer_list(self) -> Global___ConsumerListAnswer: ...
+    @_builtins.property
+    def commit_refused(self) -> Global___CommitRefused: ...
     @_builtins.property
     def tell_running_info(self) -> Global___TellRunningInfo: ...
     @_builtins.property
@@ -159,15 +236,17 @@ class BrokerCommand(_message.Message):
         heartbeat_ack: Global___HeartbeatAck | None = ...,
         consumer_ids_changed: Global___ConsumerIdsChanged | None = ...,
         reply: Global___Reply | None = ...,
+        consumer_list: Global___ConsumerListAnswer | None = ...,
+        commit_refused: Global___CommitRefused | None = ...,
         tell_running_info: Global___TellRunningInfo | None = ...,
         take_directly: Global___TakeDirectly | None = ...,
         check_transaction: Global___CheckTransaction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "commit_refused", b"commit_refused", "consumer_ids_changed", b"consumer_ids_changed", "consumer_list", b"consumer_list", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consumer_ids_changed", b"consumer_ids_changed", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "commit_refused", b"commit_refused", "consumer_ids_changed", b"consumer_ids_changed", "consumer_list", b"consumer_list", "heartbeat_ack", b"heartbeat_ack", "reply", b"reply", "take_directly", b"take_directly", "tell_running_info", b"tell_running_info"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed", "reply", "tell_running_info", "take_directly", "check_transaction"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["heartbeat_ack", "consumer_ids_changed", "reply", "consumer_list", "commit_refused", "tell_running_info", "take_directly", "check_transaction"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -180,24 +259,81 @@ class HeartbeatAck(_message.Message):
     SEQ_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
     REMARK_FIELD_NUMBER: _builtins.int
+    TAKES_MORE_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     code: _builtins.int
     remark: _builtins.str
     """why it was refused; with SUCCESS, what members of one group do differently"""
+    takes_more: _builtins.bool
+    """the broker reads commits and questions for members on this stream"""
     def __init__(
         self,
         *,
         seq: _builtins.int = ...,
         code: _builtins.int = ...,
         remark: _builtins.str = ...,
+        takes_more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "remark", b"remark", "seq", b"seq"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "remark", b"remark", "seq", b"seq", "takes_more", b"takes_more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatAck: _TypeAlias = HeartbeatAck  # noqa: Y015
+
+@_typing.final
+class ConsumerListAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQ_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    REMARK_FIELD_NUMBER: _builtins.int
+    CLIENT_IDS_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    code: _builtins.int
+    remark: _builtins.str
+    @_builtins.property
+    def client_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        seq: _builtins.int = ...,
+        code: _builtins.int = ...,
+        remark: _builtins.str = ...,
+        client_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_ids", b"client_ids", "code", b"code", "remark", b"remark", "seq", b"seq"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumerListAnswer: _TypeAlias = ConsumerListAnswer  # noqa: Y015
+
+@_typing.final
+class CommitRefused(_message.Message):
+    """The first one of a frame, for the client's log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    REMARK_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    remark: _builtins.str
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        remark: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "remark", b"remark"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitRefused: _TypeAlias = CommitRefused  # noqa: Y015
 
 @_typing.final
 class Reply(_message.Message):

@@ -39,11 +39,22 @@ class RpcFaults(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         return grpc.unary_unary_rpc_method_handler(faulty, handler.request_deserializer, handler.response_serializer)
 
 
+async def frame_lost(method: str, part: str = "request") -> bool:
+    """For what comes as a frame of a stream where others make a call of this method: whether a failpoint loses it.
+
+    Raises what a broker that failed here would say.
+    """
+    return await _dropped(f"rpc.{method}.{part}", definite=part == "request")
+
+
 async def _reach(name: str, *, definite: bool) -> None:
+    if await _dropped(name, definite=definite):
+        await asyncio.Event().wait()
+
+
+async def _dropped(name: str, *, definite: bool) -> bool:
     """Raises what a broker that failed here would say."""
     try:
-        dropped = await failpoints.reached(name)
+        return await failpoints.reached(name)
     except failpoints.Failpoint as error:
         raise DejamqError(str(error), code=Code.SYSTEM_ERROR, definite=definite) from error
-    if dropped:
-        await asyncio.Event().wait()

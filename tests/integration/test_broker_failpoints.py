@@ -7,7 +7,9 @@ import pytest
 from broker_wire import Wire, a_run, records_of, running, until
 from dejamq_broker.store import StoreConfig
 from dejamq_proto import failpoints
+from dejamq_proto.client_pb2 import Commits, ConsumerListRequest, Heartbeat, QueueCommit
 from dejamq_proto.codes import Code
+from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.failpoints import Failpoints
 from dejamq_proto.wire import PullAnswer, SendRunResult
 
@@ -69,3 +71,28 @@ async def test_a_disk_that_never_confirms_is_told_when_the_wait_is_over_and_the_
             return [record.body for record in records_of(await wire.pull("orders"))]
 
         assert await until(there) == [b"late"]
+
+
+async def test_what_comes_beside_heartbeats_is_lost_where_the_call_would_be(tmp_path: Path, arm: Arm) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x"]))
+        stream = await wire.heartbeat_stream("g")
+
+        async def commit(offset: int) -> None:
+            queues = [QueueCommit(topic="t", offset=offset)]
+            await stream.write(Heartbeat(commits=Commits(caller=wire.caller(), group="g", queues=queues)))
+
+        async def ask(seq: int) -> None:
+            caller = Caller(client_id="tester", boot_id="tester-boot", seq=seq)
+            await stream.write(Heartbeat(consumer_list=ConsumerListRequest(caller=caller, group="g")))
+
+        arm("rpc.UpdateOffset.request=1*off->1*drop->1*error->off;rpc.ConsumerList.request=1*drop->off;"
+            "rpc.ConsumerList.answer=1*drop->off")  # fmt: skip
+        for offset in (1, 0, 0):
+            await commit(offset)
+        for seq in (101, 102, 103):
+            await ask(seq)
+        told = [await stream.read() for _ in range(2)]
+        assert "failpoint rpc.UpdateOffset.request" in told[0].commit_refused.remark
+        assert told[1].consumer_list.seq == 103
+        assert await wire.committed("g", "t") == 1

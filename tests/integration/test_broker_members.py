@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from broker_wire import Wire, a_run, broker_config, running, until
 from dejamq_broker.app import Broker
 from dejamq_proto import admin_pb2, client_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.common_pb2 import QueueKey
+from dejamq_proto.common_pb2 import Caller, QueueKey
 from dejamq_proto.record import decode
 
 
@@ -128,6 +129,65 @@ async def test_of_commits_in_one_call_only_those_at_fault_are_refused(broker: Br
             await wire.call(wire.client.UpdateOffset, first)
         assert caught.value.code is Code.TOPIC_NOT_EXIST
         assert await wire.committed("g", "t") == 1
+
+
+def commits(wire: Wire, *queues: tuple[str, int]) -> client_pb2.Heartbeat:
+    """A frame of commits of group ``g``, with numbers from 70 on."""
+    told = [
+        client_pb2.QueueCommit(topic=topic, offset=offset, seq=70 + number)
+        for number, (topic, offset) in enumerate(queues)
+    ]
+    return client_pb2.Heartbeat(commits=client_pb2.Commits(caller=wire.caller(), group="g", queues=told))
+
+
+async def test_commits_beside_heartbeats_are_journalled_as_oneways_each_by_its_number(tmp_path: Path) -> None:
+    config = broker_config(tmp_path, journal_dir=str(tmp_path / "journal"))
+    broker = Broker(config)
+    await broker.start()
+    try:
+        async with Wire(broker.address) as wire:
+            await wire.send(a_run("t", [b"x"]))
+            stream = await wire.heartbeat_stream("g")
+            await stream.write(commits(wire, ("t", 0), ("t", 1)))
+            await stream.write(client_pb2.Heartbeat(consumer_list=client_pb2.ConsumerListRequest(
+                caller=Caller(client_id="tester", boot_id="tester-boot", seq=99), group="g",
+            )))  # fmt: skip
+            answer = (await stream.read()).consumer_list
+            assert (answer.seq, answer.code, list(answer.client_ids)) == (99, 0, ["tester"])
+            assert await wire.committed("g", "t") == 1
+    finally:
+        await broker.close()
+    told = [
+        msgspec.json.decode(line)
+        for path in (tmp_path / "journal").glob("broker-*.jsonl")
+        for line in path.read_bytes().splitlines()
+    ]
+    assert [
+        (line["new"], line["by"], line["client_id"], line["client_boot_id"], line["request_seq"])
+        for line in told if line["event"] == "OFF_SET"
+    ] == [(0, "oneway", "tester", "tester-boot", 70), (1, "oneway", "tester", "tester-boot", 71)]  # fmt: skip
+    assert [line["request_seq"] for line in told if line["event"] == "MEMBER_LIST"] == [99]
+
+
+async def test_of_commits_beside_heartbeats_the_first_refusal_is_told_and_the_others_count(broker: Broker) -> None:
+    async with Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x"]))
+        stream = await wire.heartbeat_stream("g")
+        await stream.write(commits(wire, ("nope", 1), ("none", 1), ("t", 1)))
+        refused = (await stream.read()).commit_refused
+        assert (refused.code, "nope" in refused.remark) == (Code.TOPIC_NOT_EXIST, True)
+        assert await wire.committed("g", "t") == 1
+
+
+async def test_a_question_for_members_of_nobody_is_refused_and_the_channel_goes_on(broker: Broker) -> None:
+    async with Wire(broker.address) as wire:
+        stream = await wire.heartbeat_stream("g")
+        for group in ("nobody", "g"):
+            request = client_pb2.ConsumerListRequest(caller=wire.caller(), group=group)
+            await stream.write(client_pb2.Heartbeat(consumer_list=request))
+        refused, told = [(await stream.read()).consumer_list for _ in range(2)]
+        assert (refused.code, "nobody" in refused.remark, list(refused.client_ids)) == (Code.SYSTEM_ERROR, True, [])
+        assert (told.code, list(told.client_ids)) == (0, ["tester"])
 
 
 async def test_bounds_and_times_of_a_queue_are_told(broker: Broker) -> None:

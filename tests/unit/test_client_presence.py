@@ -28,6 +28,8 @@ class Link:
             await asyncio.Event().wait()
         return BrokerCommand(heartbeat_ack=HeartbeatAck(seq=1))
 
+    def acknowledged(self, ack: HeartbeatAck) -> None: ...
+
 
 async def test_a_connection_whose_first_heartbeat_had_no_answer_is_announced_with_the_first_one_that_has() -> None:
     link: Any = Link()
