@@ -5,6 +5,7 @@ Rates, windows and metrics are worked out from these when somebody asks. Source:
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
 import msgspec
 from dejamq_proto.names import DLQ_PREFIX
@@ -87,6 +88,16 @@ class Counts:
 
     def stored(self, topic: str, messages: int, size: int, took_us: int) -> None:
         """These messages of one topic were appended together."""
+        self._add(topic, messages, size, took_us)
+        self._appended(took_us)
+
+    def stored_run(self, of_topics: Iterable[tuple[str, int, int]], took_us: int) -> None:
+        """One append: of each topic, how many messages and their bytes."""
+        for topic, messages, size in of_topics:
+            self._add(topic, messages, size, took_us)
+        self._appended(took_us)
+
+    def _add(self, topic: str, messages: int, size: int, took_us: int) -> None:
         of_topic = self.topics.get(topic)
         if of_topic is None:
             of_topic = self.topics[topic] = TopicPuts()
@@ -95,10 +106,13 @@ class Counts:
         of_topic.calls += 1
         of_topic.us += took_us
         puts = self.puts
-        puts.times += 1
         puts.messages += messages
         puts.bytes += size
         puts.sizes[bisect_left(SIZE_BOUNDS, size // messages)] += messages
+
+    def _appended(self, took_us: int) -> None:
+        puts = self.puts
+        puts.times += 1
         puts.fine[bisect_left(FINE_BOUNDS_US, took_us)] += 1
         puts.by_time[bisect_left(PUT_BOUNDS_US, took_us) if took_us >= SHORTEST_PUT_US else 0] += 1
         if took_us > puts.lately_longest_us:

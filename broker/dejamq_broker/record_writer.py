@@ -155,14 +155,15 @@ class RecordWriter:
     def _count_run(self, run: SendRun, key_index: "Words | list[int]", took_us: int) -> None:
         """Once for each topic of the run; almost all runs are of one."""
         topics, counts = [topic for topic, _ in run.queues], self.counts
-        if len(topics) == 1 or len(set(topics)) == 1:
+        numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
+        if len(numbers) == 1:
             counts.stored(topics[0], len(run.sizes), len(run.records[0]), took_us)
             return
-        numbers = np.bincount(key_index, minlength=len(topics))
-        sizes = np.bincount(key_index, weights=run.sizes, minlength=len(topics))
-        for topic, number, size in zip(topics, numbers.tolist(), sizes.tolist(), strict=True):
-            if number:
-                counts.stored(topic, number, int(size), took_us)
+        of_record = np.array([numbers[topic] for topic in topics])[key_index]
+        messages = np.bincount(of_record, minlength=len(numbers))
+        sizes = np.bincount(of_record, weights=run.sizes, minlength=len(numbers)).astype(np.int64)
+        of_topics = zip(numbers, messages.tolist(), sizes.tolist(), strict=True)
+        counts.stored_run([each for each in of_topics if each[1]], took_us)
 
     def _count(self, record: Record, origin: Origin, appended: Appended, took_us: int) -> None:
         counts = self.counts

@@ -11,7 +11,7 @@ from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.record import BadRecord, Record, decode, decode_properties
 from dejamq_proto.run import BadRun, Ints, Run, parse
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq_proto.wire import Key, SendRun, SendRunResult
 
 from dejamq_broker.config import BrokerConfig
 from dejamq_broker.delay import scheduled
@@ -59,6 +59,8 @@ class Sender:
         self._max_body, self._sync = config.store.max_message_size, config.store.sync_flush
         self.writable = config.writable
         self._closed = False
+        self._known_queues: set[Key] = set()
+        self._known_by = topics.version
         self.replicated: Callable[[int], Awaitable[Code]] | None = None
         """With SYNC_MASTER: done when slaves have everything before a log offset, or will not in time."""
 
@@ -112,15 +114,14 @@ class Sender:
         if self._closed:
             raise DejamqError("the broker is shutting down; send to another one", code=Code.SERVICE_NOT_AVAILABLE)
         self.require_master()
-        if any(queue_id < 0 for _, queue_id in run.queues):
+        plain = self._known().issuperset(run.queues)
+        if not plain and any(queue_id < 0 for _, queue_id in run.queues):
             chosen, queue_ids = placed(run, lambda topic: self._topic(topic, run.default_queue_nums))
             result, end = self._store_run(chosen, born_host)
             result.queue_ids = queue_ids
             return result, end
-        one_by_one = run.rewrite
-        for topic, queue_id in run.queues:
-            check_queue(self._topic(topic, run.default_queue_nums), queue_id)
-            one_by_one |= topic.startswith(names.RETRY_PREFIX)
+        plain = plain or self._check_queues(run)
+        one_by_one = run.rewrite or not plain
         if not (one_by_one or run.reply) and (stored := self._store_few(run, born_host)):
             return stored
         parsed = parse(run.records[0], run.sizes)
@@ -130,6 +131,30 @@ class Sender:
         if one_by_one:
             return self._store_each(run, parsed, born_host)
         return self._store_together(run, parsed, born_host)
+
+    def _known(self) -> set[Key]:
+        """Queues that the checks of a run have nothing against as the topics are now, and that are no retries'.
+
+        A run may name hundreds, and to look at each was a tenth of what the broker did for such a run.
+        """
+        if self._known_by is not self._topics.version:
+            self._known_by = self._topics.version
+            self._known_queues.clear()
+        return self._known_queues
+
+    def _check_queues(self, run: SendRun) -> bool:
+        """Whether none of them is a retry's, whose records are stored one by one. Raises as ``_topic``, and
+        INVALID_PARAMETER for a queue that is not there.
+        """
+        plain = True
+        for topic, queue_id in run.queues:
+            config = self._topic(topic, run.default_queue_nums)
+            check_queue(config, queue_id)
+            retry = topic.startswith(names.RETRY_PREFIX)
+            plain &= not retry
+            if not (retry or config.order):  # of an order, the answer depends on more than the topics
+                self._known().add((topic, queue_id))
+        return plain
 
     def _topic(self, topic: str, default_queue_nums: int) -> TopicConfig:
         """The topic, made if need be. Raises InvalidName, PermissionDenied, TOPIC_NOT_EXIST."""

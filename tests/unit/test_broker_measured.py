@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
 from broker_pulls import answered, pull
+from broker_wire import a_run
 from dejamq_broker.clients import Clients
 from dejamq_broker.commands import Commands, TellRunning
 from dejamq_broker.config import BrokerConfig
@@ -17,6 +19,7 @@ from dejamq_broker.store_rates import StoreRates
 from dejamq_broker.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.journal import Journal, Level
+from dejamq_proto.wire import SendRun
 
 
 def counted(parts: Parts) -> Counts:
@@ -35,6 +38,27 @@ def test_a_run_counts_once_with_all_its_messages(tmp_path: Path) -> None:
         assert topic.bytes == counts.puts.bytes == parts.store.log_max
         assert sum(counts.puts.by_time) == sum(counts.puts.fine) == 1
         assert counts.puts.longest_us >= topic.us > 0
+
+
+@pytest.mark.parametrize("many", [1, 10])
+def test_a_run_to_queues_of_several_topics_counts_once_for_each_topic_and_is_one_append(
+    tmp_path: Path, many: int
+) -> None:
+    keys = [("orders", 0), ("bills", 1), ("orders", 1)]
+    bodies = [[b"x" * (10 + number)] for number in range(3 * many)]
+    records = [a_run(keys[n % 3][0], body, queue_id=keys[n % 3][1]).records[0] for n, body in enumerate(bodies)]
+    run = SendRun(
+        queues=keys, queue_index=np.tile(np.arange(3, dtype="<u4"), many), records=records,
+        sizes=np.array(list(map(len, records)), "<u4"),
+    )  # fmt: skip
+    with parts_in(tmp_path) as parts:
+        counts = counted(parts)
+        assert parts.outcome(run).result.code == Code.SUCCESS
+        orders, bills = counts.topics["orders"], counts.topics["bills"]
+        assert (orders.messages, orders.calls, bills.messages, bills.calls) == (2 * many, 1, many, 1)
+        assert bills.bytes == int(run.sizes[1::3].sum())
+        assert orders.bytes + bills.bytes == counts.puts.bytes == parts.store.log_max
+        assert (counts.puts.times, sum(counts.puts.fine), counts.puts.messages) == (1, 1, 3 * many)
 
 
 def test_a_refused_run_counts_as_nothing(tmp_path: Path) -> None:

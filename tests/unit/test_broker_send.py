@@ -105,6 +105,47 @@ def test_a_queue_beyond_the_last_is_refused(parts: Parts) -> None:
     assert "2 queues" in result.remark
 
 
+def test_a_queue_that_took_messages_is_refused_from_the_moment_on_that_its_topic_has_it_no_more(parts: Parts) -> None:
+    parts.topics.update(TopicConfig("orders", 4, 4))
+    assert parts.send("orders", b"x", queue_id=3).code == Code.SUCCESS
+    parts.topics.update(TopicConfig("orders", 2, 2))
+    assert parts.send("orders", b"y", queue_id=3).code == Code.INVALID_PARAMETER
+    parts.topics.update(TopicConfig("orders", 4, 4))
+    assert parts.send("orders", b"z", queue_id=3).code == Code.SUCCESS
+    assert [record.body for record in parts.records("orders", 3)] == [b"x", b"z"]
+
+
+def test_a_topic_that_was_deleted_is_looked_for_again(tmp_path: Path) -> None:
+    with parts_in(tmp_path, auto_create_topic_enable=False) as parts:
+        parts.topics.update(TopicConfig("orders", 4, 4))
+        assert parts.send("orders", b"x").code == Code.SUCCESS
+        parts.topics.delete("orders")
+        assert parts.send("orders", b"y").code == Code.TOPIC_NOT_EXIST
+
+
+def test_a_topic_that_took_messages_and_has_an_order_now_is_refused_by_a_broker_that_may_not_be_written(
+    parts: Parts,
+) -> None:
+    parts.send("orders", b"x")
+    parts.sender.writable = False
+    assert parts.send("orders", b"y").code == Code.SUCCESS
+    parts.topics.mark_ordered(["orders"])
+    assert parts.send("orders", b"z").code == Code.NO_PERMISSION
+
+
+def test_a_topic_with_an_order_is_refused_as_soon_as_the_broker_may_not_be_written(parts: Parts) -> None:
+    parts.send("orders", b"x")
+    parts.topics.mark_ordered(["orders"])
+    assert parts.send("orders", b"y").code == Code.SUCCESS
+    parts.sender.writable = False
+    assert parts.send("orders", b"z").code == Code.NO_PERMISSION
+
+
+def test_queues_of_a_run_that_is_rewritten_are_looked_at_all_the_same(parts: Parts) -> None:
+    parts.topics.update(TopicConfig("orders", 2, 2))
+    assert parts.send("orders", b"x", queue_id=2, rewrite=True).code == Code.INVALID_PARAMETER
+
+
 def test_a_topic_that_may_not_be_written_takes_messages_all_the_same_because_clients_obey_the_route(
     parts: Parts,
 ) -> None:
