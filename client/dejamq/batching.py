@@ -6,7 +6,7 @@ While runs are under way to a broker, further sends to it gather here; nobody wa
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter
 
@@ -15,7 +15,6 @@ import numpy as np
 from dejamq_proto.wire import Key, SendRun, SendRunResult, Words
 
 from dejamq.call import NO_WAIT, REPLY, REWRITE, TRANSACTION, Call
-from dejamq.message import MessageQueue
 from dejamq.rpc_stream import Told
 from dejamq.run_records import encode_records
 from dejamq.send_hooks import SendContext
@@ -195,8 +194,7 @@ def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int
     ``queue_index`` and ``tags_codes`` are left out where they would say nothing: one queue for all, no tag at
     all.
     """
-    spans = _spans(sends.queues)
-    numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queue for queue, _ in spans))}
+    numbers = {queue: number for number, queue in enumerate(dict.fromkeys(sends.queues))}
     queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
     kind, (sizes, pieces) = sends.kind, encode_records(sends, born_ms)
     run = SendRun(
@@ -204,17 +202,8 @@ def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int
         no_wait_store=kind == NO_WAIT, rewrite=kind in (REWRITE, TRANSACTION), reply=kind == REPLY,
     )  # fmt: skip
     if len(queues) > 1:
-        run.queue_index = np.repeat(
-            np.array([numbers[queue] for queue, _ in spans], "<u4"), [count for _, count in spans]
-        )
+        run.queue_index = np.fromiter(map(numbers.__getitem__, sends.queues), "<u4", len(sends))
     tags_codes = [common.tags_code for common in (sends.commons[:1] if sends.alike else sends.commons)]
     if any(tags_codes):
         run.tags_codes = np.broadcast_to(np.array(tags_codes, "<i4"), len(sends))
     return run
-
-
-def _spans(queues: list[MessageQueue]) -> list[tuple[MessageQueue, int]]:
-    """Each queue with how many go to it without another between them."""
-    if queues.count(queues[0]) == len(queues):
-        return [(queues[0], len(queues))]
-    return [(queue, len(list(same))) for queue, same in groupby(queues)]

@@ -66,7 +66,9 @@ class SendRun(msgspec.Struct, kw_only=True):
         return run
 
     def _take_bytes(self, number: int, value: memoryview) -> None:
-        if number == 15:
+        if number == 3:  # of these there may be hundreds
+            self.queues.append((_queue_key if len(value) <= LONGEST_KEPT else _read_queue_key)(bytes(value)))
+        elif number == 15:
             self.records = (value,)
         elif number == 4:
             self.sizes = words(value, "<u4")
@@ -74,8 +76,6 @@ class SendRun(msgspec.Struct, kw_only=True):
             self.queue_index = words(value, "<u4")
         elif number == 6:
             self.tags_codes = words(value, "<i4")
-        elif number == 3:
-            self.queues.append((_queue_key if len(value) <= LONGEST_KEPT else _read_queue_key)(bytes(value)))
         elif number == 2:
             self.group = text_of(value)
         elif number == 1:

@@ -202,7 +202,7 @@ class ConsumeQueues:
         log_ends = zip(ends[edges[:-1]].tolist(), ends[edges[1:] - 1].tolist(), strict=True)
         of_queues = zip(groups.spans(), firsts, begins, log_ends, strict=True)
         for (number, first, after), queue_offset, begin, ends_at in of_queues:
-            if self._is_over(number, begin):
+            if self._ends and self._is_over(number, begin):
                 continue
             queue = self._numbered(number)
             if not queue.extend(queue_offset, rows[first * QUEUE_ENTRY_SIZE : after * QUEUE_ENTRY_SIZE], ends_at):
