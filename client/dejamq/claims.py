@@ -18,7 +18,7 @@ from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.message import MessageQueue
-from dejamq.waits import set_within
+from dejamq.waits import set_within, together
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -63,7 +63,7 @@ class QueueClaims:
         """Renew all claims at their interval, when woken, and soon after a renewal failed, until cancelled."""
         wait_s = self._interval_s
         while True:
-            await set_within(self._due, wait_s)
+            await set_within(self._due, together(wait_s))
             self._due.clear()
             wait_s = self._interval_s if await self.renew() else self._interval_s * RETRY_PART
 

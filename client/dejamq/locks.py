@@ -17,6 +17,7 @@ from dejamq_proto.wire import Key
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.message import MessageQueue
+from dejamq.waits import together
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -60,7 +61,7 @@ class QueueLocks:
         wait_s = self._interval_s * FIRST_RENEWAL
         while True:
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(together(wait_s)):
                     await self._due.wait()
             except TimeoutError:
                 pass

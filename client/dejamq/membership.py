@@ -16,6 +16,7 @@ from dejamq.offset_store import OffsetStore
 from dejamq.rebalancer import Queues, Rebalancer
 from dejamq.retry_route import RetryRoute
 from dejamq.subscriptions import Subscriptions
+from dejamq.waits import together
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -111,7 +112,7 @@ class Membership:
         """Every interval, changed or not: a broker that lost its table hears the offsets again."""
         interval_s = self._config.persist_consumer_offset_interval_ms / 1000
         while True:
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(together(interval_s))
             if self._config.acknowledge_commits:
                 live = [owned for owned in self.rebalancer.assignment if not owned.dropped]
                 await asyncio.gather(*(self.offsets.commit(owned, "timer") for owned in live))

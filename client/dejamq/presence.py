@@ -13,6 +13,7 @@ from dejamq_proto.codes import Code, DejamqError, SendTimeout
 
 from dejamq.config import ClientConfig
 from dejamq.rpc_broker import BrokerLink
+from dejamq.waits import together
 
 log = logging.getLogger("dejamq")
 
@@ -50,7 +51,7 @@ class Presence:
             self._due.clear()
             failed = await self.beat()
             try:
-                async with asyncio.timeout(self._retry_s if failed else self._interval_s):
+                async with asyncio.timeout(self._retry_s if failed else together(self._interval_s)):
                     await self._due.wait()
             except TimeoutError:
                 pass

@@ -30,7 +30,7 @@ from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import ProcessQueue
 from dejamq.shares import Shares
 from dejamq.subscriptions import Subscriptions
-from dejamq.waits import set_within
+from dejamq.waits import set_within, together
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -100,7 +100,7 @@ class Rebalancer:
             began = time.monotonic()
             balanced = self.suspended or await self.round()
             wait_s = config.rebalance_wait_interval_ms / 1000 if balanced else least_s
-            await set_within(self._due, wait_s)
+            await set_within(self._due, together(wait_s))
             await set_within(self._stopped, began + least_s - time.monotonic())
 
     def stop(self) -> None:

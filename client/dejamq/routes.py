@@ -15,6 +15,7 @@ from dejamq_proto.names import AUTO_CREATE_TOPIC, MASTER_ID, PERM_READ, PERM_WRI
 from dejamq_proto.namesrv_pb2 import GetRouteResponse
 
 from dejamq.message import MessageQueue
+from dejamq.waits import together
 
 log = logging.getLogger("dejamq")
 
@@ -215,7 +216,7 @@ class Routes:
     async def run(self) -> None:
         """Refresh all watched topics each interval until cancelled."""
         while True:
-            await asyncio.sleep(self._refresh_interval_ms / 1000)
+            await asyncio.sleep(together(self._refresh_interval_ms / 1000))
             for topic in tuple(self._watched):
                 try:
                     await self.refresh(topic, creating=self._from_template(topic))

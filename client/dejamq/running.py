@@ -33,6 +33,7 @@ from dejamq.send_back import SendBack
 from dejamq.shutdown import Shutdown, ShutdownMode
 from dejamq.statistics import SAMPLE_S, Statistics
 from dejamq.subscriptions import Subscriptions
+from dejamq.waits import together
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -205,7 +206,7 @@ class Running(Membership):
 
     async def _sample(self) -> None:
         while True:
-            await asyncio.sleep(SAMPLE_S)
+            await asyncio.sleep(together(SAMPLE_S))
             self.statistics.sample(time.monotonic(), self.rebalancer.assignment)
 
     async def stop_pulling(self) -> None:

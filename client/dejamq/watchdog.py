@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
+from dejamq.waits import together
+
 WATCH_MS = 500
 GAP_MS = 1000  # shorter ones are a busy machine, not an absence
 
@@ -35,7 +37,7 @@ class Watchdog:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._due_s = loop.time() + WATCH_MS / 1000
+        self._due_s = loop.time() + together(WATCH_MS / 1000)
         self._timer = loop.call_at(self._due_s, self._look)
 
     def _look(self) -> None:

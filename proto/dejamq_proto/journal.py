@@ -163,12 +163,14 @@ class Journal:
         self.close()
 
     def _flush_later(self) -> None:
+        """At the end of this interval of the clock, which is that of all journals here: many need one wake-up."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self.flush()
         else:
-            self._timer = loop.call_later(FLUSH_INTERVAL_MS / 1000, self._flush_due)
+            interval_s = FLUSH_INTERVAL_MS / 1000
+            self._timer = loop.call_at((loop.time() // interval_s + 1) * interval_s, self._flush_due)
 
     def _flush_due(self) -> None:
         self._timer = None
