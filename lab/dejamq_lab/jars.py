@@ -37,7 +37,7 @@ def fetched(pom: Path, folder: Path, proof: str) -> Path:
     if absence := java_absence(folder if done.exists() else None):
         raise Missing(absence)
     if not done.exists():
-        copy = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        copy = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies"]
         copy += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
         ran = subprocess.run(copy, capture_output=True, text=True, timeout=MAVEN_S, check=False)
         if ran.returncode or not done.exists():

@@ -2,10 +2,12 @@
 
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from dejamq_lab import jars
+from dejamq_lab import jars, rocketmq
 from dejamq_lab.bench import peers
+from dejamq_lab.bench.peers import kafka
 from dejamq_lab.bench.peers.nats import Nats
 from dejamq_lab.bench.peers.redis import Redis
 from dejamq_lab.bench.result import Load
@@ -46,6 +48,28 @@ async def test_measuring_a_missing_peer_raises_that_line() -> None:
     with pytest.raises(Missing, match="install the package redis-server"):
         async with peers.started("redis", Load()):
             pass
+
+
+async def test_measuring_a_peer_that_cannot_be_fetched_raises_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Path:
+        raise Missing("Maven got no jar: no network")
+
+    monkeypatch.setattr(jars, "java_absence", lambda folder=None: None)
+    for module in ("rocketmq", "kafka"):
+        monkeypatch.setattr(f"dejamq_lab.bench.peers.{module}.java_absence", lambda folder=None: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    monkeypatch.setattr(shutil, "which", lambda command, path=None: f"/bin/{command}")
+    monkeypatch.setattr("dejamq_lab.bench.peers.rocketmq.fetched_jars", fails)
+    monkeypatch.setattr("dejamq_lab.bench.peers.kafka.fetched", fails)
+    for name in ("rocketmq", "kafka"):
+        with pytest.raises(Missing, match="no network"):
+            async with peers.started(name, Load()):
+                pass
+
+
+@pytest.mark.parametrize(("pom", "version"), [(kafka.POM, kafka.VERSION), (rocketmq.POM, rocketmq.VERSION)])
+def test_what_maven_reads_is_well_formed_and_names_the_version(pom: Path, version: str) -> None:
+    assert version in [element.text for element in ElementTree.parse(pom).iter()]
 
 
 def test_a_peer_that_nobody_knows_is_refused_with_those_there_are() -> None:

@@ -1,9 +1,11 @@
 """RocketMQ itself, with its own Java client: a name server and one broker; its jars come by Maven."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 from dejamq_lab.bench.peers.peer import Peer
+from dejamq_lab.bench.result import Load
 from dejamq_lab.bench.target import FLUSH_TYPES, Target
 from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.jars import jar_cache, java_absence
@@ -20,6 +22,10 @@ class RocketMQPeer(Peer):
     sync_flush = True
     durability = "asynchronous flush; Java client, offsets committed every 5 s"
 
+    def __init__(self, folder: Path, load: Load) -> None:
+        super().__init__(folder, load)
+        self._standing = contextlib.ExitStack()
+
     @classmethod
     def absence(cls) -> str | None:
         missing = java_absence(jar_cache(cls.name, VERSION))
@@ -31,9 +37,9 @@ class RocketMQPeer(Peer):
             "flushDiskType": FLUSH_TYPES[self.load.flush_mode],
             "brokerFastFailureEnable": "false",  # as of the lab's own brokers: a busy moment is no failure
         }
-        self._servers = RocketMQ(jars, self.folder / "store", self.folder / "work", settings, HEAP)
+        servers = RocketMQ(jars, self.folder / "store", self.folder / "work", settings, HEAP)
         try:
-            self._servers.__enter__()
+            self._servers = self._standing.enter_context(servers)
         except Failed as failed:
             raise ClusterFailed(str(failed).splitlines()[0]) from None
         return self._servers.namesrv
@@ -46,4 +52,4 @@ class RocketMQPeer(Peer):
         return Target(address, self.client(), about, [self._servers.broker_pid], directory=str(self.folder))
 
     async def stop(self) -> None:
-        self._servers.__exit__(None, None, None)
+        self._standing.close()
