@@ -277,7 +277,9 @@ async def test_a_retried_message_goes_to_the_handler_of_its_first_topic(tmp_path
     assert (deliver["reconsume_times"], deliver["origin_ids"], deliver["topic"]) == ([1], ["ABC"], "%RETRY%g")
 
 
-async def test_forensic_journals_the_delivery_before_its_handler_and_the_result_before_the_next_one(tmp_path: Path) -> None:
+async def test_forensic_journals_the_delivery_before_its_handler_and_the_result_before_the_next_one(
+    tmp_path: Path,
+) -> None:
     before: list[list[str]] = []
 
     async def handler(message: ReceivedMessage) -> None:
