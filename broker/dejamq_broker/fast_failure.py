@@ -15,6 +15,8 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_broker.limits_config import LimitSettings
 
 TICK_MS = 25
+IDLE_TICK_MS = 100
+"""While no runs come: these looks are most of what a broker costs that has nothing to do."""
 REMEMBERED = 64
 BUSY = "broker busy, start flow control for a while, period in queue: {waited}ms, size of queue: {size}"
 
@@ -40,21 +42,24 @@ class Arrivals:
 
 
 class Stalls:
-    """When the loop stood still. Pure: ``tick`` is called as often as the loop can, every 25 ms if it is idle."""
+    """When the loop stood still. Pure: ``tick`` is called when it was promised, or as soon as the loop can."""
 
     def __init__(self, now_ms: float) -> None:
-        self._last_tick = now_ms
+        self._last_tick, self._most_ms = now_ms, 2.0 * TICK_MS
         self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
 
-    def tick(self, now_ms: float) -> None:
-        """The loop came to its work."""
-        if now_ms - self._last_tick > 2 * TICK_MS:
+    def tick(self, now_ms: float, next_ms: float = TICK_MS) -> None:
+        """The loop came to its work, and will again in ``next_ms`` if nothing holds it up.
+
+        A stall counts from the tick before it; that is too early only for runs that were taken before it began.
+        """
+        if now_ms - self._last_tick > self._most_ms:
             self._seen.append((self._last_tick, now_ms))
-        self._last_tick = now_ms
+        self._last_tick, self._most_ms = now_ms, next_ms + TICK_MS
 
     def within(self, since_ms: float, now_ms: float) -> float:
         """How long (ms) the loop stood still between the two times."""
-        stands = now_ms - self._last_tick > 2 * TICK_MS
+        stands = now_ms - self._last_tick > self._most_ms
         if not stands and (not self._seen or self._seen[-1][1] <= since_ms):
             return 0.0  # almost all runs come after the last of them
         stalls = [*self._seen, (self._last_tick, now_ms)] if stands else self._seen
@@ -75,13 +80,15 @@ class FastFailure:
         self._timer: asyncio.TimerHandle | None = None
         self._busy_disk: tuple[float, float] | None = None
         self._waiting_bytes = 0
+        self._runs_came = False
         self.waiting = 0
         """Runs that came and are not answered: those that wait for room, and those that wait for disk and slaves."""
 
     def start(self) -> None:
         """Begin to look at the loop."""
-        self._stalls.tick(self.now_ms())
-        self._timer = self._loop.call_later(TICK_MS / 1000, self.start)
+        next_ms, self._runs_came = TICK_MS if self._runs_came else IDLE_TICK_MS, False
+        self._stalls.tick(self.now_ms(), next_ms)
+        self._timer = self._loop.call_later(next_ms / 1000, self.start)
 
     async def close(self) -> None:
         """Stop looking. May be called twice."""
@@ -101,6 +108,7 @@ class FastFailure:
 
     def check_arrived(self, arrived_ms: float) -> None:
         """Raises SYSTEM_BUSY for a run that the loop left waiting since it came."""
+        self._runs_came = True
         if self._config.broker_fast_failure_enable:
             now_ms = self.now_ms()
             waited_ms = self._stalls.within(arrived_ms, now_ms)

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from broker_wire import a_run
 from dejamq_broker.config import BrokerConfig
-from dejamq_broker.fast_failure import TICK_MS, Arrivals, FastFailure, Stalls
+from dejamq_broker.fast_failure import IDLE_TICK_MS, TICK_MS, Arrivals, FastFailure, Stalls
 from dejamq_broker.send_intake import PENDING_ANSWERS, PENDING_REFUSALS, Intake
 from dejamq_proto.codes import Code, DejamqError
 
@@ -57,6 +58,16 @@ def test_a_stall_that_no_tick_has_ended_counts_until_now() -> None:
     assert stalls.within(100, 400) == 300
 
 
+def test_a_loop_that_promised_to_come_later_did_not_stand_still_until_then() -> None:
+    stalls = Stalls(0)
+    stalls.tick(0, IDLE_TICK_MS)
+    assert stalls.within(0, IDLE_TICK_MS) == 0
+    assert stalls.within(50, IDLE_TICK_MS + 100) == 150
+    stalls.tick(IDLE_TICK_MS + 100)
+    assert stalls.within(50, IDLE_TICK_MS + 100) == 150
+    assert stalls.within(IDLE_TICK_MS + 101, IDLE_TICK_MS + 101 + TICK_MS) == 0
+
+
 def test_stalls_one_after_the_other_add_up() -> None:
     stalls = Stalls(0)
     for now_ms in (100, 200, 300):
@@ -101,14 +112,26 @@ async def test_without_fast_failure_nothing_is_late() -> None:
 async def test_the_loop_is_looked_at_until_it_is_closed() -> None:
     late = fast()
     late.start()
-    await asyncio.sleep(4 * TICK_MS / 1000)
+    await asyncio.sleep(2 * IDLE_TICK_MS / 1000)
     arrived_ms = late.now_ms()
     stand_still(LONG_MS)
-    await asyncio.sleep(2 * TICK_MS / 1000)
+    await asyncio.sleep(2 * IDLE_TICK_MS / 1000)
     with pytest.raises(DejamqError, match="TIMEOUT_CLEAN_QUEUE"):
         late.check_arrived(arrived_ms)
     await late.close()
     await late.close()
+
+
+async def test_the_loop_is_looked_at_less_often_while_no_runs_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    late, looks = fast(), list[float]()
+    stalls = SimpleNamespace(tick=lambda now_ms, next_ms: looks.append(next_ms), within=lambda since_ms, now_ms: 0)
+    monkeypatch.setattr(late, "_stalls", stalls)
+    for runs in (0, 0, 1, 0):
+        for _ in range(runs):
+            late.check_arrived(late.now_ms())
+        late.start()
+        await late.close()
+    assert looks == [IDLE_TICK_MS, IDLE_TICK_MS, TICK_MS, IDLE_TICK_MS]
 
 
 async def test_a_run_that_waits_too_long_for_others_is_refused_and_the_next_is_taken_when_there_is_room() -> None:
