@@ -217,11 +217,13 @@ class Routes:
         """Refresh all watched topics each interval until cancelled."""
         while True:
             await asyncio.sleep(together(self._refresh_interval_ms / 1000))
-            for topic in tuple(self._watched):
-                try:
-                    await self.refresh(topic, creating=self._from_template(topic))
-                except DejamqError as error:
-                    log.warning("route_refresh_failed topic=%s reason=%s", topic, error)
+            await asyncio.gather(*map(self._refresh_watched, self._watched))
+
+    async def _refresh_watched(self, topic: str) -> None:
+        try:
+            await self.refresh(topic, creating=self._from_template(topic))
+        except DejamqError as error:
+            log.warning("route_refresh_failed topic=%s reason=%s", topic, error)
 
     async def close(self) -> None:
         """End reads under way. May be called twice."""

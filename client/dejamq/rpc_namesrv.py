@@ -1,5 +1,6 @@
 """Asking name servers for routes: one at a time, kept until it fails, then the next (RocketMQ: NettyRemotingClient)."""
 
+import asyncio
 import logging
 import random
 from collections.abc import Sequence
@@ -7,8 +8,8 @@ from typing import Any
 
 import grpc.aio
 from dejamq_proto.calling import call, dial
-from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFound
-from dejamq_proto.namesrv_pb2 import GetRouteRequest, GetRouteResponse
+from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFound, error_for
+from dejamq_proto.namesrv_pb2 import GetRouteRequest, GetRouteResponse, GetRoutesRequest, RouteAnswer
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
 from dejamq.identity import Identity
@@ -31,7 +32,9 @@ class NameServerLink:
         self._addresses = tuple(random.sample(addresses, len(addresses)))
         self._identity, self._timeout_ms = identity, timeout_ms
         self._current = 0
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[str, tuple[grpc.aio.Channel, Any]] = {}
+        self._asked: list[tuple[str, asyncio.Future[GetRouteResponse]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
@@ -39,15 +42,45 @@ class NameServerLink:
         return self._addresses[self._current]
 
     async def get_route(self, topic: str) -> GetRouteResponse:
-        """The topic's route. Raises RouteNotFound when it knows none, BrokerUnavailable when none answers."""
+        """The topic's route. Raises RouteNotFound when it knows none, BrokerUnavailable when none answers.
+
+        Questions of one turn of the loop are one call: a client reads the routes of all its topics every 30 s, and a
+        call on a connection that was silent meanwhile costs both ends as much as a hundred routes.
+        """
+        answer: asyncio.Future[GetRouteResponse] = asyncio.get_running_loop().create_future()
+        self._asked.append((topic, answer))
+        if len(self._asked) == 1:
+            task = asyncio.get_running_loop().create_task(self._answer_all())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await answer
+
+    async def _answer_all(self) -> None:
+        asked, self._asked = self._asked, []
+        try:
+            answers = await self._routes([topic for topic, _ in asked])
+        except DejamqError as error:
+            answers = [error] * len(asked)
+        except asyncio.CancelledError:
+            for _, waiting in asked:
+                waiting.cancel()
+            raise
+        for (_, waiting), answer in zip(asked, answers, strict=True):
+            if waiting.done():
+                continue
+            if isinstance(answer, DejamqError):
+                waiting.set_exception(answer)
+            else:
+                waiting.set_result(answer)
+
+    async def _routes(self, topics: list[str]) -> list[GetRouteResponse | DejamqError]:
+        """The answer for each topic by the first name server that answers at all."""
         reasons = []
         for _ in self._addresses:
             address = self.address
             try:
-                return await self._ask(topic, address)
+                return await self._ask(topics, address)
             except DejamqError as error:
-                if error.code in ANSWERS:
-                    raise _explained(topic, address, error) from None
                 reasons.append(str(error).rpartition(": ")[2])
                 log.warning("namesrv_failed address=%s reason=%s", address, error)
                 if address == self.address:  # another question may have moved on already
@@ -59,24 +92,62 @@ class NameServerLink:
             definite=True,
         )
 
-    async def _ask(self, topic: str, address: str) -> GetRouteResponse:
+    async def _ask(self, topics: list[str], address: str) -> list[GetRouteResponse | DejamqError]:
+        """Raises what says that it is not able to answer; another name server may be."""
+        if len(topics) == 1:
+            return [await self._ask_for_one(topics[0], address)]
+        listener = address.rpartition(":")[0].strip("[]")
+        request = GetRoutesRequest(caller=self._identity.caller(), topics=topics, listener=listener)
+        try:
+            told = (await self._call(self._stub(address).GetRoutes, request, address)).answers
+        except DejamqError as error:
+            if error.code != Code.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return [await self._ask_for_one(topic, address) for topic in topics]  # it is older than this client
+        return [_answer(topic, address, each) for topic, each in zip(topics, told, strict=True)]
+
+    async def _ask_for_one(self, topic: str, address: str) -> GetRouteResponse | DejamqError:
+        listener = address.rpartition(":")[0].strip("[]")
+        request = GetRouteRequest(caller=self._identity.caller(), topic=topic, listener=listener)
+        try:
+            route: GetRouteResponse = await self._call(self._stub(address).GetRoute, request, address)
+        except DejamqError as error:
+            if error.code in ANSWERS:
+                return _explained(topic, address, error)
+            raise
+        return route
+
+    async def _call(self, method: Any, request: Any, address: str) -> Any:
+        return await call(method, request, address=address, timeout_ms=self._timeout_ms)
+
+    def _stub(self, address: str) -> Any:
         if address not in self._channels:
-            self._channels[address] = dial(address)
-        stub: Any = NameServerStub(self._channels[address])
-        request = GetRouteRequest(
-            caller=self._identity.caller(), topic=topic, listener=address.rpartition(":")[0].strip("[]")
-        )
-        answer: GetRouteResponse = await call(stub.GetRoute, request, address=address, timeout_ms=self._timeout_ms)
-        return answer
+            channel = dial(address)
+            self._channels[address] = channel, NameServerStub(channel)
+        return self._channels[address][1]
 
     async def close(self) -> None:
         """May be called twice.
 
         End the connections; a question under way fails.
         """
+        unasked, self._asked = self._asked, []
+        for _, waiting in unasked:
+            waiting.cancel()
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
         channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        for channel, _ in channels.values():
             await channel.close(None)
+
+
+def _answer(topic: str, address: str, told: RouteAnswer) -> GetRouteResponse | DejamqError:
+    """One of several; a code that no name server decides on is a failure of this question alone."""
+    if told.code == Code.SUCCESS:
+        return told.route
+    return _explained(topic, address, error_for(told.code, told.remark))
 
 
 def _explained(topic: str, address: str, error: DejamqError) -> DejamqError:

@@ -19,7 +19,10 @@ class NamesrvMetrics:
         self._registry, self._timings, self._node = registry, timings, ("namesrv", name)
 
     async def gather(self) -> AsyncIterator[Metric]:
-        """Live brokers, their topics, and how long calls took: routes asked for are the calls of ``GetRoute``."""
+        """Live brokers, their topics, and how long calls took: routes asked for are the calls of ``GetRoute``.
+
+        Clients read those of several topics again by ``GetRoutes``.
+        """
         brokers = self._registry.cluster_info("")
         replicas = sum(len(one.addresses) for one in brokers)
         yield gauge(

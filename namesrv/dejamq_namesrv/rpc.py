@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc.aio
 from dejamq_proto import common_pb2, namesrv_pb2, namesrv_pb2_grpc
+from dejamq_proto.codes import DejamqError
 
 from dejamq_namesrv.registry import Registry
 from dejamq_namesrv.topology import BrokerData, BrokerIdentity, DataVersion, TopicConfig
@@ -78,9 +79,23 @@ class NameServerServicer(namesrv_pb2_grpc.NameServerServicer):
 
     async def GetRoute(self, request: namesrv_pb2.GetRouteRequest, context: Context) -> namesrv_pb2.GetRouteResponse:
         """Refused with TOPIC_NOT_EXIST when no live broker has the topic."""
-        route = self._registry.route(request.topic, request.listener, request.caller.boot_id)
+        return self._route(request.topic, request.listener, request.caller.boot_id)
+
+    async def GetRoutes(self, request: namesrv_pb2.GetRoutesRequest, context: Context) -> namesrv_pb2.GetRoutesResponse:
+        """As ``GetRoute`` of each; what that would be refused with is the topic's answer."""
+        answers = []
+        for topic in request.topics:
+            try:
+                route = self._route(topic, request.listener, request.caller.boot_id)
+                answers.append(namesrv_pb2.RouteAnswer(route=route))
+            except DejamqError as error:
+                answers.append(namesrv_pb2.RouteAnswer(code=int(error.code), remark=str(error)))
+        return namesrv_pb2.GetRoutesResponse(answers=answers)
+
+    def _route(self, topic: str, listener: str, asker_boot_id: str) -> namesrv_pb2.GetRouteResponse:
+        route = self._registry.route(topic, listener, asker_boot_id)
         return namesrv_pb2.GetRouteResponse(
-            order_conf=self._registry.order_conf(request.topic),
+            order_conf=self._registry.order_conf(topic),
             queues=[
                 namesrv_pb2.QueueData(
                     broker_name=queue.broker_name,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dejamq_proto import common_pb2 as dejamq__proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64\x65jamq_proto/namesrv.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"\xdd\x01\n\x0e\x42rokerIdentity\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\x12=\n\nadvertised\x18\x06 \x03(\x0b\x32).dejamq.v1.BrokerIdentity.AdvertisedEntry\x1a\x31\n\x0f\x41\x64vertisedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd9\x01\n\x15RegisterBrokerRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12)\n\x06\x62roker\x18\x02 \x01(\x0b\x32\x19.dejamq.v1.BrokerIdentity\x12&\n\x06topics\x18\x03 \x03(\x0b\x32\x16.dejamq.v1.TopicConfig\x12,\n\x0c\x64\x61ta_version\x18\x04 \x01(\x0b\x32\x16.dejamq.v1.DataVersion\x12\x1c\n\x14heartbeat_timeout_ms\x18\x05 \x01(\x03\"\xae\x01\n\x16RegisterBrokerResponse\x12\x16\n\x0emaster_address\x18\x01 \x01(\t\x12H\n\x0corder_topics\x18\x02 \x03(\x0b\x32\x32.dejamq.v1.RegisterBrokerResponse.OrderTopicsEntry\x1a\x32\n\x10OrderTopicsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\x17UnregisterBrokerRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12)\n\x06\x62roker\x18\x02 \x01(\x0b\x32\x19.dejamq.v1.BrokerIdentity\"\x1a\n\x18UnregisterBrokerResponse\";\n\x0e\x42rokerPresence\x12)\n\x06\x62roker\x18\x01 \x01(\x0b\x32\x19.dejamq.v1.BrokerIdentity\"\x13\n\x11\x42rokerPresenceAck\"U\n\x0fGetRouteRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08listener\x18\x03 \x01(\t\"y\n\tQueueData\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x17\n\x0fread_queue_nums\x18\x02 \x01(\x05\x12\x18\n\x10write_queue_nums\x18\x03 \x01(\x05\x12\x0c\n\x04perm\x18\x04 \x01(\x05\x12\x16\n\x0etopic_sys_flag\x18\x05 \x01(\x05\"\x9d\x01\n\nBrokerData\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x37\n\taddresses\x18\x03 \x03(\x0b\x32$.dejamq.v1.BrokerData.AddressesEntry\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"t\n\x10GetRouteResponse\x12\x12\n\norder_conf\x18\x01 \x01(\t\x12$\n\x06queues\x18\x02 \x03(\x0b\x32\x14.dejamq.v1.QueueData\x12&\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x15.dejamq.v1.BrokerData\"L\n\x15GetClusterInfoRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x10\n\x08listener\x18\x02 \x01(\t\"5\n\x0b\x43lusterInfo\x12&\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.BrokerData\"6\n\x11ListTopicsRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\"$\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\"d\n\x10PutConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05value\x18\x04 \x01(\t\"\x13\n\x11PutConfigResponse\"U\n\x10GetConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\"\n\x11GetConfigResponse\x12\r\n\x05value\x18\x01 \x01(\t\"X\n\x13\x44\x65leteConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\x16\n\x14\x44\x65leteConfigResponse\"^\n\x12SetWritableRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08writable\x18\x03 \x01(\x08\"%\n\x13SetWritableResponse\x12\x0e\n\x06topics\x18\x01 \x01(\x05\"I\n\x11ListConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\"~\n\x12ListConfigResponse\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).dejamq.v1.ListConfigResponse.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"f\n\x1c\x44\x65leteNameServerTopicRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x03 \x03(\t\"/\n\x1d\x44\x65leteNameServerTopicResponse\x12\x0e\n\x06routes\x18\x01 \x01(\x05\x32\xc6\x07\n\nNameServer\x12U\n\x0eRegisterBroker\x12 .dejamq.v1.RegisterBrokerRequest\x1a!.dejamq.v1.RegisterBrokerResponse\x12[\n\x10UnregisterBroker\x12\".dejamq.v1.UnregisterBrokerRequest\x1a#.dejamq.v1.UnregisterBrokerResponse\x12L\n\rBrokerChannel\x12\x19.dejamq.v1.BrokerPresence\x1a\x1c.dejamq.v1.BrokerPresenceAck(\x01\x30\x01\x12\x43\n\x08GetRoute\x12\x1a.dejamq.v1.GetRouteRequest\x1a\x1b.dejamq.v1.GetRouteResponse\x12J\n\x0eGetClusterInfo\x12 .dejamq.v1.GetClusterInfoRequest\x1a\x16.dejamq.v1.ClusterInfo\x12I\n\nListTopics\x12\x1c.dejamq.v1.ListTopicsRequest\x1a\x1d.dejamq.v1.ListTopicsResponse\x12\x46\n\tPutConfig\x12\x1b.dejamq.v1.PutConfigRequest\x1a\x1c.dejamq.v1.PutConfigResponse\x12\x46\n\tGetConfig\x12\x1b.dejamq.v1.GetConfigRequest\x1a\x1c.dejamq.v1.GetConfigResponse\x12O\n\x0c\x44\x65leteConfig\x12\x1e.dejamq.v1.DeleteConfigRequest\x1a\x1f.dejamq.v1.DeleteConfigResponse\x12I\n\nListConfig\x12\x1c.dejamq.v1.ListConfigRequest\x1a\x1d.dejamq.v1.ListConfigResponse\x12`\n\x0b\x44\x65leteTopic\x12\'.dejamq.v1.DeleteNameServerTopicRequest\x1a(.dejamq.v1.DeleteNameServerTopicResponse\x12L\n\x0bSetWritable\x12\x1d.dejamq.v1.SetWritableRequest\x1a\x1e.dejamq.v1.SetWritableResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64\x65jamq_proto/namesrv.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"\xdd\x01\n\x0e\x42rokerIdentity\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\x12=\n\nadvertised\x18\x06 \x03(\x0b\x32).dejamq.v1.BrokerIdentity.AdvertisedEntry\x1a\x31\n\x0f\x41\x64vertisedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd9\x01\n\x15RegisterBrokerRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12)\n\x06\x62roker\x18\x02 \x01(\x0b\x32\x19.dejamq.v1.BrokerIdentity\x12&\n\x06topics\x18\x03 \x03(\x0b\x32\x16.dejamq.v1.TopicConfig\x12,\n\x0c\x64\x61ta_version\x18\x04 \x01(\x0b\x32\x16.dejamq.v1.DataVersion\x12\x1c\n\x14heartbeat_timeout_ms\x18\x05 \x01(\x03\"\xae\x01\n\x16RegisterBrokerResponse\x12\x16\n\x0emaster_address\x18\x01 \x01(\t\x12H\n\x0corder_topics\x18\x02 \x03(\x0b\x32\x32.dejamq.v1.RegisterBrokerResponse.OrderTopicsEntry\x1a\x32\n\x10OrderTopicsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\x17UnregisterBrokerRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12)\n\x06\x62roker\x18\x02 \x01(\x0b\x32\x19.dejamq.v1.BrokerIdentity\"\x1a\n\x18UnregisterBrokerResponse\";\n\x0e\x42rokerPresence\x12)\n\x06\x62roker\x18\x01 \x01(\x0b\x32\x19.dejamq.v1.BrokerIdentity\"\x13\n\x11\x42rokerPresenceAck\"U\n\x0fGetRouteRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08listener\x18\x03 \x01(\t\"y\n\tQueueData\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x17\n\x0fread_queue_nums\x18\x02 \x01(\x05\x12\x18\n\x10write_queue_nums\x18\x03 \x01(\x05\x12\x0c\n\x04perm\x18\x04 \x01(\x05\x12\x16\n\x0etopic_sys_flag\x18\x05 \x01(\x05\"\x9d\x01\n\nBrokerData\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x37\n\taddresses\x18\x03 \x03(\x0b\x32$.dejamq.v1.BrokerData.AddressesEntry\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"t\n\x10GetRouteResponse\x12\x12\n\norder_conf\x18\x01 \x01(\t\x12$\n\x06queues\x18\x02 \x03(\x0b\x32\x14.dejamq.v1.QueueData\x12&\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x15.dejamq.v1.BrokerData\"W\n\x10GetRoutesRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x10\n\x08listener\x18\x03 \x01(\t\"<\n\x11GetRoutesResponse\x12\'\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x16.dejamq.v1.RouteAnswer\"W\n\x0bRouteAnswer\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06remark\x18\x02 \x01(\t\x12*\n\x05route\x18\x03 \x01(\x0b\x32\x1b.dejamq.v1.GetRouteResponse\"L\n\x15GetClusterInfoRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x10\n\x08listener\x18\x02 \x01(\t\"5\n\x0b\x43lusterInfo\x12&\n\x07\x62rokers\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.BrokerData\"6\n\x11ListTopicsRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\"$\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\"d\n\x10PutConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05value\x18\x04 \x01(\t\"\x13\n\x11PutConfigResponse\"U\n\x10GetConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\"\n\x11GetConfigResponse\x12\r\n\x05value\x18\x01 \x01(\t\"X\n\x13\x44\x65leteConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\x16\n\x14\x44\x65leteConfigResponse\"^\n\x12SetWritableRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08writable\x18\x03 \x01(\x08\"%\n\x13SetWritableResponse\x12\x0e\n\x06topics\x18\x01 \x01(\x05\"I\n\x11ListConfigRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x11\n\tnamespace\x18\x02 \x01(\t\"~\n\x12ListConfigResponse\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).dejamq.v1.ListConfigResponse.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"f\n\x1c\x44\x65leteNameServerTopicRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_names\x18\x03 \x03(\t\"/\n\x1d\x44\x65leteNameServerTopicResponse\x12\x0e\n\x06routes\x18\x01 \x01(\x05\x32\x8e\x08\n\nNameServer\x12U\n\x0eRegisterBroker\x12 .dejamq.v1.RegisterBrokerRequest\x1a!.dejamq.v1.RegisterBrokerResponse\x12[\n\x10UnregisterBroker\x12\".dejamq.v1.UnregisterBrokerRequest\x1a#.dejamq.v1.UnregisterBrokerResponse\x12L\n\rBrokerChannel\x12\x19.dejamq.v1.BrokerPresence\x1a\x1c.dejamq.v1.BrokerPresenceAck(\x01\x30\x01\x12\x43\n\x08GetRoute\x12\x1a.dejamq.v1.GetRouteRequest\x1a\x1b.dejamq.v1.GetRouteResponse\x12\x46\n\tGetRoutes\x12\x1b.dejamq.v1.GetRoutesRequest\x1a\x1c.dejamq.v1.GetRoutesResponse\x12J\n\x0eGetClusterInfo\x12 .dejamq.v1.GetClusterInfoRequest\x1a\x16.dejamq.v1.ClusterInfo\x12I\n\nListTopics\x12\x1c.dejamq.v1.ListTopicsRequest\x1a\x1d.dejamq.v1.ListTopicsResponse\x12\x46\n\tPutConfig\x12\x1b.dejamq.v1.PutConfigRequest\x1a\x1c.dejamq.v1.PutConfigResponse\x12\x46\n\tGetConfig\x12\x1b.dejamq.v1.GetConfigRequest\x1a\x1c.dejamq.v1.GetConfigResponse\x12O\n\x0c\x44\x65leteConfig\x12\x1e.dejamq.v1.DeleteConfigRequest\x1a\x1f.dejamq.v1.DeleteConfigResponse\x12I\n\nListConfig\x12\x1c.dejamq.v1.ListConfigRequest\x1a\x1d.dejamq.v1.ListConfigResponse\x12`\n\x0b\x44\x65leteTopic\x12\'.dejamq.v1.DeleteNameServerTopicRequest\x1a(.dejamq.v1.DeleteNameServerTopicResponse\x12L\n\x0bSetWritable\x12\x1d.dejamq.v1.SetWritableRequest\x1a\x1e.dejamq.v1.SetWritableResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -68,40 +68,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERDATA_ADDRESSESENTRY']._serialized_end=1272
   _globals['_GETROUTERESPONSE']._serialized_start=1274
   _globals['_GETROUTERESPONSE']._serialized_end=1390
-  _globals['_GETCLUSTERINFOREQUEST']._serialized_start=1392
-  _globals['_GETCLUSTERINFOREQUEST']._serialized_end=1468
-  _globals['_CLUSTERINFO']._serialized_start=1470
-  _globals['_CLUSTERINFO']._serialized_end=1523
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1525
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1579
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1581
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1617
-  _globals['_PUTCONFIGREQUEST']._serialized_start=1619
-  _globals['_PUTCONFIGREQUEST']._serialized_end=1719
-  _globals['_PUTCONFIGRESPONSE']._serialized_start=1721
-  _globals['_PUTCONFIGRESPONSE']._serialized_end=1740
-  _globals['_GETCONFIGREQUEST']._serialized_start=1742
-  _globals['_GETCONFIGREQUEST']._serialized_end=1827
-  _globals['_GETCONFIGRESPONSE']._serialized_start=1829
-  _globals['_GETCONFIGRESPONSE']._serialized_end=1863
-  _globals['_DELETECONFIGREQUEST']._serialized_start=1865
-  _globals['_DELETECONFIGREQUEST']._serialized_end=1953
-  _globals['_DELETECONFIGRESPONSE']._serialized_start=1955
-  _globals['_DELETECONFIGRESPONSE']._serialized_end=1977
-  _globals['_SETWRITABLEREQUEST']._serialized_start=1979
-  _globals['_SETWRITABLEREQUEST']._serialized_end=2073
-  _globals['_SETWRITABLERESPONSE']._serialized_start=2075
-  _globals['_SETWRITABLERESPONSE']._serialized_end=2112
-  _globals['_LISTCONFIGREQUEST']._serialized_start=2114
-  _globals['_LISTCONFIGREQUEST']._serialized_end=2187
-  _globals['_LISTCONFIGRESPONSE']._serialized_start=2189
-  _globals['_LISTCONFIGRESPONSE']._serialized_end=2315
-  _globals['_LISTCONFIGRESPONSE_VALUESENTRY']._serialized_start=2270
-  _globals['_LISTCONFIGRESPONSE_VALUESENTRY']._serialized_end=2315
-  _globals['_DELETENAMESERVERTOPICREQUEST']._serialized_start=2317
-  _globals['_DELETENAMESERVERTOPICREQUEST']._serialized_end=2419
-  _globals['_DELETENAMESERVERTOPICRESPONSE']._serialized_start=2421
-  _globals['_DELETENAMESERVERTOPICRESPONSE']._serialized_end=2468
-  _globals['_NAMESERVER']._serialized_start=2471
-  _globals['_NAMESERVER']._serialized_end=3437
+  _globals['_GETROUTESREQUEST']._serialized_start=1392
+  _globals['_GETROUTESREQUEST']._serialized_end=1479
+  _globals['_GETROUTESRESPONSE']._serialized_start=1481
+  _globals['_GETROUTESRESPONSE']._serialized_end=1541
+  _globals['_ROUTEANSWER']._serialized_start=1543
+  _globals['_ROUTEANSWER']._serialized_end=1630
+  _globals['_GETCLUSTERINFOREQUEST']._serialized_start=1632
+  _globals['_GETCLUSTERINFOREQUEST']._serialized_end=1708
+  _globals['_CLUSTERINFO']._serialized_start=1710
+  _globals['_CLUSTERINFO']._serialized_end=1763
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1765
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1819
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=1821
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1857
+  _globals['_PUTCONFIGREQUEST']._serialized_start=1859
+  _globals['_PUTCONFIGREQUEST']._serialized_end=1959
+  _globals['_PUTCONFIGRESPONSE']._serialized_start=1961
+  _globals['_PUTCONFIGRESPONSE']._serialized_end=1980
+  _globals['_GETCONFIGREQUEST']._serialized_start=1982
+  _globals['_GETCONFIGREQUEST']._serialized_end=2067
+  _globals['_GETCONFIGRESPONSE']._serialized_start=2069
+  _globals['_GETCONFIGRESPONSE']._serialized_end=2103
+  _globals['_DELETECONFIGREQUEST']._serialized_start=2105
+  _globals['_DELETECONFIGREQUEST']._serialized_end=2193
+  _globals['_DELETECONFIGRESPONSE']._serialized_start=2195
+  _globals['_DELETECONFIGRESPONSE']._serialized_end=2217
+  _globals['_SETWRITABLEREQUEST']._serialized_start=2219
+  _globals['_SETWRITABLEREQUEST']._serialized_end=2313
+  _globals['_SETWRITABLERESPONSE']._serialized_start=2315
+  _globals['_SETWRITABLERESPONSE']._serialized_end=2352
+  _globals['_LISTCONFIGREQUEST']._serialized_start=2354
+  _globals['_LISTCONFIGREQUEST']._serialized_end=2427
+  _globals['_LISTCONFIGRESPONSE']._serialized_start=2429
+  _globals['_LISTCONFIGRESPONSE']._serialized_end=2555
+  _globals['_LISTCONFIGRESPONSE_VALUESENTRY']._serialized_start=2510
+  _globals['_LISTCONFIGRESPONSE_VALUESENTRY']._serialized_end=2555
+  _globals['_DELETENAMESERVERTOPICREQUEST']._serialized_start=2557
+  _globals['_DELETENAMESERVERTOPICREQUEST']._serialized_end=2659
+  _globals['_DELETENAMESERVERTOPICRESPONSE']._serialized_start=2661
+  _globals['_DELETENAMESERVERTOPICRESPONSE']._serialized_end=2708
+  _globals['_NAMESERVER']._serialized_start=2711
+  _globals['_NAMESERVER']._serialized_end=3749
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,11 @@ class NameServerStub:
                 request_serializer=dejamq__proto_dot_namesrv__pb2.GetRouteRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_namesrv__pb2.GetRouteResponse.FromString,
                 _registered_method=True)
+        self.GetRoutes = channel.unary_unary(
+                '/dejamq.v1.NameServer/GetRoutes',
+                request_serializer=dejamq__proto_dot_namesrv__pb2.GetRoutesRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_namesrv__pb2.GetRoutesResponse.FromString,
+                _registered_method=True)
         self.GetClusterInfo = channel.unary_unary(
                 '/dejamq.v1.NameServer/GetClusterInfo',
                 request_serializer=dejamq__proto_dot_namesrv__pb2.GetClusterInfoRequest.SerializeToString,
@@ -121,6 +126,13 @@ class NameServerServicer:
 
     def GetRoute(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRoutes(self, request, context):
+        """Of several topics, for clients that read all their routes again.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -198,6 +210,11 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.GetRoute,
                     request_deserializer=dejamq__proto_dot_namesrv__pb2.GetRouteRequest.FromString,
                     response_serializer=dejamq__proto_dot_namesrv__pb2.GetRouteResponse.SerializeToString,
+            ),
+            'GetRoutes': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRoutes,
+                    request_deserializer=dejamq__proto_dot_namesrv__pb2.GetRoutesRequest.FromString,
+                    response_serializer=dejamq__proto_dot_namesrv__pb2.GetRoutesResponse.SerializeToString,
             ),
             'GetClusterInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetClusterInfo,
@@ -348,6 +365,33 @@ class NameServer:
             '/dejamq.v1.NameServer/GetRoute',
             dejamq__proto_dot_namesrv__pb2.GetRouteRequest.SerializeToString,
             dejamq__proto_dot_namesrv__pb2.GetRouteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRoutes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.NameServer/GetRoutes',
+            dejamq__proto_dot_namesrv__pb2.GetRoutesRequest.SerializeToString,
+            dejamq__proto_dot_namesrv__pb2.GetRoutesResponse.FromString,
             options,
             channel_credentials,
             insecure,

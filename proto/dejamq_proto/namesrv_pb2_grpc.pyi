@@ -37,6 +37,8 @@ class NameServerStub:
     BrokerChannel: _grpc.StreamStreamMultiCallable[_namesrv_pb2.BrokerPresence, _namesrv_pb2.BrokerPresenceAck]
     """Held open by a broker; its end removes the broker at once, as a closed channel does in RocketMQ."""
     GetRoute: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.GetRouteRequest, _namesrv_pb2.GetRouteResponse]
+    GetRoutes: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.GetRoutesRequest, _namesrv_pb2.GetRoutesResponse]
+    """Of several topics, for clients that read all their routes again."""
     GetClusterInfo: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.GetClusterInfoRequest, _namesrv_pb2.ClusterInfo]
     ListTopics: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.ListTopicsRequest, _namesrv_pb2.ListTopicsResponse]
     PutConfig: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.PutConfigRequest, _namesrv_pb2.PutConfigResponse]
@@ -58,6 +60,8 @@ class NameServerAsyncStub(NameServerStub):
     BrokerChannel: _aio.StreamStreamMultiCallable[_namesrv_pb2.BrokerPresence, _namesrv_pb2.BrokerPresenceAck]  # type: ignore[assignment]
     """Held open by a broker; its end removes the broker at once, as a closed channel does in RocketMQ."""
     GetRoute: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetRouteRequest, _namesrv_pb2.GetRouteResponse]  # type: ignore[assignment]
+    GetRoutes: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetRoutesRequest, _namesrv_pb2.GetRoutesResponse]  # type: ignore[assignment]
+    """Of several topics, for clients that read all their routes again."""
     GetClusterInfo: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetClusterInfoRequest, _namesrv_pb2.ClusterInfo]  # type: ignore[assignment]
     ListTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListTopicsRequest, _namesrv_pb2.ListTopicsResponse]  # type: ignore[assignment]
     PutConfig: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutConfigRequest, _namesrv_pb2.PutConfigResponse]  # type: ignore[assignment]
@@ -100,6 +104,14 @@ class NameServerServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.GetRouteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_namesrv_pb2.GetRouteResponse, _abc.Awaitable[_namesrv_pb2.GetRouteResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetRoutes(
+        self,
+        request: _namesrv_pb2.GetRoutesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namesrv_pb2.GetRoutesResponse, _abc.Awaitable[_namesrv_pb2.GetRoutesResponse]]:
+        """Of several topics, for clients that read all their routes again."""
 
     @_abc_1.abstractmethod
     def GetClusterInfo(

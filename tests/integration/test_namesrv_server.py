@@ -106,6 +106,21 @@ async def test_a_broker_that_unregisters_is_gone_for_the_next_question(clients: 
     assert await clients[0].brokers("orders") == []
 
 
+async def test_routes_of_several_topics_are_answered_in_their_order_each_as_if_asked_for_alone(
+    clients: list[Client],
+) -> None:
+    await clients[0].register("orders", "bills")
+    topics = ("bills", "nope", "orders")
+    answers = (await clients[0].call("GetRoutes", pb.GetRoutesRequest(topics=topics))).answers
+    alone = [await clients[0].call("GetRoute", pb.GetRouteRequest(topic=topic)) for topic in ("bills", "orders")]
+    with pytest.raises(DejamqError) as caught:
+        await clients[0].call("GetRoute", pb.GetRouteRequest(topic="nope"))
+    assert [(answer.code, answer.remark) for answer in answers] == [
+        (0, ""), (int(caught.value.code), str(caught.value)), (0, "")
+    ]  # fmt: skip
+    assert [answers[0].route, answers[2].route] == alone
+
+
 async def test_order_topics_are_told_to_brokers_and_kept_from_clients_by_default(clients: list[Client]) -> None:
     put = pb.PutConfigRequest(namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:4")
     await clients[0].call("PutConfig", put)
