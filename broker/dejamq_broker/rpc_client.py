@@ -84,11 +84,21 @@ class ClientService(ClientServicer):
         return pb.ConsumerListResponse(client_ids=members)
 
     async def QueryOffset(self, request: pb.QueryOffsetRequest, _: Context) -> pb.OffsetResponse:
-        """Refused with QUERY_NOT_FOUND where the client's own rule decides."""
+        """Refused with QUERY_NOT_FOUND where the client's own rule decides; of several questions none is refused."""
+        if request.also:
+            return pb.OffsetResponse(answers=[self._answer(each) for each in (request, *request.also)])
+        return pb.OffsetResponse(offset=self._query_offset(request))
+
+    def _answer(self, request: pb.QueryOffsetRequest) -> pb.OffsetAnswer:
+        try:
+            return pb.OffsetAnswer(offset=self._query_offset(request))
+        except DejamqError as error:
+            return pb.OffsetAnswer(code=int(error.code), remark=str(error))
+
+    def _query_offset(self, request: pb.QueryOffsetRequest) -> int:
         at = Position(request.group, request.queue.topic, request.queue.queue_id)
         zero = request.set_zero_if_not_found or not request.HasField("set_zero_if_not_found")
-        found = self._offsets.query(at, self._store, asker_of(request.caller), zero_if_young=zero)
-        return pb.OffsetResponse(offset=found)
+        return self._offsets.query(at, self._store, asker_of(request.caller), zero_if_young=zero)
 
     async def UpdateOffset(self, request: pb.UpdateOffsetRequest, _: Context) -> pb.UpdateOffsetResponse:
         """Refused for an unknown group or topic, and for a queue that never was.

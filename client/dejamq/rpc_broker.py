@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -26,7 +27,7 @@ from dejamq_proto.client_pb2 import (
     UpdateOffsetRequest,
 )
 from dejamq_proto.client_pb2_grpc import ClientStub, HandoverStub
-from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.codes import DejamqError
 from dejamq_proto.common_pb2 import QueueKey
 from dejamq_proto.pull_pb2 import CheckFilterRequest, PullRequest
 from dejamq_proto.pull_pb2_grpc import PullStub
@@ -40,6 +41,7 @@ from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult, join_pull
 
 from dejamq.identity import Identity
 from dejamq.rpc_frames import command, pull_answers, run_result
+from dejamq.rpc_offsets import Offsets
 from dejamq.rpc_stream import AnswerStream, Told
 from dejamq.rpc_upkeep import Upkeep
 
@@ -70,6 +72,8 @@ class BrokerLink:
         self._pulls.join = join_pulls
         self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, command)
         self._oneways: set[asyncio.Task[None]] = set()
+        query, update = self._client.QueryOffset, self._client.UpdateOffset
+        self._offsets = Offsets(partial(self._progress, query), partial(self._progress, update))
         self._upkeep = Upkeep(self.heartbeats, identity, self._commit_by_call, self._members_by_call, timeout_ms)
 
     def send_run(self, run: SendRun) -> asyncio.Future[SendRunResult]:
@@ -109,12 +113,7 @@ class BrokerLink:
     async def query_offset(self, group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None:
         """The group's committed offset, None when the broker has none."""
         request = QueryOffsetRequest(caller=self._identity.caller(seq), group=group, queue=_key(topic, queue_id))
-        try:
-            return int((await self._progress(self._client.QueryOffset, request)).offset)
-        except DejamqError as error:
-            if error.code == Code.QUERY_NOT_FOUND:
-                return None
-            raise
+        return await self._offsets.query(request)
 
     async def update_offset(self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0) -> None:
         """Commit, acknowledged.
@@ -125,7 +124,7 @@ class BrokerLink:
         request = UpdateOffsetRequest(
             caller=self._identity.caller(seq), group=group, queue=_key(topic, queue_id), offset=queue_offset
         )
-        await self._progress(self._client.UpdateOffset, request)
+        await self._offsets.commit(request)
 
     def update_offset_oneway(self, group: str, topic: str, queue_id: int, queue_offset: int, *, seq: int = 0) -> None:
         """Commit without waiting; a failure is only logged, as RocketMQ's oneway."""

@@ -562,6 +562,7 @@ class QueryOffsetRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     SET_ZERO_IF_NOT_FOUND_FIELD_NUMBER: _builtins.int
+    ALSO_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     set_zero_if_not_found: _builtins.bool
     """unset is true: 0 for a young queue without a record"""
@@ -569,6 +570,10 @@ class QueryOffsetRequest(_message.Message):
     def caller(self) -> _common_pb2.Caller: ...
     @_builtins.property
     def queue(self) -> _common_pb2.QueueKey: ...
+    @_builtins.property
+    def also(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryOffsetRequest]:
+        """further questions: then `answers` says what each alone would be told"""
+
     def __init__(
         self,
         *,
@@ -576,10 +581,11 @@ class QueryOffsetRequest(_message.Message):
         group: _builtins.str = ...,
         queue: _common_pb2.QueueKey | None = ...,
         set_zero_if_not_found: _builtins.bool | None = ...,
+        also: _abc.Iterable[Global___QueryOffsetRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_set_zero_if_not_found", b"_set_zero_if_not_found", "caller", b"caller", "queue", b"queue", "set_zero_if_not_found", b"set_zero_if_not_found"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_set_zero_if_not_found", b"_set_zero_if_not_found", "caller", b"caller", "group", b"group", "queue", b"queue", "set_zero_if_not_found", b"set_zero_if_not_found"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_set_zero_if_not_found", b"_set_zero_if_not_found", "also", b"also", "caller", b"caller", "group", b"group", "queue", b"queue", "set_zero_if_not_found", b"set_zero_if_not_found"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__set_zero_if_not_found: _TypeAlias = _typing.Literal["set_zero_if_not_found"]  # noqa: Y015
     _WhichOneofArgType__set_zero_if_not_found: _TypeAlias = _typing.Literal["_set_zero_if_not_found", b"_set_zero_if_not_found"]  # noqa: Y015
@@ -594,19 +600,51 @@ class OffsetResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSET_FIELD_NUMBER: _builtins.int
+    ANSWERS_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetAnswer]:
+        """of several questions, the first one too"""
+
     def __init__(
         self,
         *,
         offset: _builtins.int = ...,
+        answers: _abc.Iterable[Global___OffsetAnswer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OffsetResponse: _TypeAlias = OffsetResponse  # noqa: Y015
+
+@_typing.final
+class OffsetAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    REMARK_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    """0, or what this question alone would be refused with"""
+    remark: _builtins.str
+    offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        remark: _builtins.str = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "offset", b"offset", "remark", b"remark"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetAnswer: _TypeAlias = OffsetAnswer  # noqa: Y015
 
 @_typing.final
 class UpdateOffsetRequest(_message.Message):

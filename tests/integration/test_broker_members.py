@@ -131,6 +131,28 @@ async def test_of_commits_in_one_call_only_those_at_fault_are_refused(broker: Br
         assert await wire.committed("g", "t") == 1
 
 
+async def test_of_questions_for_offsets_in_one_call_each_has_the_answer_that_it_alone_would_have(
+    broker: Broker,
+) -> None:
+    async with Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x", b"y"]))
+        await wire.heartbeat_stream("g")
+        await wire.commit("g", "t", 2)
+        first, *also = (
+            client_pb2.QueryOffsetRequest(
+                caller=wire.caller(), group=group, queue=QueueKey(topic="t"), set_zero_if_not_found=zero
+            )
+            for group, zero in (("other", False), ("g", True), ("other", True))
+        )
+        with pytest.raises(DejamqError) as caught:
+            await wire.call(wire.client.QueryOffset, first)
+        assert caught.value.code is Code.QUERY_NOT_FOUND
+        first.also.extend(also)
+        answers = (await wire.call(wire.client.QueryOffset, first)).answers
+    assert [(each.code, each.offset) for each in answers] == [(Code.QUERY_NOT_FOUND, 0), (0, 2), (0, 0)]
+    assert answers[0].remark == str(caught.value)
+
+
 def commits(wire: Wire, *queues: tuple[str, int]) -> client_pb2.Heartbeat:
     """A frame of commits of group ``g``, with numbers from 70 on."""
     told = [

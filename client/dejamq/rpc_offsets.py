@@ -1,0 +1,135 @@
+"""Questions for offsets and awaited commits: those of one turn of the loop leave as one call.
+
+Whoever opens hundreds of queues, or lets go of them, asks or commits for each. A call of its own for each was half of
+what 800 queues cost both ends until all messages were consumed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from dejamq_proto.client_pb2 import OffsetAnswer, OffsetResponse, QueryOffsetRequest, UpdateOffsetRequest
+from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
+
+Joinable = TypeVar("Joinable", QueryOffsetRequest, UpdateOffsetRequest)
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+class Offsets:
+    """Owned by the event loop. Both calls are those of one broker, and raise DejamqError."""
+
+    def __init__(
+        self, query: Callable[[QueryOffsetRequest], Awaitable[OffsetResponse]],
+        update: Callable[[UpdateOffsetRequest], Awaitable[Any]],
+    ) -> None:  # fmt: skip
+        self._query, self._update = query, update
+        self._questions: _Together[QueryOffsetRequest, int | None] = _Together(self._query_all, self._query_alone)
+        self._commits: _Together[UpdateOffsetRequest, None] = _Together(self._commit_all, self._commit_alone)
+
+    async def query(self, request: QueryOffsetRequest) -> int | None:
+        """The committed offset, None when the broker has none. Raises what the broker refuses this question with."""
+        return await self._questions.ask(request)
+
+    async def commit(self, request: UpdateOffsetRequest) -> None:
+        """Done when the broker has it. Raises what it refuses this commit with."""
+        await self._commits.ask(request)
+
+    async def _query_alone(self, request: QueryOffsetRequest) -> int | None:
+        try:
+            return (await self._query(request)).offset
+        except DejamqError as error:
+            if error.code == Code.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def _query_all(self, requests: Sequence[QueryOffsetRequest]) -> "list[int | DejamqError | None] | None":
+        try:
+            answers = (await self._query(_joined(requests))).answers
+        except DejamqError as error:
+            if error.code != Code.QUERY_NOT_FOUND:
+                raise
+            return None
+        return list(map(_offset_in, answers)) if len(answers) == len(requests) else None
+
+    async def _commit_alone(self, request: UpdateOffsetRequest) -> None:
+        await self._update(request)
+
+    async def _commit_all(self, requests: Sequence[UpdateOffsetRequest]) -> "list[DejamqError | None] | None":
+        try:
+            await self._update(_joined(requests))
+        except (BrokerUnavailable, SendTimeout):
+            raise
+        except DejamqError:  # of some of them, and nobody says of which
+            return None
+        return [None] * len(requests)
+
+
+class _Together(Generic[Request, Answer]):
+    """What is asked in one turn of the loop goes as one call."""
+
+    def __init__(
+        self, all_at_once: Callable[[Sequence[Request]], "Awaitable[list[Answer | DejamqError] | None]"],
+        alone: Callable[[Request], Awaitable[Answer]],
+    ) -> None:  # fmt: skip
+        """``all_at_once`` answers None where each has to be asked ``alone``: brokers of before read but the first."""
+        self._all_at_once, self._alone = all_at_once, alone
+        self._asked: list[tuple[Request, asyncio.Future[Answer]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, request: Request) -> Answer:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[Answer] = loop.create_future()
+        self._asked.append((request, told))
+        if len(self._asked) == 1:
+            loop.call_soon(self._leave)
+        return await told
+
+    def _leave(self) -> None:
+        asked, self._asked = [each for each in self._asked if not each[1].done()], []
+        if asked:
+            task = asyncio.get_running_loop().create_task(self._tell(asked))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self, asked: "list[tuple[Request, asyncio.Future[Answer]]]") -> None:
+        """Whatever happens, nobody waits for ever."""
+        try:
+            answers = await self._answers([request for request, _ in asked])
+            for (_, told), answer in zip(asked, answers, strict=True):
+                if told.done():
+                    continue
+                if isinstance(answer, DejamqError):
+                    told.set_exception(answer)
+                else:
+                    told.set_result(answer)
+        finally:
+            for _, told in asked:
+                told.cancel()
+
+    async def _answers(self, requests: list[Request]) -> "list[Answer | DejamqError]":
+        try:
+            answers = await self._all_at_once(requests) if len(requests) > 1 else None
+        except DejamqError as error:
+            return [error] * len(requests)
+        return answers or list(await asyncio.gather(*map(self._alone_or_why, requests)))
+
+    async def _alone_or_why(self, request: Request) -> "Answer | DejamqError":
+        try:
+            return await self._alone(request)
+        except DejamqError as error:
+            return error
+
+
+def _joined(requests: Sequence[Joinable]) -> Joinable:
+    """One that has the others inside it; they stay as they are."""
+    first = type(requests[0])()
+    first.CopyFrom(requests[0])
+    first.also.extend(requests[1:])
+    return first
+
+
+def _offset_in(answer: OffsetAnswer) -> "int | DejamqError | None":
+    if answer.code == Code.SUCCESS:
+        return answer.offset
+    return None if answer.code == Code.QUERY_NOT_FOUND else error_for(answer.code, answer.remark)
