@@ -4,6 +4,11 @@ import asyncio
 
 from dejamq_proto.codes import BacklogFull
 
+CALL_BYTES = 400
+"""What a send takes in memory beside its record, measured: 240 for message and id, 144 for its future, its places in
+columns. Left out, a full backlog of small messages would be several times as large as it says.
+"""
+
 
 class Backlog:
     """Bytes and calls from submission to their end. Owned by the event loop.
@@ -12,8 +17,9 @@ class Backlog:
     blocks the caller; here ``submit`` refuses and the program decides whether to wait.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_bytes: int, call_bytes: int = CALL_BYTES) -> None:
+        """``call_bytes`` count for each call, whatever its size."""
+        self._max_bytes, self._call_bytes = max_bytes, call_bytes
         self.bytes = self.calls = 0
         self._wanted = 0  # what was refused last
         self._for_room: list[asyncio.Future[None]] = []
@@ -21,6 +27,7 @@ class Backlog:
 
     def take(self, calls: int, size: int) -> None:
         """Count calls in. Raises BacklogFull; an empty backlog takes any size."""
+        size += calls * self._call_bytes
         if self.bytes + size > self._max_bytes and self.calls:
             self._wanted = size
             raise BacklogFull(
@@ -31,6 +38,7 @@ class Backlog:
 
     def give_back(self, calls: int, size: int) -> None:
         """Count calls out."""
+        size += calls * self._call_bytes
         self.bytes -= size
         self.calls -= calls
         if self._for_room and self.bytes <= self._max_bytes // 2:

@@ -53,7 +53,9 @@ class ProducerConfig(ClientConfig):
     default_topic_queue_nums: int = setting(
         4, rocketmq="defaultTopicQueueNums", help="queues of a topic that a send creates"
     )
-    max_pending_bytes: int = setting(64 << 20, unit="bytes", help="waiting or in flight; above it submit refuses")
+    max_pending_bytes: int = setting(
+        64 << 20, unit="bytes", help="waiting or in flight, 400 more for each send; above it submit refuses"
+    )
     max_runs_in_flight: int = setting(2, help="runs under way to one broker; further sends gather meanwhile")
     close_connection_on_timeout: bool = setting(
         False,

@@ -103,7 +103,7 @@ async def test_a_send_cancelled_while_it_waits_for_room_was_never_there(sending:
     gate = asyncio.Event()
     async with scripted("a", max_pending_bytes=ROOM, send_msg_timeout_ms=20_000) as (producer, (broker,)):
         broker.script.extend([answer_after(gate)] * 2)
-        first = [producer.submit(message(b"first-%d" % n)) for n in range(ROOM // 700)]
+        first = [producer.submit(message(b"first-%d" % n)) for n in range(ROOM // 1_100)]
         waiting = [asyncio.create_task(sending(producer, b"victim")) for _ in range(3)]
         staying = asyncio.create_task(producer.send_batch([message(b"staying")] * 10))
         await turns(5)

@@ -517,7 +517,7 @@ async def test_with_the_detector_a_broker_that_cannot_be_reached_counts_as_unrea
 
 async def test_send_waits_for_room_where_submit_refuses() -> None:
     gate = asyncio.Event()
-    async with scripted("a", max_pending_bytes=5_000, send_msg_timeout_ms=20_000) as (producer, (broker,)):
+    async with scripted("a", max_pending_bytes=6_500, send_msg_timeout_ms=20_000) as (producer, (broker,)):
         broker.script.extend([answer_after(gate)] * 2)
         first = [producer.submit(Message("t", b"x" * 1000)) for _ in range(4)]
         with pytest.raises(BacklogFull):

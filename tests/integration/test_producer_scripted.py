@@ -297,7 +297,7 @@ async def test_cancelling_one_send_loses_no_other() -> None:
 
 async def test_above_max_pending_bytes_submit_refuses_until_drained() -> None:
     gate = asyncio.Event()
-    async with scripted("a", max_pending_bytes=10_000) as (producer, (broker,)):
+    async with scripted("a", max_pending_bytes=13_000) as (producer, (broker,)):
         broker.script.extend([answer_after(gate)] * 2)
         accepted_futures = [producer.submit(Message("t", b"x" * 1000)) for _ in range(8)]
         with pytest.raises(BacklogFull, match="drain"):
