@@ -18,16 +18,14 @@ class Members:
         self._told: dict[str, list[str]] = {}
 
     def forget(self) -> None:
-        """A round begins, or did something: ask again."""
-        self._told.clear()
+        """A round begins, or did something, or members changed: ask again, also who is being asked just now."""
+        self._told = {}
 
     async def of(self, broker_names: Iterable[str]) -> tuple[str, list[str]]:
         """The broker that was asked, and the client ids of the group that it knows, sorted. Raises DejamqError."""
         if self._broadcasting:
             return "", [self._context.client_id]
-        broker_name = random.choice(sorted(broker_names))
-        if broker_name not in self._told:
-            self._told[broker_name] = sorted(
-                await self._context.link(broker_name).consumer_list(self._context.group)
-            )  # fmt: skip
-        return broker_name, self._told[broker_name]
+        broker_name, told = random.choice(sorted(broker_names)), self._told
+        if broker_name not in told:
+            told[broker_name] = sorted(await self._context.link(broker_name).consumer_list(self._context.group))
+        return broker_name, told[broker_name]

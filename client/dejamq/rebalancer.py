@@ -84,6 +84,7 @@ class Rebalancer:
 
     def wake(self) -> None:
         """Something changed: do not wait for the interval to end."""
+        self._members.forget()
         self._due.set()
 
     def unsettle(self) -> None:

@@ -159,6 +159,21 @@ async def test_a_round_with_nothing_to_do_asks_a_broker_once_for_the_members_of_
         assert here.link.asked_for_members == 5  # it gave queues away in between
 
 
+async def test_members_that_changed_while_a_broker_was_asked_are_asked_for_again_for_the_next_topic() -> None:
+    async with bench() as here:
+        await here.rebalancer.round()
+        before, answer = here.link.asked_for_members, here.link.consumer_list
+
+        async def changing(group: str, *, seq: int = 0) -> list[str]:
+            members = await answer(group, seq=seq)
+            here.rebalancer.wake()  # the broker says that they changed
+            return members
+
+        here.link.consumer_list = changing  # type: ignore[method-assign]
+        await here.rebalancer.round()
+        assert here.link.asked_for_members == before + 2
+
+
 async def test_a_queue_whose_offset_cannot_be_read_is_not_opened_this_round() -> None:
     async with bench() as here:
         here.link.refuse["query_offset"] = BrokerUnavailable("gone")
