@@ -105,20 +105,22 @@ class ClientService(ClientServicer):
 
         One that was taken out of use is none of these: who finishes it commits there (RocketMQ looks at no queue).
         """
-        refusal: DejamqError | None = None
-        for each in (request, *request.also):
-            try:
-                self._update_offset(each)
-            except DejamqError as error:
-                refusal = refusal or error
-        if refusal is not None:
+        refusals = [self._update_offset(each) for each in (request, *request.also)]
+        if request.answer_each:
+            return pb.UpdateOffsetResponse(answers=map(_commit_answer, refusals))
+        for refusal in filter(None, refusals):
             raise refusal
         return pb.UpdateOffsetResponse()
 
-    def _update_offset(self, request: pb.UpdateOffsetRequest) -> None:
+    def _update_offset(self, request: pb.UpdateOffsetRequest) -> DejamqError | None:
+        """Why it was refused."""
         at = Position(request.group, request.queue.topic, request.queue.queue_id)
         by = "oneway" if request.oneway else "sync"
-        self._commit(at, request.offset, by, asker_of(request.caller))
+        try:
+            self._commit(at, request.offset, by, asker_of(request.caller))
+        except DejamqError as error:
+            return error
+        return None
 
     def _commit(self, at: Position, offset: int, by: str, asker: Asker) -> None:
         self._groups.known(at.group)
@@ -217,6 +219,10 @@ class ClientService(ClientServicer):
         except DejamqError as error:
             answer.code, answer.remark = int(error.code), str(error)
         return pb.BrokerCommand(consumer_list=answer)
+
+
+def _commit_answer(refusal: DejamqError | None) -> pb.OffsetAnswer:
+    return pb.OffsetAnswer(code=int(refusal.code), remark=str(refusal)) if refusal else pb.OffsetAnswer()
 
 
 def _refused(error: DejamqError) -> pb.CommitRefused:

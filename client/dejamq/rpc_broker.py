@@ -252,8 +252,8 @@ class BrokerLink:
     async def _release(self, group: str, returned: Sequence[tuple[Key, int, int]]) -> None:
         await self.release(group, returned)
 
-    def _commit_by_call(self, request: UpdateOffsetRequest) -> None:
-        self._oneway(self._progress(self._client.UpdateOffset, request))
+    def _commit_by_call(self, requests: Sequence[UpdateOffsetRequest]) -> None:
+        self._oneway(self._offsets.commit_each(requests))
 
     async def _members_by_call(self, request: ConsumerListRequest) -> list[str]:
         return list((await self._call(self._client.ConsumerList, request)).client_ids)

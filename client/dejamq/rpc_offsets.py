@@ -6,10 +6,16 @@ what 800 queues cost both ends until all messages were consumed.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from dejamq_proto.client_pb2 import OffsetAnswer, OffsetResponse, QueryOffsetRequest, UpdateOffsetRequest
-from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
+from dejamq_proto.client_pb2 import (
+    OffsetAnswer,
+    OffsetResponse,
+    QueryOffsetRequest,
+    UpdateOffsetRequest,
+    UpdateOffsetResponse,
+)
+from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, error_for
 
 Joinable = TypeVar("Joinable", QueryOffsetRequest, UpdateOffsetRequest)
 Request = TypeVar("Request")
@@ -21,7 +27,7 @@ class Offsets:
 
     def __init__(
         self, query: Callable[[QueryOffsetRequest], Awaitable[OffsetResponse]],
-        update: Callable[[UpdateOffsetRequest], Awaitable[Any]],
+        update: Callable[[UpdateOffsetRequest], Awaitable[UpdateOffsetResponse]],
     ) -> None:  # fmt: skip
         self._query, self._update = query, update
         self._questions: _Together[QueryOffsetRequest, int | None] = _Together(self._query_all, self._query_alone)
@@ -35,6 +41,12 @@ class Offsets:
         """Done when the broker has it. Raises what it refuses this commit with."""
         await self._commits.ask(request)
 
+    async def commit_each(self, requests: Sequence[UpdateOffsetRequest]) -> None:
+        """Done when the broker decided all of them; raises what it refused the first one with."""
+        for failure in await asyncio.gather(*map(self.commit, requests), return_exceptions=True):
+            if failure is not None:
+                raise failure
+
     async def _query_alone(self, request: QueryOffsetRequest) -> int | None:
         try:
             return (await self._query(request)).offset
@@ -43,36 +55,39 @@ class Offsets:
                 return None
             raise
 
-    async def _query_all(self, requests: Sequence[QueryOffsetRequest]) -> "list[int | DejamqError | None] | None":
+    async def _query_all(self, requests: Sequence[QueryOffsetRequest]) -> "list[int | DejamqError | None]":
         try:
             answers = (await self._query(_joined(requests))).answers
         except DejamqError as error:
             if error.code != Code.QUERY_NOT_FOUND:
                 raise
-            return None
-        return list(map(_offset_in, answers)) if len(answers) == len(requests) else None
+            return []
+        return list(map(_offset_in, answers)) if len(answers) == len(requests) else []
 
     async def _commit_alone(self, request: UpdateOffsetRequest) -> None:
         await self._update(request)
 
-    async def _commit_all(self, requests: Sequence[UpdateOffsetRequest]) -> "list[DejamqError | None] | None":
+    async def _commit_all(self, requests: Sequence[UpdateOffsetRequest]) -> "list[DejamqError | None]":
+        """What has an answer is never sent again: it may be another member's offset that this would set back."""
+        joined = _joined(requests)
+        joined.answer_each = True
         try:
-            await self._update(_joined(requests))
-        except (BrokerUnavailable, SendTimeout):
-            raise
-        except DejamqError:  # of some of them, and nobody says of which
-            return None
-        return [None] * len(requests)
+            answers = (await self._update(joined)).answers
+        except DejamqError as error:
+            if isinstance(error, BrokerUnavailable) or not error.definite:
+                raise
+            return [error]
+        return list(map(_refusal_in, answers)) if len(answers) == len(requests) else [None]
 
 
 class _Together(Generic[Request, Answer]):
     """What is asked in one turn of the loop goes as one call."""
 
     def __init__(
-        self, all_at_once: Callable[[Sequence[Request]], "Awaitable[list[Answer | DejamqError] | None]"],
+        self, all_at_once: Callable[[Sequence[Request]], "Awaitable[list[Answer | DejamqError]]"],
         alone: Callable[[Request], Awaitable[Answer]],
     ) -> None:  # fmt: skip
-        """``all_at_once`` answers None where each has to be asked ``alone``: brokers of before read but the first."""
+        """Whom ``all_at_once`` leaves without an answer is asked ``alone``: brokers of before read but the first."""
         self._all_at_once, self._alone = all_at_once, alone
         self._asked: list[tuple[Request, asyncio.Future[Answer]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,10 +124,10 @@ class _Together(Generic[Request, Answer]):
 
     async def _answers(self, requests: list[Request]) -> "list[Answer | DejamqError]":
         try:
-            answers = await self._all_at_once(requests) if len(requests) > 1 else None
+            answers = await self._all_at_once(requests) if len(requests) > 1 else []
         except DejamqError as error:
             return [error] * len(requests)
-        return answers or list(await asyncio.gather(*map(self._alone_or_why, requests)))
+        return answers + await asyncio.gather(*map(self._alone_or_why, requests[len(answers) :]))
 
     async def _alone_or_why(self, request: Request) -> "Answer | DejamqError":
         try:
@@ -133,3 +148,7 @@ def _offset_in(answer: OffsetAnswer) -> "int | DejamqError | None":
     if answer.code == Code.SUCCESS:
         return answer.offset
     return None if answer.code == Code.QUERY_NOT_FOUND else error_for(answer.code, answer.remark)
+
+
+def _refusal_in(answer: OffsetAnswer) -> DejamqError | None:
+    return None if answer.code == Code.SUCCESS else error_for(answer.code, answer.remark)

@@ -6,7 +6,7 @@ of what idle consumers do. Awaited commits stay calls.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from dejamq_proto.client_pb2 import (
     BrokerCommand,
@@ -28,7 +28,7 @@ class Upkeep:
 
     def __init__(
         self, channel: AnswerStream[BrokerCommand], identity: Identity,
-        commit_by_call: Callable[[UpdateOffsetRequest], None],
+        commit_by_call: Callable[[Sequence[UpdateOffsetRequest]], None],
         members_by_call: Callable[[ConsumerListRequest], Awaitable[list[str]]], timeout_ms: float,
     ) -> None:  # fmt: skip
         """``timeout_ms`` is for answers on the channel."""
@@ -52,9 +52,7 @@ class Upkeep:
                 commits = Commits(caller=self._identity.caller(queues[0].seq), group=group, queues=queues)
                 self._channel.tell(Heartbeat(commits=commits).SerializeToString())
             else:
-                request, *also = (self._as_call(group, commit) for commit in queues)
-                request.also.extend(also)
-                self._commit_by_call(request)
+                self._commit_by_call([self._as_call(group, commit) for commit in queues])
 
     async def members(self, request: ConsumerListRequest) -> list[str]:
         """The group's client ids. Raises what the broker refuses it with, SendTimeout and BrokerUnavailable."""

@@ -656,17 +656,20 @@ class UpdateOffsetRequest(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     ONEWAY_FIELD_NUMBER: _builtins.int
     ALSO_FIELD_NUMBER: _builtins.int
+    ANSWER_EACH_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     offset: _builtins.int
     oneway: _builtins.bool
     """how the client treats the answer, for the journal"""
+    answer_each: _builtins.bool
+    """`answers` says what each alone would be told; otherwise the first refusal is the answer"""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
     @_builtins.property
     def queue(self) -> _common_pb2.QueueKey: ...
     @_builtins.property
     def also(self) -> _containers.RepeatedCompositeFieldContainer[Global___UpdateOffsetRequest]:
-        """further commits, each as if it came alone; the first refusal is answered"""
+        """further commits, each as if it came alone"""
 
     def __init__(
         self,
@@ -677,10 +680,11 @@ class UpdateOffsetRequest(_message.Message):
         offset: _builtins.int = ...,
         oneway: _builtins.bool = ...,
         also: _abc.Iterable[Global___UpdateOffsetRequest] | None = ...,
+        answer_each: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["also", b"also", "caller", b"caller", "group", b"group", "offset", b"offset", "oneway", b"oneway", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["also", b"also", "answer_each", b"answer_each", "caller", b"caller", "group", b"group", "offset", b"offset", "oneway", b"oneway", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -690,12 +694,19 @@ Global___UpdateOffsetRequest: _TypeAlias = UpdateOffsetRequest  # noqa: Y015
 class UpdateOffsetResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetAnswer]:
+        """of several commits, the first one too; without offsets"""
+
     def __init__(
         self,
+        *,
+        answers: _abc.Iterable[Global___OffsetAnswer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

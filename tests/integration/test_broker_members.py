@@ -131,6 +131,22 @@ async def test_of_commits_in_one_call_only_those_at_fault_are_refused(broker: Br
         assert await wire.committed("g", "t") == 1
 
 
+async def test_of_commits_in_one_call_each_is_answered_for_whoever_asks_for_that(broker: Broker) -> None:
+    async with Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x"]))
+        await wire.heartbeat_stream("g")
+        first, *also = (
+            client_pb2.UpdateOffsetRequest(caller=wire.caller(), group="g", queue=QueueKey(topic=topic), offset=offset)
+            for topic, offset in (("nope", 1), ("t", 1), ("t", -1))
+        )
+        first.also.extend(also)
+        first.answer_each = True
+        answers = (await wire.call(wire.client.UpdateOffset, first)).answers
+        assert await wire.committed("g", "t") == 1
+    assert [answer.code for answer in answers] == [Code.TOPIC_NOT_EXIST, 0, Code.INVALID_PARAMETER]
+    assert "nope" in answers[0].remark
+
+
 async def test_of_questions_for_offsets_in_one_call_each_has_the_answer_that_it_alone_would_have(
     broker: Broker,
 ) -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from broker_wire import until
 from dejamq import SendTimeout
 from dejamq.rpc_broker import BrokerLink
 from dejamq_proto.client_pb2 import (
@@ -14,6 +15,7 @@ from dejamq_proto.client_pb2 import (
     ConsumerListResponse,
     Heartbeat,
     HeartbeatAck,
+    OffsetAnswer,
     UpdateOffsetRequest,
     UpdateOffsetResponse,
 )
@@ -78,31 +80,44 @@ async def test_other_calls_keep_the_general_time_out(ask: Callable[[BrokerLink],
             await ask(link)
 
 
-async def test_commits_of_one_turn_that_nobody_waits_for_are_one_call() -> None:
+@asynccontextmanager
+async def taker_of_commits(*, reads_also: bool) -> AsyncIterator[tuple[BrokerLink, list[UpdateOffsetRequest]]]:
+    """A link to a broker that takes commits by call, and what came there."""
     came: list[UpdateOffsetRequest] = []
-    arrived = asyncio.Event()
 
     async def take(request: UpdateOffsetRequest, _: Any) -> UpdateOffsetResponse:
         came.append(request)
-        arrived.set()
-        return UpdateOffsetResponse()
+        return UpdateOffsetResponse(answers=[OffsetAnswer()] * (1 + len(request.also)) if reads_also else ())
 
     clients = ClientServicer()  # type: ignore[abstract]  # answers only what is asked here
     clients.UpdateOffset = take  # type: ignore[method-assign,assignment]  # the broker's part is played here
     server = Server(())
     add_ClientServicer_to_server(clients, server.grpc)
     link = BrokerLink(await server.start("127.0.0.1:0"), Somebody(), timeout_ms=FAR_MS)
-    for queue_id in range(3):
-        link.update_offset_oneway("g", "t", queue_id, 10 + queue_id, seq=queue_id + 1)
-    await asyncio.wait_for(arrived.wait(), 10)
-    link.update_offset_oneway("g", "t", 0, 20)
+    yield link, came
     await link.close()
     await server.stop(0)
+
+
+async def test_commits_of_one_turn_that_nobody_waits_for_are_one_call() -> None:
+    async with taker_of_commits(reads_also=True) as (link, came):
+        for queue_id in range(3):
+            link.update_offset_oneway("g", "t", queue_id, 10 + queue_id, seq=queue_id + 1)
+        await until(lambda: came)
+        link.update_offset_oneway("g", "t", 0, 20)
     first, second = came
     assert [(each.queue.queue_id, each.offset, each.caller.seq) for each in (first, *first.also)] == [
         (0, 10, 1), (1, 11, 2), (2, 12, 3),
     ]  # fmt: skip
     assert (second.offset, len(second.also)) == (20, 0)
+    assert all(each.oneway for each in (first, *first.also, second))
+
+
+async def test_commits_that_nobody_waits_for_all_come_to_a_broker_that_takes_one_of_a_call() -> None:
+    async with taker_of_commits(reads_also=False) as (link, came):
+        for queue_id in range(3):
+            link.update_offset_oneway("g", "t", queue_id, 10 + queue_id)
+    assert [(each.queue.queue_id, each.offset) for each in came] == [(0, 10), (1, 11), (2, 12)]
 
 
 class Talker(ClientServicer):

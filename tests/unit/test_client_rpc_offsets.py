@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 from dejamq.rpc_offsets import Offsets
-from dejamq_proto.client_pb2 import OffsetAnswer, OffsetResponse, QueryOffsetRequest, UpdateOffsetRequest
+from dejamq_proto.client_pb2 import (
+    OffsetAnswer,
+    OffsetResponse,
+    QueryOffsetRequest,
+    UpdateOffsetRequest,
+    UpdateOffsetResponse,
+)
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout
 from dejamq_proto.common_pb2 import QueueKey
 
@@ -35,12 +41,18 @@ class Broker:
         known = queue_id < 10
         return OffsetAnswer(offset=100 + queue_id) if known else OffsetAnswer(code=Code.QUERY_NOT_FOUND)
 
-    async def update(self, request: UpdateOffsetRequest) -> None:
+    async def update(self, request: UpdateOffsetRequest) -> UpdateOffsetResponse:
         self.came(request)
-        queue_ids = [each.queue.queue_id for each in (request, *request.also)]
+        queue_ids = [each.queue.queue_id for each in (request, *(request.also if self.reads_also else ()))]
         self.committed += [queue_id for queue_id in queue_ids if queue_id != 7]
+        if request.answer_each and self.reads_also:
+            return UpdateOffsetResponse(answers=map(self.told, queue_ids))
         if 7 in queue_ids:
             raise DejamqError("no such queue", code=Code.INVALID_PARAMETER)
+        return UpdateOffsetResponse()
+
+    def told(self, queue_id: int) -> OffsetAnswer:
+        return OffsetAnswer(code=Code.INVALID_PARAMETER, remark="no such queue") if queue_id == 7 else OffsetAnswer()
 
     def came(self, request: QueryOffsetRequest | UpdateOffsetRequest) -> None:
         self.asked.append([each.queue.queue_id for each in (request, *request.also)])
@@ -81,14 +93,23 @@ async def test_commits_of_one_turn_are_one_call() -> None:
     assert (broker.asked, broker.committed) == ([[1, 2, 3]], [1, 2, 3])
 
 
-async def test_of_commits_in_one_call_each_is_told_whether_it_was_the_one_that_was_refused() -> None:
+async def test_a_commit_that_is_refused_in_one_call_with_others_makes_none_of_them_come_twice() -> None:
     broker = Broker()
     first, refused, last = await all_of(*map(broker.commit, (1, 7, 3)))
-    assert (first, last, refused.code) == (None, None, Code.INVALID_PARAMETER)
-    assert set(broker.committed) == {1, 3}
+    assert (first, last, refused.code, str(refused)) == (None, None, Code.INVALID_PARAMETER, "no such queue")
+    assert (broker.asked, broker.committed) == ([[1, 7, 3]], [1, 3])
 
 
-@pytest.mark.parametrize("failure", [SendTimeout("late"), BrokerUnavailable("gone", definite=False)])
+@pytest.mark.parametrize("first", [1, 7])
+async def test_a_broker_that_takes_only_the_first_commit_gets_each_of_the_others_alone(first: int) -> None:
+    broker = Broker(reads_also=False)
+    told, *others = await all_of(*map(broker.commit, (first, 2, 3)))
+    assert (getattr(told, "code", None), others) == (Code.INVALID_PARAMETER if first == 7 else None, [None, None])
+    assert broker.asked == [[first, 2, 3], [2], [3]]
+    assert broker.committed == ([] if first == 7 else [first]) + [2, 3]
+
+
+@pytest.mark.parametrize("failure", [SendTimeout("late"), BrokerUnavailable("gone", definite=False), DejamqError("?")])
 async def test_a_call_without_an_answer_is_a_failure_of_all_that_it_held_and_is_not_made_again(
     failure: DejamqError,
 ) -> None:
