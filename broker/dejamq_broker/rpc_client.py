@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Context = grpc.aio.ServicerContext[Any, Any]
 ASKED_FOR = frozenset({"heartbeat_ack", "consumer_list", "commit_refused"})
 """Commands that answer what came up the same stream: each had to wait for a place in the outbox."""
+CALLS = {"commits": "UpdateOffset", "consumer_list": "ConsumerList"}
+"""Frames that say what others make a call of: its failpoints are theirs."""
 
 
 class ClientService(ClientServicer):
@@ -164,19 +166,50 @@ class ClientService(ClientServicer):
         return outbox.offer(command, command.ByteSize(), self._backlog_bytes)
 
     async def _read(self, frames: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object]) -> None:
-        """Frames until the client closes its side, which ends the stream after the last answer."""
-        async for frame in frames:
+        """Frames until the client closes its side, which ends the stream after the last answer.
+
+        A place for the answer comes first: what is decided then leaves before all that is decided later.
+        """
+        async with asyncio.TaskGroup() as held:
+            async for frame in frames:
+                method = CALLS.get(frame.WhichOneof("instead") or "")
+                if failpoints.ARMED and method:  # as a call would: whoever is held here holds nobody else
+                    held.create_task(self._at_failpoints(method, frame, channel, outbox))
+                    continue
+                await outbox.room()
+                if (answer := self._decide(frame, channel)) is not None:
+                    outbox.put(answer)
+                else:
+                    outbox.made_room()
+        outbox.end()
+
+    async def _at_failpoints(
+        self, method: str, frame: pb.Heartbeat, channel: Channel, outbox: Outbox[object]
+    ) -> None:  # fmt: skip
+        try:
+            if await frame_lost(method):
+                return
+            answer = self._decide(frame, channel)
+            if await frame_lost(method, "answer"):
+                return
+        except DejamqError as error:
+            answer = _refused(frame, error)
+        if answer is not None:
+            await outbox.room()
+            outbox.put(answer)
+
+    def _decide(self, frame: pb.Heartbeat, channel: Channel) -> pb.BrokerCommand | None:
+        try:
             match frame.WhichOneof("instead"):
                 case "commits":
-                    answer = await self._commit_all(frame.commits)
+                    self._commit_all(frame.commits)
+                    return None
                 case "consumer_list":
-                    answer = await self._tell_members(frame.consumer_list)
+                    return self._members(frame.consumer_list)
                 case _:
-                    answer = self._beat(frame, channel)
-            if answer is not None:
-                await outbox.room()
-                outbox.put(answer)
-        outbox.end()
+                    return self._beat(frame, channel)
+        except DejamqError as error:
+            return _refused(frame, error)
 
     def _beat(self, beat: pb.Heartbeat, channel: Channel) -> pb.BrokerCommand:
         ack = pb.HeartbeatAck(seq=beat.caller.seq, takes_more=True)
@@ -190,43 +223,35 @@ class ClientService(ClientServicer):
             ack.code, ack.remark = int(error.code), str(error)
         return pb.BrokerCommand(heartbeat_ack=ack)
 
-    async def _commit_all(self, commits: pb.Commits) -> pb.BrokerCommand | None:
+    def _commit_all(self, commits: pb.Commits) -> None:
         """As ``UpdateOffset`` of several; nobody waits for an answer, and only the first refusal is worth one."""
-        refused: pb.CommitRefused | None = None
+        refusal: DejamqError | None = None
         client_id, boot_id = commits.caller.client_id, commits.caller.boot_id
-        try:
-            if failpoints.ARMED and await frame_lost("UpdateOffset"):
-                return None
-        except DejamqError as error:
-            return pb.BrokerCommand(commit_refused=_refused(error))
         for each in commits.queues:
             at = Position(commits.group, each.topic, each.queue_id)
             try:
                 self._commit(at, each.offset, "oneway", Asker(client_id, boot_id, each.seq))
             except DejamqError as error:
-                refused = refused or _refused(error)
-        return refused and pb.BrokerCommand(commit_refused=refused)
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
 
-    async def _tell_members(self, request: pb.ConsumerListRequest) -> pb.BrokerCommand | None:
-        """As ``ConsumerList``; None when a failpoint loses it."""
-        answer = pb.ConsumerListAnswer(seq=request.caller.seq)
-        try:
-            if failpoints.ARMED and await frame_lost("ConsumerList"):
-                return None
-            answer.client_ids.extend(self._clients.members(request.group, asker_of(request.caller)))
-            if failpoints.ARMED and await frame_lost("ConsumerList", "answer"):
-                return None
-        except DejamqError as error:
-            answer.code, answer.remark = int(error.code), str(error)
-        return pb.BrokerCommand(consumer_list=answer)
+    def _members(self, request: pb.ConsumerListRequest) -> pb.BrokerCommand:
+        """As ``ConsumerList``."""
+        members = self._clients.members(request.group, asker_of(request.caller))
+        return pb.BrokerCommand(consumer_list=pb.ConsumerListAnswer(seq=request.caller.seq, client_ids=members))
 
 
 def _commit_answer(refusal: DejamqError | None) -> pb.OffsetAnswer:
     return pb.OffsetAnswer(code=int(refusal.code), remark=str(refusal)) if refusal else pb.OffsetAnswer()
 
 
-def _refused(error: DejamqError) -> pb.CommitRefused:
-    return pb.CommitRefused(code=int(error.code), remark=str(error))
+def _refused(frame: pb.Heartbeat, error: DejamqError) -> pb.BrokerCommand:
+    code, remark = int(error.code), str(error)
+    if frame.HasField("commits"):
+        return pb.BrokerCommand(commit_refused=pb.CommitRefused(code=code, remark=remark))
+    seq = frame.consumer_list.caller.seq
+    return pb.BrokerCommand(consumer_list=pb.ConsumerListAnswer(seq=seq, code=code, remark=remark))
 
 
 def _consumer(data: pb.ConsumerData) -> Consumer:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from broker_wire import Wire, a_run, records_of, running, until
 from dejamq_broker.store import StoreConfig
+from dejamq_broker.streams import MOST_ASKED
 from dejamq_proto import failpoints
 from dejamq_proto.client_pb2 import Commits, ConsumerListRequest, Heartbeat, QueueCommit
 from dejamq_proto.codes import Code
@@ -95,4 +96,52 @@ async def test_what_comes_beside_heartbeats_is_lost_where_the_call_would_be(tmp_
         told = [await stream.read() for _ in range(2)]
         assert "failpoint rpc.UpdateOffset.request" in told[0].commit_refused.remark
         assert told[1].consumer_list.seq == 103
+        assert await wire.committed("g", "t") == 1
+
+
+def a_commit(wire: Wire, topic: str, offset: int) -> Heartbeat:
+    queues = [QueueCommit(topic=topic, offset=offset)]
+    return Heartbeat(commits=Commits(caller=wire.caller(), group="g", queues=queues))
+
+
+async def test_what_is_held_beside_heartbeats_holds_up_neither_them_nor_what_comes_later(
+    tmp_path: Path, arm: Arm
+) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        stream = await wire.heartbeat_stream("g")
+        arm("rpc.UpdateOffset.request=pause(600000);rpc.ConsumerList.request=1*pause(600000)->off")
+        for _ in range(2 * MOST_ASKED):
+            await stream.write(a_commit(wire, "t", 1))
+        for seq in (101, 102):
+            caller = Caller(client_id="tester", boot_id="tester-boot", seq=seq)
+            await stream.write(Heartbeat(consumer_list=ConsumerListRequest(caller=caller, group="g")))
+        await stream.write(Heartbeat(caller=Caller(client_id="tester", boot_id="tester-boot", seq=103)))
+        told = [await stream.read() for _ in range(2)]
+        assert {each.consumer_list.seq or each.heartbeat_ack.seq for each in told} == {102, 103}
+        stream.cancel()
+
+
+async def test_what_was_paused_beside_heartbeats_is_done_and_answered_when_the_pause_is_over(
+    tmp_path: Path, arm: Arm
+) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x"]))
+        stream = await wire.heartbeat_stream("g")
+        arm("rpc.UpdateOffset.request=pause(20)")
+        await stream.write(a_commit(wire, "t", 1))
+        await stream.write(a_commit(wire, "nope", 1))
+        await stream.done_writing()
+        assert (await stream.read()).commit_refused.code == Code.TOPIC_NOT_EXIST
+        assert await wire.committed("g", "t") == 1
+
+
+async def test_the_answer_to_commits_beside_heartbeats_is_lost_or_an_error_after_they_were_made(
+    tmp_path: Path, arm: Arm
+) -> None:
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x"]))
+        stream = await wire.heartbeat_stream("g")
+        arm("rpc.UpdateOffset.answer=1*error->off")
+        await stream.write(a_commit(wire, "t", 1))
+        assert "failpoint rpc.UpdateOffset.answer" in (await stream.read()).commit_refused.remark
         assert await wire.committed("g", "t") == 1

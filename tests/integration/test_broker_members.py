@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from broker_wire import Wire, a_run, broker_config, running, until
 from dejamq_broker.app import Broker
+from dejamq_broker.streams import MOST_ASKED
 from dejamq_proto import admin_pb2, client_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
@@ -215,6 +216,17 @@ async def test_of_commits_beside_heartbeats_the_first_refusal_is_told_and_the_ot
         refused = (await stream.read()).commit_refused
         assert (refused.code, "nope" in refused.remark) == (Code.TOPIC_NOT_EXIST, True)
         assert await wire.committed("g", "t") == 1
+
+
+async def test_however_many_commits_came_beside_heartbeats_what_comes_next_is_answered(broker: Broker) -> None:
+    async with Wire(broker.address) as wire:
+        await wire.send(a_run("t", [b"x"]))
+        stream = await wire.heartbeat_stream("g")
+        for _ in range(2 * MOST_ASKED):
+            await stream.write(commits(wire, ("t", 1)))
+        request = client_pb2.ConsumerListRequest(caller=wire.caller(), group="g")
+        await stream.write(client_pb2.Heartbeat(consumer_list=request))
+        assert list((await stream.read()).consumer_list.client_ids) == ["tester"]
 
 
 async def test_a_question_for_members_of_nobody_is_refused_and_the_channel_goes_on(broker: Broker) -> None:
