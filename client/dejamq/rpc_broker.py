@@ -103,7 +103,7 @@ class BrokerLink:
 
     def acknowledged(self, ack: HeartbeatAck) -> None:
         """What the broker said of itself when it took a heartbeat."""
-        self._upkeep.in_frames = ack.takes_more
+        self._upkeep.acknowledged(takes_more=ack.takes_more)
 
     async def answer_command(self, answer: CommandAnswer) -> None:
         """Say what became of a numbered command; the broker takes any answer."""
@@ -223,7 +223,7 @@ class BrokerLink:
         await self._call(self._client.Unregister, request)
 
     async def close(self) -> None:
-        """Wait for oneways to leave, end the streams (the broker sees this client go) and the channel.
+        """Wait for oneways to arrive, end the streams (the broker sees this client go) and the channel.
 
         May be called twice, also after a first call that was cancelled.
         """

@@ -18,6 +18,8 @@ log = logging.getLogger("dejamq")
 
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 NO_ANSWER = 0
+READ_S = 1.0
+"""So long a broker may take at the end to read what it was told and answers with nothing."""
 Answer = TypeVar("Answer")
 Decode = Callable[[bytes], list[tuple[int, Answer]]]  # seq of the question, 0 for what the broker says unasked
 Join = Callable[[list[bytes]], bytes]  # several questions as one frame
@@ -68,6 +70,8 @@ class AnswerStream(Generic[Answer]):
         """Puts questions that are asked at the same time into one frame, where the broker reads such frames."""
         self.on_push: Callable[[Answer], None] = lambda answer: None
         self.on_break: Callable[[DejamqError], None] = lambda error: None
+        self.connections = 0
+        """How many there were: whether what the broker said on one of them still holds."""
         self._connection: _Connection[Answer] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -85,6 +89,7 @@ class AnswerStream(Generic[Answer]):
             return
         if self._connection is None or self._connection.broken:
             self._connection = _Connection(self, self._open())
+            self.connections += 1
             task = asyncio.get_running_loop().create_task(self._connection.run())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -106,9 +111,14 @@ class AnswerStream(Generic[Answer]):
             self._connection.break_off(BrokerUnavailable(f"{self.address}: {reason}", definite=False))
 
     async def close(self) -> None:
-        """End the stream. What is unanswered fails. May be called twice."""
+        """End the stream. What is unanswered fails. May be called twice.
+
+        The broker reads first what nobody answers: to cancel at once would also discard what has arrived there.
+        """
         self._closed = True
-        self.on_break = lambda error: None
+        self.on_push, self.on_break = lambda answer: None, lambda error: None
+        if self._connection is not None and self._connection.end():
+            await asyncio.wait(tuple(self._tasks), timeout=READ_S)
         self.break_off("the client closed the connection")
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
@@ -122,6 +132,7 @@ class _Connection(Generic[Answer]):
         self._unsent: deque[tuple[int, bytes]] = deque()
         self._pending: dict[int, asyncio.Future[Answer] | Told[Answer]] = {}
         self._wake: asyncio.Future[None] | None = None
+        self._told = self._ending = False
         self.broken = False
 
     def ask(self, seq: int, frame: bytes, waiter: "asyncio.Future[Answer] | Told[Answer]") -> None:
@@ -132,6 +143,18 @@ class _Connection(Generic[Answer]):
     def send(self, seq: int, frame: bytes) -> None:
         """Put it behind what is not sent yet."""
         self._unsent.append((seq, frame))
+        self._told |= seq == NO_ANSWER
+        self._wake_writer()
+
+    def end(self) -> bool:
+        """Send nothing after what is unsent now. False where that tells nobody anything: all else was answered."""
+        if self.broken or not self._told:
+            return False
+        self._ending = True
+        self._wake_writer()
+        return True
+
+    def _wake_writer(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -175,6 +198,9 @@ class _Connection(Generic[Answer]):
             while True:
                 while self._unsent:
                     await self._call.write(self._next_frame())
+                if self._ending:
+                    await self._call.done_writing()
+                    return
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

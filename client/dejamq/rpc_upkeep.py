@@ -35,8 +35,11 @@ class Upkeep:
         self._channel, self._identity, self._timeout_s = channel, identity, timeout_ms / 1000
         self._commit_by_call, self._members_by_call = commit_by_call, members_by_call
         self._commits: dict[str, list[QueueCommit]] = {}
-        self.in_frames = False
-        """The broker said, when it acknowledged a heartbeat, that it reads all this there."""
+        self._reading = 0
+
+    def acknowledged(self, *, takes_more: bool) -> None:
+        """The broker took a heartbeat, and said whether it reads all this there: on this connection, not the next."""
+        self._reading = self._channel.connections if takes_more else 0
 
     def commit(self, group: str, commit: QueueCommit) -> None:
         """Oneway. Those of one turn of the loop leave together."""
@@ -71,7 +74,7 @@ class Upkeep:
     @property
     def _by_channel(self) -> bool:
         """Never opened for this: a channel whose first frame is no heartbeat would make nobody a member."""
-        return self.in_frames and self._channel.open
+        return self._channel.open and self._reading == self._channel.connections
 
     def _as_call(self, group: str, commit: QueueCommit) -> UpdateOffsetRequest:
         return UpdateOffsetRequest(

@@ -1,6 +1,7 @@
 """One client's connection to one broker, where the broker does not do what it should."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -126,6 +127,7 @@ class Talker(ClientServicer):
     def __init__(self, *, takes_more: bool = True) -> None:
         self.takes_more, self.frames, self.calls = takes_more, list[Heartbeat](), list[str]()
         self.answer: ConsumerListAnswer | None = ConsumerListAnswer(client_ids=["c", "d"])
+        self.ends = True
 
     async def ClientChannel(self, beats: Any, _: Any) -> AsyncIterator[BrokerCommand]:
         async for frame in beats:
@@ -135,6 +137,8 @@ class Talker(ClientServicer):
             elif frame.HasField("consumer_list") and self.answer is not None:
                 self.answer.seq = frame.consumer_list.caller.seq
                 yield BrokerCommand(consumer_list=self.answer)
+        if not self.ends:
+            await asyncio.Event().wait()
 
     async def UpdateOffset(self, request: UpdateOffsetRequest, _: Any) -> UpdateOffsetResponse:
         self.calls.append("UpdateOffset")
@@ -196,6 +200,38 @@ async def test_a_channel_that_broke_is_not_opened_for_a_commit() -> None:
         link.heartbeats.break_off("the test cut it")
         link.update_offset_oneway("g", "t", 0, 10)
     assert (talker.calls, len(talker.frames)) == (["UpdateOffset"], 1)
+
+
+async def test_a_broker_that_came_back_is_called_until_it_says_again_that_it_reads_frames() -> None:
+    talker = Talker()  # type: ignore[abstract]  # answers only what is asked here
+    async with talking(talker) as link:
+        link.heartbeats.break_off("the test cut it")
+        talker.takes_more = False
+        beat = Heartbeat(caller=Caller(client_id="c", boot_id="b", seq=901))
+        acknowledged = link.heartbeat(beat)
+        link.update_offset_oneway("g", "t", 0, 10)
+        assert await link.consumer_list("g") == ["by call"]
+        link.acknowledged((await acknowledged).heartbeat_ack)
+        assert await link.consumer_list("g") == ["by call"]
+    assert (sorted(talker.calls), len(talker.frames)) == (["ConsumerList", "ConsumerList", "UpdateOffset"], 2)
+
+
+async def test_commits_of_the_turn_in_which_a_client_closes_are_read_by_the_broker() -> None:
+    talker = Talker()  # type: ignore[abstract]  # answers only what is asked here
+    async with talking(talker) as link:
+        link.update_offset_oneway("g", "t", 0, 10)
+    assert [frame.commits.queues[0].offset for frame in talker.frames[1:]] == [10]
+
+
+async def test_a_broker_that_does_not_end_the_channel_holds_a_client_that_closes_for_a_second_at_most() -> None:
+    talker = Talker()  # type: ignore[abstract]  # answers only what is asked here
+    talker.ends = False
+    async with talking(talker) as link:
+        link.update_offset_oneway("g", "t", 0, 10)
+        began_s = time.monotonic()
+        await asyncio.wait_for(link.close(), 5)
+        assert time.monotonic() - began_s < 3
+    assert [frame.commits.queues[0].offset for frame in talker.frames[1:]] == [10]
 
 
 async def test_a_list_of_members_that_is_refused_or_does_not_come_is_an_error_as_of_a_call() -> None:
