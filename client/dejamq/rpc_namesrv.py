@@ -1,6 +1,5 @@
 """Asking name servers for routes: one at a time, kept until it fails, then the next (RocketMQ: NettyRemotingClient)."""
 
-import asyncio
 import logging
 import random
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from dejamq_proto.namesrv_pb2 import GetRouteRequest, GetRouteResponse, GetRoute
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
 from dejamq.identity import Identity
+from dejamq.one_call import OneCall
 
 log = logging.getLogger("dejamq")
 
@@ -33,8 +33,7 @@ class NameServerLink:
         self._identity, self._timeout_ms = identity, timeout_ms
         self._current = 0
         self._channels: dict[str, tuple[grpc.aio.Channel, Any]] = {}
-        self._asked: list[tuple[str, asyncio.Future[GetRouteResponse]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions: OneCall[str, GetRouteResponse] = OneCall(self._routes, self._route)
 
     @property
     def address(self) -> str:
@@ -47,33 +46,15 @@ class NameServerLink:
         Questions of one turn of the loop are one call: a client reads the routes of all its topics every 30 s, and a
         call on a connection that was silent meanwhile costs both ends as much as a hundred routes.
         """
-        answer: asyncio.Future[GetRouteResponse] = asyncio.get_running_loop().create_future()
-        self._asked.append((topic, answer))
-        if len(self._asked) == 1:
-            task = asyncio.get_running_loop().create_task(self._answer_all())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return await answer
+        return await self._questions.ask(topic)
 
-    async def _answer_all(self) -> None:
-        asked, self._asked = self._asked, []
-        try:
-            answers = await self._routes([topic for topic, _ in asked])
-        except DejamqError as error:
-            answers = [error] * len(asked)
-        except asyncio.CancelledError:
-            for _, waiting in asked:
-                waiting.cancel()
-            raise
-        for (_, waiting), answer in zip(asked, answers, strict=True):
-            if waiting.done():
-                continue
-            if isinstance(answer, DejamqError):
-                waiting.set_exception(answer)
-            else:
-                waiting.set_result(answer)
+    async def _route(self, topic: str) -> GetRouteResponse:
+        (answer,) = await self._routes([topic])
+        if isinstance(answer, DejamqError):
+            raise answer
+        return answer
 
-    async def _routes(self, topics: list[str]) -> list[GetRouteResponse | DejamqError]:
+    async def _routes(self, topics: Sequence[str]) -> list[GetRouteResponse | DejamqError]:
         """The answer for each topic by the first name server that answers at all."""
         reasons = []
         for _ in self._addresses:
@@ -92,7 +73,7 @@ class NameServerLink:
             definite=True,
         )
 
-    async def _ask(self, topics: list[str], address: str) -> list[GetRouteResponse | DejamqError]:
+    async def _ask(self, topics: Sequence[str], address: str) -> list[GetRouteResponse | DejamqError]:
         """Raises what says that it is not able to answer; another name server may be."""
         if len(topics) == 1:
             return [await self._ask_for_one(topics[0], address)]
@@ -104,6 +85,8 @@ class NameServerLink:
             if error.code != Code.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             return [await self._ask_for_one(topic, address) for topic in topics]  # it is older than this client
+        if len(told) != len(topics):
+            raise DejamqError(f"{address} gave {len(told)} answers to {len(topics)} questions", definite=True)
         return [_answer(topic, address, each) for topic, each in zip(topics, told, strict=True)]
 
     async def _ask_for_one(self, topic: str, address: str) -> GetRouteResponse | DejamqError:
@@ -127,17 +110,8 @@ class NameServerLink:
         return self._channels[address][1]
 
     async def close(self) -> None:
-        """May be called twice.
-
-        End the connections; a question under way fails.
-        """
-        unasked, self._asked = self._asked, []
-        for _, waiting in unasked:
-            waiting.cancel()
-        for task in tuple(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+        """End the connections; a question under way is cancelled. May be called twice."""
+        await self._questions.close()
         channels, self._channels = self._channels, {}
         for channel, _ in channels.values():
             await channel.close(None)

@@ -6,7 +6,7 @@ what 800 queues cost both ends until all messages were consumed.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from dejamq_proto.client_pb2 import (
     OffsetAnswer,
@@ -17,9 +17,9 @@ from dejamq_proto.client_pb2 import (
 )
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, error_for
 
+from dejamq.one_call import OneCall
+
 Joinable = TypeVar("Joinable", QueryOffsetRequest, UpdateOffsetRequest)
-Request = TypeVar("Request")
-Answer = TypeVar("Answer")
 
 
 class Offsets:
@@ -30,8 +30,8 @@ class Offsets:
         update: Callable[[UpdateOffsetRequest], Awaitable[UpdateOffsetResponse]],
     ) -> None:  # fmt: skip
         self._query, self._update = query, update
-        self._questions: _Together[QueryOffsetRequest, int | None] = _Together(self._query_all, self._query_alone)
-        self._commits: _Together[UpdateOffsetRequest, None] = _Together(self._commit_all, self._commit_alone)
+        self._questions: OneCall[QueryOffsetRequest, int | None] = OneCall(self._query_all, self._query_alone)
+        self._commits: OneCall[UpdateOffsetRequest, None] = OneCall(self._commit_all, self._commit_alone)
 
     async def query(self, request: QueryOffsetRequest) -> int | None:
         """The committed offset, None when the broker has none. Raises what the broker refuses this question with."""
@@ -78,62 +78,6 @@ class Offsets:
                 raise
             return [error]
         return list(map(_refusal_in, answers)) if len(answers) == len(requests) else [None]
-
-
-class _Together(Generic[Request, Answer]):
-    """What is asked in one turn of the loop goes as one call."""
-
-    def __init__(
-        self, all_at_once: Callable[[Sequence[Request]], "Awaitable[list[Answer | DejamqError]]"],
-        alone: Callable[[Request], Awaitable[Answer]],
-    ) -> None:  # fmt: skip
-        """Whom ``all_at_once`` leaves without an answer is asked ``alone``: brokers of before read but the first."""
-        self._all_at_once, self._alone = all_at_once, alone
-        self._asked: list[tuple[Request, asyncio.Future[Answer]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def ask(self, request: Request) -> Answer:
-        loop = asyncio.get_running_loop()
-        told: asyncio.Future[Answer] = loop.create_future()
-        self._asked.append((request, told))
-        if len(self._asked) == 1:
-            loop.call_soon(self._leave)
-        return await told
-
-    def _leave(self) -> None:
-        asked, self._asked = [each for each in self._asked if not each[1].done()], []
-        if asked:
-            task = asyncio.get_running_loop().create_task(self._tell(asked))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _tell(self, asked: "list[tuple[Request, asyncio.Future[Answer]]]") -> None:
-        """Whatever happens, nobody waits for ever."""
-        try:
-            answers = await self._answers([request for request, _ in asked])
-            for (_, told), answer in zip(asked, answers, strict=True):
-                if told.done():
-                    continue
-                if isinstance(answer, DejamqError):
-                    told.set_exception(answer)
-                else:
-                    told.set_result(answer)
-        finally:
-            for _, told in asked:
-                told.cancel()
-
-    async def _answers(self, requests: list[Request]) -> "list[Answer | DejamqError]":
-        try:
-            answers = await self._all_at_once(requests) if len(requests) > 1 else []
-        except DejamqError as error:
-            return [error] * len(requests)
-        return answers + await asyncio.gather(*map(self._alone_or_why, requests[len(answers) :]))
-
-    async def _alone_or_why(self, request: Request) -> "Answer | DejamqError":
-        try:
-            return await self._alone(request)
-        except DejamqError as error:
-            return error
 
 
 def _joined(requests: Sequence[Joinable]) -> Joinable:

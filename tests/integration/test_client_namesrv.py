@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dejamq import RouteNotFound
 from dejamq.rpc_namesrv import NameServerLink
-from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.namesrv_pb2 import GetRoutesRequest, GetRoutesResponse, RouteAnswer
 from scripted_broker import ScriptedBroker, ScriptedNamesrv
@@ -48,9 +48,11 @@ class NewNamesrv(ScriptedNamesrv):
 async def linked(namesrv: ScriptedNamesrv) -> AsyncIterator[NameServerLink]:
     await namesrv.start()
     link = NameServerLink([namesrv.address], Somebody(), timeout_ms=8000)
-    yield link
-    await link.close()
-    await namesrv.close()
+    try:
+        yield link
+    finally:
+        await link.close()
+        await namesrv.close()
 
 
 async def test_questions_of_one_turn_are_one_call_and_a_lonely_one_is_its_own() -> None:
@@ -75,15 +77,15 @@ async def test_a_name_server_that_knows_no_such_call_is_asked_for_each_topic() -
 
 
 async def test_one_question_that_is_given_up_leaves_the_others_of_its_call_alone() -> None:
-    namesrv = NewNamesrv({"a": 0, "b": 0})  # type: ignore[abstract]  # answers only what is asked here
+    namesrv = NewNamesrv({"a": 0, "b": 0, "c": 0})  # type: ignore[abstract]  # answers only what is asked here
     async with linked(namesrv) as link:
-        given_up, other = (asyncio.ensure_future(link.get_route(topic)) for topic in ("a", "b"))
+        given_up, *others = (asyncio.ensure_future(link.get_route(topic)) for topic in "abc")
         await asyncio.sleep(0)
         given_up.cancel()
-        await other
+        await asyncio.gather(*others)
         with pytest.raises(asyncio.CancelledError):
             await given_up
-    assert namesrv.calls == [("a", "b")]
+    assert namesrv.calls == [("b", "c")]
 
 
 async def test_a_question_under_way_ends_with_the_link() -> None:
@@ -94,3 +96,15 @@ async def test_a_question_under_way_ends_with_the_link() -> None:
         await link.close()
         with pytest.raises(asyncio.CancelledError):
             await asked
+
+
+async def test_a_name_server_that_answers_too_few_questions_counts_as_one_that_does_not_answer() -> None:
+    class Forgetful(NewNamesrv):
+        async def GetRoutes(self, request: GetRoutesRequest, _: Any) -> GetRoutesResponse:
+            return GetRoutesResponse(answers=[RouteAnswer()])
+
+    async with linked(Forgetful({})) as link:  # type: ignore[abstract]  # answers only what is asked here
+        questions = asyncio.gather(*map(link.get_route, ("here", "there")), return_exceptions=True)
+        failures = await asyncio.wait_for(questions, 5)
+    assert [type(failure) for failure in failures] == [BrokerUnavailable] * 2
+    assert "1 answers to 2 questions" in str(failures[0])
