@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq import Message, MessageQueue
+from dejamq.backlog import CALL_BYTES
 from dejamq.batching import Flight, Lane
 from dejamq.call import PLAIN, Call
 from dejamq.encoding import template
@@ -93,7 +94,7 @@ async def test_of_a_refused_run_the_record_at_fault_fails_and_the_innocent_go_ag
     assert error_of(calls[1]).definite
     assert flight.lane.take_run().calls == [calls[0], calls[2]]
     assert [call.retries for call in calls] == [0, 0, 0]
-    assert (ends.backlog.calls, ends.backlog.bytes) == (2, 2 * SIZE)
+    assert (ends.backlog.calls, ends.backlog.bytes) == (2, 2 * (SIZE + CALL_BYTES))
 
 
 @pytest.mark.parametrize(("bad_record", "batch"), [(-1, 0), (2, 0), (1, 5)])
