@@ -19,7 +19,7 @@ from broker_wire import Wire, a_run, records_of, until
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.verify import verify
 from dejamq_lab.usage import memory_mib
-from dejamq_proto.calling import CODE_KEY, dial
+from dejamq_proto.calling import CODE_KEY, MAX_FRAME_BYTES, dial
 from dejamq_proto.codes import Code
 from dejamq_proto.fields import BadFrame
 from dejamq_proto.names import check_topic
@@ -130,7 +130,9 @@ class Attack:
                 await self._unary(method)
 
     def _frame(self, method: Method) -> bytes:
-        return self._random.randbytes(20) if method.path in SWITCHES else self._hostile.frame(method)
+        """None is larger than the client's own gRPC would send."""
+        frame = self._random.randbytes(20) if method.path in SWITCHES else self._hostile.frame(method)
+        return frame[:MAX_FRAME_BYTES]
 
     def _channel(self, method: Method) -> Any:
         return self._random.choice(self._channels[method.service == NAME_SERVER])
