@@ -88,14 +88,19 @@ class Counts:
 
     def stored(self, topic: str, messages: int, size: int, took_us: int) -> None:
         """These messages of one topic were appended together."""
-        self._add(topic, messages, size, took_us)
-        self._appended(took_us)
+        self.stored_run(((topic, messages, size),), took_us)
 
     def stored_run(self, of_topics: Iterable[tuple[str, int, int]], took_us: int) -> None:
         """One append: of each topic, how many messages and their bytes."""
         for topic, messages, size in of_topics:
             self._add(topic, messages, size, took_us)
-        self._appended(took_us)
+        puts = self.puts
+        puts.times += 1
+        puts.fine[bisect_left(FINE_BOUNDS_US, took_us)] += 1
+        puts.by_time[bisect_left(PUT_BOUNDS_US, took_us) if took_us >= SHORTEST_PUT_US else 0] += 1
+        if took_us > puts.lately_longest_us:
+            puts.lately_longest_us = took_us
+            puts.longest_us = max(puts.longest_us, took_us)
 
     def _add(self, topic: str, messages: int, size: int, took_us: int) -> None:
         of_topic = self.topics.get(topic)
@@ -109,15 +114,6 @@ class Counts:
         puts.messages += messages
         puts.bytes += size
         puts.sizes[bisect_left(SIZE_BOUNDS, size // messages)] += messages
-
-    def _appended(self, took_us: int) -> None:
-        puts = self.puts
-        puts.times += 1
-        puts.fine[bisect_left(FINE_BOUNDS_US, took_us)] += 1
-        puts.by_time[bisect_left(PUT_BOUNDS_US, took_us) if took_us >= SHORTEST_PUT_US else 0] += 1
-        if took_us > puts.lately_longest_us:
-            puts.lately_longest_us = took_us
-            puts.longest_us = max(puts.longest_us, took_us)
 
     def refused(self) -> None:
         """The store took nothing of a run."""

@@ -1,7 +1,7 @@
 """The Client service: heartbeats, member lists and offsets. It translates; the tables decide."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
@@ -110,26 +110,25 @@ class ClientService(ClientServicer):
         refusals = [self._update_offset(each) for each in (request, *request.also)]
         if request.answer_each:
             return pb.UpdateOffsetResponse(answers=map(_commit_answer, refusals))
-        for refusal in filter(None, refusals):
-            raise refusal
+        _raise_first(refusals)
         return pb.UpdateOffsetResponse()
 
     def _update_offset(self, request: pb.UpdateOffsetRequest) -> DejamqError | None:
-        """Why it was refused."""
         at = Position(request.group, request.queue.topic, request.queue.queue_id)
         by = "oneway" if request.oneway else "sync"
+        return self._commit(at, request.offset, by, asker_of(request.caller))
+
+    def _commit(self, at: Position, offset: int, by: str, asker: Asker) -> DejamqError | None:
+        """Why it was refused: those that come with it are not."""
         try:
-            self._commit(at, request.offset, by, asker_of(request.caller))
+            self._groups.known(at.group)
+            config = self._topics.require(at.topic)
+            if not self._store.max_offset(at.topic, at.queue_id):
+                check_queue(config, at.queue_id)
+            self._offsets.commit(at, offset, by=by, asker=asker)
         except DejamqError as error:
             return error
         return None
-
-    def _commit(self, at: Position, offset: int, by: str, asker: Asker) -> None:
-        self._groups.known(at.group)
-        config = self._topics.require(at.topic)
-        if not self._store.max_offset(at.topic, at.queue_id):
-            check_queue(config, at.queue_id)
-        self._offsets.commit(at, offset, by=by, asker=asker)
 
     async def MaxOffset(self, request: pb.QueueRequest, _: Context) -> pb.OffsetResponse:
         """The queue offset after the last entry that consumers can see. Refused for an unknown topic or queue."""
@@ -225,21 +224,23 @@ class ClientService(ClientServicer):
 
     def _commit_all(self, commits: pb.Commits) -> None:
         """As ``UpdateOffset`` of several; nobody waits for an answer, and only the first refusal is worth one."""
-        refusal: DejamqError | None = None
-        client_id, boot_id = commits.caller.client_id, commits.caller.boot_id
-        for each in commits.queues:
-            at = Position(commits.group, each.topic, each.queue_id)
-            try:
-                self._commit(at, each.offset, "oneway", Asker(client_id, boot_id, each.seq))
-            except DejamqError as error:
-                refusal = refusal or error
-        if refusal is not None:
-            raise refusal
+        group, client_id, boot_id = commits.group, commits.caller.client_id, commits.caller.boot_id
+        _raise_first([
+            self._commit(
+                Position(group, each.topic, each.queue_id), each.offset, "oneway", Asker(client_id, boot_id, each.seq)
+            )
+            for each in commits.queues
+        ])  # fmt: skip
 
     def _members(self, request: pb.ConsumerListRequest) -> pb.BrokerCommand:
         """As ``ConsumerList``."""
         members = self._clients.members(request.group, asker_of(request.caller))
         return pb.BrokerCommand(consumer_list=pb.ConsumerListAnswer(seq=request.caller.seq, client_ids=members))
+
+
+def _raise_first(refusals: Iterable[DejamqError | None]) -> None:
+    for refusal in filter(None, refusals):
+        raise refusal
 
 
 def _commit_answer(refusal: DejamqError | None) -> pb.OffsetAnswer:

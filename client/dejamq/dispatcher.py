@@ -151,9 +151,9 @@ class Dispatcher:
         At level ``forensic`` each is settled before the next is entered, and what comes again by itself.
         """
         held, handler, results, clock = work.owned.process_queue, work.handler, self._results, self._context.age_s
-        numbers, done, alone = self._deliveries.numbers, handling.done, work.again
-        told_first = alone or self._deliveries.forensic
-        handling.begin(work.owned, clock(), again=work.again)
+        numbers, done, again = self._deliveries.numbers, handling.done, work.again
+        told_first = again or self._deliveries.forensic
+        handling.begin(work.owned, clock(), again=again)
         for message in work.messages:
             if held.dropped or held.draining or self._stopping:
                 break
@@ -175,7 +175,7 @@ class Dispatcher:
                 done.append(message)
                 handling.now = None
                 handling.began_s = ended_s
-                if alone:
+                if again:
                     results.catch_up(handling)
             else:
                 await self._settle(handling, [message], outcome)

@@ -17,7 +17,7 @@ from dejamq_proto.wire import Key
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.message import MessageQueue
-from dejamq.waits import together
+from dejamq.waits import set_within, together
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -60,11 +60,7 @@ class QueueLocks:
         """Renew all locks at their interval, or when woken, until cancelled."""
         wait_s = self._interval_s * FIRST_RENEWAL
         while True:
-            try:
-                async with asyncio.timeout(together(wait_s)):
-                    await self._due.wait()
-            except TimeoutError:
-                pass
+            await set_within(self._due, together(wait_s))
             self._due.clear()
             await self.renew([one for one in self._owned() if not one.dropped])
             wait_s = self._interval_s

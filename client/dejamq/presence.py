@@ -13,7 +13,7 @@ from dejamq_proto.codes import Code, DejamqError, SendTimeout
 
 from dejamq.config import ClientConfig
 from dejamq.rpc_broker import BrokerLink
-from dejamq.waits import together
+from dejamq.waits import set_within, together
 
 log = logging.getLogger("dejamq")
 
@@ -50,11 +50,7 @@ class Presence:
         while True:
             self._due.clear()
             failed = await self.beat()
-            try:
-                async with asyncio.timeout(self._retry_s if failed else together(self._interval_s)):
-                    await self._due.wait()
-            except TimeoutError:
-                pass
+            await set_within(self._due, self._retry_s if failed else together(self._interval_s))
 
     def wake(self) -> None:
         """Beat now: a broker appeared, or a subscription changed."""

@@ -131,8 +131,7 @@ class ConsumeQueues:
         """
         compared = batch.log_offsets[batch.log_offsets < log_end][-COMPARED:]
         right, wrong = 0, ""
-        columns = _ordered(batch)
-        for number, queue_offsets, expected, _ in _by_queue(batch.groups, columns) if len(compared) else []:
+        for number, queue_offsets, expected, _ in _by_queue(batch.groups, _ordered(batch)) if len(compared) else []:
             queue = self._queues.get(self._table.keys[number])
             wanted = (expected["log_offset"] >= compared[0]) & (expected["log_offset"] <= compared[-1])
             for queue_offset, entry in zip(queue_offsets[wanted].tolist(), expected[wanted], strict=True):
