@@ -271,7 +271,9 @@ class Chain(msgspec.Struct, frozen=True):
 
 def _used_runs(slots: Ints) -> list[tuple[int, int]]:
     """Stretches of slots, in whole pages, that hold all that are not 0: the rest of the file stays a hole."""
-    pages = np.flatnonzero(np.add.reduceat(slots != 0, np.arange(0, len(slots), PAGE_SLOTS)))
+    whole = len(slots) - len(slots) % PAGE_SLOTS
+    used = slots[:whole].reshape(-1, PAGE_SLOTS).any(axis=1)
+    pages = np.flatnonzero(np.append(used, slots[whole:].any()))
     if not len(pages):
         return []
     breaks = np.flatnonzero(np.diff(pages) > 1)

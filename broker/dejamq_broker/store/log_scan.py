@@ -32,7 +32,8 @@ _ZERO_CHUNK = bytes(CHUNK_SIZE)
 WIDEST_TOPIC = 255
 MAX_RECORDS = 4096
 STEADY = 8
-"""After so many records of one size, more of them are expected and looked for all at once."""
+"""After so many records of one size, more of them are expected and looked for together."""
+FIRST_PIECE = 64
 _HEAD = np.dtype([("size", ">i4"), ("magic", ">i4")])
 _MAGIC_AT = 4
 _MAGICS = {PAIR.pack(0, magic)[_MAGIC_AT:] for magic in (MAGIC_V1, MAGIC_V2)}
@@ -183,13 +184,19 @@ def _sizes(data: bytes | memoryview) -> Ints:
 
 
 def _count_of(data: bytes | memoryview, at: int, size: int, most: int) -> int:
-    """How many records of this size follow one another from here on."""
-    count = min((len(data) - at) // size, most)
-    if count < 1:
-        return 0
-    heads: npt.NDArray[np.void] = np.ndarray((count,), _HEAD, buffer=data, offset=at, strides=(size,))
-    same = (heads["size"] == size) & ((heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2))
-    return count if same.all() else int(np.argmin(same))
+    """How many records of this size follow one another from here on.
+
+    Looked for in pieces that grow: where sizes change often, most of a large one is of other sizes.
+    """
+    room, found, piece = min((len(data) - at) // size, most), 0, FIRST_PIECE
+    while found < room:
+        count = min(piece, room - found)
+        heads: npt.NDArray[np.void] = np.ndarray((count,), _HEAD, data, at + found * size, (size,))
+        same = (heads["size"] == size) & ((heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2))
+        if not same.all():
+            return found + int(np.argmin(same))
+        found, piece = found + count, piece * 4
+    return found
 
 
 def _pieces(data: bytes | memoryview, sizes: Ints, at: int, check_crc: bool) -> Iterator[Found | End]:

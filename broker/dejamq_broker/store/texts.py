@@ -14,8 +14,8 @@ from dejamq_proto.run import Bytes, Run, every, properties_of
 
 from dejamq_broker.store.batch import Ints
 
-COMPARED = 32
-"""So many different texts are told apart by comparing columns; of more, each text is looked at."""
+COMPARED = 4
+"""So many different texts are told apart by comparing columns; of more, each text is looked at: 0.3 µs each."""
 WIDEST = 1024
 """Properties of more bytes than this are looked at one by one, so that one record cannot make the matrix huge."""
 
@@ -46,9 +46,12 @@ def distinct(data: Bytes, at: Ints, size: Ints) -> tuple[list[bytes], Ints]:
         texts.append(text.tobytes())
         left = left[~same]
     numbers = {text: number for number, text in enumerate(texts)}
-    for place in left.tolist():
-        text_here = data[at[place] : at[place] + size[place]].tobytes()
-        which[place] = numbers.setdefault(text_here, len(numbers))
+    view, begins = data.data, at[left]
+    ends = begins + size[left]
+    which[left] = [
+        numbers.setdefault(bytes(view[begin:end]), len(numbers))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
     return list(numbers), which
 
 
