@@ -94,13 +94,12 @@ class Assignment:
     def __contains__(self, queue: object) -> bool:
         return queue in self.owned
 
-    def of_topic(self, topic: str) -> frozenset[MessageQueue]:
-        """The owned queues of one topic."""
-        return frozenset(queue for queue in self.owned if queue.topic == topic)
-
-    def topics(self) -> frozenset[str]:
-        """The topics of owned queues, the retry topic too."""
-        return frozenset(queue.topic for queue in self.owned)
+    def by_topic(self) -> dict[str, set[MessageQueue]]:
+        """The owned queues of each topic that has any."""
+        found: dict[str, set[MessageQueue]] = {}
+        for queue in self.owned:
+            found.setdefault(queue.topic, set()).add(queue)
+        return found
 
     def queues(self) -> tuple[MessageQueue, ...]:
         """Sorted, without the group's own retry queue, which no program subscribed to."""

@@ -58,6 +58,11 @@ class StartRule:
         if stored is not None:
             return stored, kept
         offset, rule = await self._by_rule(queue)
+        if rule == "last" and offset and kept == "broker":
+            # a queue that was empty at the first question may have got its first messages since: it is a young one
+            stored = await self._offsets.load(queue)
+        if stored is not None:
+            return stored, kept
         return offset, rule if kept == "broker" else f"{kept}_{rule}"
 
     async def _by_rule(self, queue: MessageQueue) -> tuple[int, str]:

@@ -46,6 +46,7 @@ class Fetcher:
         self._resumed.set()
         self.cached_bytes: Callable[[], int] = lambda: 0
         """Bodies held in all queues of the client."""
+        self._surely_free = -1
         self.queue_count: Callable[[], int] = lambda: 1
         """How many queues are assigned to it."""
         self._locked: Callable[[OwnedQueue], bool] = lambda owned: True
@@ -115,11 +116,19 @@ class Fetcher:
             await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
             return False
         excess = owned.process_queue.excess(self._limits())
-        if not excess and self.cached_bytes() <= self._context.config.max_cached_bytes:
+        if not excess and self._bytes_free():
             return True
         log.debug("flow_control queue=%s:%d %s", owned.queue.broker_name, owned.queue.queue_id, excess)
         await self._room(owned)
         return False
+
+    def _bytes_free(self) -> bool:
+        """Whether all queues together hold no more than they may. They are summed up only when so much came since the
+        last time that it may be too much now: with hundreds of queues that costs as much as a pull.
+        """
+        if self._surely_free < 0:
+            self._surely_free = self._context.config.max_cached_bytes - self.cached_bytes()
+        return self._surely_free >= 0
 
     def _limits(self) -> Limits:
         return self._thresholds.limits(self.queue_count())
@@ -236,6 +245,7 @@ class Fetcher:
             offsets, sizes = [one.queue_offset for one in messages], [sizes[one._index] for one in messages]
         if messages:
             owned.process_queue.put(offsets, sizes)
+            self._surely_free -= sum(sizes)
             self._deliveries.handed_out(owned, messages)
             self._submit(owned, messages)
 

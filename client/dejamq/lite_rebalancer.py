@@ -7,12 +7,14 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
+from dejamq_proto.events import Assign
 
 from dejamq.allocation import Strategy
 from dejamq.consume_from import StartRule
 from dejamq.context import Context
 from dejamq.message import MessageQueue
-from dejamq.rebalancer import Parts, Queues, Rebalancer
+from dejamq.plan import names_of
+from dejamq.rebalancer import Parts, Rebalancer
 
 QueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
 
@@ -83,6 +85,8 @@ class LiteRebalancer(Rebalancer):
         """Journal what the program assigned, once for each change."""
         for topic in sorted({queue.topic for queue in wanted ^ self._told_of}):
             mine = sorted(queue for queue in wanted if queue.topic == topic)
-            self._strategy_name = "manual"
-            self._journal(topic, Queues((), "", ""), "", [], mine)
+            self.planner.journal(Assign(
+                group=self._context.group, topic=topic, client_id=self._context.client_id, round=self._rounds,
+                namesrv="", route_digest="", broker_name="", members=[], strategy="manual", queues=names_of(mine),
+            ))  # fmt: skip
         self._told_of = wanted

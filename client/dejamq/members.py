@@ -7,10 +7,7 @@ from dejamq.context import Context
 
 
 class Members:
-    """A broker's answer holds for all topics of a round until the round has something to do, which takes time.
-
-    A member with nothing to do has a retry topic as well, and would ask the same again within a millisecond.
-    """
+    """A broker's answer holds for all topics of a round: it is over what is wanted of them within milliseconds."""
 
     def __init__(self, context: Context, *, broadcasting: bool) -> None:
         """Each member of a ``broadcasting`` group has all queues: nobody is asked who else there is."""
@@ -18,7 +15,7 @@ class Members:
         self._told: dict[str, list[str]] = {}
 
     def forget(self) -> None:
-        """A round begins, or did something, or members changed: ask again, also who is being asked just now."""
+        """A round begins, or members changed: ask again, also who is being asked just now."""
         self._told = {}
 
     async def of(self, broker_names: Iterable[str]) -> tuple[str, list[str]]:

@@ -13,7 +13,8 @@ from dejamq.config import ConsumerConfig
 from dejamq.filter_check import check_filters
 from dejamq.instance import Instance
 from dejamq.offset_store import OffsetStore
-from dejamq.rebalancer import Queues, Rebalancer
+from dejamq.plan import Queues
+from dejamq.rebalancer import Rebalancer
 from dejamq.retry_route import RetryRoute
 from dejamq.subscriptions import Subscriptions
 from dejamq.waits import together
@@ -73,8 +74,7 @@ class Membership:
         instance.on_ids_changed(self._group, self.rebalancer.wake)
         instance.presence.on_connected = self._connected
         await instance.start()
-        for topic in self._subscriptions.topics:
-            await self._learn(topic)
+        await asyncio.gather(*map(self._learn, self._subscriptions.topics))
         await check_filters(self.instance, self._group, self._subscriptions)
         await instance.heartbeat()
         if self._closing:

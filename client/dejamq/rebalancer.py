@@ -1,19 +1,17 @@
 """Keeps this client's assignment what the allocation says, in rounds. Source: RocketMQ ``RebalanceService``/``Impl``.
 
-Every round asks one random broker of each topic for the group's members: nobody reconciles the lists of several
-brokers, name servers or members, which is how a queue can have two owners for a while (causes R1, R2).
+A round first learns what of all topics is to be this client's (``plan.py``), then lets go of what is not, and opens
+what is new, of all topics together: hundreds of queues are a few calls.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
 from dejamq_proto import failpoints
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.events import Assign
 from dejamq_proto.names import is_internal
 
 from dejamq.allocation import Strategy
@@ -24,23 +22,14 @@ from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
 from dejamq.handover import Handover
 from dejamq.locks import QueueLocks
-from dejamq.members import Members
 from dejamq.message import MessageQueue
 from dejamq.offset_store import OffsetStore
+from dejamq.plan import Planner, Queues, Share
 from dejamq.process_queue import ProcessQueue
-from dejamq.shares import Shares
 from dejamq.subscriptions import Subscriptions
 from dejamq.waits import set_within, together
 
 log = logging.getLogger("dejamq.consumer")
-
-
-class Queues(msgspec.Struct, frozen=True):
-    """A topic's queues to share out, and where that is known from."""
-
-    queues: Sequence[MessageQueue]
-    namesrv: str
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -70,8 +59,7 @@ class Rebalancer:
 
     def __init__(self, context: Context, parts: Parts, name: str, strategy: Strategy) -> None:
         self._context, self._parts = context, parts
-        self._strategy_name, self._shares = name, Shares(name, strategy)
-        self._members = Members(context, broadcasting=parts.broadcasting)
+        self.planner = Planner(context, parts.route, name, strategy, broadcasting=parts.broadcasting)
         self.assignment = Assignment()
         self.settled = asyncio.Event()
         """Set once a round found this client in the group and all queues as the allocation wants them."""
@@ -84,7 +72,7 @@ class Rebalancer:
 
     def wake(self) -> None:
         """Something changed: do not wait for the interval to end."""
-        self._members.forget()
+        self.planner.members.forget()
         self._due.set()
 
     def unsettle(self) -> None:
@@ -113,12 +101,12 @@ class Rebalancer:
         """One round over all topics. True when everything is as the allocation wants it.
 
         Queues that gave themselves up (an offset outside of the queue) and those of unsubscribed topics are let
-        go first. Topics are gone through one after the other; what fails for one leaves the others alone.
+        go first. What cannot be learnt of one topic leaves the others alone.
         """
         if failpoints.ARMED:
             await failpoints.reached("consumer.rebalance")
         self._rounds += 1
-        self._members.forget()
+        self.planner.members.forget()
         changes = self._changes
         locks, handover = self._parts.locks, self._parts.handover
         if locks is not None:
@@ -130,13 +118,14 @@ class Rebalancer:
         topics = self._parts.subscriptions.topics
         await self._let_go([one for one in self.assignment if one.queue.topic not in topics], "unsubscribed")
         await self._release([one for one in self.assignment if self._outdated(one)], "resubscribed")
-        outcomes = [await self._round_of(topic) for topic in topics]
-        mine = [balanced for topic, balanced in zip(topics, outcomes, strict=True) if not is_internal(topic)]
-        if not all(mine):
+        shares = await self.planner.plan(topics, self._rounds)
+        await self._apply(shares)
+        lacking = self._lacking(topics, shares)
+        if not all(map(is_internal, lacking)):
             self.settled.clear()
         elif changes == self._changes:
             self.settled.set()
-        return all(outcomes) and not (locks and locks.leaving) and not (handover and handover.leaving)
+        return not lacking and not (locks and locks.leaving) and not (handover and handover.leaving)
 
     async def release_all(self, reason: str) -> None:
         """At the end: every queue is committed as far as it goes, and let go."""
@@ -148,33 +137,24 @@ class Rebalancer:
         if self._parts.locks is not None:
             await self._parts.locks.give_up_leaving(wait=True)
 
-    async def _round_of(self, topic: str) -> bool:
-        """One topic. When the queues or the members cannot be learnt, everything stays as it is."""
-        try:
-            route = await self._parts.route(topic)
-            broker_name, members = await self._members.of({queue.broker_name for queue in route.queues})
-        except DejamqError as error:
-            log.debug("rebalance_kept topic=%s reason=%s", topic, error)
-            return False
-        if not members:
-            return False
-        wanted = self._shares.of(topic, sorted(route.queues), members, self._context.client_id)
-        if wanted is None:
-            return False
-        self._journal(topic, route, broker_name, members, wanted)
-        await self._apply(topic, wanted)
-        return self._context.client_id in members and self.assignment.of_topic(topic) == frozenset(wanted)
+    def _lacking(self, topics: Iterable[str], shares: Mapping[str, Share]) -> list[str]:
+        """Topics that are not as the allocation wants them, or of which nobody could say how that is."""
+        owned = self.assignment.by_topic()
+        return [
+            topic
+            for topic in topics
+            if (share := shares.get(topic)) is None or not share.listed or owned.get(topic, set()) != set(share.queues)
+        ]
 
-    async def _apply(self, topic: str, wanted: Sequence[MessageQueue]) -> None:
-        """First everything lost is dropped and committed, then what is new is opened."""
-        lost = [one for one in self.assignment if one.queue.topic == topic and one.queue not in wanted]
-        await self._let_go(lost, "reassigned")
+    async def _apply(self, shares: Mapping[str, Share]) -> None:
+        """First everything lost is dropped and committed, then what is new is opened. Other topics stay as they are."""
+        wanted = {queue: None for share in shares.values() for queue in share.queues}
+        mine = [one for one in self.assignment if one.queue.topic in shares]
+        await self._let_go([one for one in mine if one.queue not in wanted], "reassigned")
         idle_since = self._context.age_s() - self._context.config.pull_max_idle_time_ms / 1000
-        idle = [one for one in self.assignment if one.queue.topic == topic and one.last_pull_s < idle_since]
+        idle = [one for one in mine if one.queue in wanted and one.last_pull_s < idle_since]
         await self._let_go(idle, "pull_idle")
         new, handover = [queue for queue in wanted if queue not in self.assignment], self._parts.handover
-        if lost or idle or new:
-            self._members.forget()
         if handover is None:
             await self._open_all(new)
             return
@@ -283,14 +263,3 @@ class Rebalancer:
             await asyncio.wait(fetching)
         if self._parts.locks is not None:
             await self._parts.locks.give_up(leaving, wait=reason == "shutdown")
-
-    def _journal(
-        self, topic: str, route: Queues, broker_name: str, members: list[str], wanted: Sequence[MessageQueue]
-    ) -> None:
-        if self._context.journal.on:
-            event = Assign(
-                group=self._context.group, topic=topic, client_id=self._context.client_id, round=self._rounds,
-                namesrv=route.namesrv, route_digest=route.digest, broker_name=broker_name, members=members,
-                strategy=self._strategy_name, queues=[f"{queue.broker_name}:{queue.queue_id}" for queue in wanted],
-            )  # fmt: skip
-            self._context.journal.write(event)

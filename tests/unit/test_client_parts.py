@@ -50,11 +50,11 @@ def test_adding_a_queue_leaves_the_earlier_assignment_as_it_was() -> None:
 def test_the_groups_retry_queue_is_owned_but_not_shown() -> None:
     assignment = owning(RETRY, Q1, Q0)
     assert assignment.queues() == (Q0, Q1)
-    assert assignment.topics() == {"orders", "%RETRY%g"}
+    assert RETRY in assignment
 
 
 def test_queues_are_told_by_topic() -> None:
-    assert owning(RETRY, Q0).of_topic("orders") == {Q0}
+    assert owning(RETRY, Q0, Q1).by_topic() == {"orders": {Q0, Q1}, "%RETRY%g": {RETRY}}
 
 
 def test_an_ownership_that_ended_does_not_take_a_newer_one_of_the_same_queue_with_it() -> None:

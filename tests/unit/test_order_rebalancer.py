@@ -16,7 +16,8 @@ from dejamq.fetcher import Fetcher
 from dejamq.locks import QueueLocks
 from dejamq.message import MessageQueue
 from dejamq.offset_store import RemoteOffsetStore
-from dejamq.rebalancer import Parts, Queues, Rebalancer
+from dejamq.plan import Queues
+from dejamq.rebalancer import Parts, Rebalancer
 from dejamq.subscriptions import Subscriptions
 from dejamq_proto.codes import BrokerUnavailable
 from dejamq_proto.wire import Key
@@ -114,8 +115,9 @@ async def test_locks_of_a_round_that_is_cancelled_are_given_back() -> None:
         await reading.wait()
         round_.cancel()
         await asyncio.wait([round_])
-        assert here.link.unlocked == [("%RETRY%g", 0)], "the topic that was in hand"
-        assert here.link.lock_calls == [[("%RETRY%g", 0)]]
+        asked_for = [("%RETRY%g", 0), *(("orders", number) for number in range(4))]
+        assert here.link.lock_calls == [asked_for]
+        assert here.link.unlocked == asked_for
 
 
 async def test_a_lost_queue_is_dropped_then_committed_then_unlocked(tmp_path: Path) -> None:
