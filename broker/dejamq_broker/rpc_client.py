@@ -119,7 +119,7 @@ class ClientService(ClientServicer):
         return self._commit(at, request.offset, by, asker_of(request.caller))
 
     def _commit(self, at: Position, offset: int, by: str, asker: Asker) -> DejamqError | None:
-        """Why it was refused: those that come with it are not."""
+        """Why it was refused, None when it was taken; those that come with it are decided by themselves."""
         try:
             self._groups.known(at.group)
             config = self._topics.require(at.topic)

@@ -1,5 +1,6 @@
 """Where a group begins in a queue, and who of it gets what."""
 
+import asyncio
 from enum import Enum
 from typing import TypeVar
 
@@ -30,6 +31,8 @@ class MessageModel(Enum):
     BROADCASTING = "BROADCASTING"
 
 
+AT_ONCE = 64
+"""Questions for the ends of queues: each is a call of its own, and brokers refuse more than a thousand at once."""
 Choice = TypeVar("Choice", bound=Enum)
 
 
@@ -47,20 +50,23 @@ class StartRule:
 
     def __init__(self, context: Context, offsets: OffsetStore, rule: ConsumeFrom, timestamp_ms: int) -> None:
         self._context, self._offsets, self.rule, self._timestamp_ms = context, offsets, rule, timestamp_ms
+        self._questions = asyncio.Semaphore(AT_ONCE)
 
     async def start_of(self, queue: MessageQueue) -> tuple[int, str]:
         """The offset and its source for the journal. Raises DejamqError: then the queue must not be opened now.
 
         The broker answers 0 for a group it does not know on a queue whose beginning is still in memory, so that a new
-        group on a young queue starts at its beginning whatever the rule says. A broadcasting member asks no broker.
+        group on a young queue starts at its beginning whatever the rule says. RocketMQ asks it once; here a queue that
+        got its first messages between that question and the one for its end counts as young too. A broadcasting member
+        asks no broker for offsets of its group.
         """
         stored, kept = await self._offsets.load(queue), self._offsets.source
         if stored is not None:
             return stored, kept
-        offset, rule = await self._by_rule(queue)
-        if rule == "last" and offset and kept == "broker":
-            # a queue that was empty at the first question may have got its first messages since: it is a young one
-            stored = await self._offsets.load(queue)
+        async with self._questions:
+            offset, rule = await self._by_rule(queue)
+            if rule == "last" and offset and kept == "broker":
+                stored = await self._offsets.load(queue)
         if stored is not None:
             return stored, kept
         return offset, rule if kept == "broker" else f"{kept}_{rule}"

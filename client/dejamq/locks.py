@@ -72,7 +72,12 @@ class QueueLocks:
         """
         busy = {one.queue for one in self.leaving.values()}
         began_s = self._context.age_s()
-        answers = await self._ask([queue for queue in queues if queue not in busy])
+        asked = [queue for queue in queues if queue not in busy]
+        try:
+            answers = await self._ask(asked)
+        except asyncio.CancelledError:
+            self.unlock(asked)  # the answer may be on its way
+            raise
         taken = {queue: began_s for queue, granted in answers.items() if granted}
         self._taken |= taken.keys()
         return taken

@@ -5,8 +5,10 @@ members: nobody reconciles the lists of several brokers, name servers or members
 owners for a while (causes R1, R2).
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from dejamq_proto.codes import DejamqError
@@ -14,7 +16,6 @@ from dejamq_proto.events import Assign
 
 from dejamq.allocation import Strategy
 from dejamq.context import Context
-from dejamq.members import Members
 from dejamq.message import MessageQueue
 from dejamq.shares import Shares
 
@@ -43,38 +44,76 @@ class Planner:
         self, context: Context, route: Callable[[str], Awaitable[Queues]], name: str, strategy: Strategy, *,
         broadcasting: bool,
     ) -> None:  # fmt: skip
-        """``route`` gives a topic's queues, and raises DejamqError while there are none."""
+        """``route`` gives a topic's queues, and raises DejamqError while there are none.
+
+        Each member of a ``broadcasting`` group has all queues: nobody is asked who else there is.
+        """
         self._context, self._route = context, route
         self.strategy_name, self.shares = name, Shares(name, strategy)
-        self.members = Members(context, broadcasting=broadcasting)
+        self._broadcasting = broadcasting
 
-    async def plan(self, topics: Iterable[str], round_number: int) -> dict[str, Share]:
-        """The shares of those topics whose queues and members could be learnt.
+    async def plan(self, topics: Iterable[str], round_number: int) -> AsyncGenerator[dict[str, Share], None]:
+        """The shares of those topics whose queues and members could be learnt, a broker's topics at a time.
 
-        Raises ConfigError when the strategy never could answer for one of them.
+        A broker is asked once a round, for all topics that it was chosen for, and one that does not answer keeps no
+        other's waiting. Whoever gets a share acts on it before anything else: the journal's line is written already.
+        Raises ConfigError when the strategy never could answer for a topic.
         """
-        found = [(topic, await self._share_of(topic, round_number)) for topic in topics]
-        return {topic: share for topic, share in found if share is not None}
-
-    async def _share_of(self, topic: str, round_number: int) -> Share | None:
-        context = self._context
+        asked: dict[str, dict[str, Queues]] = {}
+        for topic, route in (await self._routes(topics)).items():
+            broker_names = {queue.broker_name for queue in route.queues}
+            chosen = "" if self._broadcasting else random.choice(sorted(broker_names))
+            asked.setdefault(chosen, {})[topic] = route
+        questions = {asyncio.create_task(self._members(broker_name)): broker_name for broker_name in asked}
+        waiting = set(questions)
         try:
-            route = await self._route(topic)
-            broker_name, members = await self.members.of({queue.broker_name for queue in route.queues})
+            while waiting:
+                answered, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for question in answered:
+                    broker_name = questions[question]
+                    if members := question.result():
+                        yield self._shares_of(asked[broker_name], broker_name, members, round_number)
+        finally:
+            for question in questions:
+                question.cancel()
+
+    async def _routes(self, topics: Iterable[str]) -> dict[str, Queues]:
+        names = tuple(topics)
+        found = await asyncio.gather(*map(self._route_of, names))
+        return {topic: route for topic, route in zip(names, found, strict=True) if route is not None}
+
+    async def _route_of(self, topic: str) -> Queues | None:
+        try:
+            return await self._route(topic)
         except DejamqError as error:
             log.debug("rebalance_kept topic=%s reason=%s", topic, error)
             return None
-        if not members:
-            return None
-        mine = self.shares.of(topic, sorted(route.queues), members, context.client_id)
-        if mine is None:
-            return None
-        self.journal(Assign(
-            group=context.group, topic=topic, client_id=context.client_id, round=round_number, namesrv=route.namesrv,
-            route_digest=route.digest, broker_name=broker_name, members=members, strategy=self.strategy_name,
-            queues=names_of(mine),
-        ))  # fmt: skip
-        return Share(mine, context.client_id in members)
+
+    async def _members(self, broker_name: str) -> list[str]:
+        """The client ids of the group that the broker knows, sorted; none when it cannot be asked."""
+        if self._broadcasting:
+            return [self._context.client_id]
+        try:
+            return sorted(await self._context.link(broker_name).consumer_list(self._context.group))
+        except DejamqError as error:
+            log.debug("rebalance_kept broker=%s reason=%s", broker_name, error)
+            return []
+
+    def _shares_of(
+        self, routes: Mapping[str, Queues], broker_name: str, members: list[str], round_number: int
+    ) -> dict[str, Share]:
+        context, found = self._context, dict[str, Share]()
+        for topic, route in routes.items():
+            mine = self.shares.of(topic, sorted(route.queues), members, context.client_id)
+            if mine is None:
+                continue
+            found[topic] = Share(mine, context.client_id in members)
+            self.journal(Assign(
+                group=context.group, topic=topic, client_id=context.client_id, round=round_number,
+                namesrv=route.namesrv, route_digest=route.digest, broker_name=broker_name, members=members,
+                strategy=self.strategy_name, queues=names_of(mine),
+            ))  # fmt: skip
+        return found
 
     def journal(self, event: Assign) -> None:
         """Who decided what, from what it saw."""

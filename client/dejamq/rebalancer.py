@@ -1,13 +1,14 @@
 """Keeps this client's assignment what the allocation says, in rounds. Source: RocketMQ ``RebalanceService``/``Impl``.
 
-A round first learns what of all topics is to be this client's (``plan.py``), then lets go of what is not, and opens
-what is new, of all topics together: hundreds of queues are a few calls.
+A round learns what of all topics is to be this client's (``plan.py``), lets go of what is not, and opens what is new.
+All topics that one broker was asked for move together: hundreds of queues are a few calls.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from dejamq_proto import failpoints
@@ -72,7 +73,6 @@ class Rebalancer:
 
     def wake(self) -> None:
         """Something changed: do not wait for the interval to end."""
-        self.planner.members.forget()
         self._due.set()
 
     def unsettle(self) -> None:
@@ -93,7 +93,7 @@ class Rebalancer:
             await set_within(self._stopped, began + least_s - time.monotonic())
 
     def stop(self) -> None:
-        """No further round; one under way ends as it would."""
+        """No further round; one under way moves nothing any more that it has not begun to move."""
         self._due.set()
         self._stopped.set()
 
@@ -106,7 +106,6 @@ class Rebalancer:
         if failpoints.ARMED:
             await failpoints.reached("consumer.rebalance")
         self._rounds += 1
-        self.planner.members.forget()
         changes = self._changes
         locks, handover = self._parts.locks, self._parts.handover
         if locks is not None:
@@ -118,8 +117,13 @@ class Rebalancer:
         topics = self._parts.subscriptions.topics
         await self._let_go([one for one in self.assignment if one.queue.topic not in topics], "unsubscribed")
         await self._release([one for one in self.assignment if self._outdated(one)], "resubscribed")
-        shares = await self.planner.plan(topics, self._rounds)
-        await self._apply(shares)
+        shares: dict[str, Share] = {}
+        async with aclosing(self.planner.plan(topics, self._rounds)) as plan:
+            async for of_some in plan:
+                if self._stopped.is_set():
+                    return False  # whoever stops it lets go of everything
+                shares |= of_some
+                await self._apply(of_some)
         lacking = self._lacking(topics, shares)
         if not all(map(is_internal, lacking)):
             self.settled.clear()
@@ -152,9 +156,16 @@ class Rebalancer:
         mine = [one for one in self.assignment if one.queue.topic in shares]
         await self._let_go([one for one in mine if one.queue not in wanted], "reassigned")
         idle_since = self._context.age_s() - self._context.config.pull_max_idle_time_ms / 1000
-        idle = [one for one in mine if one.queue in wanted and one.last_pull_s < idle_since]
-        await self._let_go(idle, "pull_idle")
-        new, handover = [queue for queue in wanted if queue not in self.assignment], self._parts.handover
+        await self._let_go([one for one in mine if one.last_pull_s < idle_since], "pull_idle")
+        parts: dict[str, list[MessageQueue]] = {}
+        for queue in wanted:
+            if queue not in self.assignment:
+                parts.setdefault(queue.broker_name, []).append(queue)
+        await asyncio.gather(*map(self._open_new, parts.values()))
+
+    async def _open_new(self, new: Sequence[MessageQueue]) -> None:
+        """Queues of one broker: what another one takes its time for keeps nothing of this one waiting."""
+        handover = self._parts.handover
         if handover is None:
             await self._open_all(new)
             return

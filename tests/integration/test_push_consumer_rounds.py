@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from consumer_cluster import Servers, servers, until
-from dejamq import ClientClosed, Message, MessageModel, PushConsumer, ReceivedMessage
+from dejamq import Admin, ClientClosed, Message, MessageModel, PushConsumer, ReceivedMessage
 from lite_cluster import poll_count, subscribed
 
 ROUNDS = 200
@@ -64,6 +64,25 @@ async def test_two_hundred_rounds_leave_no_task_thread_file_or_socket_behind(tmp
         threads, files = before
         most = threads + OTHERS, files + OTHERS
         await until(lambda: len(asyncio.all_tasks()) <= tasks and not any(map(gt, held(), most)))
+
+
+async def test_more_queues_than_a_connection_carries_calls_are_opened_in_one_round(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a new group begins is a question of its own for each queue, and a server reads a thousand calls at once."""
+    topics = [f"wide-{number}" for number in range(6)]
+    async with servers(tmp_path) as here, Admin(here.namesrv.address) as admin:
+        for topic in topics:
+            await admin.create_topic(topic, queues=200)
+        consumer = here.consumer(rebalance_wait_interval_ms=600_000)
+        for topic in topics:
+            consumer.subscribe(topic, _ignored)
+        async with consumer:
+            await until(lambda: len(consumer.assignment) == 1200)
+    assert not [record.getMessage() for record in caplog.records if record.name == "dejamq.consumer"]
+
+
+async def _ignored(message: ReceivedMessage) -> None: ...
 
 
 async def test_members_in_loops_of_their_own_share_a_group(tmp_path: Path) -> None:

@@ -107,18 +107,18 @@ async def test_bytes_held_by_all_queues_together_stop_every_one_of_them() -> Non
 
 async def test_bytes_held_are_summed_up_only_when_they_may_have_become_too_many() -> None:
     link, owned, sums = FakeLink(), owned_queue(), list[int]()
-    link.records = [stored(offset, body=b"ten bytes.") for offset in range(40)]
+    link.records = [stored(offset, body=b"ten bytes.") for offset in range(50)]
 
     def held() -> int:
         sums.append(owned.process_queue.cached_bytes)
         return sums[-1]
 
-    async with fetching(link, owned, max_cached_bytes=250, pull_batch_size=10) as (fetcher, sink):
+    async with fetching(link, owned, max_cached_bytes=300, pull_batch_size=10) as (fetcher, sink):
         fetcher.cached_bytes = held
         await until(lambda: len(sums) > 1)
-        assert (sums[:2], len(sink)) == ([0, 300], 30), "the third pull went beyond it, and the fourth waits"
+        assert (sums[:2], len(sink)) == ([0, 400], 40), "the third pull filled it, the fourth went beyond it"
         owned.process_queue.finish_all(range(10))
-        await until(lambda: len(sink) == 40)
+        await until(lambda: len(sink) == 50)
 
 
 async def test_a_broker_that_is_away_is_asked_again_until_it_is_back() -> None:

@@ -21,6 +21,7 @@ from dejamq.rebalancer import Parts, Rebalancer
 from dejamq.subscriptions import Subscriptions
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, RouteNotFound
 from dejamq_proto.wire import PullAnswer
+from msgspec.structs import replace
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -34,7 +35,9 @@ class Bench:
     ) -> None:
         self.link = FakeLink()
         self.routes: dict[str, Sequence[MessageQueue]] = {"orders": ORDERS, "%RETRY%g": [RETRY]}
-        self.context: Context = context(self.link, directory, **settings)
+        self.others: dict[str, FakeLink] = {}
+        made = context(self.link, directory, **settings)
+        self.context: Context = replace(made, link=lambda name: self.others.get(name, self.link))
         self.subscriptions = Subscriptions("g", lambda: 7)
         self.subscriptions.add("orders", self._handler, tags="a || b")
         deliveries = Deliveries(self.context)
@@ -163,25 +166,55 @@ async def test_what_cannot_be_learnt_of_one_topic_leaves_the_others_alone() -> N
         orders = here.routes.pop("orders")
         assert not await here.rebalancer.round()
         assert here.rebalancer.assignment.by_topic() == {"%RETRY%g": {RETRY}}
+        assert not here.rebalancer.settled.is_set()
         here.routes["orders"] = orders
         del here.routes["%RETRY%g"]
         assert not await here.rebalancer.round()
         assert here.rebalancer.assignment.by_topic() == {"%RETRY%g": {RETRY}, "orders": {*ORDERS}}
+        assert here.rebalancer.settled.is_set(), "what programs subscribed to is there"
 
 
-async def test_members_that_changed_while_a_broker_was_asked_are_asked_for_again_for_the_next_topic() -> None:
+@asynccontextmanager
+async def unfinished_round(here: Bench) -> AsyncIterator[None]:
+    round_ = asyncio.create_task(here.rebalancer.round())
+    try:
+        yield
+        assert not round_.done()
+    finally:
+        round_.cancel()
+        await asyncio.wait([round_])
+
+
+async def no_answer(group: str, *, seq: int = 0) -> list[str]:
+    await asyncio.Event().wait()
+    return []
+
+
+async def test_a_broker_that_does_not_answer_keeps_no_others_topics_waiting() -> None:
     async with bench() as here:
-        await here.rebalancer.round()
-        before, answer = here.link.asked_for_members, here.link.consumer_list
+        silent = here.others["broker-b"] = FakeLink()
+        silent.consumer_list = no_answer  # type: ignore[method-assign]
+        here.routes["elsewhere"] = [MessageQueue("elsewhere", "broker-b", 0)]
+        here.subscriptions.add("elsewhere", here._handler, tags="*")
+        async with unfinished_round(here):
+            await until(lambda: here.queue_ids == [0, 1, 2, 3])
+        here.link.members = ["me", "you"]
+        async with unfinished_round(here):
+            await until(lambda: here.queue_ids == [0, 1])
 
-        async def changing(group: str, *, seq: int = 0) -> list[str]:
-            members = await answer(group, seq=seq)
-            here.rebalancer.wake()  # the broker says that they changed
-            return members
 
-        here.link.consumer_list = changing  # type: ignore[method-assign]
-        await here.rebalancer.round()
-        assert here.link.asked_for_members == before + 2
+async def test_a_round_that_is_stopped_moves_nothing_more() -> None:
+    """Whoever stops it lets go of everything."""
+    async with bench() as here:
+        answer = here.link.consumer_list
+
+        async def stopped_meanwhile(group: str, *, seq: int = 0) -> list[str]:
+            here.rebalancer.stop()
+            return await answer(group, seq=seq)
+
+        here.link.consumer_list = stopped_meanwhile  # type: ignore[method-assign]
+        assert not await here.rebalancer.round()
+        assert not here.rebalancer.assignment.owned
 
 
 async def test_a_queue_whose_offset_cannot_be_read_is_not_opened_this_round() -> None:
@@ -254,9 +287,35 @@ async def test_what_comes_into_an_empty_queue_while_a_new_group_asks_where_to_be
             return await end(topic, queue_id)
 
         here.link.max_offset = sent_meanwhile  # type: ignore[method-assign]
-        offsets = RemoteOffsetStore(here.context, Deliveries(here.context))
-        start = StartRule(here.context, offsets, ConsumeFrom.LAST_OFFSET, 0)
-        assert await start.start_of(ORDERS[0]) == (0, "broker")
+        assert await start_of(here, ConsumeFrom.LAST_OFFSET) == (0, "broker")
+
+
+@pytest.mark.parametrize(
+    ("rule", "end", "expected", "questions"),
+    [
+        (ConsumeFrom.LAST_OFFSET, 70, (70, "last"), 2),
+        (ConsumeFrom.LAST_OFFSET, 0, (0, "last"), 1),
+        (ConsumeFrom.FIRST_OFFSET, 70, (0, "first"), 1),
+        (ConsumeFrom.TIMESTAMP, 70, (1234, "timestamp"), 1),
+    ],
+)
+async def test_the_committed_offset_is_asked_for_twice_only_where_messages_may_have_come_meanwhile(
+    rule: ConsumeFrom, end: int, expected: tuple[int, str], questions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench() as here:
+        here.link.max, asked, query = end, list[int](), here.link.query_offset
+
+        async def counted(group: str, topic: str, queue_id: int, *, seq: int = 0) -> int | None:
+            asked.append(queue_id)
+            return await query(group, topic, queue_id, seq=seq)
+
+        monkeypatch.setattr(here.link, "query_offset", counted)
+        assert (await start_of(here, rule), len(asked)) == (expected, questions)
+
+
+async def start_of(here: Bench, rule: ConsumeFrom) -> tuple[int, str]:
+    offsets = RemoteOffsetStore(here.context, Deliveries(here.context))
+    return await StartRule(here.context, offsets, rule, 1234).start_of(ORDERS[0])
 
 
 async def test_a_round_that_began_before_subscriptions_changed_settles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,24 @@ async def test_locks_of_a_round_that_is_cancelled_are_given_back() -> None:
         asked_for = [("%RETRY%g", 0), *(("orders", number) for number in range(4))]
         assert here.link.lock_calls == [asked_for]
         assert here.link.unlocked == asked_for
+
+
+async def test_locks_that_were_asked_for_when_a_round_was_cancelled_are_given_back() -> None:
+    """The answer may be on its way, and nobody would have the queues for a minute."""
+    async with bench() as here:
+        asked = asyncio.Event()
+
+        async def endless(group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]:
+            asked.set()
+            await asyncio.Event().wait()
+            return set()
+
+        here.link.lock_batch = endless  # type: ignore[method-assign]
+        round_ = asyncio.create_task(here.rebalancer.round())
+        await asked.wait()
+        round_.cancel()
+        await asyncio.wait([round_])
+        assert here.link.unlocked == [("%RETRY%g", 0), *(("orders", number) for number in range(4))]
 
 
 async def test_a_lost_queue_is_dropped_then_committed_then_unlocked(tmp_path: Path) -> None:
