@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from consumer_fakes import FakeLink, context, lines
+from consumer_fakes import FakeLink, context, lines, until
 from dejamq.allocation import averagely
 from dejamq.assignment import OwnedQueue
 from dejamq.consume_from import ConsumeFrom, StartRule
@@ -21,6 +21,7 @@ from dejamq.rebalancer import Parts, Rebalancer
 from dejamq.subscriptions import Subscriptions
 from dejamq_proto.codes import BrokerUnavailable
 from dejamq_proto.wire import Key
+from msgspec.structs import replace
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -31,7 +32,9 @@ class Bench:
 
     def __init__(self, directory: Path | None, **settings: Any) -> None:
         self.link, self.handlers, self.tasks = FakeLink(), set[MessageQueue](), list[asyncio.Task[None]]()
-        self.context = context(self.link, directory, **{"unlock_delay_time_ms": 600_000} | settings)
+        self.others, self.orders = dict[str, FakeLink](), ORDERS
+        made = context(self.link, directory, **{"unlock_delay_time_ms": 600_000} | settings)
+        self.context = replace(made, link=lambda name: self.others.get(name, self.link))
         self.subscriptions = Subscriptions("g", lambda: 7)
         self.subscriptions.add("orders", self._handler, tags="*")
         deliveries = Deliveries(self.context)
@@ -55,7 +58,7 @@ class Bench:
         return owned.queue not in self.handlers
 
     async def _route(self, topic: str) -> Queues:
-        return Queues(ORDERS if topic == "orders" else [RETRY], "127.0.0.1:9876", "digest")
+        return Queues(self.orders if topic == "orders" else [RETRY], "127.0.0.1:9876", "digest")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         self.tasks.append(asyncio.create_task(work))
@@ -120,22 +123,40 @@ async def test_locks_of_a_round_that_is_cancelled_are_given_back() -> None:
         assert here.link.unlocked == asked_for
 
 
+class SilentLink(FakeLink):
+    """A broker that does not answer to requests for locks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def lock_batch(self, group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]:
+        self.asked.set()
+        await asyncio.Event().wait()
+        return set()
+
+
 async def test_locks_that_were_asked_for_when_a_round_was_cancelled_are_given_back() -> None:
     """The answer may be on its way, and nobody would have the queues for a minute."""
     async with bench() as here:
-        asked = asyncio.Event()
-
-        async def endless(group: str, keys: Sequence[Key], *, timeout_ms: float, seq: int = 0) -> set[Key]:
-            asked.set()
-            await asyncio.Event().wait()
-            return set()
-
-        here.link.lock_batch = endless  # type: ignore[method-assign]
+        here.link = silent = SilentLink()
         round_ = asyncio.create_task(here.rebalancer.round())
-        await asked.wait()
+        await silent.asked.wait()
         round_.cancel()
         await asyncio.wait([round_])
-        assert here.link.unlocked == [("%RETRY%g", 0), *(("orders", number) for number in range(4))]
+        assert silent.unlocked == [("%RETRY%g", 0), *(("orders", number) for number in range(4))]
+
+
+async def test_a_broker_that_does_not_lock_keeps_no_queues_of_others_waiting() -> None:
+    async with bench() as here:
+        here.orders = [*ORDERS, MessageQueue("orders", "broker-b", 4)]
+        here.others["broker-b"] = silent = SilentLink()
+        round_ = asyncio.create_task(here.rebalancer.round())
+        await until(lambda: here.queue_ids == [0, 1, 2, 3])
+        assert silent.asked.is_set()
+        assert not round_.done()
+        round_.cancel()
+        await asyncio.wait([round_])
 
 
 async def test_a_lost_queue_is_dropped_then_committed_then_unlocked(tmp_path: Path) -> None:
