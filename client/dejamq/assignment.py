@@ -118,3 +118,11 @@ class Assignment:
     def cached_bytes(self) -> int:
         """Bodies held for handlers in all owned queues."""
         return sum(one.process_queue.cached_bytes for one in self)
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """The queues that each broker has, in their order, by broker name."""
+    parts: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        parts.setdefault(queue.broker_name, []).append(queue)
+    return parts

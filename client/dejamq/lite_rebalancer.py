@@ -7,13 +7,11 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
-from dejamq_proto.events import Assign
 
 from dejamq.allocation import Strategy
 from dejamq.consume_from import StartRule
 from dejamq.context import Context
 from dejamq.message import MessageQueue
-from dejamq.plan import names_of
 from dejamq.rebalancer import Parts, Rebalancer
 
 QueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
@@ -85,8 +83,5 @@ class LiteRebalancer(Rebalancer):
         """Journal what the program assigned, once for each change."""
         for topic in sorted({queue.topic for queue in wanted ^ self._told_of}):
             mine = sorted(queue for queue in wanted if queue.topic == topic)
-            self.planner.journal(Assign(
-                group=self._context.group, topic=topic, client_id=self._context.client_id, round=self._rounds,
-                namesrv="", route_digest="", broker_name="", members=[], strategy="manual", queues=names_of(mine),
-            ))  # fmt: skip
+            self.planner.journal(topic, mine, self._rounds, strategy="manual")
         self._told_of = wanted

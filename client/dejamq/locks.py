@@ -14,7 +14,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import Unlock
 from dejamq_proto.wire import Key
 
-from dejamq.assignment import OwnedQueue
+from dejamq.assignment import OwnedQueue, by_broker
 from dejamq.context import Context
 from dejamq.message import MessageQueue
 from dejamq.waits import set_within, together
@@ -102,7 +102,7 @@ class QueueLocks:
 
     def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Give locks back of queues that were not opened after all."""
-        for name, part in _by_broker(queues).items():
+        for name, part in by_broker(queues).items():
             self._send_unlock(name, [Return(queue) for queue in part])
 
     def unlock_owned(self, owned: Iterable[OwnedQueue]) -> None:
@@ -158,7 +158,7 @@ class QueueLocks:
 
     async def _ask(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
         """Whether each is this client's now; those whose broker could not be asked are left out."""
-        parts = _by_broker(queues).items()
+        parts = by_broker(queues).items()
         answers = await asyncio.gather(*(self._ask_broker(name, part) for name, part in parts))
         return {queue: granted for answer in answers for queue, granted in answer.items()}
 
@@ -202,13 +202,6 @@ class Return(msgspec.Struct, frozen=True):
     queue: MessageQueue
     pq_id: int = 0
     forced: bool = False
-
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    parts: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        parts.setdefault(queue.broker_name, []).append(queue)
-    return parts
 
 
 def _key(queue: MessageQueue) -> Key:

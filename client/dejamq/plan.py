@@ -30,6 +30,9 @@ class Queues(msgspec.Struct, frozen=True):
     digest: str
 
 
+NOWHERE = Queues((), "", "")
+
+
 class Share(msgspec.Struct, frozen=True):
     """This member's queues of a topic. ``listed``: the broker that was asked knows it as a member."""
 
@@ -49,7 +52,7 @@ class Planner:
         Each member of a ``broadcasting`` group has all queues: nobody is asked who else there is.
         """
         self._context, self._route = context, route
-        self.strategy_name, self.shares = name, Shares(name, strategy)
+        self._strategy_name, self.shares = name, Shares(name, strategy)
         self._broadcasting = broadcasting
 
     async def plan(self, topics: Iterable[str], round_number: int) -> AsyncGenerator[dict[str, Share], None]:
@@ -108,23 +111,19 @@ class Planner:
             if mine is None:
                 continue
             found[topic] = Share(mine, context.client_id in members)
-            self.journal(Assign(
-                group=context.group, topic=topic, client_id=context.client_id, round=round_number,
-                namesrv=route.namesrv, route_digest=route.digest, broker_name=broker_name, members=members,
-                strategy=self.strategy_name, queues=names_of(mine),
-            ))  # fmt: skip
+            self.journal(topic, mine, round_number, route=route, broker_name=broker_name, members=members)
         return found
 
-    def journal(self, event: Assign) -> None:
-        """Who decided what, from what it saw."""
-        if self._context.journal.on:
-            self._context.journal.write(event)
-
-
-def names_of(queues: Iterable[MessageQueue]) -> list[str]:
-    """As the journal has them.
-
-    >>> names_of([MessageQueue("orders", "broker-a", 3)])
-    ['broker-a:3']
-    """
-    return [f"{queue.broker_name}:{queue.queue_id}" for queue in queues]
+    def journal(
+        self, topic: str, mine: Iterable[MessageQueue], round_number: int, *, route: Queues = NOWHERE,
+        broker_name: str = "", members: Sequence[str] = (), strategy: str = "",
+    ) -> None:  # fmt: skip
+        """Who decided what, from what it saw. ``strategy``: where it was not the group's."""
+        context = self._context
+        if context.journal.on:
+            context.journal.write(Assign(
+                group=context.group, topic=topic, client_id=context.client_id, round=round_number,
+                namesrv=route.namesrv, route_digest=route.digest, broker_name=broker_name, members=list(members),
+                strategy=strategy or self._strategy_name,
+                queues=[f"{queue.broker_name}:{queue.queue_id}" for queue in mine],
+            ))  # fmt: skip

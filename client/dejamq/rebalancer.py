@@ -16,7 +16,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import is_internal
 
 from dejamq.allocation import Strategy
-from dejamq.assignment import Assignment, OwnedQueue
+from dejamq.assignment import Assignment, OwnedQueue, by_broker
 from dejamq.consume_from import StartRule
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
@@ -152,16 +152,13 @@ class Rebalancer:
 
     async def _apply(self, shares: Mapping[str, Share]) -> None:
         """First everything lost is dropped and committed, then what is new is opened. Other topics stay as they are."""
-        wanted = {queue: None for share in shares.values() for queue in share.queues}
+        wanted = dict.fromkeys(queue for share in shares.values() for queue in share.queues)
         mine = [one for one in self.assignment if one.queue.topic in shares]
         await self._let_go([one for one in mine if one.queue not in wanted], "reassigned")
         idle_since = self._context.age_s() - self._context.config.pull_max_idle_time_ms / 1000
         await self._let_go([one for one in mine if one.last_pull_s < idle_since], "pull_idle")
-        parts: dict[str, list[MessageQueue]] = {}
-        for queue in wanted:
-            if queue not in self.assignment:
-                parts.setdefault(queue.broker_name, []).append(queue)
-        await asyncio.gather(*map(self._open_new, parts.values()))
+        new = by_broker(queue for queue in wanted if queue not in self.assignment)
+        await asyncio.gather(*map(self._open_new, new.values()))
 
     async def _open_new(self, new: Sequence[MessageQueue]) -> None:
         """Queues of one broker: what another one takes its time for keeps nothing of this one waiting."""
