@@ -85,6 +85,54 @@ def o12(made: History) -> None:
     successor(made, broker)
 
 
+def told_again_too_late(made: History, *, lost: bool = False) -> None:
+    """The owner has told 7, somebody sets it back, the next one asks, and only then the owner tells 7 once more."""
+    broker = made.broker()
+    owner, queue = owner_that_did_6(made)
+    owner.persist(queue, 7)
+    broker.offset_set(owner, 6, 7)
+    if lost:
+        broker.skip_lines(1)
+    else:
+        broker.offset_set(made.consumer("c0"), 7, 6)
+    heir = made.consumer("c2")
+    broker.offset_get(heir, 6)
+    owner.drop_queue(queue, 7)
+    owner.persist(queue, 7, reason="drop")
+    broker.offset_set(owner, 6, 7, by="sync")
+    owner.close()
+    heir.handle(heir.open_queue(6), 6, 7)
+    heir.close()
+
+
+@story
+def o12_although_it_was_told_again(made: History) -> None:
+    told_again_too_late(made)
+
+
+@story
+def o8_with_a_hole_at_the_broker(made: History) -> None:
+    """What is missing is that the offset was set back."""
+    told_again_too_late(made, lost=True)
+
+
+@story
+def o8_as_it_was_lowered_before(made: History) -> None:
+    """What the offset fell from before this owner had the queue is another delivery's matter."""
+    broker = made.broker()
+    zombie = made.consumer("c0")
+    broker.offset_set(zombie, 7, 6)
+    owner, queue = owner_that_did_6(made)
+    heir = made.consumer("c2")
+    broker.offset_get(heir, 6)
+    owner.drop_queue(queue, 7)
+    owner.persist(queue, 7, reason="drop")
+    broker.offset_set(owner, 6, 7, by="sync")
+    owner.close()
+    heir.handle(heir.open_queue(6), 6, 7)
+    heir.close()
+
+
 @story
 def o12_by_its_own_hand(made: History) -> None:
     broker = made.broker()

@@ -137,6 +137,7 @@ def disagreeing_brokers(made: History, *, later_round: bool = True) -> None:
     broker.offset_get(newer, 6)
     newer.handle(newer.open_queue(6), 6, 7)
     if later_round:
+        broker.member_list(older, *BOTH)
         older.assign(*BOTH, queues="0")
     ends(older, newer, broker, other)
 
@@ -160,6 +161,34 @@ def o8_although_the_members_differed_for_a_moment(made: History) -> None:
     older.assign(*BOTH, queues="")
     hand_over(broker, older, queue)
     ends(older, newer, broker)
+
+
+def round_under_way(made: History, *, later_round: bool = True) -> None:
+    """c1 was told that it is alone, c2 joined and took the queue, and c1 made what it had been told its round."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1")
+    broker.member_list(older, "c1")
+    newer = made.consumer("c2")
+    broker.member_list(newer, *BOTH)
+    newer.assign(*BOTH, queues="0")
+    broker.offset_get(newer, 6)
+    newer.handle(newer.open_queue(6), 6, 7)
+    older.assign("c1", queues="0 1")
+    if later_round:
+        broker.member_list(older, *BOTH)
+        older.assign(*BOTH, queues="")
+    hand_over(broker, older, queue)
+    ends(older, newer, broker)
+
+
+@story
+def o8_although_a_round_was_under_way(made: History) -> None:
+    round_under_way(made)
+
+
+@story
+def a_round_under_way_and_none_after_it(made: History) -> None:
+    round_under_way(made, later_round=False)
 
 
 @story

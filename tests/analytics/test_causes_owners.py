@@ -19,6 +19,7 @@ CERTAIN = {
     "r6-cut-off": ("R6", "2"),
     "o8-by-a-route-that-was-old": ("O8", "f"),
     "o8-although-the-members-differed-for-a-moment": ("O8", "f"),
+    "o8-although-a-round-was-under-way": ("O8", "f"),
     "o8-although-it-was-paused-before": ("O8", "f"),
     "o9-although-the-members-differed-for-a-moment": ("O9", "b"),
 }
@@ -27,6 +28,7 @@ UNDETERMINED = {
     "r1-without-the-first-round": "no ASSIGN of r1-without-the-first-round-c1 in force",
     "r1-without-the-second-round": "no ASSIGN of r1-without-the-second-round-c2 in force",
     "r2-without-the-next-round": "no ASSIGN of r2-without-the-next-round-c1 after r2-without-the-next-round-c2",
+    "a-round-under-way-and-none-after-it": "no ASSIGN of a-round-under-way-and-none-after-it-c1 after",
     "new-owner-faster-at-a-hand-over": "stage 2, the new owner was faster",
     "two-owners-who-agree": "stage 2, two owners whose rounds agree",
     "no-r4-with-a-name-each": "no ASSIGN of no-r4-with-a-name-each-c1 after",

@@ -102,13 +102,27 @@ def _with_rounds(frame: DataFrame) -> DataFrame:
         return here(one) & (one["wall_us"] <= moment)
 
     def after(one: Column) -> Column:
-        return here(one) & (one["wall_us"] > moment)
+        return here(one) & (one["wall_us"] > moment) & _asked_since(one, moment)
 
     return (
         frame.withColumn("held", sf.array_max(sf.filter("older_told.rounds", before)))
         .withColumn("kept", sf.array_min(sf.filter("older_told.rounds", after)))
         .withColumn("took", sf.array_max(sf.filter("newer_told.rounds", lambda r: here(r) & (r["seq"] < opened_seq))))
     )
+
+
+def _asked_since(turn: Column, moment: Column) -> Column:
+    """Whether the older owner made this round of a list of members that it was told after that moment: one that was
+    under way then proves nothing. Where no broker tells of its answers, every round counts.
+    """
+
+    def same(one: Column) -> Column:
+        return (one["group"] == turn["group"]) & (one["broker_name"] == turn["broker_name"])
+
+    def since(one: Column) -> Column:
+        return same(one) & (one["wall_us"] > moment) & (one["wall_us"] <= turn["wall_us"])
+
+    return sf.exists("older_told.lists", since) | ~sf.exists("older_told.lists", same)
 
 
 def _with_causes(frame: DataFrame) -> DataFrame:

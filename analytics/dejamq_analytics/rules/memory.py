@@ -96,13 +96,16 @@ def in_doubt() -> Column:
 
 def last_lowering() -> Column:
     """The last time that the offset fell to the record or below it at the broker that then answered, after it had
-    taken the first owner's and before it told the second.
+    taken the first owner's and before it told the second. The first owner may tell its own once more after that answer:
+    what somebody else made fall from above the record, since it had the queue, was told in time.
     """
     taken, told, x = sf.col("committed"), sf.col("answered"), sf.col("first.queue_offset")
+    opened_us = sf.col("first_queue.opened.wall_us")
 
     def between(one: Column) -> Column:
         here = (one["boot_id"] == told["boot_id"]) & (one["seq"] < told["seq"])
         after = (one["boot_id"] != taken["boot_id"]) | (one["seq"] > taken["seq"])
-        return here & after & (one["new"] <= x)
+        another = (one["client_boot_id"] != sf.col("first.boot_id")) & (one["wall_us"] > opened_us)
+        return here & (after | (another & (one["old"] > x))) & (one["new"] <= x)
 
     return sf.array_max(sf.filter("lowerings", between))

@@ -8,7 +8,7 @@ from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.queues import BUFFERED_US, FOREVER_US, late_us
 from dejamq_analytics.rules.stages import X
 
-OF_BROKERS = ("O2", "O3", "O4", "O5", "O6", "O12", "O15", "O16")
+OF_BROKERS = ("O2", "O3", "O4", "O5", "O6", "O8", "O12", "O15", "O16")
 """Causes that rest on what a broker did and did not write."""
 OF_MASTERS = ("O2", "O3", "O4", "O15")
 """Those that rest on all that a master wrote since the offset left, or since it had it."""

@@ -98,7 +98,8 @@ def _committed() -> list[Stage]:
     on_the_way = text("the offset sent (%s) never reached the broker", "first_queue.persisted.reason")
     same_client = sf.col("first.boot_id") == sf.col("second.boot_id")
     same_broker = sf.col("committed.boot_id") == sf.col("answered.boot_id")
-    late = same_broker & (sf.col("committed.seq") > sf.col("answered.seq"))
+    # told once more after the answer, and lowered before it: it had been there in time
+    late = same_broker & (sf.col("committed.seq") > sf.col("answered.seq")) & sf.col("lowered").isNull()
     no_answer = text("no OFF_GET of %s at %s", "second.process", "first.broker_name")
     taken = sf.col("first_queue.dropped.reason") == "reassigned"
     forgot = same_client & taken & _above_x(sf.col("first_queue.unsent.value"))
