@@ -22,9 +22,10 @@ from dejamq_proto.record import (
 )
 from dejamq_proto.run import KEY_DIGITS, PROPERTY_END, UNIQUE_KEY_NAME, WIDE_HOSTS
 
-FEW = 24
+FEW = 48
 """Records of a run that a broker reads so: with more, numpy's price is less than theirs. Measured against its whole
-way there, checks, places and entries; where numpy has less to do, other files have smaller measures of their own."""
+way there, checks, places and entries, where others have the processor's caches between two runs; where numpy has less
+to do, or nobody comes between, other files have smaller measures of their own."""
 KEY_END = len(UNIQUE_KEY_NAME) + KEY_DIGITS
 
 Header = tuple[int, ...]

@@ -87,23 +87,27 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
     demand(sizes >= OVERHEAD, f"its size is under {OVERHEAD} bytes")
     ends = np.cumsum(sizes)
     positions = ends - sizes
-    demand(ends <= len(data), "it ends beyond the run")
     if ends[-1] != len(data):
+        demand(ends <= len(data), "it ends beyond the run")
         raise BadRun(len(sizes) - 1, f"{len(data) - int(ends[-1])} bytes follow the last record")
     headers = _anywhere(data, _HEADER_BYTES)[positions].view(HEADER)
     demand(headers["total_size"] == sizes, "its size is not the one announced")
-    wide = headers["magic"] == MAGIC_V2
-    demand(wide | (headers["magic"] == MAGIC_V1), "its magic is not that of a record")
+    magic = headers["magic"]
+    narrow = every(magic == MAGIC_V1)
+    wide: npt.NDArray[np.bool_] | int = 0 if narrow else magic == MAGIC_V2
+    if not narrow:
+        demand(wide | (magic == MAGIC_V1), "its magic is not that of a record")
     demand(headers["sys_flag"] & WIDE_HOSTS == 0, "runs carry no IPv6 hosts")
     body_size = headers["body_size"].astype(np.int64)
     demand((body_size >= 0) & (body_size <= sizes - OVERHEAD - wide), "its body length does not fit")
-    topic_at = positions + HEADER_SIZE + body_size + 1 + wide
+    topic_at = positions + body_size + (HEADER_SIZE + 1 + wide)
     topic_size = data[topic_at - 1].astype(np.int64)
-    if wide.any():
+    if not narrow:
         topic_size += np.where(wide, data[topic_at - 2].astype(np.int64) << 8, 0)
     properties_at = topic_at + topic_size + 2
     demand(properties_at <= ends, "its topic length does not fit")
-    demand(topic_size <= np.where(wide, MAX_TOPIC_SIZE, MAX_TOPIC_SIZE_V1), "its topic is too long for its version")
+    longest = MAX_TOPIC_SIZE_V1 if narrow else np.where(wide, MAX_TOPIC_SIZE, MAX_TOPIC_SIZE_V1)
+    demand(topic_size <= longest, "its topic is too long for its version")
     properties_size = (data[properties_at - 2].astype(np.int64) << 8) | data[properties_at - 1]
     demand(properties_at + properties_size == ends, "its properties length does not end where the record does")
     demand(properties_size <= MAX_PROPERTIES_SIZE, "its properties are too long")
@@ -129,10 +133,11 @@ def check_topic(run: Run, topic: bytes) -> None:
     """Demand that all records are of this topic. Raises BadRun."""
     same = run.topic_size == len(topic)
     if every(same):
-        text = run.data[run.topic_at[:, None] + np.arange(len(topic))]
-        same = (text == np.frombuffer(topic, np.uint8)).all(axis=1)
-    if not every(same):
-        raise BadRun(int(np.argmin(same)), f"its topic is not {topic.decode(errors='replace')!r}")
+        texts = _anywhere(run.data, np.dtype(f"V{len(topic)}"))[run.topic_at]
+        if texts.tobytes() == topic * len(run):
+            return
+        same = np.array([text == topic for text in texts.tolist()])
+    raise BadRun(int(np.argmin(same)), f"its topic is not {topic.decode(errors='replace')!r}")
 
 
 def fill(target: Bytes, run: Run, queue_offsets: Ints, log_offsets: Ints, stamp: Stamp) -> None:

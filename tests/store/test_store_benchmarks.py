@@ -27,3 +27,14 @@ def test_a_benchmark_tells_its_figures_and_leaves_nothing_behind(tmp_path: Path,
     assert all(0 < figure["low"] <= figure["median"] <= figure["high"] for figure in figures)
     assert {"this machine: memory copy", "this machine: fdatasync of a page"} <= {figure["what"] for figure in figures}
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("caches", [[], ["--cold"]])
+def test_what_a_broker_pays_for_a_message_is_told_for_each_size_of_runs(caches: list[str]) -> None:
+    given = ["--messages", "64", "--runs", "1", "50", "--rounds", "1"]
+    program = [sys.executable, str(BENCHMARKS / "broker_cost.py"), *given]
+    done = subprocess.run([*program, *caches], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.removeprefix("runs of").split() for line in done.stdout.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["1", "50"]
+    assert all(float(figure) > 0 for row in rows for figure in row[2:])

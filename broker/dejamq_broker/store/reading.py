@@ -19,6 +19,7 @@ from dejamq_broker.store.log_scan import Damage
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 GAP_STEP = 65_536
+NO_END = 1 << 62
 
 
 class ReadStatus(Enum):
@@ -82,27 +83,32 @@ class Reader:
         return ReadResult(ReadStatus.FOUND, next_offset, low, high, chosen["size"].tolist(), records)
 
     def _few(self, queue: ConsumeQueue, queue_offset: int, limits: Limits) -> ReadResult | None:
-        """As ``read`` where a few entries are left and all are wanted and may be given, in plain numbers: numpy costs
-        more than all else then. None: it is not so, or not sure.
+        """As ``read`` where a few entries are asked for or left and all are wanted and may be given, in plain numbers:
+        numpy costs more than all else then. None: it is not so, or not sure.
         """
-        entries = queue.few(queue_offset)
-        if not entries or not self.in_memory(entries[0][0]) or limits.max_messages < len(entries):
+        config = self._config
+        most = max(1, min(limits.max_messages, config.max_transfer_count_on_message_in_memory))
+        # by tags it goes on behind all that nobody wants
+        entries = queue.few(queue_offset, most if limits.tags is None else NO_END)
+        if not entries or len(entries) > most or not self.in_memory(entries[0][0]):
             return None
         sizes = [size for _, size, _ in entries]
         wanted = limits.tags is None or all(code in limits.tags for _, _, code in entries)
         if not wanted or FILLER_SIZE in sizes or entries[0][0] < self._log.min_offset:
             return None
-        config, total = self._config, sum(sizes)
+        total = sum(sizes)
         if total > min(config.max_transfer_bytes_on_message_in_memory, limits.max_bytes):
             return None
-        if len(sizes) > config.max_transfer_count_on_message_in_memory:
-            return None
         starts = [log_offset for log_offset, _, _ in entries]
-        records = self._log.read_ranges(starts, [log_offset + size for log_offset, size, _ in entries])
+        end = starts[-1] + sizes[-1]
+        if end - starts[0] == total:
+            records = self._log.read_range(starts[0], end)
+        else:
+            records = self._log.read_ranges(starts, [log_offset + size for log_offset, size, _ in entries])
         if len(records) != total:
             return None
-        end = queue_offset + len(sizes)
-        return ReadResult(ReadStatus.FOUND, end, queue.min_offset, queue.max_offset, sizes, records)
+        after = queue_offset + len(sizes)
+        return ReadResult(ReadStatus.FOUND, after, queue.min_offset, queue.max_offset, sizes, records)
 
     def in_memory(self, log_offset: int) -> bool:
         """Young enough to be in the page cache, by RocketMQ's rule."""

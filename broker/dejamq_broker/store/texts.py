@@ -20,6 +20,7 @@ WIDEST = 1024
 """Properties of more bytes than this are looked at one by one, so that one record cannot make the matrix huge."""
 
 _TAGS_NAME = PROPERTY_TAGS.encode()
+_TAGS_BEGIN = _TAGS_NAME + b"\x01"
 _NAME_ENDS, _VALUE_ENDS = 1, 2
 _VALUE = re.compile(rb"\x01([^\x02]*)")
 _TAGS_VALUE = re.compile(rb"(?:^|(?<=\x02))TAGS\x01([^\x02]*)")
@@ -89,13 +90,17 @@ def tags_codes(run: Run) -> Ints:
 
 def _same_layout(run: Run) -> Ints | None:
     """The tags codes where all properties have the names and the sizes of the first record's, as one producer writes
-    them; None where they differ. Only values are left to be compared then, and only those of TAGS.
+    them; None where they differ. Only values are left to be compared then, and only those of TAGS. Where no TAGS are
+    named, the names may differ.
     """
     width = int(run.properties_size[0])
     if not 0 < width <= WIDEST or not every(run.properties_size == width):
         return None
     rows = windows(run.data, run.properties_at, width)
-    first = rows[0].tobytes()
+    text = rows.tobytes()
+    if _TAGS_BEGIN not in text:
+        return np.zeros(len(run), np.int64)
+    first = text[:width]
     compared = np.full(width, 0xFF, np.uint8)
     for value in _VALUE.finditer(first):
         compared[slice(*value.span(1))] = 0
