@@ -102,11 +102,12 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
     demand((body_size >= 0) & (body_size <= sizes - OVERHEAD - wide), "its body length does not fit")
     topic_at = positions + body_size + (HEADER_SIZE + 1 + wide)
     topic_size = data[topic_at - 1].astype(np.int64)
+    longest: Ints | int = MAX_TOPIC_SIZE_V1
     if not narrow:
         topic_size += np.where(wide, data[topic_at - 2].astype(np.int64) << 8, 0)
+        longest = np.where(wide, MAX_TOPIC_SIZE, MAX_TOPIC_SIZE_V1)
     properties_at = topic_at + topic_size + 2
     demand(properties_at <= ends, "its topic length does not fit")
-    longest = MAX_TOPIC_SIZE_V1 if narrow else np.where(wide, MAX_TOPIC_SIZE, MAX_TOPIC_SIZE_V1)
     demand(topic_size <= longest, "its topic is too long for its version")
     properties_size = (data[properties_at - 2].astype(np.int64) << 8) | data[properties_at - 1]
     demand(properties_at + properties_size == ends, "its properties length does not end where the record does")
@@ -133,11 +134,16 @@ def check_topic(run: Run, topic: bytes) -> None:
     """Demand that all records are of this topic. Raises BadRun."""
     same = run.topic_size == len(topic)
     if every(same):
-        texts = _anywhere(run.data, np.dtype(f"V{len(topic)}"))[run.topic_at]
-        if texts.tobytes() == topic * len(run):
+        texts = texts_at(run.data, run.topic_at, len(topic))
+        if texts == topic * len(run):
             return
-        same = np.array([text == topic for text in texts.tolist()])
+        same = np.array([texts.startswith(topic, at) for at in range(0, len(texts), len(topic))])
     raise BadRun(int(np.argmin(same)), f"its topic is not {topic.decode(errors='replace')!r}")
+
+
+def texts_at(data: Bytes, at: Ints, size: int) -> bytes:
+    """The texts of this size that begin at these positions, one after the other. They must be there."""
+    return _anywhere(data, np.dtype(f"V{size}"))[at].tobytes()
 
 
 def fill(target: Bytes, run: Run, queue_offsets: Ints, log_offsets: Ints, stamp: Stamp) -> None:

@@ -95,6 +95,10 @@ def told_again_too_late(made: History, *, lost: bool = False) -> None:
         broker.skip_lines(1)
     else:
         broker.offset_set(made.consumer("c0"), 7, 6)
+    tells_when_the_next_has_asked(made, broker, owner, queue)
+
+
+def tells_when_the_next_has_asked(made: History, broker: Process, owner: Process, queue: int) -> None:
     heir = made.consumer("c2")
     broker.offset_get(heir, 6)
     owner.drop_queue(queue, 7)
@@ -120,17 +124,9 @@ def o8_with_a_hole_at_the_broker(made: History) -> None:
 def o8_as_it_was_lowered_before(made: History) -> None:
     """What the offset fell from before this owner had the queue is another delivery's matter."""
     broker = made.broker()
-    zombie = made.consumer("c0")
-    broker.offset_set(zombie, 7, 6)
+    broker.offset_set(made.consumer("c0"), 7, 6)
     owner, queue = owner_that_did_6(made)
-    heir = made.consumer("c2")
-    broker.offset_get(heir, 6)
-    owner.drop_queue(queue, 7)
-    owner.persist(queue, 7, reason="drop")
-    broker.offset_set(owner, 6, 7, by="sync")
-    owner.close()
-    heir.handle(heir.open_queue(6), 6, 7)
-    heir.close()
+    tells_when_the_next_has_asked(made, broker, owner, queue)
 
 
 @story

@@ -27,7 +27,7 @@ def test_runs_of_a_few_are_stored_as_other_runs_are(tmp_path: Path, chance: rand
     stores = plain, numpy = open_small(tmp_path / "few"), open_small(tmp_path / "run")
     for store in stores:
         store.append_run(run_of([("T", 0, b"the file is there now")]))
-    for _ in range(8):  # even the largest do not fill the file
+    for _ in range(400 // FEW):  # even the largest do not fill the file
         flag = chance.choice([0, 0, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_COMMIT])
         messages: list[Message] = [
             (chance.choice("TU"), chance.randrange(3), chance.randbytes(50))

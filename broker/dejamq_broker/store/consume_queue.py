@@ -12,16 +12,13 @@ import numpy as np
 from dejamq_broker.store.batch import Ints, Single
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
 from dejamq_broker.store.entry_files import ENTRY, FILLER, FILLER_SIZE, PAGE, Entries, EntryFiles, count_good
-from dejamq_broker.store.entry_tail import EntryTail, rows_of
+from dejamq_broker.store.entry_tail import FEW, EntryTail, rows_of
 from dejamq_broker.store.errors import StoreDamaged
 
 KEPT_IN_MEMORY = 4096
 CHUNK = 4096
 MAX_GAP = 10_000_000
 RECOVERED_FILES = 3
-FEW = 128
-"""Entries that are read in plain numbers; of more, numpy's price is less than theirs. Measured with the whole way from
-a pull to its answer, where others have the caches meanwhile: numpy's code is large, and then it has to be fetched."""
 
 
 class ConsumeQueue:
@@ -241,9 +238,7 @@ class ConsumeQueue:
         return np.concatenate(parts)
 
     def few(self, queue_offset: int, most: int) -> list[tuple[int, int, int]]:
-        """Up to ``most`` entries from there on, in plain numbers as ``EntryTail.few``; none where they are many, or in
-        files.
-        """
+        """Up to ``most`` entries from there on, as ``EntryTail.few``; none where they are many, or in files."""
         end = min(self.max_offset, queue_offset + most)
         tail = self._tail
         return tail.few(queue_offset, end) if queue_offset >= tail.start and end - queue_offset <= FEW else []

@@ -101,7 +101,7 @@ class Reader:
             return None
         starts = [log_offset for log_offset, _, _ in entries]
         end = starts[-1] + sizes[-1]
-        if end - starts[0] == total:
+        if end - starts[0] == total:  # no other queue's between them
             records = self._log.read_range(starts[0], end)
         else:
             records = self._log.read_ranges(starts, [log_offset + size for log_offset, size, _ in entries])

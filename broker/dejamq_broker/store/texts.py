@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from dejamq_proto.names import PROPERTY_TAGS
 from dejamq_proto.record import tags_code
-from dejamq_proto.run import Bytes, Run, every, properties_of
+from dejamq_proto.run import Bytes, Run, every, properties_of, texts_at
 
 from dejamq_broker.store.batch import Ints
 
@@ -60,8 +60,7 @@ def _all_alike(data: Bytes, at: Ints, size: Ints) -> bool:
     width = int(size[0]) if len(size) else 0
     if not width or not every(size == width):
         return False
-    texts = np.ndarray((len(data) - width + 1,), f"V{width}", buffer=data, strides=(1,))[at]
-    return texts.tobytes() == data[at[0] : at[0] + width].tobytes() * len(at)
+    return texts_at(data, at, width) == data[at[0] : at[0] + width].tobytes() * len(at)
 
 
 def topics_of(run: Run) -> tuple[list[bytes], Ints]:
