@@ -16,7 +16,8 @@ class DeletedTopics:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._ends: dict[str, int] = _read(path)
+        # without a list that can be read every record is of a topic's only life
+        self._ends: dict[str, int] = read_ends(path) or {}
 
     def end_of_life(self, topic: str) -> int:
         """Records of the topic that begin before this log offset are of an earlier life; 0: it never was deleted."""
@@ -43,9 +44,9 @@ class DeletedTopics:
             self._ends = ends
 
 
-def _read(path: Path) -> dict[str, int]:
-    """Without the file, or with one that cannot be it, every record is of a topic's only life."""
+def read_ends(path: Path) -> dict[str, int] | None:
+    """What the file says; None when there is none, or one that cannot be it. Raises OSError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
+        return None

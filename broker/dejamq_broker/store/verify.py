@@ -13,13 +13,21 @@ import msgspec
 
 from dejamq_broker.store.at_rest import DataFiles, NoStore, QueueFiles, commit_log, owner_lives, queue_files
 from dejamq_broker.store.config import StoreConfig
+from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.findings import Finding, Severity
 from dejamq_broker.store.index_file import Shape
 from dejamq_broker.store.outcome import BAD_USE, CANNOT_TELL, DAMAGED, INTERRUPTED, WHOLE, close_stdout
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.unsupported import refuse_unsupported
-from dejamq_broker.store.verify_files import check_checkpoint, check_config, check_marks, check_owner, topics_of
+from dejamq_broker.store.verify_files import (
+    check_checkpoint,
+    check_config,
+    check_deletions,
+    check_marks,
+    check_owner,
+    topics_of,
+)
 from dejamq_broker.store.verify_index import IndexCheck
 from dejamq_broker.store.verify_log import LogCheck, Progress
 
@@ -97,7 +105,8 @@ def verify(paths: StorePaths, progress: Progress = _silent) -> Report:
         return QueueFiles(topic, queue_id, DataFiles(paths.consume_queue(topic, queue_id), size))
 
     config = StoreConfig()
-    log = LogCheck(files, queues, new_queue, config.delay_levels_ms, progress)
+    lives = DeletedTopics(paths.deleted)
+    log = LogCheck(files, queues, new_queue, lives, config.delay_levels_ms, progress)
     shape = Shape(config.max_hash_slot_num, config.max_index_num)
     index = IndexCheck(paths.index, shape, log.tally, killed=killed)
     if index.open():
@@ -108,6 +117,7 @@ def verify(paths: StorePaths, progress: Progress = _silent) -> Report:
     report.findings = [
         *check_owner(paths, lives=in_use), *log.tally,
         *check_checkpoint(paths.checkpoint, log.last_store_timestamp_ms), *check_marks(paths, log.end),
+        *check_deletions(paths.deleted, log.end, killed=killed),
         *check_config(paths.root / "config"),
     ]  # fmt: skip
     report.judge(in_use=in_use)

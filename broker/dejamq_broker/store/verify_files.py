@@ -6,6 +6,7 @@ from pathlib import Path
 from dejamq_proto.loose_json import loads_loose
 
 from dejamq_broker.store.checkpoint import CHECKPOINT_SIZE, Checkpoint, Progress
+from dejamq_broker.store.deleted import read_ends
 from dejamq_broker.store.findings import Finding, Severity
 from dejamq_broker.store.index import IndexMark
 from dejamq_broker.store.paths import StorePaths
@@ -69,6 +70,23 @@ def check_marks(paths: StorePaths, log_end: int) -> Iterator[Finding]:
         if isinstance(mark, IndexMark) and mark.files and not any((paths.index / name).exists() for name in mark.files):
             what = f"none of the files is there that were when the index was marked, the first {min(mark.files)}"
             yield Finding("index-file", "index", what, "start the broker: the index is built again")
+
+
+def check_deletions(path: Path, log_end: int, *, killed: bool) -> Iterator[Finding]:
+    """Our list of deleted topics, which nothing else in a store tells: who loses it may see former messages again."""
+    if not path.exists():
+        return
+    ends = read_ends(path)
+    if ends is None:
+        what = "it cannot be read: queues that are made again from the log show messages of deleted topics"
+        yield Finding("mark", path.name, what, "move it away; delete a topic again that shows former messages")
+        return
+    topic, end = max(ends.items(), key=lambda item: item[1], default=("", 0))
+    if end > log_end:
+        what = f"it says that {topic} was deleted at log offset {end}, the log ends at {log_end}"
+        do = "the next start takes the log's end for it"
+        severity = Severity.RECOVERS if killed else Severity.DAMAGE
+        yield Finding("mark", path.name, what, do, severity=severity)
 
 
 def check_config(folder: Path) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from dejamq_proto.record import BLANK_SIZE, MAGIC_BLANK, PAIR, decode
 
 from dejamq_broker.store.at_rest import DataFiles, QueueFiles
 from dejamq_broker.store.batch import Ints, QueueKey, QueueTable
+from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.entries import batch_of
 from dejamq_broker.store.entry_files import ENTRY
 from dejamq_broker.store.findings import Finding, Severity, Tally
@@ -28,7 +29,7 @@ class LogCheck:
 
     def __init__(
         self, files: DataFiles, queue_files: list[QueueFiles], make_queue: Callable[[str, int], QueueFiles | None],
-        delay_levels_ms: tuple[int, ...], progress: Progress,
+        deleted: DeletedTopics, delay_levels_ms: tuple[int, ...], progress: Progress,
     ) -> None:  # fmt: skip
         """``make_queue`` makes the files of a queue without a folder; None for one that was deleted with its topic."""
         self.tally = Tally()
@@ -36,11 +37,11 @@ class LogCheck:
         self.records = 0
         self.start = self.end = min(files.lengths, default=0)
         self.last_store_timestamp_ms = 0
-        self._files, self._make_queue = files, make_queue
+        self._files, self._make_queue, self._deleted = files, make_queue, deleted
         self._delay_levels_ms, self._progress = delay_levels_ms, progress
         self._table = QueueTable()
         self._queues: dict[QueueKey, QueueCheck | None] = {
-            (each.topic, each.queue_id): QueueCheck(each, self.tally) for each in queue_files
+            (each.topic, each.queue_id): self._check_of(each) for each in queue_files
         }
         self._lost: list[tuple[int, int]] = []
         self._killed = False
@@ -140,9 +141,10 @@ class LogCheck:
         entries = np.empty(len(found.sizes), ENTRY)
         entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
         for number, members in batch.groups:
-            queue = self._queue(number)
+            living = self._living(number, Expected(batch.queue_offsets[members], entries[members], times[members]))
+            queue = self._queue(number) if len(living.entries) else None
             if queue is not None:
-                queue.feed(Expected(batch.queue_offsets[members], entries[members], times[members]))
+                queue.feed(living)
         for other in self.others:
             other(found)
 
@@ -157,11 +159,24 @@ class LogCheck:
                       count=int(back.sum())))  # fmt: skip
         self.last_store_timestamp_ms = int(times.max(initial=self.last_store_timestamp_ms))
 
+    def _living(self, number: int, expected: Expected) -> Expected:
+        """Without the records of a former life of the topic: the log keeps them, no queue has entries of them."""
+        topic, _ = self._table.keys[number]
+        ended = self._deleted.end_of_life(topic)
+        former = int(np.searchsorted(expected.entries["log_offset"], ended))
+        if former:
+            what = f"it was deleted at log offset {ended}, the log still has messages of before"
+            self._add(Finding("deleted", f"topic {topic}", what, count=former, severity=Severity.NOTE))
+        return expected.part(former, len(expected.entries))
+
+    def _check_of(self, files: QueueFiles) -> QueueCheck:
+        return QueueCheck(files, self.tally, self._deleted.end_of_life(files.topic))
+
     def _queue(self, number: int) -> QueueCheck | None:
         key = self._table.keys[number]
         if key not in self._queues:
             files = self._make_queue(*key)
-            self._queues[key] = QueueCheck(files, self.tally) if files else None
+            self._queues[key] = self._check_of(files) if files else None
             if files is None:
                 what = "the log has messages of it, but it is no topic any more: it was deleted"
                 self._add(Finding("deleted", f"topic {key[0]}", what, severity=Severity.NOTE))

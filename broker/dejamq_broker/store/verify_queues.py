@@ -46,8 +46,9 @@ class LogBounds(msgspec.Struct, frozen=True):
 class QueueCheck:
     """One queue; ``feed`` in log order, then ``finish``."""
 
-    def __init__(self, files: QueueFiles, tally: Tally) -> None:
-        self.files, self._tally = files, tally
+    def __init__(self, files: QueueFiles, tally: Tally, ended: int) -> None:
+        """``ended``: log offset of the topic's last deletion. What is before is of a former life; 0: there is none."""
+        self.files, self._tally, self._ended = files, tally, ended
         self._name = f"queue {files.topic}/{files.queue_id}"
         self._first: int | None = None
         self._next = 0
@@ -56,6 +57,8 @@ class QueueCheck:
         self._missing = (0, 0)
         """First and number of the missing entries at the end of what was compared."""
         self._delay_ms = 0
+        self._former: int | None = None
+        """The first queue offset at which an entry of a former life was met."""
 
     def feed(self, expected: Expected) -> None:
         """Raises OSError."""
@@ -79,6 +82,8 @@ class QueueCheck:
         for begin, end in self._gaps:
             self._check_gap(begin, end, log)
         self._check_rest(log)
+        if self._former is not None:
+            self._tell_former(self._former)
 
     def _dense(self, expected: Expected) -> None:
         """Records whose queue offsets follow one another."""
@@ -111,8 +116,25 @@ class QueueCheck:
         at = int(expected.entries["log_offset"][0])
         self._add(Finding("made-again", self._name, f"it begins anew at log offset {at}", severity=Severity.NOTE))
 
+    def _tell_former(self, queue_offset: int) -> None:
+        """A start knows a queue of a former life by its first entry, and makes it again."""
+        whole = queue_offset == self.files.first
+        severity, do = (Severity.RECOVERS, "the next start makes it again") if whole else (Severity.DAMAGE, REBUILD)
+        what = f"entries of before its topic was deleted at log offset {self._ended} stand here"
+        self._add(Finding("entry-former", f"{self._name}@{queue_offset}", what, do, severity=severity))
+
     def _found(self, expected: Expected, start: int, end: int) -> Entries:
-        return self.files.read(int(expected.queue_offsets[0]) + start, end - start)
+        return self._read(int(expected.queue_offsets[0]) + start, end - start)
+
+    def _read(self, queue_offset: int, count: int) -> Entries:
+        """Entries as they stand in the files. One of a former life is none: a start believes no such entry either."""
+        found = self.files.read(queue_offset, count)
+        former = (found["log_offset"] < self._ended) & (found["size"] > 0) & (found["size"] != FILLER_SIZE)
+        if former.any():
+            at = queue_offset + int(np.argmax(former))
+            self._former = at if self._former is None else min(at, self._former)
+            found[former] = np.zeros((), ENTRY)
+        return found
 
     def _compare(self, expected: Expected) -> None:
         found = self._found(expected, 0, len(expected.queue_offsets))
@@ -170,7 +192,7 @@ class QueueCheck:
         """Entries before the queue's first record in the log: of expired records, or fillers."""
         end = min(end, self.files.room)
         for start in range(begin, end, CHUNK):
-            found = self.files.read(start, min(CHUNK, end - start))
+            found = self._read(start, min(CHUNK, end - start))
             expired = (found["log_offset"] < log.start) | (found["size"] == FILLER_SIZE)
             for index in np.flatnonzero(~expired | (found["size"] <= 0)).tolist():
                 if not log.spoils(int(found["log_offset"][index])):
@@ -188,7 +210,7 @@ class QueueCheck:
             self._add(Finding("queue-offset", f"{self._name}@{beyond}", what, "the record is lost"))
         end = min(end, beyond)
         for start in range(begin, end, CHUNK):
-            found = self.files.read(start, min(CHUNK, end - start))
+            found = self._read(start, min(CHUNK, end - start))
             for index in np.flatnonzero(found["size"] != FILLER_SIZE).tolist():
                 if not log.spoils(int(found["log_offset"][index])) or found["size"][index] <= 0:
                     what = f"no record has this queue offset, the entry is {_told(found[index])}"
@@ -198,7 +220,7 @@ class QueueCheck:
         """Behind the last record: nothing, and after the first nothing only nothing."""
         at, ended = max(self._next, self.files.first), False
         while at < self.files.room:
-            found = self.files.read(at, min(CHUNK, self.files.room - at))
+            found = self._read(at, min(CHUNK, self.files.room - at))
             used = found != np.zeros((), ENTRY)
             for index in np.flatnonzero(used)[:1].tolist():
                 self._stray(at + index, found[index], int(used.sum()), log, ended or index > 0)
