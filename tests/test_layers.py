@@ -48,6 +48,7 @@ STORE_ROWS = (
     ("consume_queues", "next_file", "at_rest", "late", "log_copy", "incoming"),
     ("queue_again", "coverage"),
     ("commit_log", "consume_queue", "index", "disk", "log_cut", "deleted"),
+    ("index_trust",),
     ("index_file", "entry_tail"),
     ("entry_files",),
     ("file_queue", "checkpoint", "start_point", "unsupported"),

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 from dejamq_broker.store import AppendRun, MessageStore, Wanted
-from dejamq_broker.store.index import Index, Origin
+from dejamq_broker.store.index import Index
 from dejamq_broker.store.index_file import Shape
 from dejamq_broker.store.index_keys import Keys
+from dejamq_broker.store.index_trust import Origin
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.paths import StorePaths
 from dejamq_proto.record import Outgoing, decode, encode_properties, tags_code
@@ -84,7 +85,7 @@ def opened_index(
     """The index of a store directory, without the store."""
     directory.mkdir(exist_ok=True)
     index = Index(StorePaths(directory), shape, ticking())
-    index.load(Origin(start, end, clean), full_until_ms=0)
+    index.load(Origin(start, end, clean, lambda log_offset: None), full_until_ms=0)
     return index
 
 

@@ -15,7 +15,7 @@ from dejamq_broker.store.start_point import (
     by_checkpoint,
     by_mark,
     by_queues,
-    first_stored,
+    stored_at,
 )
 from dejamq_proto.record import Record, encode
 
@@ -149,4 +149,4 @@ def test_the_first_record_of_a_file_counts_when_it_is_whole_and_in_its_place(
     begins: bytes, stored_ms: int | None
 ) -> None:
     file = begins.ljust(SIZE, b"\0")
-    assert first_stored(lambda at, size: file[at - 2000 : at - 2000 + size], LOG)(2000) == stored_ms
+    assert stored_at(lambda at, size: file[at - 2000 : at - 2000 + size], LOG)(2000) == stored_ms

@@ -93,6 +93,21 @@ IN_INDEX: dict[str, tuple[Harm, str, str]] = {
     "the last index file missing": (lambda m: m.index_file(-1).unlink(), "index-late", "keys behind it"),
     "an entry of another time": (lambda m: m.index_entry(1, 200, 12, I32.pack(9)), "index-time", "another time"),
     "an index file of another time": (lambda m: overwrite(m.index_file(1), 8, I64.pack(5)), "index-time", "another"),
+    "an index file that begins at no time": (
+        lambda m: overwrite(m.index_file(1), 0, I64.pack(1 << 62)), "index-header", "first time is 4611686018427387904"
+    ),
+    "an index file that ends at no time": (
+        lambda m: overwrite(m.index_file(1), 8, I64.pack(1 << 62)), "index-header", "s apart"
+    ),
+    "an index file that begins at no record": (
+        lambda m: overwrite(m.index_file(1), 16, I64.pack(5)), "index-header", "other log offsets"
+    ),
+    "more index entries than fit": (
+        lambda m: overwrite(m.index_file(1), 36, I32.pack(301)), "index-file", "no header that fits"
+    ),
+    "fewer index entries than there are": (
+        lambda m: overwrite(m.index_file(1), 36, I32.pack(100)), "index-header", "other log offsets"
+    ),
     "a wrong number of slots": (lambda m: overwrite(m.index_file(1), 32, I32.pack(5)), "index-header", "5 slots"),
     "no index at all": (lambda m: shutil.rmtree(m.directory / "index"), "index-file", "when the index was marked"),
     "a foreign file in the index": (lambda m: write(m.directory / "index" / "x", b""), "foreign", "index/x"),

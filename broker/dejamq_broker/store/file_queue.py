@@ -133,9 +133,14 @@ class FileQueue:
         if file is None:
             return b""
         if self.scanning:
-            return file.peek(offset - file.start, size)
+            return self.peek(offset, size)
         self._uses = file.last_use = self._uses + 1
         return file.read(offset - file.start, size)
+
+    def peek(self, offset: int, size: int) -> bytes:
+        """As ``read``, without a mapping, for bytes that nobody vouches for. Raises OSError."""
+        file = self.at(offset)
+        return file.peek(offset - file.start, size) if file else b""
 
     def view(self, offset: int, size: int) -> memoryview:
         """As ``read``, without a copy: see ``MappedFile.view``."""

@@ -21,6 +21,7 @@ from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.directories import make_directory, sync_directory
 from dejamq_broker.store.index_file import Bounds, IndexFile, Shape
 from dejamq_broker.store.index_keys import Keys, key_hash, keys_of
+from dejamq_broker.store.index_trust import Origin, contradiction
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.paths import StorePaths, index_name, is_index_name
 
@@ -42,14 +43,6 @@ class IndexMark(msgspec.Struct, frozen=True):
             return msgspec.json.decode(path.read_bytes(), type=cls)
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """What a start knows of the log: its first offset, its end, and whether the last owner ended well."""
-
-    start: int
-    end: int
-    clean: bool
 
 
 class Index:
@@ -78,7 +71,7 @@ class Index:
         lost = mark is not None and not mark.files.keys() <= {path.name for path in found}
         kept: list[IndexFile] = []
         for path in [] if lost else found:
-            file = IndexFile.load(path, self._shape)
+            file = self._sound(path, origin, last=path is found[-1])
             if file is not None and _trusted(file, mark, origin, full_until_ms):
                 kept.append(file)
             elif file is None or kept or file.header.end_log_offset >= origin.start:
@@ -92,6 +85,18 @@ class Index:
         self._find_position(mark, origin)
         full = [file.header.end_timestamp_ms for file in kept if not file.room]
         self.synced_timestamp_ms = max(full, default=0)
+
+    def _sound(self, path: Path, origin: Origin, *, last: bool) -> IndexFile | None:
+        """The file; None when it cannot be one of this log."""
+        file = IndexFile.load(path, self._shape)
+        if file is None:
+            return None
+        wrong = contradiction(file, origin.start, origin.stored_ms)
+        if file.room and not last:
+            wrong = wrong or "it is not full, and others follow it"
+        if wrong:
+            logger.warning("index_file_wrong path=%s reason=%s", path, wrong)
+        return None if wrong else file
 
     def _listed(self) -> list[Path]:
         folder = self._paths.index

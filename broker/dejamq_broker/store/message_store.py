@@ -21,10 +21,11 @@ from dejamq_broker.store.disk import Disk
 from dejamq_broker.store.errors import StoreError, StoreFull, StoreShort
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.flush import Flusher
-from dejamq_broker.store.index import Origin, open_index
+from dejamq_broker.store.index import open_index
+from dejamq_broker.store.index_trust import Origin
 from dejamq_broker.store.late import LateReader
 from dejamq_broker.store.log_copy import LogCopy
-from dejamq_broker.store.log_scan import End
+from dejamq_broker.store.log_scan import End, Extent
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.query import Query
@@ -33,6 +34,7 @@ from dejamq_broker.store.reading import Reader
 from dejamq_broker.store.recovery import Recovery
 from dejamq_broker.store.reput import Reput
 from dejamq_broker.store.retention import Retention, follow_queues
+from dejamq_broker.store.start_point import stored_at
 from dejamq_broker.store.store_reading import StoreReading
 
 logger = logging.getLogger(__name__)
@@ -106,7 +108,8 @@ class MessageStore(StoreReading):
         self._flusher = Flusher(self._log, queue_flush, paths, config, next_file)
         limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
         self._reput = Reput(self._log.max_offset, self._table, [self._queues.dispatch], limit, self._around.on_arrival)
-        origin = Origin(self._log.min_offset, self._log.max_offset, self.recovery.clean_start)
+        extent = Extent(self._log.min_offset, self._log.max_offset, files.file_size)
+        origin = Origin(extent.start, extent.end, self.recovery.clean_start, stored_at(files.peek, extent))
         self._index = open_index(paths, config, clock_ms, origin)
         queue_flush.indexed_until_ms = lambda: self._index.synced_timestamp_ms
         self._late = LateReader(self._log, self._index, limit, lambda: self._flusher.flushed, config)

@@ -26,7 +26,7 @@ from dejamq_broker.store.start_point import (
     by_checkpoint,
     by_mark,
     by_queues,
-    first_stored,
+    stored_at,
     whole_log,
 )
 from dejamq_broker.store.unsupported import refuse_unsupported
@@ -110,7 +110,7 @@ class Recovery:
 
     def _start_point(self, clean: bool, clock_ms: Callable[[], int]) -> StartPoint:
         extent, read = self._extent, self._log.files.read
-        stored_ms = first_stored(read, extent)
+        stored_ms = stored_at(read, extent)
         if self._queues.lacking:
             logger.warning("queues_lack_entries directory=%s reason=%s", self._paths.root, self._queues.lacking)
             return whole_log(extent)

@@ -22,19 +22,19 @@ class StartPoint(msgspec.Struct, frozen=True):
     rule: str
 
 
-FirstStored = Callable[[int], int | None]
-"""The store time (ms) of the good record that begins a log file, None when none does."""
+StoredAt = Callable[[int], int | None]
+"""The store time (ms) of the good record that begins at a log offset, None when none does."""
 
 
-def first_stored(read: Read, extent: Extent) -> FirstStored:
-    """Looks at one record of a file, not at the file."""
+def stored_at(read: Read, extent: Extent) -> StoredAt:
+    """Looks at one record, not at its file."""
 
-    def stored_ms(file_start: int) -> int | None:
-        head = read(file_start, PAIR.size)
+    def stored_ms(log_offset: int) -> int | None:
+        head = read(log_offset, PAIR.size)
         size = PAIR.unpack(head)[0] if len(head) == PAIR.size else 0
         if size < PAIR.size:
             return None
-        first = step(lambda at, most: read(at, min(most, size)), extent, file_start)
+        first = step(lambda at, most: read(at, min(most, size)), extent, log_offset)
         return decode(first.data, check_crc=False).store_timestamp_ms if isinstance(first, Found) else None
 
     return stored_ms
@@ -45,7 +45,7 @@ def whole_log(extent: Extent) -> StartPoint:
     return StartPoint(extent.start, extent.start, WHOLE_LOG)
 
 
-def by_mark(extent: Extent, stored_ms: FirstStored, mark: int) -> StartPoint:
+def by_mark(extent: Extent, stored_ms: StoredAt, mark: int) -> StartPoint:
     """Our mark says how far the queues are complete. The file it lies in is read from its beginning, for the mark is
     only as good as the records around it, and for the store time of the last one."""
     mark = min(max(mark, extent.start), extent.end)
@@ -53,7 +53,7 @@ def by_mark(extent: Extent, stored_ms: FirstStored, mark: int) -> StartPoint:
     return StartPoint(walk_from, mark, BY_MARK)
 
 
-def by_queues(extent: Extent, stored_ms: FirstStored, queues_end: int) -> StartPoint:
+def by_queues(extent: Extent, stored_ms: StoredAt, queues_end: int) -> StartPoint:
     """After a clean stop of a RocketMQ: the newest file that the queues reach into.
 
     ``queues_end`` is where the last record that has an entry ends. A record that begins just there has none, and is in
@@ -63,7 +63,7 @@ def by_queues(extent: Extent, stored_ms: FirstStored, queues_end: int) -> StartP
     return StartPoint(start, start, BY_QUEUES if start > extent.start else WHOLE_LOG)
 
 
-def by_checkpoint(extent: Extent, stored_ms: FirstStored, safe_ms: int) -> StartPoint:
+def by_checkpoint(extent: Extent, stored_ms: StoredAt, safe_ms: int) -> StartPoint:
     """After a crash of a RocketMQ: the newest file whose first record is older than what the checkpoint vouches for.
 
     ``safe_ms`` is ``Checkpoint.safe_ms``; 0 vouches for nothing.

@@ -17,8 +17,11 @@ from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.findings import Finding, Severity
 from dejamq_broker.store.index_file import Shape
+from dejamq_broker.store.index_trust import Origin
+from dejamq_broker.store.log_scan import Extent
 from dejamq_broker.store.outcome import BAD_USE, CANNOT_TELL, DAMAGED, INTERRUPTED, WHOLE, close_stdout
 from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.start_point import stored_at
 from dejamq_broker.store.unsupported import refuse_unsupported
 from dejamq_broker.store.verify_files import (
     check_checkpoint,
@@ -108,7 +111,9 @@ def verify(paths: StorePaths, progress: Progress = _silent) -> Report:
     lives = DeletedTopics(paths.deleted)
     log = LogCheck(files, queues, new_queue, lives, config.delay_levels_ms, progress)
     shape = Shape(config.max_hash_slot_num, config.max_index_num)
-    index = IndexCheck(paths.index, shape, log.tally, killed=killed)
+    extent = Extent(log.start, max(files.lengths, default=0) + files.size, files.size)
+    origin = Origin(extent.start, extent.end, not killed, stored_at(files.read, extent))
+    index = IndexCheck(paths.index, shape, log.tally, origin)
     if index.open():
         log.others.append(index.feed)
     log.run(killed=killed)

@@ -12,6 +12,7 @@ from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.findings import Finding, Severity, Tally
 from dejamq_broker.store.index_file import IndexFile, Shape
 from dejamq_broker.store.index_keys import keys_of
+from dejamq_broker.store.index_trust import Origin, contradiction
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.paths import is_index_name
 from dejamq_broker.store.verify_index_file import REBUILD, Pairs, chain_findings, is_empty, shape_of
@@ -25,10 +26,10 @@ HELD = np.dtype([*PAIR.descr, ("number", "<i8"), ("seconds", "<i8"), ("begin_ms"
 class IndexCheck:
     """``open`` first, then ``feed`` with the log, then ``finish``."""
 
-    def __init__(self, folder: Path, shape: Shape, tally: Tally, *, killed: bool) -> None:
-        """``shape`` is tried first. ``killed``: what is missing at the end is what the next start adds."""
-        self._folder, self._shape, self._tally = folder, shape, tally
-        self._late = Severity.RECOVERS if killed else Severity.DAMAGE
+    def __init__(self, folder: Path, shape: Shape, tally: Tally, log: Origin) -> None:
+        """``shape`` is tried first. Of a log whose owner did not end well the next start adds what is missing."""
+        self._folder, self._shape, self._tally, self._log = folder, shape, tally, log
+        self._late = Severity.DAMAGE if log.clean else Severity.RECOVERS
         self._files: list[IndexFile] = []
         self._entries: Iterator[Pairs] = iter(())
         self._ahead = np.empty(0, HELD)
@@ -66,6 +67,10 @@ class IndexCheck:
             return
         self._files.append(file)
         self.entries += file.header.next_entry - 1
+        wrong = contradiction(file, self._log.start, self._log.stored_ms)
+        if wrong:
+            do = "start the broker: the index is built again from this file on"
+            self._add(Finding("index-header", f"index/{path.name}", wrong, do, severity=severity))
         for finding in chain_findings(file, severity):
             self._add(finding)
 

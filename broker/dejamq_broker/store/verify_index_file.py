@@ -76,10 +76,6 @@ def chain_findings(file: IndexFile, severity: Severity) -> Iterator[Finding]:
     newest = np.zeros(file.shape.slots, np.int64)
     newest[slots[order]] = order + 1
     yield from _slot_findings(file, newest, severity)
-    ends = (int(entries["log_offset"][0]), int(entries["log_offset"][-1]))
-    if ends != (file.header.begin_log_offset, file.header.end_log_offset):
-        what = f"the header tells other log offsets than those of its first and last entry, {ends}"
-        yield Finding("index-header", where, what, REBUILD, severity=severity)
 
 
 def _slot_findings(file: IndexFile, newest: Ints, severity: Severity) -> Iterator[Finding]:
