@@ -1,19 +1,20 @@
-"""Large writes go by a call, small ones through the mapping: readers and the file see the same."""
+"""Writes go by a call and are read through the mapping: readers and the file see the same."""
 
 import os
 import random
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store.mapped_file import BY_CALL, MappedFile
+from dejamq_broker.store.mapped_file import MappedFile
 
-SIZE = 8 * BY_CALL
+PAGE = 4096
+SIZE = 8 * PAGE
 
 
 def test_writes_of_all_sizes_are_read_back_and_are_in_the_file(tmp_path: Path, chance: random.Random) -> None:
     file, expected = MappedFile.create(tmp_path / "0", 0, SIZE), bytearray(SIZE)
     for _ in range(40):
-        data = chance.randbytes(chance.choice([1, 5000, BY_CALL - 1, BY_CALL, 2 * BY_CALL]))
+        data = chance.randbytes(chance.choice([1, 500, PAGE - 1, PAGE, 2 * PAGE]))
         at = chance.randrange(SIZE - len(data))
         file.write(at, memoryview(data))
         expected[at : at + len(data)] = data
@@ -34,6 +35,6 @@ def test_what_a_call_does_not_take_goes_through_the_mapping(
 
     file = MappedFile.create(tmp_path / "0", 0, SIZE)
     monkeypatch.setattr(os, "pwrite", short)
-    data = os.urandom(2 * BY_CALL)
+    data = os.urandom(2 * PAGE)
     file.write(7, memoryview(data))
     assert file.read(7, len(data)) == data
