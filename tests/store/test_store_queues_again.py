@@ -1,5 +1,6 @@
 """Queues made again from the log, and whether they need to be: gaps, repeats, topics made anew, lost entries."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, Entries, EntryFi
 from dejamq_broker.store.log_scan import Extent
 from dejamq_broker.store.queue_again import append_again, out_of_place
 from dejamq_proto.record import (
+    HEADER_SIZE,
     MAGIC_BLANK,
     PAIR,
     SYS_TRANSACTION_PREPARED,
@@ -17,6 +19,7 @@ from dejamq_proto.record import (
     Record,
     encode,
 )
+from store_making import bodies_of, fill_queue, log_files, open_small, overwrite, settle
 
 FILE_SIZE = 1000
 
@@ -222,3 +225,19 @@ def test_a_gap_of_more_records_than_fit_between_in_the_log_is_none(queue: Consum
     assert again(queue, [0, 1, 5_000_000]) == ["200: it says entry 5000000, and its neighbours do not agree"]
     assert again(queue, [2, 4000], first=300) == []
     assert queue.max_offset == 4001
+
+
+def test_a_record_whose_topic_can_name_no_queue_costs_only_itself_when_queues_are_made_again(tmp_path: Path) -> None:
+    """A topic has no checksum; one turned byte in it must not keep a store from being opened, nor lead out of it."""
+    store = open_small(tmp_path)
+    sent = fill_queue(store, 120)
+    settle(store)
+    store.close()
+    topic_at = 100 + HEADER_SIZE + 1
+    for number, name in ((10, b"/"), (20, b"."), (30, b"\0")):
+        overwrite(log_files(tmp_path)[0], number * 192 + topic_at, name)
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "dispatched.json").unlink()
+    store = open_small(tmp_path)
+    assert bodies_of(store) == [body for number, body in enumerate(sent) if number not in (10, 20, 30)]
+    assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["T"]

@@ -12,11 +12,14 @@ from verify_making import (
     COUNT,
     I32,
     I64,
+    LOG_FILE,
     LOG_OFFSET_AT,
     MAGIC_AT,
+    QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     SIZE_AT,
     STORE_TIME_AT,
+    TOPIC_AT,
     Made,
     copied,
     make_whole,
@@ -41,7 +44,12 @@ def spoil_settings(made: Made) -> None:
     write(made.directory / "config" / "topics.json.bak", b"{}")
 
 
-Harm = Callable[[Made], None]
+def zeros_before_a_gap(made: Made) -> None:
+    log_files(made.directory)[1].unlink()
+    made.overwrite(made.records[50]["log_offset"], bytes(LOG_FILE - made.records[50]["log_offset"]))
+
+
+Harm = Callable[[Made], object]
 
 IN_LOG: dict[str, tuple[Harm, str, str]] = {
     "a body that was changed": (lambda m: m.patch(50, BODY_AT + 3, b"X"), "log-record", "CRC"),
@@ -50,6 +58,11 @@ IN_LOG: dict[str, tuple[Harm, str, str]] = {
     "a record from another place": (lambda m: m.patch(50, LOG_OFFSET_AT, I64.pack(7)), "log-record", "belongs at 7"),
     "zeros in the middle": (lambda m: m.overwrite(8192, bytes(4096)), "log-record", ""),
     "a missing file": (lambda m: log_files(m.directory)[1].unlink(), "log-file", "65536 is missing"),
+    "zeros before a missing file": (zeros_before_a_gap, "log-record", "zeros where a record must be"),
+    "a file at an odd place": (
+        lambda m: log_files(m.directory)[-1].rename(m.directory / "commitlog" / f"{3 * LOG_FILE + 7:020d}"), "log-file",
+        "does not begin at a multiple",
+    ),
     "a short file": (lambda m: truncate(log_files(m.directory)[1], 9000), "log-file", "9000 bytes instead of 65536"),
     "a short last file": (lambda m: truncate(log_files(m.directory)[-1], 100), "log-file", "100 bytes"),
     "a foreign file": (lambda m: write(m.directory / "commitlog" / "notes", b"x"), "foreign", "notes"),
@@ -58,6 +71,10 @@ IN_LOG: dict[str, tuple[Harm, str, str]] = {
     "a blank of a wrong size": (lambda m: m.overwrite(m.blank(), I32.pack(5)), "blank", "says 5 bytes"),
     "a queue offset given twice": (lambda m: m.patch(50, QUEUE_OFFSET_AT, I64.pack(3)), "queue-offset", "3, which an"),
     "a queue offset left out": (lambda m: m.patch(50, QUEUE_OFFSET_AT, I64.pack(900)), "queue-offset", ""),
+    "a topic that no queue can have": (lambda m: m.patch(50, TOPIC_AT, b"/"), "log-record", "topic '/', queue 1"),
+    "a topic that is no text": (lambda m: m.patch(50, TOPIC_AT, b"\xff"), "log-record", "is not UTF-8"),
+    "a topic that is another": (lambda m: m.patch(50, TOPIC_AT, b"U"), "queue-offset", "queue T/1@24"),
+    "a queue id below zero": (lambda m: m.patch(50, QUEUE_ID_AT, I32.pack(-2)), "log-record", "topic 'T', queue -2"),
     "a store time that goes back": (lambda m: m.patch(50, STORE_TIME_AT, I64.pack(5)), "store-time", "stored at 5 ms"),
 }  # fmt: skip
 IN_QUEUES: dict[str, tuple[Harm, str, str]] = {
@@ -85,6 +102,7 @@ IN_INDEX: dict[str, tuple[Harm, str, str]] = {
     "an empty slot": (lambda m: overwrite(m.index_file(1), 40, bytes(97 * 4)), "index-slot", "instead of"),
     "a chain that leads elsewhere": (lambda m: m.index_entry(1, 200, 16, I32.pack(3)), "index-chain", "entry 200"),
     "a chain that is a circle": (lambda m: m.index_entry(1, 200, 16, I32.pack(200)), "index-chain", "goes on at 200"),
+    "a hash that no key has": (lambda m: m.index_entry(1, 200, 0, I32.pack(-3)), "index-chain", "the hash -3"),
     "a hash of another key": (lambda m: m.index_entry(1, 200, 0, I32.pack(3)), "index-missing", "a key of the record"),
     "an entry of no record": (lambda m: m.index_entry(1, 200, 4, I64.pack(5)), "index-missing", "is not in it"),
     "a header of another file": (lambda m: overwrite(m.index_file(1), 24, I64.pack(5)), "index-file", "no header"),
@@ -125,6 +143,12 @@ IN_SMALL_FILES: dict[str, tuple[Harm, str, str]] = {
     "settings that are no JSON": (
         lambda m: write(m.directory / "config" / "topics.json", b'{"a":'), "config", "move it away to start without"
     ),
+    "a backup of settings that is no JSON": (
+        lambda m: write(m.directory / "config" / "topics.json.bak", b"{"), "config", "replaced with the next change"
+    ),
+    "settings that are no table": (
+        lambda m: write(m.directory / "config" / "topics.json", b"[]"), "config", "holds no JSON object"
+    ),
     "settings with a backup": (spoil_settings, "config", "its .bak is read instead"),
 }  # fmt: skip
 HARMS = IN_LOG | IN_QUEUES | IN_INDEX | IN_SMALL_FILES
@@ -140,3 +164,13 @@ def test_it_is_found_and_named(name: str, made: Made) -> None:
     recovers = kind == "entry-behind"
     assert report.verdict == ("whole" if recovers else "damaged")
     assert all("\n" not in finding.text for finding in report.findings)
+
+
+@pytest.mark.parametrize("name", [b"/", b".", b"\0"])
+def test_without_settings_too_a_garbled_topic_ends_no_look(name: bytes, made: Made) -> None:
+    """It came to "cannot read the store", and nothing else was told."""
+    shutil.rmtree(made.directory / "config")
+    made.patch(50, TOPIC_AT, name)
+    made.entry(200, 12, I64.pack(77))
+    told = {(finding.kind, finding.where) for finding in verified(made.directory).findings}
+    assert {("log-record", f"log {made.records[50]['log_offset']}"), ("entry", "queue T/0@200")} <= told

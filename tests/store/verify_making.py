@@ -18,7 +18,9 @@ HOST = ("127.0.0.1", 10911)
 COUNT = 640
 LOG_FILE = 65_536
 I32, I64 = struct.Struct(">i"), struct.Struct(">q")
-SIZE_AT, MAGIC_AT, QUEUE_OFFSET_AT, LOG_OFFSET_AT, STORE_TIME_AT, BODY_AT = 0, 4, 20, 28, 56, 88
+SIZE_AT, MAGIC_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, LOG_OFFSET_AT, STORE_TIME_AT, BODY_AT = 0, 4, 12, 20, 28, 56, 88
+BODY_SIZE = 150
+TOPIC_AT = BODY_AT + BODY_SIZE + 1
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ def fill(store: MessageStore, count: int) -> None:
         properties = {"UNIQ_KEY": f"{number:032X}", "KEYS": f"k{number} shared"}
         if number % 3:
             properties["TAGS"] = f"Tag{number % 3}"
-        store.put(Record("T", number % 2, b"." * 150, encode_properties(properties), born_host=HOST, store_host=HOST))
+        store.put(
+            Record("T", number % 2, b"." * BODY_SIZE, encode_properties(properties), born_host=HOST, store_host=HOST)
+        )
         if number % 100 == 0:
             delayed = encode_properties(
                 {"UNIQ_KEY": f"{number:031X}d", "DELAY": "3", "REAL_TOPIC": "T", "REAL_QID": "0"}

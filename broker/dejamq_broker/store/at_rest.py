@@ -60,9 +60,9 @@ class DataFiles:
         self.size = size or self._concluded()
 
     def _concluded(self) -> int:
-        """The longest file's length, if the names agree with it; else what all names are multiples of."""
+        """The longest file's length, if most names agree with it; else what all names are multiples of."""
         longest = max(self.lengths.values(), default=0)
-        if longest and not any(start % longest for start in self.lengths):
+        if longest and 2 * sum(start % longest == 0 for start in self.lengths) > len(self.lengths):
             return longest
         return math.gcd(*self.lengths) or longest or 1
 

@@ -12,9 +12,8 @@ from dejamq_broker.store.consume_queue import CHUNK, KEPT_IN_MEMORY, ConsumeQueu
 from dejamq_broker.store.deleted import DeletedTopics
 from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, PLAIN_ENTRY, Entries
 from dejamq_broker.store.entry_tail import rows_of
-from dejamq_broker.store.errors import StoreError
 from dejamq_broker.store.log_scan import Damage, Extent
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.paths import StorePaths, may_be_queue
 from dejamq_broker.store.queue_again import append_again
 from dejamq_broker.store.unsupported import has_ext_addresses
 
@@ -145,13 +144,8 @@ class ConsumeQueues:
             raise (Incomplete if right > len(compared) // 2 else Contradiction)(wrong)
 
     def number_of(self, key: QueueKey) -> int:
-        """A queue's number. NOT_QUEUED for what cannot be one: a header has no checksum, so a name may be garbled."""
-        topic, queue_id = key
-        try:
-            self._paths.consume_queue(topic, queue_id)
-        except StoreError:
-            return NOT_QUEUED
-        return self._table.number_of(key) if queue_id >= 0 and "\ufffd" not in topic else NOT_QUEUED
+        """A queue's number; NOT_QUEUED for what cannot be one."""
+        return self._table.number_of(key) if may_be_queue(*key) else NOT_QUEUED
 
     def discard(self) -> None:
         """Begin again with no entries at all. Raises OSError."""

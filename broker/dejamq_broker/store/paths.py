@@ -32,7 +32,7 @@ class StorePaths:
 
     def consume_queue(self, topic: str, queue_id: int) -> Path:
         """The folder of one queue. Raises StoreError for a topic that is no folder name."""
-        if not topic or "/" in topic or "\0" in topic or topic in (".", "..") or len(topic.encode()) > 255:
+        if not _names_a_folder(topic):
             raise StoreError(f"topic {topic!r} cannot name a folder; check topic names before storing")
         return self.consume_queues / topic / str(queue_id)
 
@@ -55,6 +55,15 @@ class StorePaths:
             number += 1
             path = self.cut / f"{name}.cut-{log_offset}.{number}"
         return path
+
+
+def may_be_queue(topic: str, queue_id: int) -> bool:
+    """Whether a record that was read may be of a queue of this name: headers have no checksum, so it may be garbled."""
+    return queue_id >= 0 and "\ufffd" not in topic and _names_a_folder(topic)
+
+
+def _names_a_folder(topic: str) -> bool:
+    return bool(topic) and not {"/", "\0"} & set(topic) and topic not in (".", "..") and len(topic.encode()) <= 255
 
 
 def _is_text(name: str) -> bool:

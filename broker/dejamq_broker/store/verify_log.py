@@ -12,7 +12,7 @@ from dejamq_broker.store.entries import batch_of
 from dejamq_broker.store.entry_files import ENTRY
 from dejamq_broker.store.findings import Finding, Severity, Tally
 from dejamq_broker.store.log_scan import Damage, End, Found, walk
-from dejamq_broker.store.paths import file_name
+from dejamq_broker.store.paths import file_name, may_be_queue
 from dejamq_broker.store.verify_queues import Expected, LogBounds, QueueCheck
 
 BRING_BACK = "bring the file back from a copy; what it held is lost otherwise"
@@ -141,6 +141,9 @@ class LogCheck:
         entries = np.empty(len(found.sizes), ENTRY)
         entries["log_offset"], entries["size"], entries["tags_code"] = batch.log_offsets, batch.sizes, batch.tags_codes
         for number, members in batch.groups:
+            if not may_be_queue(*self._table.keys[number]):
+                self._tell_name(self._table.keys[number], entries["log_offset"][members])
+                continue
             living = self._living(number, Expected(batch.queue_offsets[members], entries[members], times[members]))
             queue = self._queue(number) if len(living.entries) else None
             if queue is not None:
@@ -168,6 +171,12 @@ class LogCheck:
             what = f"it was deleted at log offset {ended}, the log still has messages of before"
             self._add(Finding("deleted", f"topic {topic}", what, count=former, severity=Severity.NOTE))
         return expected.part(former, len(expected.entries))
+
+    def _tell_name(self, key: QueueKey, log_offsets: Ints) -> None:
+        topic, queue_id = key
+        what = f"it says topic {topic!r}, queue {queue_id}: no queue can be called so"
+        do = "a queue that is made again from the log lacks the record"
+        self._add(Finding("log-record", f"log {int(log_offsets[0])}", what, do, len(log_offsets)))
 
     def _check_of(self, files: QueueFiles) -> QueueCheck:
         return QueueCheck(files, self.tally, self._deleted.end_of_life(files.topic))
