@@ -275,3 +275,28 @@ def test_a_directory_that_is_no_store_gives_one_line_and_status_2(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "name the directory that holds commitlog/" in told
+
+
+def test_an_index_file_that_is_none_is_told_and_is_exit_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = Path(shutil.copytree(GOLDEN / "clean" / "store", tmp_path / "store"))
+    first, *others = sorted((directory / "index").iterdir())
+    first.write_bytes(b"short")
+    status, found = lines(capsys, directory, "--what", "index")
+    assert status == 1
+    assert found[0] == {"file": first.name, "error": "no index file, or a damaged one"}
+    assert [line["file"] for line in found if "file" in line] == [first.name, *(each.name for each in others)]
+
+
+def test_settings_that_cannot_be_read_are_told_and_the_others_come(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = Path(shutil.copytree(GOLDEN / "clean" / "store", tmp_path / "store"))
+    (directory / "config").mkdir(exist_ok=True)
+    (directory / "config" / "a.json").write_text("{'")
+    (directory / "config" / "b.json").write_text('{"x":{1:2}}')
+    status, found = lines(capsys, directory, "--what", "config")
+    by_name = {line["file"]: line for line in found}
+    assert (status, "error" in by_name["a.json"]) == (1, True)
+    assert by_name["b.json"]["content"] == {"x": {"1": 2}}

@@ -10,6 +10,7 @@ import pytest
 from dejamq_broker.store import StoreConfig
 from dejamq_broker.store.index_file import HEADER_SIZE, Bounds, Header, IndexFile, Shape
 from dejamq_broker.store.index_keys import Keys, key_hash
+from dejamq_broker.store.paths import is_index_name
 from hypothesis import given
 from hypothesis import strategies as st
 from index_making import PlainIndexFile, keys
@@ -232,6 +233,26 @@ def test_a_file_that_expires_before_it_is_read_answers_nothing(file: IndexFile) 
     chain = file.head(1)
     file.path.unlink()
     assert list(chain.matches(1, ALWAYS)) == []
+
+
+def test_a_file_that_expires_before_its_chain_is_found_answers_nothing(file: IndexFile) -> None:
+    file.put(keys(range(SMALL.entries)))
+    file.write_out()
+    file.path.unlink()
+    assert look_up(file, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("20240229235959999", True),
+        ("20230229235959999", False),
+        ("2024022923595999", False),
+        ("2024022923595999x", False),
+    ],
+)
+def test_only_a_time_names_an_index_file(name: str, made: bool) -> None:
+    assert is_index_name(name) is made
 
 
 REAL = (

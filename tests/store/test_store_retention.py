@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, ReadStatus, StoreConfig
+from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.dump import main as dump_main
 from dejamq_broker.store.query import Wanted
-from dejamq_broker.store.retention import expired, is_hour, local_hour
+from dejamq_broker.store.retention import expire_queue, expired, follow_queues, is_hour, local_hour
 from dejamq_broker.store.verify import main as verify_main
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.record import Record, decode, encode_properties
@@ -359,6 +360,30 @@ def test_a_follower_that_fails_is_called_again(tmp_path: Path) -> None:
     clean(store)
     clean(store)
     assert calls == [FILE_SIZE, FILE_SIZE]
+
+
+def test_a_queue_whose_files_cannot_be_deleted_keeps_no_other_queue_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_small(tmp_path, small())
+    for first in range(0, 400, 50):
+        for topic in ("T", "U"):
+            fill_queue(store, 50, topic=topic, first=first)
+    mark(store)
+
+    def failing(queue: ConsumeQueue, log_min: int) -> int:
+        if queue.folder.parent.name == "T":
+            raise OSError(5, "Input/output error")
+        return expire_queue(queue, log_min)
+
+    monkeypatch.setattr("dejamq_broker.store.retention.expire_queue", failing)
+    follow = follow_queues(store._queues)
+    with pytest.raises(OSError, match="Input/output"):
+        follow(FILE_SIZE)
+    assert (store.min_offset("T", 0), store.min_offset("U", 0) > 100) == (0, True)
+    monkeypatch.undo()
+    follow_queues(store._queues)(FILE_SIZE)
+    assert store.min_offset("T", 0) > 100
 
 
 def test_index_files_that_end_before_the_log_begins_go_with_it(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.entry_files import ENTRY, Entries
+from dejamq_proto.record import Record
 from store_making import GOLDEN, SMALL, START_MS, open_small, run_of, settle
 
 
@@ -110,3 +111,17 @@ def test_a_gap_of_hundreds_of_thousands_is_not_searched_entry_by_entry(
     monkeypatch.setattr(ConsumeQueue, "entries", counted)
     assert store._reader.search(queue, START_MS + 10_000, upper=False) == 300_001
     assert len(reads) < 200
+
+
+def test_messages_of_ipv6_producers_are_searched_by_their_time_too(tmp_path: Path) -> None:
+    """Their header is longer, so the time stands elsewhere in it."""
+    clock = iter(range(START_MS, START_MS + 10_000, 10))
+    store = open_small(tmp_path, clock_ms=lambda: next(clock))
+    times_ms = [
+        store.put(Record("T", 0, b"x", born_host=("::1" if number % 3 else "127.0.0.1", 5))).store_timestamp_ms
+        for number in range(40)
+    ]
+    settle(store)
+    for wanted_ms in range(times_ms[0] - 1, times_ms[-1] + 2):
+        assert store.search_offset("T", 0, wanted_ms) == lower(times_ms, wanted_ms)
+        assert store.search_offset("T", 0, wanted_ms, upper=True) == upper(times_ms, wanted_ms)
