@@ -9,6 +9,7 @@ median. On a busy machine look at ``core_us``: the time of a core that a message
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -33,6 +34,8 @@ RETENTION = {
     "delete_when": ";".join(f"{hour:02}" for hour in range(24)),
 }  # fmt: skip
 """What is older than half a minute goes, at any hour."""
+SILENCE_S = 60
+"""A consumer that gets nothing for so long waits for what never was stored."""
 Times = list[float]
 Report = dict[str, Any]
 
@@ -143,7 +146,10 @@ def arguments_of(options: argparse.Namespace, count: int, block: int, topics: li
 
 async def told_by(process: Process) -> Took:
     assert process.stdout is not None
-    return msgspec.json.decode(await process.stdout.read(), type=Took)
+    told = await process.stdout.read()
+    if not told:
+        sys.exit("a part ended without its times; what it said is above")
+    return msgspec.json.decode(told, type=Took)
 
 
 def per_second(times: Times, block: int) -> Times:
@@ -226,7 +232,12 @@ async def take(options: argparse.Namespace) -> Times:
     for topic in topics:
         consumer.subscribe(topic, handle)
     async with consumer:
-        await done.wait()
+        while not done.is_set():
+            before = taken
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), SILENCE_S)
+            if taken == before:
+                sys.exit(f"{taken} of {options.messages} messages came, and none for {SILENCE_S} s: sends were lost")
     return clock
 
 
