@@ -4,6 +4,7 @@ Exit status: 0 clean, 1 findings, 2 bad use, 3 cannot tell, 130 Ctrl-C.
 """
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import msgspec
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.errors import PySparkException
 
+from dejamq_analytics.causes import CAUSES
 from dejamq_analytics.follow.command import follow
 from dejamq_analytics.follow.follower import Pace
 from dejamq_analytics.java import NoJava
@@ -24,6 +26,7 @@ from dejamq_analytics.verdict import Verdict
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
+    logging.getLogger().addFilter(_not_py4j)
     try:
         if given.follow:
             pace = Pace(int(given.delay * 1e6), int(given.window * 1e6))
@@ -40,8 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CANNOT_TELL
     except KeyboardInterrupt:
         return 130
+    finally:
+        logging.getLogger().removeFilter(_not_py4j)
     print(msgspec.json.encode(verdict).decode() if given.output == "json" else _summary(verdict))
     return status
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """py4j tells the root logger, with a traceback, of each call that Ctrl-C interrupts; what failed is raised too."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,6 +118,7 @@ def _summary(verdict: Verdict) -> str:
         f"undetermined {verdict.undetermined}, asked for {verdict.expected_duplicates}, lost {verdict.lost}, "
         f"unseen {verdict.unseen}, out of order {verdict.out_of_order}, journal gaps {verdict.journal_gaps}",
     ]
+    lines += [f"  {cause}: {CAUSES[cause].title}" for cause in verdict.causes if cause in CAUSES]
     lines += [f"  {count} undetermined: {missing}" for missing, count in verdict.undetermined_missing.items()]
     return "\n".join(lines)
 

@@ -75,6 +75,10 @@ def test_the_summary_names_causes_and_what_is_missing() -> None:
     assert "  4 undetermined: no journal of broker-a" in told
 
 
+def test_the_summary_says_what_each_cause_means() -> None:
+    assert "  O1: done, but the offset never left" in _summary(verdict(counted("O1", 3))).splitlines()
+
+
 def test_a_clean_summary_has_no_empty_brackets() -> None:
     assert "()" not in _summary(verdict())
 

@@ -1,18 +1,22 @@
 """The audit as people run it: what it prints, what it writes, how it exits."""
 
 import json
+import logging
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow.parquet
 import pytest
 from dejamq_analytics.__main__ import main
+from dejamq_analytics.run import Request
 from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS
 from journals import History
+from py4j import java_gateway  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import SparkSession
 from stories import STORIES
 
@@ -100,6 +104,39 @@ def test_a_second_run_tells_only_what_the_first_has_not(
     assert verdict["causes"] == {"O9": 1}
     whole = pyarrow.parquet.read_table(out / "findings").to_pylist()
     assert len({row["finding_id"] for row in whole}) == len(whole) == len(earlier) + 1
+
+
+@pytest.mark.spark
+def test_a_misspelt_group_is_bad_use_and_not_clean(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path, "o1")
+    STORIES["o1"](history)
+    history.end()
+    assert main([str(tmp_path), "--group", "biling"]) == 2
+    assert f"consumer group 'biling'; there are {history.group}" in capsys.readouterr().err
+    assert main([str(tmp_path), "--group", history.group]) == 1
+
+
+def test_ctrl_c_prints_nothing_of_the_call_into_java_that_it_interrupted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where in such a call the signal comes is chance; so what py4j does then is played, from its own file's name."""
+    told = compile(
+        "import logging; logging.exception('Exception while sending command.')", java_gateway.__file__, "exec"
+    )
+
+    def interrupted(request: Request, say: Callable[[str], None]) -> NoReturn:
+        try:
+            raise OSError("the socket is closed")
+        except OSError:
+            exec(told)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dejamq_analytics.__main__.run_audit", interrupted)
+    assert main([str(tmp_path)]) == 130
+    assert not caplog.records
+    assert not logging.getLogger().filters
 
 
 def test_bad_use_is_one_line_and_exit_status_2(tmp_path: Path) -> None:
