@@ -151,16 +151,21 @@ def _in_our_unit(names: Mapping[str, str], key: str, value: Any) -> Any:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text()
+        data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from None
-    if path.suffix == ".toml":
-        try:
-            return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path} is not TOML: {error}") from None
-    lines = (line.strip() for line in text.splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    try:
+        return tomllib.loads(data.decode()) if path.suffix == ".toml" else _pairs(data)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error.object[error.start :][:16]!r}; save it as UTF-8") from None
+
+
+def _pairs(data: bytes) -> dict[str, Any]:
+    """Of ``key=value`` lines. Comments of a ``broker.conf`` may be in any encoding, as RocketMQ skips them unread."""
+    lines = (line.strip() for line in data.splitlines())
+    pairs = (line.decode().partition("=") for line in lines if line and not line.startswith(b"#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 

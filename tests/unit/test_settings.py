@@ -70,6 +70,20 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
         load(Sample, file=tmp_path / "none.toml", env={})
 
 
+@pytest.mark.parametrize("name", ["latin.conf", "latin.toml"])
+def test_a_file_that_is_not_utf_8_is_one_clear_line(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes('flush_disk_type = "Straße"'.encode("latin-1"))
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load(Sample, file=file, env={})
+
+
+def test_comments_of_a_broker_conf_may_be_in_any_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_bytes("# 刷盘\norderly=true\n".encode("gbk"))
+    assert load(Sample, file=file, env={}).orderly is True
+
+
 def test_scaling_shrinks_intervals_more_than_time_outs_and_keeps_the_rest() -> None:
     got = scaled(Sample(), 0.01)
     assert (got.flush_interval_ms, got.call_timeout_ms, got.flush_disk_type) == (5, 300, "ASYNC_FLUSH")
