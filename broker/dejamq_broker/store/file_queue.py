@@ -32,14 +32,19 @@ def list_files(folder: Path, size: int) -> list[int]:
             continue
         if length != size:
             raise StoreDamaged(
-                f"{path} has {length} bytes instead of {size}: configure the size that the store was made with, "
-                "or move the file away"
+                f"{path} has {length} bytes instead of {size}: a store that was made with files of that size is opened "
+                f"with {_setting(folder)}={length}; a file that was cut must be brought back whole"
             )
         starts.append(start)
     for earlier, later in pairwise(starts):
         if later != earlier + size:
             raise StoreDamaged(f"{folder / file_name(earlier + size)} is missing between two others: bring it back")
     return starts
+
+
+def _setting(folder: Path) -> str:
+    """The setting for the size of the files in a folder of a store."""
+    return "mapped_file_size_commit_log" if folder.name == "commitlog" else "mapped_file_size_consume_queue"
 
 
 class FileQueue:
