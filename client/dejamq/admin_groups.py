@@ -71,7 +71,8 @@ class GroupLife(TopicLife):
 
     async def update_group(self, group: str, *, brokers: list[str] | None = None, **fields: Any) -> list[str]:
         """Change these fields of ``GroupSettings`` and leave the others, at these masters (all by default); their
-        names. A broker that does not have the group makes it.
+        names. A broker that does not have the group makes it, as RocketMQ's ``updateSubGroup`` does: a mistyped name is
+        no error but a new group. Without ``fields`` that is all that happens.
 
         Raises InvalidName, ConfigError for a field that there is not and one of the wrong kind.
         """

@@ -39,7 +39,8 @@ class OffsetMove(msgspec.Struct, frozen=True):
     reason: str
 
 
-Ask = Callable[[AdminLink, list[int]], Awaitable[list[pb.OffsetMove]]]
+Ask = Callable[[AdminLink, list[int], bool], Awaitable[list[pb.OffsetMove]]]
+"""Of which link, of which of its queues (none: all), and whether it is a dry run."""
 
 
 class Offsets(GroupLife):
@@ -66,7 +67,7 @@ class Offsets(GroupLife):
     ) -> list[OffsetMove]:  # fmt: skip
         """What ``reset_offsets`` would do now; it does nothing. Raises as that."""
         target = _target(to_time_ms, to_offset, to_begin, to_end)
-        return await self._moves(group, topic, queues, _reset(group, topic, target, force=force, dry_run=True))
+        return await self._plan(group, topic, queues, _reset(group, topic, target, force=force))
 
     async def reset_offsets(
         self, group: str, topic: str, *, to_time_ms: int | None = None, to_offset: int | None = None,
@@ -79,12 +80,12 @@ class Offsets(GroupLife):
         that are online follow with their next pull: what their handlers are at is discarded, and comes again where it
         lies behind. Every queue is planned before the first is moved.
 
-        Raises RouteNotFound for an unknown topic, DejamqError for a group that no broker knows and a target that is
-        none or not one. Source: RocketMQ ``resetOffsetByTime``, ``resetOffsetInner``.
+        Raises, with nothing moved, RouteNotFound for an unknown topic, DejamqError for a group that a broker of these
+        queues does not know, by name (SUBSCRIPTION_GROUP_NOT_EXIST), and for a target that is none or not one.
+        Source: RocketMQ ``resetOffsetByTime``, ``resetOffsetInner``.
         """
         target = _target(to_time_ms, to_offset, to_begin, to_end)
-        await self._moves(group, topic, queues, _reset(group, topic, target, force=force, dry_run=True))
-        return await self._moves(group, topic, queues, _reset(group, topic, target, force=force, dry_run=False))
+        return await self._move(group, topic, queues, _reset(group, topic, target, force=force))
 
     async def skip_offsets(self, group: str, topic: str) -> list[OffsetMove]:
         """Go on at the end of every queue: what was not consumed is passed over (RocketMQ: skipAccumulatedMessage)."""
@@ -92,33 +93,49 @@ class Offsets(GroupLife):
 
     async def plan_clone(self, source: str, target: str, topic: str) -> list[OffsetMove]:
         """What ``clone_offsets`` would do now; it does nothing."""
-        return await self._moves(target, topic, None, _clone(source, target, topic, dry_run=True))
+        return await self._plan(target, topic, None, _clone(source, target, topic))
 
     async def clone_offsets(self, source: str, target: str, topic: str) -> list[OffsetMove]:
         """Let ``target`` go on where ``source`` is in every queue of the topic. Raises as ``reset_offsets``.
 
-        The brokers have to know the group already: ``create_group`` makes it.
+        The brokers have to know ``target`` already: ``update_group`` makes it.
         """
-        return await self._moves(target, topic, None, _clone(source, target, topic, dry_run=False))
+        return await self._move(target, topic, None, _clone(source, target, topic))
 
-    async def _moves(self, group: str, topic: str, queues: Sequence[MessageQueue] | None, ask: Ask) -> list[OffsetMove]:
-        """Ask every master that has the topic; those that do not know the group have nothing of it to move."""
+    async def _plan(self, group: str, topic: str, queues: Sequence[MessageQueue] | None, ask: Ask) -> list[OffsetMove]:
+        return (await self._planned(group, topic, queues, ask))[1]
+
+    async def _move(self, group: str, topic: str, queues: Sequence[MessageQueue] | None, ask: Ask) -> list[OffsetMove]:
+        """No broker moves anything before all of them can."""
+        wanted, _ = await self._planned(group, topic, queues, ask)
+        return await self._asked(group, topic, wanted, ask, dry_run=False)
+
+    async def _planned(
+        self, group: str, topic: str, queues: Sequence[MessageQueue] | None, ask: Ask
+    ) -> tuple[dict[str, list[int]], list[OffsetMove]]:
+        """The queue ids by broker, and their moves."""
         check_group(group)
-        having = await self._having(topic)
-        wanted = _by_broker(topic, having, queues)
+        wanted = _by_broker(topic, await self._having(topic), queues)
+        return wanted, await self._asked(group, topic, wanted, ask, dry_run=True)
+
+    async def _asked(
+        self, group: str, topic: str, wanted: dict[str, list[int]], ask: Ask, *, dry_run: bool
+    ) -> list[OffsetMove]:
+        """What these masters answer. One that does not know the group refuses, as RocketMQ's: there it has offsets
+        only once it is made, and would begin where its first member asks for, not where it is sent now.
+        """
         masters = await self._open().masters(sorted(wanted))
-        links = {name: self._open().admin(address) for name, address in masters.items()}
-        answers = await asyncio.gather(*(ask(links[name], wanted[name]) for name in links), return_exceptions=True)
-        found, unknown = [], None
-        for name, answer in zip(links, answers, strict=True):
+        questions = [ask(self._open().admin(address), wanted[name], dry_run) for name, address in masters.items()]
+        found, unknown = [], []
+        for name, answer in zip(masters, await asyncio.gather(*questions, return_exceptions=True), strict=True):
             if isinstance(answer, DejamqError) and answer.code == Code.SUBSCRIPTION_GROUP_NOT_EXIST:
-                unknown = answer
+                unknown.append(name)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found += [_move(name, one) for one in answer]
-        if unknown is not None and not found:
-            raise unknown
+                found += [_told(name, one) for one in answer]
+        if unknown:
+            raise _unknown(group, topic, unknown)
         return sorted(found, key=lambda one: one.queue)
 
 
@@ -136,8 +153,8 @@ def _target(to_time_ms: int | None, to_offset: int | None, to_begin: bool, to_en
     return targets[0]
 
 
-def _reset(group: str, topic: str, target: dict[str, Any], *, force: bool, dry_run: bool) -> Ask:
-    def ask(link: AdminLink, queue_ids: list[int]) -> Awaitable[list[pb.OffsetMove]]:
+def _reset(group: str, topic: str, target: dict[str, Any], *, force: bool) -> Ask:
+    def ask(link: AdminLink, queue_ids: list[int], dry_run: bool) -> Awaitable[list[pb.OffsetMove]]:
         return link.reset_offsets(pb.ResetOffsetsRequest(
             group=group, topic=topic, force=force, dry_run=dry_run, queue_ids=queue_ids, **target
         ))  # fmt: skip
@@ -145,10 +162,10 @@ def _reset(group: str, topic: str, target: dict[str, Any], *, force: bool, dry_r
     return ask
 
 
-def _clone(source: str, target: str, topic: str, *, dry_run: bool) -> Ask:
+def _clone(source: str, target: str, topic: str) -> Ask:
     check_group(source)
 
-    def ask(link: AdminLink, queue_ids: list[int]) -> Awaitable[list[pb.OffsetMove]]:
+    def ask(link: AdminLink, queue_ids: list[int], dry_run: bool) -> Awaitable[list[pb.OffsetMove]]:
         return link.clone_offsets(pb.CloneOffsetsRequest(source=source, target=target, topic=topic, dry_run=dry_run))
 
     return ask
@@ -166,6 +183,14 @@ def _by_broker(topic: str, having: dict[str, Any], queues: Sequence[MessageQueue
     return wanted
 
 
-def _move(broker_name: str, told: pb.OffsetMove) -> OffsetMove:
+def _unknown(group: str, topic: str, brokers: list[str]) -> DejamqError:
+    text = (
+        f"group {group!r} is not known to {', '.join(brokers)}, where topic {topic!r} is; its first consumer makes it "
+        "there, or Admin.update_group"
+    )
+    return DejamqError(text, code=Code.SUBSCRIPTION_GROUP_NOT_EXIST)
+
+
+def _told(broker_name: str, told: pb.OffsetMove) -> OffsetMove:
     queue = MessageQueue(told.queue.topic, broker_name, told.queue.queue_id)
     return OffsetMove(queue, told.before if told.HasField("before") else None, told.after, told.reason)

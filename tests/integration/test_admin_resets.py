@@ -183,3 +183,26 @@ async def test_a_reset_that_cannot_be_is_refused_and_moves_nothing(cluster: Clus
     with pytest.raises(DejamqError, match="either"):
         await admin.reset_offsets("billing", "orders", to_begin=True, to_end=True)
     assert await admin.progress("billing") == []
+
+
+async def test_a_broker_that_does_not_know_the_group_is_named_and_no_other_broker_moves_anything() -> None:
+    async with Cluster(brokers=2, topics={"orders": 1}) as cluster, Admin(cluster.namesrv) as admin:
+        await send(cluster)
+        await admin.update_group("billing", brokers=["broker-a"])
+        await admin.update_group("auditing")
+        await admin.reset_offsets("auditing", "orders", to_offset=1)
+        at_a = MessageQueue("orders", "broker-a", 0)
+        await admin.reset_offsets("billing", "orders", to_offset=2, queues=[at_a])
+        for move in (
+            admin.plan_reset("billing", "orders", to_end=True),
+            admin.reset_offsets("billing", "orders", to_end=True),
+            admin.skip_offsets("billing", "orders"),
+            admin.plan_clone("auditing", "billing", "orders"),
+            admin.clone_offsets("auditing", "billing", "orders"),
+        ):
+            with pytest.raises(DejamqError, match="'billing' is not known to broker-b, where topic 'orders' is") as why:
+                await move
+            assert why.value.code == Code.SUBSCRIPTION_GROUP_NOT_EXIST
+            assert await committed(admin) == [2]
+        await admin.update_group("billing", brokers=["broker-b"])
+        assert [one.after for one in await admin.skip_offsets("billing", "orders")] == [SENT, SENT]

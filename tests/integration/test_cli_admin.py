@@ -338,6 +338,18 @@ async def test_offsets_are_shown_and_moved_and_a_dry_run_moves_nothing(cluster: 
     assert [row["after"] for row in past.json()] == [0, 0]
 
 
+async def test_a_skip_that_one_broker_would_not_do_is_done_by_none_and_names_it(cluster: Cluster) -> None:
+    await fill(cluster, "halved", 2, queues=1)
+    async with Admin(cluster.namesrv) as admin:
+        await admin.update_group("halfway", brokers=["broker-a"])
+    for command in (("skip", "halfway", "halved"), ("reset", "halfway", "halved", "--to-begin")):
+        for dry in ((), ("--dry-run",)):
+            ran = await dejamq(cluster, "offset", *command, *dry)
+            assert (ran.status, ran.output) == (1, "")
+            assert "'halfway' is not known to broker-b, where topic 'halved' is" in ran.one_line()
+    assert (await dejamq(cluster, "offset", "get", "halfway")).status == 1
+
+
 async def test_offsets_are_cloned_into_a_group_that_brokers_know(cluster: Cluster) -> None:
     await fill(cluster, "cloned", 2, queues=1)
     await consume(cluster, "original", "cloned", 4)
