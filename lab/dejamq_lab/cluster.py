@@ -16,6 +16,7 @@ from dejamq_proto.journal import Journal, new_boot_id, open_journal
 
 from dejamq_lab import rpc_control
 from dejamq_lab.auditing import audit
+from dejamq_lab.cluster_clients import ClusterClients
 from dejamq_lab.cluster_process import ProcessServers, ServerProcess
 from dejamq_lab.duplicates import Duplicate, find_duplicates
 from dejamq_lab.errors import ClusterFailed
@@ -23,7 +24,6 @@ from dejamq_lab.plan import LOOPBACK, Plan, replica_of
 from dejamq_lab.waiting import until_async
 
 if TYPE_CHECKING:
-    from dejamq import LitePullConsumer, Producer, PushConsumer, TransactionProducer
     from dejamq_broker.config import BrokerConfig
 
     from dejamq_lab.cluster_inproc import InProcessServer, InProcessServers
@@ -32,7 +32,7 @@ READY_TIMEOUT_MS = 30_000
 Answer = TypeVar("Answer")
 
 
-class Cluster:
+class Cluster(ClusterClients):
     """Name servers and brokers on free ports of 127.0.0.1, ready when ``start`` returns.
 
     In process by default; ``processes=True``, and always in a plain ``with``, as processes that can be killed. Journals
@@ -62,11 +62,11 @@ class Cluster:
         self._directory = Path(directory).absolute() if directory else Path(tempfile.mkdtemp(prefix="dejamq-"))
         if not directory:
             weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
-        self._plan = Plan(
-            self._directory, brokers, namesrvs, time_scale, settings or {}, dict(topics or {}), journal_level, slaves,
-            host,
-        )  # fmt: skip
-        self._plan.check()
+        plan = Plan(
+            self._directory, brokers, namesrvs, time_scale, settings or {}, topics or {}, journal_level, slaves, host
+        )
+        plan.check()
+        super().__init__(plan)
         self._processes = processes
         self.failpoints = False
         """Whether server processes look for armed failpoints. Before the start only."""
@@ -88,6 +88,10 @@ class Cluster:
             raise
 
     async def _start(self) -> None:
+        try:
+            self.journal_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusterFailed(f"a cluster cannot be kept in {self._directory}: {error.strerror}") from None
         self._servers = servers = self._make_servers()
         self._namesrvs, self._brokers = [], []
         for name in self._plan.namesrv_names():
@@ -189,7 +193,7 @@ class Cluster:
 
     @property
     def namesrv(self) -> str:
-        """``host:port;…`` of all name servers, as clients want it."""
+        """``host:port;…`` of all name servers, as clients want it; empty before the start."""
         return ";".join(server.address for server in self._namesrvs)
 
     @property
@@ -224,45 +228,6 @@ class Cluster:
         if not 0 <= index < len(self._namesrvs):
             raise ConfigError(f"no name server {index} in this cluster; it has {len(self._namesrvs)}, counted from 0")
         return self._namesrvs[index]
-
-    # --- clients that fit to it
-
-    def client_settings(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Keyword arguments of a client of this kind (producer, push, lite): journal, time scale, and what is given."""
-        from dejamq.config import ConsumerConfig
-        from dejamq.lite_config import FOR_HANDLERS, LitePullConfig
-        from dejamq.producer_config import ProducerConfig
-
-        configs: dict[str, type[Any]] = {"producer": ProducerConfig, "push": ConsumerConfig, "lite": LitePullConfig}
-        every = self._plan.client(configs[kind], given)
-        unfit = FOR_HANDLERS if kind == "lite" else ()
-        return {name: value for name, value in every.items() if name in given or name not in unfit}
-
-    def producer(self, group: str, **settings: Any) -> "Producer":
-        """A producer with the cluster's addresses, journal and time scale, not started. Keywords are its settings."""
-        from dejamq import Producer
-
-        return Producer(group, namesrv=self.namesrv, **self.client_settings("producer", settings))
-
-    def transaction_producer(self, group: str, *, checker: Any, **settings: Any) -> "TransactionProducer":
-        """As ``producer``; keywords are its settings and arguments."""
-        from dejamq import TransactionProducer
-        from dejamq.transaction_config import TransactionProducerConfig
-
-        chosen = self._plan.client(TransactionProducerConfig, settings)
-        return TransactionProducer(group, checker=checker, namesrv=self.namesrv, **chosen)
-
-    def push_consumer(self, group: str, **settings: Any) -> "PushConsumer":
-        """As ``producer``; keywords are its settings and arguments."""
-        from dejamq import PushConsumer
-
-        return PushConsumer(group, namesrv=self.namesrv, **self.client_settings("push", settings))
-
-    def lite_pull_consumer(self, group: str, **settings: Any) -> "LitePullConsumer":
-        """As ``producer``; keywords are its settings and arguments."""
-        from dejamq import LitePullConsumer
-
-        return LitePullConsumer(group, namesrv=self.namesrv, **self.client_settings("lite", settings))
 
     # --- what it shows
 

@@ -104,6 +104,7 @@ class ServerProcess:
     def restart(self, broker_id: int | None = None) -> None:
         """Start it again at the same address and on the same store; what still runs is ended first.
 
+        It does not serve yet when this returns: ``await cluster.ready()`` before the next call to it.
         With ``broker_id`` as another replica from now on: 0 makes a slave the master. It keeps its name in the lab.
         """
         self.end()

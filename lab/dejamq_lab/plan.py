@@ -13,7 +13,8 @@ from dejamq_broker.config import BrokerConfig
 from dejamq_broker.ha_config import ASYNC_MASTER
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.names import MASTER_ID
+from dejamq_proto.journal import Level
+from dejamq_proto.names import MASTER_ID, check_topic
 from dejamq_proto.settings import load, scaled
 
 Config = TypeVar("Config")
@@ -49,9 +50,23 @@ class Plan:
             raise ConfigError("a cluster has 1 to 26 brokers and at least 1 name server")
         if self.time_scale <= 0:
             raise ConfigError(f"time_scale must be more than 0, not {self.time_scale}")
+        if self.journal_level not in tuple(Level):
+            raise ConfigError(f"journal_level is {', '.join(Level)}, not {self.journal_level!r}")
+        self._check_topics()
         known = {name for config in ALL for name in _names(config)}
         if unknown := sorted(set(self.settings) - known):
             raise ConfigError(f"no server or client has the setting {', '.join(map(repr, unknown))}")
+
+    def _check_topics(self) -> None:
+        """Before a broker is asked to make them. Also raises InvalidName."""
+        topics: Any = self.topics  # whatever a program gave
+        if not isinstance(topics, Mapping):
+            example = "{'orders': 4}"
+            raise ConfigError(f"topics are given with their queues at each broker, as {example}, not {topics!r}")
+        for topic, queues in topics.items():
+            check_topic(topic)
+            if type(queues) is not int or queues < 1:
+                raise ConfigError(f"topic {topic!r} has 1 queue or more at each broker, not {queues!r}")
 
     @property
     def journal_dir(self) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq import ConsumeFrom, Message, ReceivedMessage
+from dejamq import ConsumeFrom, Message, MessageModel, PushConsumer, ReceivedMessage
 from dejamq_lab import Cluster, NotSupported
 from dejamq_lab.rpc_control import brokers, healthy, route, routed_brokers
 from dejamq_proto.codes import ConfigError
@@ -126,3 +126,34 @@ async def test_a_start_that_fails_leaves_nothing_running(tmp_path: Path) -> None
 async def test_a_plain_with_inside_an_event_loop_says_what_to_write() -> None:
     with pytest.raises(ConfigError, match="async with"), Cluster():
         pass
+
+
+async def test_members_that_broadcast_side_by_side_have_ids_of_their_own_and_a_successor_goes_on(
+    tmp_path: Path,
+) -> None:
+    got: dict[str, list[bytes]] = {}
+
+    def member(cluster: Cluster, name: str) -> PushConsumer:
+        async def handler(message: ReceivedMessage) -> None:
+            got.setdefault(name, []).append(message.body)
+
+        made = cluster.push_consumer("news", model=MessageModel.BROADCASTING, consume_from=ConsumeFrom.FIRST_OFFSET)
+        made.subscribe("orders", handler)
+        return made
+
+    async def until(*names: str, count: int) -> None:
+        async with asyncio.timeout(20):
+            while any(len(got.get(name, ())) < count for name in names):
+                await asyncio.sleep(0.01)
+
+    async with Cluster(topics={"orders": 1}, directory=tmp_path) as cluster, cluster.producer("p") as producer:
+        await producer.send(Message("orders", b"1"))
+        async with member(cluster, "first") as first, member(cluster, "second") as second:
+            await until("first", "second", count=1)
+            usual = first.client_id
+            assert second.client_id == f"{usual}-2"
+        await producer.send(Message("orders", b"2"))
+        async with member(cluster, "successor") as successor:
+            await until("successor", count=1)
+            assert successor.client_id == usual
+    assert got == {"first": [b"1"], "second": [b"1"], "successor": [b"2"]}

@@ -14,6 +14,7 @@ from dejamq_lab.rpc_control import healthy, routed_brokers
 from dejamq_lab.standing import process_born
 
 pytestmark = pytest.mark.process
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -50,6 +51,16 @@ async def test_a_killed_broker_leaves_every_route_at_once_and_returns_with_its_s
     assert broker.address == address
     assert broker.pid not in (0, pid)
     assert await take(cluster, "shop") == sent.message_id
+
+
+async def test_the_example_of_the_page_sends_to_the_broker_that_it_restarted() -> None:
+    code = (ROOT / "docs" / "lab.md").read_text().partition("```python\n")[2].partition("```")[0]
+    for _ in range(3):  # a send that comes too early fails now and then
+        run = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        output, errors = await run.communicate()
+        assert (run.returncode, output) == (0, b"SEND_OK\n"), errors.decode()
 
 
 async def take(cluster: Cluster, group: str) -> str:

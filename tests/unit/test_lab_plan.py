@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 from dejamq.producer_config import ProducerConfig
-from dejamq_lab import Cluster
+from dejamq_lab import Cluster, ClusterFailed
 from dejamq_lab.plan import Plan, as_flags, server_name
-from dejamq_proto.codes import ConfigError
+from dejamq_proto.codes import ConfigError, InvalidName
 
 
 def test_brokers_are_named_by_letter_and_name_servers_by_number(tmp_path: Path) -> None:
@@ -65,11 +65,32 @@ def test_flags_say_what_differs_from_the_defaults(tmp_path: Path) -> None:
         ({"brokers": 0}, "1 to 26 brokers"),
         ({"namesrvs": 0}, "at least 1 name server"),
         ({"time_scale": 0}, "time_scale"),
+        ({"journal_level": "x"}, "journal_level is off, audit, forensic, not 'x'"),
+        ({"topics": ["a"]}, r"topics are given with their queues at each broker, as .*, not \['a'\]"),
+        ({"topics": {"a": 0}}, "topic 'a' has 1 queue or more at each broker, not 0"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused_at_once(tmp_path: Path, arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         Cluster(directory=tmp_path, **arguments)
+
+
+def test_a_topic_of_a_cluster_has_a_name_that_brokers_take(tmp_path: Path) -> None:
+    with pytest.raises(InvalidName, match="topic 'a b'"):
+        Cluster(directory=tmp_path, topics={"a b": 1})
+
+
+@pytest.mark.parametrize("client", ["producer", "push_consumer", "lite_pull_consumer", "transaction_producer"])
+def test_a_client_of_a_cluster_that_is_not_started_says_so(tmp_path: Path, client: str) -> None:
+    arguments = {"checker": None} if client == "transaction_producer" else {}
+    with pytest.raises(ConfigError, match="this cluster is not started"):
+        getattr(Cluster(directory=tmp_path), client)("g", **arguments)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+async def test_a_folder_that_cannot_be_is_told_before_anything_starts(processes: bool) -> None:
+    with pytest.raises(ClusterFailed, match="a cluster cannot be kept in /proc/none: "):
+        await Cluster(directory="/proc/none", processes=processes).start()
 
 
 def test_a_cluster_has_no_negative_number_of_slaves(tmp_path: Path) -> None:
