@@ -81,6 +81,8 @@ app.add_typer(lab.app, name="lab", rich_help_panel=PROVE)
 app.add_typer(bench.app, name="bench", rich_help_panel=PROVE)
 flow(app)
 
+NO_SUCH_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""Of a path, these are for the caller to change; a disk that is full is not."""
 UsageError: Any = typer.BadParameter.__mro__[1]
 """What the command line's library raises for bad use; it has no public name there."""
 
@@ -109,7 +111,7 @@ def main() -> int:
         return BAD_USE
     except OSError as error:
         say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        return NO
+        return BAD_USE if error.filename and isinstance(error, NO_SUCH_FILE) else NO
     return status if isinstance(status, int) else OK
 
 

@@ -1,13 +1,13 @@
 """``dejamq broker``: what brokers say of themselves, their settings, and whether they get messages."""
 
 import asyncio
-import re
 from typing import Annotated, Any
 
 import typer
 from dejamq import Admin
 from dejamq.admin_links import BrokerInfo
 from dejamq_lab import rpc_control
+from dejamq_lab.plan import broker_settings
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.names import MASTER_ID
 
@@ -51,15 +51,18 @@ def describe(name: Broker, namesrv: Namesrv = DEFAULT_NAMESRV, output: Output = 
 )
 def config_get(
     name: Broker,
-    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY …", help="Only these settings.")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY …", help="Only these, in our spelling or RocketMQ's.")
+    ] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     output: Output = Format.TABLE,
 ) -> None:
     """The settings in force, by our names; docs/settings.md has what they mean and RocketMQ's names."""
     settings = ask(namesrv, lambda admin: admin.settings(name))
-    if unknown := sorted(set(keys or ()) - settings.keys()):
+    wanted = {_own_name(key): key for key in keys or sorted(settings)}
+    if unknown := sorted(wanted[key] for key in wanted.keys() - settings.keys()):
         raise ConfigError(f"{name} has no setting {', '.join(unknown)}, or it has no value")
-    show_fields({key: settings[key] for key in keys or sorted(settings)}, output)
+    show_fields({key: settings[key] for key in wanted}, output)
 
 
 @config.command("set", epilog=examples("dejamq broker config set broker-a auto_create_topic_enable=false"))
@@ -173,8 +176,8 @@ def _first_number(text: str | None) -> float | None:
 
 
 def _own_name(key: str) -> str:
-    """RocketMQ's spelling in ours: ``flushDiskType`` is ``flush_disk_type``."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).lower()
+    """RocketMQ's spelling in ours: ``flushDiskType`` is ``flush_disk_type``. What is no setting stays as it is."""
+    return broker_settings().get(key, key)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from dejamq import Admin
 from dejamq_lab import standing
 from dejamq_lab.standing import Member, Size, Standing
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.journal import Level
 from dejamq_proto.serving import wait_for_signal
 
 from dejamq_cli.asking import ask
@@ -47,7 +48,7 @@ def up(
     directory: Directory = HERE,
     foreground: Annotated[bool, typer.Option("-f", "--foreground", help="Stay until Ctrl-C, then end it.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Repeatable.")] = None,
-    journal_level: Annotated[str, typer.Option(help="off, audit or forensic.")] = "audit",
+    journal_level: Annotated[Level, typer.Option(help="Of the servers.")] = Level.AUDIT,
     output: Output = Format.TABLE,
 ) -> None:
     """Start name servers and brokers, on RocketMQ's ports where they are free. Returns when clients can use them."""

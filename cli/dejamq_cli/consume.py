@@ -56,6 +56,8 @@ def consume(
 ) -> None:
     """Show messages, by store time over all queues.
 
+    It begins at the beginning; with --follow or --group at the end, unless --from says otherwise.
+
     Without --group it only reads: nothing is committed, nobody is disturbed. With --group it is a member of that group
     for as long as it runs: a message is acknowledged once it is written, and --from is for a group without offsets.
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from dejamq import Admin, MessageQueue
+from dejamq import Admin, MessageQueue, RouteNotFound
 from dejamq.admin_cluster import ClientConnection
 from dejamq.admin_groups import GroupSettings
 from dejamq_proto.codes import DejamqError
@@ -75,6 +75,12 @@ def unknown_group(group: str) -> DejamqError:
     return DejamqError(f"no broker knows a group {group!r}; see: dejamq group list")
 
 
+async def check_there(admin: Admin, topic: str) -> None:
+    """For a look that found nothing of it. Raises RouteNotFound when there is no such topic."""
+    if topic not in await admin.topics():
+        raise RouteNotFound(f"no broker has a topic {topic!r}; see: dejamq topic list")
+
+
 def _without_group(settings: GroupSettings) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.structs.asdict(settings)
     del row["group"]
@@ -106,13 +112,15 @@ def show_description(told: dict[str, Any], output: Format) -> None:
 async def lag_of(admin: Admin, group: str, topic: str | None) -> list[dict[str, Any]]:
     """A row a queue: those with something committed, and those that its members are subscribed to.
 
-    Raises DejamqError for a group that nobody knows.
+    Raises DejamqError for a group that nobody knows, RouteNotFound for such a topic.
     """
     progress = {one.queue: one for one in await admin.progress(group, topic)}
     topics = subscribed(one for one in await admin.connections(group) if one.role == "consumer")
     wanted = await queues_of(admin, topics if topic is None else topics & {topic})
     if not wanted and not progress and group not in {one.group for one in await admin.groups()}:
         raise unknown_group(group)
+    if topic is not None and not wanted and not progress:
+        await check_there(admin, topic)
     rows = []
     for queue in sorted({*wanted, *progress}):
         one = progress.get(queue)
@@ -127,7 +135,7 @@ def _place(queue: MessageQueue) -> dict[str, Any]:
 
 
 async def lag_by_topic(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
-    """A row for each topic of each group. Dead letters are nobody's lag."""
+    """A row for each topic of each group. Dead letters are nobody's lag. Raises RouteNotFound for an unknown topic."""
     groups = sorted({one.group for one in await admin.groups()})
     told = await asyncio.gather(*(admin.progress(group, topic) for group in groups))
     rows = []
@@ -140,4 +148,6 @@ async def lag_by_topic(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
             {"group": group, "topic": name, "queues": len(lags), "lag": sum(lags)}
             for name, lags in sorted(queues.items())
         ]
+    if topic is not None and not rows:
+        await check_there(admin, topic)
     return rows

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 from dejamq import Admin, MessageQueue
-from dejamq.admin_offsets import OffsetMove
+from dejamq.admin_offsets import OffsetMove, QueueProgress
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.names import check_group, check_topic
 
 from dejamq_cli.asking import ask, ask_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, say_dry_run
 from dejamq_cli.completing import Group, Topic, group_names, topic_names
+from dejamq_cli.group_lists import check_there
 from dejamq_cli.helping import examples
 from dejamq_cli.numbers import fits_64, number_of
 from dejamq_cli.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows
@@ -34,7 +35,14 @@ def get(
     Queues of which it has committed nothing are not there. Exit status 1 when there is none at all.
     """
     check_group(group)
-    progress, silent = ask_half(namesrv, lambda admin: admin.progress(group, topic))
+
+    async def look(admin: Admin) -> list[QueueProgress]:
+        found = await admin.progress(group, topic)
+        if topic is not None and not found:
+            await check_there(admin, topic)
+        return found
+
+    progress, silent = ask_half(namesrv, look)
     rows = [
         {
             "topic": one.queue.topic, "broker": one.queue.broker_name, "queue_id": one.queue.queue_id,

@@ -15,6 +15,7 @@ from dejamq_proto.names import check_sendable
 from dejamq_cli import sources
 from dejamq_cli.completing import Topic
 from dejamq_cli.helping import examples
+from dejamq_cli.numbers import fits_32
 from dejamq_cli.output import DEFAULT_NAMESRV, INTERRUPTED, Format, Namesrv, Output, say, show_object, show_rows, tell
 from dejamq_cli.progress import Progress
 from dejamq_cli.sending import Sending, Tally
@@ -39,7 +40,13 @@ def send(
     tags: Annotated[str | None, typer.Option(metavar="TAG", help="The tag, which consumers can filter by.")] = None,
     key: Annotated[list[str] | None, typer.Option(metavar="KEY", help="A business key; repeatable.")] = None,
     delay_level: Annotated[
-        int, typer.Option(min=0, max=18, metavar="L", help="Deliver later: RocketMQ's levels, 1 (1 s) to 18 (2 h).")
+        int,
+        typer.Option(
+            min=0,
+            callback=fits_32,
+            metavar="L",
+            help="Deliver later: RocketMQ's levels, 1 (1 s) to 18 (2 h), or the brokers' own (message_delay_level).",
+        ),
     ] = 0,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Send each one so many times.")] = 1,
     rate: Annotated[
@@ -58,6 +65,8 @@ def send(
         raise ConfigError("give a BODY (or - for standard input), or --file")
     if lines and file is None and body != "-":
         raise ConfigError("--lines goes with - (standard input) or --file")
+    if file is not None:
+        sources.check(file)
     like = Message(topic, b"-", tags=tags, keys=tuple(key or ()), delay_level=delay_level)
     source = file if file is not None else body or ""
     producer, bodies = Producer(GROUP, namesrv=namesrv), Bodies(source, lines, count)

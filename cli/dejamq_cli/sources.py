@@ -1,6 +1,7 @@
 """Where the bodies come from that ``dejamq send`` sends: the command line, a file, a pipe; whole or in lines."""
 
 import asyncio
+import errno
 import io
 import os
 import sys
@@ -12,6 +13,13 @@ from typing import BinaryIO
 from dejamq_proto.codes import MessageTooLarge
 
 CHUNK_BYTES = 1 << 18
+
+
+def check(file: Path) -> None:
+    """Raise OSError for what is no file to read, before anybody is asked. A pipe is not opened for that."""
+    file.stat()
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
 
 
 @contextmanager

@@ -131,7 +131,8 @@ class RunningCluster(DeadLetterOffice, QueueRanges):
                 raise answer
             told[namesrv.address] = answer
         if not any(told.values()):
-            raise ConfigError(f"no name server knows a broker {broker_name!r}; brokers() lists them")
+            known = ", ".join(sorted(await self._open().brokers())) or "none"
+            raise ConfigError(f"no name server knows a broker {broker_name!r}; there are {known}")
         return told
 
 

@@ -158,12 +158,21 @@ def as_flags(config: Any) -> Sequence[str]:
     return [part for key, value in pairs for part in ("--set", f"{key}={value}")]
 
 
+def broker_settings() -> dict[str, str]:
+    """Every spelling of every setting of brokers, and our name of it."""
+    return dict(_spellings(BrokerConfig))
+
+
 def _names(cls: Any) -> Iterator[str]:
+    return (spelling for spelling, _ in _spellings(cls))
+
+
+def _spellings(cls: Any) -> Iterator[tuple[str, str]]:
     for item in dataclasses.fields(cls):
         nested: Any = item.default_factory
         if dataclasses.is_dataclass(nested):
-            yield from _names(nested)
+            yield from _spellings(nested)
         else:
-            yield item.name
+            yield item.name, item.name
             if item.metadata.get("rocketmq"):
-                yield item.metadata["rocketmq"]
+                yield item.metadata["rocketmq"], item.name

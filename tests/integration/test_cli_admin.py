@@ -185,6 +185,11 @@ async def test_settings_of_a_broker_are_read_one_or_all(cluster: Cluster) -> Non
     every = (await dejamq(cluster, "broker", "config", "get", "broker-a", "-o", "json")).json()
     assert every["broker_name"] == "broker-a"
     assert len(every) > 50
+    by_rocketmq = await dejamq(
+        cluster, "broker", "config", "get", "broker-a", "autoCreateTopicEnable", "mappedFileSizeCommitLog", "-o", "json"
+    )
+    assert list(by_rocketmq.json()) == ["auto_create_topic_enable", "mapped_file_size_commit_log"]
+    assert by_rocketmq.json().items() <= every.items()
     unknown = await dejamq(cluster, "broker", "config", "get", "broker-a", "flush")
     assert unknown.status == 2
     assert "no setting flush" in unknown.one_line()
@@ -221,7 +226,9 @@ async def test_writes_of_a_broker_are_stopped_and_started_at_every_name_server(c
     assert await perms() == [6, 6]
     for command in ("stop-writes", "start-writes"):
         for more in ((), ("--dry-run",)):
-            assert (await dejamq(cluster, "broker", command, "broker-z", *more)).status == 2
+            unknown = await dejamq(cluster, "broker", command, "broker-z", *more)
+            assert unknown.status == 2
+            assert "there are broker-a, broker-b" in unknown.one_line()
 
 
 # --- the cluster
@@ -336,6 +343,19 @@ async def test_offsets_are_shown_and_moved_and_a_dry_run_moves_nothing(cluster: 
     assert [row["passed_over"] for row in skipped.json()] == [4, 4]
     past = await dejamq(cluster, "offset", "reset", "mover", "moved", "--to-time", "1h ago", "-o", "json")
     assert [row["after"] for row in past.json()] == [0, 0]
+
+
+async def test_progress_of_a_topic_that_is_not_there_names_the_topic(cluster: Cluster) -> None:
+    async with Admin(cluster.namesrv) as admin:
+        await admin.create_group("seeker")
+    commands = (("offset", "get", "seeker"), ("group", "lag", "seeker"), ("group", "lag"))
+    for command in commands:
+        ran = await dejamq(cluster, *command, "--topic", "nosuch")
+        assert (ran.status, ran.output) == (1, "")
+        assert "no broker has a topic 'nosuch'" in ran.one_line()
+    await make(cluster, "sought", 1)
+    for command in commands:
+        assert "committed" in (await dejamq(cluster, *command, "--topic", "sought")).output
 
 
 async def test_a_skip_that_one_broker_would_not_do_is_done_by_none_and_names_it(cluster: Cluster) -> None:

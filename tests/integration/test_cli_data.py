@@ -103,6 +103,12 @@ async def test_many_messages_are_a_number_for_people(shop: Shop, tmp_path: Path)
     assert sorted(map(int, read.output.split())) == sorted([*range(15), *range(15)])
 
 
+async def test_a_delay_level_above_those_of_rocketmq_is_the_brokers_to_judge(shop: Shop) -> None:
+    await make(shop.cluster, "sent-later", queues=1)
+    ran = await dejamq(shop.cluster, "send", "sent-later", "later", "--delay-level", "19", "-o", "json")
+    assert (ran.status, len(ran.objects())) == (0, 1)
+
+
 async def test_a_delayed_message_comes_later(shop: Shop) -> None:
     await make(shop.cluster, "sent-late", queues=1)
     ran = await dejamq(shop.cluster, "send", "sent-late", "later", "--delay-level", "1", "-o", "json")
@@ -129,7 +135,7 @@ async def test_a_line_that_no_message_can_hold_ends_the_sending_and_the_lines_be
         (("send", "orders", ""), "at least one byte"),
         (("send", "SCHEDULE_TOPIC_XXXX", "x"), "belongs to the broker itself"),
         (("send", "orders", "x", "--key", "a b"), "key"),
-        (("send", "orders", "x", "--delay-level", "19"), "--delay-level"),
+        (("send", "orders", "x", "--delay-level", "2147483648"), "--delay-level"),
         (("consume", "orders", "--from", "yesterday"), "--from"),
         (("consume", "orders", "--group", "g", "--from", "17"), "without --group"),
         (("consume", "orders", "--body", "-o", "json"), "--body"),

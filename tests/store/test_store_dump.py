@@ -300,3 +300,13 @@ def test_settings_that_cannot_be_read_are_told_and_the_others_come(
     by_name = {line["file"]: line for line in found}
     assert (status, "error" in by_name["a.json"]) == (1, True)
     assert by_name["b.json"]["content"] == {"x": {"1": 2}}
+
+
+def test_a_reader_that_has_enough_is_no_damage(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with subprocess.Popen([*COMMAND, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 0

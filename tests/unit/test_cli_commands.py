@@ -203,4 +203,4 @@ def test_exactly_one_source_of_the_body_is_wanted(run: Run, arguments: tuple[str
 
 def test_a_file_that_is_not_there_is_one_line(run: Run) -> None:
     status, _, error = run("send", "orders", "--file", "/nowhere/body")
-    assert (status, error) == (1, "dejamq: /nowhere/body: No such file or directory\n")
+    assert (status, error) == (2, "dejamq: /nowhere/body: No such file or directory\n")

@@ -295,3 +295,30 @@ def test_completion_says_nothing_when_nobody_answers() -> None:
     context = typer.Context.__new__(typer.Context)
     context.params = {"namesrv": NOBODY}
     assert topic_names(context, "o") == []
+
+
+# --- bad use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("send", "orders", "--file", "/nonexistent"), "/nonexistent: No such file or directory"),
+        (("send", "orders", "--file", "/"), "/: Is a directory"),
+        (("dlq", "export", "billing", "--file", "/nonexistent/x"), "/nonexistent/x: No such file or directory"),
+        (("dlq", "export", "billing", "--file", "/"), "/: Is a directory"),
+        (("cluster", "up", "--dir", "/proc/none"), "/proc/none: No such file or directory"),
+        (("cluster", "up", "--journal-level", "loud"), "'loud' is not one of 'off', 'audit', 'forensic'"),
+    ],
+)
+def test_a_file_or_choice_that_cannot_be_is_bad_use_before_anybody_is_asked(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    ran = run_here(*arguments, *(() if arguments[0] == "cluster" else ("--namesrv", NOBODY)))
+    assert ran.status == 2
+    assert words in ran.one_line()
+
+
+def test_consume_says_where_it_begins() -> None:
+    told = " ".join(run_here("consume", "--help").output.split())
+    assert "at the beginning; with --follow or --group at the end, unless --from says otherwise" in told

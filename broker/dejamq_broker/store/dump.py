@@ -59,9 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     except NoStore as error:
         print(f"dejamq store dump: {error}", file=sys.stderr)
         return BAD_USE
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader has enough, as head has: what it saw decides
         close_stdout()
-        return DAMAGED
     except (StoreError, OSError) as error:
         print(f"dejamq store dump: cannot read the store: {error}", file=sys.stderr)
         return CANNOT_TELL
