@@ -156,7 +156,7 @@ class PushConsumer(ConsumerLife[Running]):
             raise ConfigError("start the consumer before waiting for its queues")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await first_of(self._running.rebalancer.settled, self._running.failed)
+                await first_of(self._running.rebalancer.settled, self._running.failed, self._ending)
         except TimeoutError:
             topics = ", ".join(unwrap(self.config.namespace, one.topic) for one in self._subscriptions)
             text = f"group {self.group!r} got no queues of {topics} within {timeout_ms:.0f} ms; does the topic exist"
@@ -181,14 +181,14 @@ class PushConsumer(ConsumerLife[Running]):
         self._stop.set()
 
     async def wait_stopped(self) -> None:
-        """Until ``stop`` is called or a background task fails."""
-        if self._running is None:
-            await self._stop.wait()
-        else:
-            await first_of(self._stop, self._running.failed)
+        """Until ``stop`` or ``close`` is called or a background task fails."""
+        failed = () if self._running is None else (self._running.failed,)
+        await first_of(self._stop, self._ending, *failed)
 
     async def run_until_stopped(self, *, signals: Sequence[signal.Signals] = STOP_SIGNALS) -> None:
-        """Serve until a signal, ``stop`` or a fatal failure, then drain and close; a second signal ends the wait.
+        """Serve until a signal, ``stop``, ``close`` or a fatal failure, then drain and close.
+
+        A second signal ends the wait for handlers.
 
         Raises the fatal failure, and ConfigError outside the main thread unless ``signals=()``.
         """
@@ -220,6 +220,8 @@ class PushConsumer(ConsumerLife[Running]):
         In this order: no further pull, no further handler, running handlers end or are cancelled, offsets are
         committed, the group is left. What could not be committed is delivered again to the next owner; nothing
         is lost. With ``shutdown_mode="rocketmq"`` handlers get no time but ``timeout_ms``, and the order is RocketMQ's.
+
+        In one of its handlers, or what that began, it returns at once: the rest is done when the handler has ended.
         """
         rocketmq = self.config.shutdown_mode == ShutdownMode.ROCKETMQ.value
         own_ms = 0 if rocketmq else self.config.await_termination_ms

@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 from dejamq_proto.codes import ClientClosed
 
 from dejamq.forking import Origin
-from dejamq.membership import Membership
+from dejamq.membership import Membership, handled_by
 
 HALF_AN_HOUR_MS = 1_800_000
 
@@ -21,6 +21,7 @@ class ConsumerLife(Generic[Started]):
     def __init__(self) -> None:
         self._running: Started | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
         self._origin = Origin()
 
     @property
@@ -37,6 +38,11 @@ class ConsumerLife(Generic[Started]):
     def boot_id(self) -> str:
         """Names this start in the journals; empty before it."""
         return "" if self._running is None else self._running.instance.boot_id
+
+    @property
+    def in_handler(self) -> bool:
+        """Whether this is asked by one of its own handlers, be it in a thread, or by what a handler began."""
+        return self._running is not None and handled_by.get() is self._running
 
     async def start(self) -> None:
         """Join the group and begin; does nothing when running."""
@@ -71,11 +77,16 @@ class ConsumerLife(Generic[Started]):
             raise
 
     async def _end(self, wait_ms: float) -> None:
-        """Close once, however often and by whomever it is asked; a cancelled caller does not stop it."""
+        """Close once, however often and by whomever it is asked; a cancelled caller does not stop it.
+
+        A handler does not wait: its own end is what closing waits for.
+        """
         self._origin.check("consumer")
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
-        await asyncio.shield(self._closing)
+            self._ending.set()
+        if not self.in_handler:
+            await asyncio.shield(self._closing)
 
     async def _close(self, timeout_s: float) -> None:
         if self._running is not None:

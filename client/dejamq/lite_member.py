@@ -21,6 +21,7 @@ from dejamq.message import MessageQueue
 from dejamq.namespace import strategy_outside, unwrap_queue, wrap, wrap_queue
 from dejamq.received import ReceivedMessage
 from dejamq.subscriptions import Subscriptions
+from dejamq.waits import first_of
 
 
 class LiteMember(ConsumerLife[LiteRunning]):
@@ -110,15 +111,13 @@ class LiteMember(ConsumerLife[LiteRunning]):
         Raises TimeoutError, or the fatal failure of a background task.
         """
         running = self._started()
-        waits = [asyncio.ensure_future(one.wait()) for one in (running.rebalancer.settled, running.failed)]
         try:
-            done, _ = await asyncio.wait(waits, timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+            async with asyncio.timeout(timeout_ms / 1000):
+                await first_of(running.rebalancer.settled, running.failed, self._ending)
+        except TimeoutError:
+            text = f"group {self.group!r} got no queues within {timeout_ms:.0f} ms; does the topic exist?"
+            raise TimeoutError(text) from None
         self._check()
-        if not done:
-            raise TimeoutError(f"group {self.group!r} got no queues within {timeout_ms:.0f} ms; does the topic exist?")
         return self.assignment
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -171,8 +170,8 @@ class LiteMember(ConsumerLife[LiteRunning]):
             raise
 
     async def wait_stopped(self) -> None:
-        """Until a background task fails; for ``dejamq.run``."""
-        await self._started().failed.wait()
+        """Until ``close`` is called or a background task fails; for ``dejamq.run``."""
+        await first_of(self._started().failed, self._ending)
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Send what is committed and leave, in about ``timeout_ms`` (``await_termination_ms``). May be called twice.

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 from dejamq_proto import names
 from dejamq_proto.client_pb2 import ConsumerData
@@ -20,6 +21,9 @@ from dejamq.subscriptions import Subscriptions
 from dejamq.waits import together
 
 log = logging.getLogger("dejamq.consumer")
+
+handled_by: ContextVar["Membership | None"] = ContextVar("handled_by", default=None)
+"""Whose handler runs here: in its task or thread, and in tasks that it began."""
 
 
 class Membership:

@@ -1,6 +1,7 @@
 """The parts of a started consumer, and the order in which they begin and end."""
 
 import asyncio
+import contextvars
 import logging
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ from dejamq.fetcher import Fetcher
 from dejamq.handover import Handover
 from dejamq.local_offsets import LocalOffsets
 from dejamq.locks import QueueLocks
-from dejamq.membership import Membership, cancel
+from dejamq.membership import Membership, cancel, handled_by
 from dejamq.offset_store import RemoteOffsetStore
 from dejamq.options import Options
 from dejamq.ordered import GiveUp, OrderedDispatcher, OrderedRules
@@ -127,7 +128,9 @@ class Running(Membership):
         self._shutdown.hurry()
 
     def _employ(self, name: str) -> None:
-        worker = self.instance.spawn(self.dispatcher.work(), name)
+        context = contextvars.copy_context()
+        context.run(handled_by.set, self)
+        worker = context.run(self.instance.spawn, self.dispatcher.work(), name)
         self._workers.add(worker)
         worker.add_done_callback(self._replace)
 

@@ -153,3 +153,18 @@ async def test_a_loop_over_no_topics_says_so_instead_of_waiting_for_ever(tmp_pat
     async with servers(tmp_path) as here, lite(here) as consumer:
         with pytest.raises(DejamqError, match="nothing to poll"):
             await anext(consumer)
+
+
+async def test_who_waits_for_the_end_or_for_queues_hears_of_a_close_from_elsewhere(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here:
+        consumer = lite(here)
+        consumer.subscribe("nothing-here")
+        await consumer.start()
+        stopped = asyncio.ensure_future(consumer.wait_stopped())
+        assigned = asyncio.ensure_future(consumer.wait_assigned())
+        await asyncio.sleep(0)
+        await consumer.close()
+        async with asyncio.timeout(10):
+            await stopped
+            with pytest.raises(ClientClosed):
+                await assigned

@@ -90,6 +90,33 @@ async def test_the_lock_of_a_queue_is_given_back_before_or_after_its_progress(
         assert [event for event in ending if event in order] == order
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_handler_may_close_its_consumer_which_then_ends_after_the_handler(
+    tmp_path: Path, ordered: bool, plain: bool
+) -> None:
+    seen: list[str] = []
+
+    async def handler(message: ReceivedMessage) -> None:
+        async with asyncio.timeout(10):
+            await asyncio.gather(consumer.close())  # also from a task of the handler's
+            await consumer.close()
+        seen.append(message.body.decode())
+
+    def returning(message: ReceivedMessage) -> Any:
+        return handler(message)
+
+    async with servers(tmp_path) as here:
+        await here.send("x")
+        consumer = here.consumer(ordered=ordered, **PATIENT)
+        consumer.subscribe("orders", returning if plain else handler)
+        async with asyncio.timeout(20):
+            await consumer.run_until_stopped(signals=())
+        assert seen == ["x"]
+        assert [line["status"] for line in here.lines("RESULT")] == ["success"]
+        await until(lambda: any(line["new"] == 1 for line in here.server_lines("OFF_SET")))
+
+
 async def test_a_second_signal_leaves_at_once_though_no_broker_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import dejamq
 import pytest
 from consumer_cluster import servers, until
-from dejamq import ConfigError, ReceivedMessage
+from dejamq import ClientClosed, ConfigError, ReceivedMessage
 
 
 async def test_a_signal_drains_and_earlier_handlers_come_back(tmp_path: Path) -> None:
@@ -63,6 +63,32 @@ async def test_stop_ends_it_without_signals(tmp_path: Path) -> None:
         await here.send("x")
         await serving
         assert consumer.closed
+
+
+async def test_who_waits_for_the_end_of_a_consumer_hears_of_a_close_from_elsewhere(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here:
+        for waits in (lambda one: one.run_until_stopped(signals=()), lambda one: one.wait_stopped(), dejamq.run):
+            consumer = here.consumer()
+            consumer.subscribe("orders", print)
+            await consumer.start()
+            waiting = asyncio.ensure_future(waits(consumer))
+            await asyncio.sleep(0)
+            await consumer.close()
+            async with asyncio.timeout(10):
+                await waiting
+
+
+async def test_who_waits_for_queues_hears_of_a_close_from_elsewhere(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here:
+        consumer = here.consumer()
+        consumer.subscribe("nothing-here", print)
+        await consumer.start()
+        waiting = asyncio.ensure_future(consumer.wait_assigned())
+        await asyncio.sleep(0)
+        await consumer.close()
+        async with asyncio.timeout(10):
+            with pytest.raises(ClientClosed):
+                await waiting
 
 
 async def test_signals_outside_the_main_thread_are_refused_with_the_way_out() -> None:

@@ -5,6 +5,7 @@ import gc
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -191,6 +192,36 @@ def test_stop_from_a_handler_ends_the_serving_and_what_it_returns_counts(here: C
         sent = producer.send(Message("slow", b"last"))
         until(lambda: sent.message_id in seen)
     assert len(seen) == 2
+
+
+def test_closing_from_another_thread_ends_the_serving(here: Cluster) -> None:
+    receiving = consumer(here, "closed-elsewhere", "orders", print)
+    threading.Timer(0.5, receiving.close).start()
+    receiving.run_until_stopped()
+    assert receiving.closed
+
+
+def test_a_plain_handler_may_close_its_consumer_which_then_ends_after_the_handler(
+    here: Cluster, producer: Producer
+) -> None:
+    group, began = "closes-itself", time.monotonic()
+    seen: list[str] = []
+    sent = producer.send(Message("refunds", b"x"))
+
+    def handler(message: ReceivedMessage) -> None:
+        receiving.close()
+        seen.append(message.message_id)
+
+    receiving = consumer(here, group, "refunds", handler)
+    receiving.run_until_stopped()
+    assert time.monotonic() - began < 15  # await_termination_ms is 20 s
+    first = list(seen)
+    assert first
+    with consumer(here, group, "refunds", lambda message: seen.append(message.message_id)) as again:
+        again.wait_assigned()
+        last = producer.send(Message("refunds", b"last"))
+        until(lambda: {sent.message_id, last.message_id} <= set(seen))
+    assert len(seen) == len(set(seen))
 
 
 def test_several_clients_run_together_until_one_stops(here: Cluster) -> None:

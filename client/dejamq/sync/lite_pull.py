@@ -68,7 +68,7 @@ class LitePullConsumer(Facade[AsyncLitePullConsumer]):
         self._await(self._inner.watch_queues, topic, listener)
 
     def wait_stopped(self) -> None:
-        """Until a background task fails."""
+        """Until ``close`` is called or a background task fails."""
         self._await(self._inner.wait_stopped)
 
     def poll(self, timeout_ms: float | None = None, max_messages: int | None = None) -> list[ReceivedMessage]:

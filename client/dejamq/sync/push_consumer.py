@@ -95,8 +95,15 @@ class PushConsumer(Facade[AsyncPushConsumer]):
         return self._await(self._inner.wait_assigned, timeout_ms)
 
     def wait_stopped(self) -> None:
-        """Until ``stop`` is called or the consumer fails; any thread may call that."""
+        """Until ``stop`` or ``close`` is called or the consumer fails; any thread may call these."""
         self._await(self._inner.wait_stopped)
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """As ``dejamq.PushConsumer.close``; in a handler it returns at once, and the end of the program waits."""
+        if self._inner.in_handler:
+            self._await(self._inner.close, timeout_ms)
+        else:
+            super().close(timeout_ms)
 
     def stop(self) -> None:
         """Make ``run_until_stopped`` return; for any thread, handlers and signal handlers too."""
@@ -107,7 +114,9 @@ class PushConsumer(Facade[AsyncPushConsumer]):
         self._loop().soon(self._inner.hurry)
 
     def run_until_stopped(self, *, signals: Sequence[signal.Signals] = STOP_SIGNALS) -> None:
-        """Serve until a signal, ``stop`` or a fatal failure, then drain and close; a second signal ends the wait.
+        """Serve until a signal, ``stop``, ``close`` or a fatal failure, then drain and close.
+
+        A second signal ends the wait for handlers.
 
         Raises the fatal failure, and ConfigError outside the main thread unless ``signals=()``.
         """
