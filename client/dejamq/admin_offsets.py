@@ -108,7 +108,7 @@ class Offsets(GroupLife):
     async def _move(self, group: str, topic: str, queues: Sequence[MessageQueue] | None, ask: Ask) -> list[OffsetMove]:
         """No broker moves anything before all of them can."""
         wanted, _ = await self._planned(group, topic, queues, ask)
-        return await self._asked(group, topic, wanted, ask, dry_run=False)
+        return await self._ask_masters(group, topic, wanted, ask, dry_run=False)
 
     async def _planned(
         self, group: str, topic: str, queues: Sequence[MessageQueue] | None, ask: Ask
@@ -116,9 +116,9 @@ class Offsets(GroupLife):
         """The queue ids by broker, and their moves."""
         check_group(group)
         wanted = _by_broker(topic, await self._having(topic), queues)
-        return wanted, await self._asked(group, topic, wanted, ask, dry_run=True)
+        return wanted, await self._ask_masters(group, topic, wanted, ask, dry_run=True)
 
-    async def _asked(
+    async def _ask_masters(
         self, group: str, topic: str, wanted: dict[str, list[int]], ask: Ask, *, dry_run: bool
     ) -> list[OffsetMove]:
         """What these masters answer. One that does not know the group refuses, as RocketMQ's: there it has offsets
