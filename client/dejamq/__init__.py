@@ -14,6 +14,7 @@ from dejamq_proto.codes import (
     RequestTimeout,
     RouteNotFound,
     SendTimeout,
+    WaitTimeout,
 )
 
 from dejamq.admin import Admin
@@ -89,6 +90,7 @@ __all__ = [
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
+    "WaitTimeout",
     "reply_to",
     "run",
     "select_by_hash",

@@ -19,7 +19,7 @@ from dejamq.consumer_life import ConsumerLife, begin_timestamp_ms, now_ms
 from dejamq.handlers import BatchHandler, Handler
 from dejamq.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
 from dejamq.message import MessageQueue
-from dejamq.namespace import strategy_outside, unwrap, unwrap_queue, wrap
+from dejamq.namespace import strategy_outside, unwrap_queue, wrap
 from dejamq.options import Options
 from dejamq.running import Running
 from dejamq.shutdown import ShutdownMode
@@ -149,7 +149,7 @@ class PushConsumer(ConsumerLife[Running]):
     async def wait_assigned(self, timeout_ms: float = 30_000) -> tuple[MessageQueue, ...]:
         """Until a round of allocation gave this consumer its queues (none when the group has more members).
 
-        Raises TimeoutError, or the fatal failure of a background task.
+        Raises WaitTimeout, ClientClosed, or the fatal failure of a background task.
         """
         self._check()
         if self._running is None:
@@ -158,10 +158,7 @@ class PushConsumer(ConsumerLife[Running]):
             async with asyncio.timeout(timeout_ms / 1000):
                 await first_of(self._running.rebalancer.settled, self._running.failed, self._ending)
         except TimeoutError:
-            topics = ", ".join(unwrap(self.config.namespace, one.topic) for one in self._subscriptions)
-            text = f"group {self.group!r} got no queues of {topics} within {timeout_ms:.0f} ms; does the topic exist"
-            text += ", and does no other member hold the locks?" if self._options.ordered else "?"
-            raise TimeoutError(text) from None
+            raise self._running.no_queues(timeout_ms) from None
         self._check()
         return self.assignment
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from dejamq_proto.codes import ClientClosed
 
@@ -38,11 +38,6 @@ class ConsumerLife(Generic[Started]):
     def boot_id(self) -> str:
         """Names this start in the journals; empty before it."""
         return "" if self._running is None else self._running.instance.boot_id
-
-    @property
-    def in_handler(self) -> bool:
-        """Whether this is asked by one of its own handlers, be it in a thread, or by what a handler began."""
-        return self._running is not None and handled_by.get() is self._running
 
     async def start(self) -> None:
         """Join the group and begin; does nothing when running."""
@@ -85,7 +80,7 @@ class ConsumerLife(Generic[Started]):
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))
             self._ending.set()
-        if not self.in_handler:
+        if not in_handler_of(self):
             await asyncio.shield(self._closing)
 
     async def _close(self, timeout_s: float) -> None:
@@ -103,6 +98,11 @@ class ConsumerLife(Generic[Started]):
     def _raise_fatal(self) -> None:
         if self._running is not None and self._running.instance.fatal is not None:
             raise self._running.instance.fatal
+
+
+def in_handler_of(consumer: ConsumerLife[Any]) -> bool:
+    """Whether this is asked by one of the consumer's handlers, be it in a thread, or by what a handler began."""
+    return consumer._running is not None and handled_by.get() is consumer._running
 
 
 def now_ms() -> int:

@@ -43,7 +43,10 @@ class DeadLetter(Exception):
 
 
 class BatchResult(msgspec.Struct, frozen=True):
-    """A batch handler's answer: messages up to and with number ``ack_index`` are done (-1: none), the rest retried."""
+    """A batch handler's answer: messages up to and with number ``ack_index`` are done (-1: none), the rest retried.
+
+    A number behind the last one means all, as in RocketMQ.
+    """
 
     ack_index: int
 
@@ -73,10 +76,12 @@ def judge_answer(answer: object, count: int) -> Outcome:
         return Outcome("success", count)
     if answer is ConsumeStatus.RECONSUME_LATER:
         return Outcome("reconsume")
-    if isinstance(answer, BatchResult) and -1 <= answer.ack_index < count:
-        acknowledged = answer.ack_index + 1
+    if isinstance(answer, BatchResult) and isinstance(answer.ack_index, int) and answer.ack_index >= -1:
+        acknowledged = min(answer.ack_index + 1, count)
         return Outcome("success" if acknowledged == count else "reconsume", acknowledged)
     text = f"the handler returned {answer!r:.80}; return None, ConsumeStatus or BatchResult(ack_index), or raise"
+    if isinstance(answer, BatchResult):
+        text += f"; ack_index is -1 (nothing is done) to {count - 1} (all are)"
     return Outcome("wrong_value", reason=text)
 
 

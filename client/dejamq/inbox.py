@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import msgspec
-from dejamq_proto.codes import ConfigError, DejamqError
+from dejamq_proto.codes import ConfigError, DejamqError, WaitTimeout
 
 from dejamq.inbox_dialects import dialect_of, run
 from dejamq.received import ReceivedMessage
@@ -104,9 +104,9 @@ class Marks:
             raise
         self._dialect.commit(self.connection)
 
-    def busy(self, key: tuple[str, str, str]) -> TimeoutError:
+    def busy(self, key: tuple[str, str, str]) -> WaitTimeout:
         """What a delivery is told that waited too long; it is then delivered again."""
-        return TimeoutError(
+        return WaitTimeout(
             f"message {key[2]} could not be begun within {self.options.wait_ms} ms: another delivery of it, or another "
             "writer of an SQLite file, is still at work; keep slow work out of the inbox's block"
         )
@@ -145,7 +145,7 @@ class Inbox:
         """True for the first delivery of this message in its group, False for every later one.
 
         ``key`` takes the place of the message id. A delivery that comes while another one of the same message is
-        being handled, here or in another process, waits for its end. Raises TimeoutError after ``wait_ms``.
+        being handled, here or in another process, waits for its end. Raises WaitTimeout after ``wait_ms``.
         """
         marks, place = self._marks, self._marks.key(message, key)
         async with _turn(marks.connection):

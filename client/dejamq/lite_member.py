@@ -108,15 +108,14 @@ class LiteMember(ConsumerLife[LiteRunning]):
     async def wait_assigned(self, timeout_ms: float = 30_000) -> tuple[MessageQueue, ...]:
         """Until the group's allocation gave this consumer its queues, or the assigned ones are open.
 
-        Raises TimeoutError, or the fatal failure of a background task.
+        Raises WaitTimeout, ClientClosed, or the fatal failure of a background task.
         """
         running = self._started()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await first_of(running.rebalancer.settled, running.failed, self._ending)
         except TimeoutError:
-            text = f"group {self.group!r} got no queues within {timeout_ms:.0f} ms; does the topic exist?"
-            raise TimeoutError(text) from None
+            raise running.no_queues(timeout_ms) from None
         self._check()
         return self.assignment
 

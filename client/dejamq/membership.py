@@ -7,12 +7,13 @@ from contextvars import ContextVar
 
 from dejamq_proto import names
 from dejamq_proto.client_pb2 import ConsumerData
-from dejamq_proto.codes import ClientClosed, DejamqError, RouteNotFound
+from dejamq_proto.codes import ClientClosed, DejamqError, RouteNotFound, WaitTimeout
 from dejamq_proto.events import State
 
 from dejamq.config import ConsumerConfig
 from dejamq.filter_check import check_filters
 from dejamq.instance import Instance
+from dejamq.namespace import unwrap
 from dejamq.offset_store import OffsetStore
 from dejamq.plan import Queues
 from dejamq.rebalancer import Rebalancer
@@ -67,6 +68,22 @@ class Membership:
         self.instance.presence.wake()
         self.rebalancer.unsettle()
         self.rebalancer.wake()
+
+    def no_queues(self, timeout_ms: float) -> WaitTimeout:
+        """What a program is told that waited for its queues in vain: which, and what to look at."""
+        topics, owned = [one.topic for one in self._subscriptions], self.rebalancer.assignment.queues()
+        unknown = [topic for topic in topics if not self._readable(topic)]
+        missing = unknown or sorted(set(topics) - {queue.topic for queue in owned}) or topics
+        group, *named = (unwrap(self._config.namespace, name) for name in (self._group, *missing))
+        names_text = ", ".join(named)
+        look_at = "its routes are known: do its brokers answer, and does no other member hold the locks of its queues?"
+        if unknown:
+            look_at = f"no route of {names_text} is known: does the topic exist, and do the name servers answer?"
+        return WaitTimeout(f"group {group!r} got no queues of {names_text} within {timeout_ms:.0f} ms; {look_at}")
+
+    def _readable(self, topic: str) -> bool:
+        route = self.instance.routes.known(topic)
+        return route is not None and bool(route.subscribe_queues())
 
     async def _join(self) -> None:
         """Routes, then the heartbeat that makes this client a member.

@@ -143,6 +143,12 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     _stored: StoredRun
     _index: int
 
+    def __repr__(self) -> str:
+        return (
+            f"SendResult(status={self.status.name}, message_id={self.message_id!r}, queue={self.queue!r}, "
+            f"queue_offset={self.queue_offset}, offset_message_id={self.offset_message_id!r})"
+        )
+
     @property
     def offset_message_id(self) -> str:
         """The broker-made id: store host and log offset in hex."""

@@ -103,6 +103,12 @@ class RequestTimeout(DejamqError, TimeoutError):
     default_code = Code.REQUEST_TIMEOUT
 
 
+class WaitTimeout(DejamqError, TimeoutError):
+    """What a call of the program waited for did not come in time; nothing was done by it."""
+
+    default_code = Code.CLIENT_REFUSED
+
+
 class RouteNotFound(DejamqError):
     """No name server knows a broker for the topic."""
 

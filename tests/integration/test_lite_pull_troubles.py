@@ -6,9 +6,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from consumer_cluster import Servers, servers, until
-from dejamq import ConsumeFrom, LitePullConsumer
-from lite_cluster import bodies, poll_count, send_to, subscribed
+from dejamq import ConsumeFrom, DejamqError, LitePullConsumer, MessageQueue
+from lite_cluster import bodies, lite, poll_count, send_to, subscribed
 
 FROM_THE_FIRST: dict[str, Any] = {"auto_commit": False, "consume_from": ConsumeFrom.FIRST_OFFSET}
 """With LAST_OFFSET a queue that nobody committed begins at its end with each owner."""
@@ -196,3 +197,17 @@ async def test_closing_while_it_starts_ends_both(tmp_path: Path) -> None:
         outcome = (await asyncio.gather(starting, return_exceptions=True))[0]
         assert isinstance(outcome, Exception)
         assert consumer.closed
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+async def test_waiting_in_vain_for_queues_says_which_and_what_to_look_at(tmp_path: Path, assigned: bool) -> None:
+    async with servers(tmp_path) as here:
+        consumer = lite(here)
+        if assigned:
+            consumer.assign([MessageQueue("nothing-here", "broker-a", 3)])
+        else:
+            consumer.subscribe("nothing-here")
+        async with consumer:
+            with pytest.raises(TimeoutError, match="no route of nothing-here is known: does the topic exist") as late:
+                await consumer.wait_assigned(100)
+            assert isinstance(late.value, DejamqError)

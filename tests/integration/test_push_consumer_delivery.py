@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 from consumer_cluster import SLOW, servers, until
-from dejamq import BrokerUnavailable, ConsumeFrom, DeadLetter, Message, PushConsumer, ReceivedMessage, RetryLater
+from dejamq import (
+    BrokerUnavailable,
+    ConsumeFrom,
+    DeadLetter,
+    DejamqError,
+    Message,
+    PushConsumer,
+    ReceivedMessage,
+    RetryLater,
+)
 
 
 async def test_every_message_sent_before_and_after_the_start_is_delivered_once(tmp_path: Path) -> None:
@@ -184,8 +193,9 @@ async def test_a_topic_that_is_created_after_the_start_is_found(tmp_path: Path) 
         consumer = here.consumer()
         consumer.subscribe("orders", handler)
         async with consumer:
-            with pytest.raises(TimeoutError, match="does the topic exist"):
+            with pytest.raises(TimeoutError, match=r"no route of orders is known: does the topic exist") as late:
                 await consumer.wait_assigned(200)
+            assert isinstance(late.value, DejamqError)
             await here.send("x")
             await until(lambda: seen == ["x"])
 

@@ -59,6 +59,18 @@ def result_of(stored: StoredRun, index: int) -> SendResult:
     return SendResult(SendStatus.SEND_OK, "id", MessageQueue("t", "a", 0), 7, stored, index)
 
 
+def test_a_printed_result_shows_what_programs_may_read_of_it() -> None:
+    answer = SendRunResult(
+        store_host="127.0.0.1:10911", store_timestamp_ms=5,
+        span_starts=np.array([0], "<u4"), span_log_offsets=np.array([255], "<u8"),
+    )  # fmt: skip
+    text = repr(result_of(StoredRun(answer, np.array([50], "<u4")), 0))
+    assert text == (
+        "SendResult(status=SEND_OK, message_id='id', queue=MessageQueue(topic='t', broker_name='a', queue_id=0), "
+        "queue_offset=7, offset_message_id='7F00000100002A9F00000000000000FF')"
+    )
+
+
 def test_log_offsets_of_a_run_that_crossed_a_file_are_computed_from_its_spans() -> None:
     answer = SendRunResult(
         store_host="127.0.0.1:10911", store_timestamp_ms=5,

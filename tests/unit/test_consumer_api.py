@@ -191,8 +191,22 @@ def test_answers_are_judged_as_documented() -> None:
     assert judge_answer(ConsumeStatus.RECONSUME_LATER, 3).acknowledged == 0
     assert judge_answer(BatchResult(2), 3).status == "success"
     assert judge_answer(BatchResult(-1), 3).acknowledged == 0
-    for wrong in (True, "success", 0, BatchResult(3)):
+    for wrong in (True, "success", 0):
         assert judge_answer(wrong, 3).status == "wrong_value"
+
+
+@pytest.mark.parametrize("ack_index", [2, 3, 2**31 - 1])
+def test_an_ack_index_at_or_behind_the_end_of_the_list_acknowledges_all_of_it(ack_index: int) -> None:
+    """RocketMQ: ``if (ackIndex >= consumeRequest.getMsgs().size()) ackIndex = size - 1``."""
+    outcome = judge_answer(BatchResult(ack_index), 3)
+    assert (outcome.status, outcome.acknowledged) == ("success", 3)
+
+
+@pytest.mark.parametrize("ack_index", [-2, "1", None])
+def test_an_ack_index_that_is_none_acknowledges_nothing_and_the_text_names_the_range(ack_index: Any) -> None:
+    outcome = judge_answer(BatchResult(ack_index), 3)
+    assert (outcome.status, outcome.acknowledged) == ("wrong_value", 0)
+    assert "-1 (nothing is done) to 2 (all are)" in outcome.reason
 
 
 @pytest.mark.parametrize("level", [-1, 19])

@@ -148,8 +148,10 @@ async def test_deliveries_at_the_same_time_through_two_connections_have_one_effe
 async def test_a_delivery_gives_up_waiting_for_another_one_and_says_so(connect: Connect) -> None:
     one, two = connect(), connect()
     async with Inbox(one).once(message()):
-        with pytest.raises(TimeoutError, match="keep slow work out"):
+        with pytest.raises(TimeoutError, match="keep slow work out") as late:
             await handle(Inbox(two, wait_ms=5), two, message())
+        assert isinstance(late.value, DejamqError)
+        assert late.value.not_done
     assert not await handle(Inbox(two, wait_ms=5), two, message())
 
 

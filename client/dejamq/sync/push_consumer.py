@@ -10,6 +10,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq.allocation import Strategy
 from dejamq.consume_from import ConsumeFrom, MessageModel
 from dejamq.consumer import PushConsumer as AsyncPushConsumer
+from dejamq.consumer_life import in_handler_of
 from dejamq.handlers import BatchHandler, Handler
 from dejamq.hooks import ConsumeHook, Keep
 from dejamq.message import MessageQueue
@@ -100,7 +101,7 @@ class PushConsumer(Facade[AsyncPushConsumer]):
 
     def close(self, timeout_ms: float | None = None) -> None:
         """As ``dejamq.PushConsumer.close``; in a handler it returns at once, and the end of the program waits."""
-        if self._inner.in_handler:
+        if in_handler_of(self._inner):
             self._await(self._inner.close, timeout_ms)
         else:
             super().close(timeout_ms)
