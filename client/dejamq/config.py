@@ -29,7 +29,11 @@ class ClientConfig(ClockSettings):
         "127.0.0.1:9876", rocketmq="namesrvAddr", help="name servers, host:port, several separated by ; or ,"
     )
     namespace: str = setting("", rocketmq="namespace", help="in front of topics and groups, unseen by the program")
-    client_id: str | None = setting(None, help="unique for each start by default; stable for BROADCASTING")
+    client_id: str | None = setting(
+        None,
+        help="unique for each start by default; stable for BROADCASTING, the same for all of a host: several members "
+        "of one group there need one each",
+    )
     client_ip: str | None = setting(None, rocketmq="clientIP", help="IPv4 address in the client id; default: detected")
     poll_name_server_interval_ms: int = setting(
         30_000, rocketmq="pollNameServerInterval", unit="ms", scale="interval", help="between two reads of the routes"

@@ -6,6 +6,8 @@ The file belongs to one group of one client id. Source: RocketMQ ``LocalFileOffs
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,9 @@ FIELD = "offsetTable"
 FILE_NAME = "offsets.json"
 HOME = Path(".rocketmq_offsets")
 """RocketMQ's folder, in the home of the user."""
+
+
+_numbers = count(1)
 
 
 class OffsetsUnreadable(DejamqError):
@@ -66,6 +71,8 @@ class LocalOffsets:
         """``home``: the folder of all clients' files (RocketMQ: ``rocketmq.client.localOffsetStoreDir``)."""
         self.path = (home.expanduser() if home else Path.home() / HOME) / client_id / group / FILE_NAME
         self._backup = self.path.with_name(FILE_NAME + ".bak")
+        mine = f".{os.getpid()}-{next(_numbers)}.tmp"  # two members of one file must not take each other's
+        self._staged, self._staged_backup = (self.path.with_name(FILE_NAME + kind + mine) for kind in ("", ".bak"))
         self.source = "none"
         """Where the last ``load`` found the table: main, bak, or none."""
 
@@ -96,13 +103,16 @@ class LocalOffsets:
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Replace the file as a whole: a crash leaves the old table or the new one. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        staged = self.path.with_name(FILE_NAME + ".tmp")
-        with staged.open("w", encoding="utf-8") as file:
-            file.write(encode_offsets(offsets))
-            file.flush()
-            os.fsync(file.fileno())
-        self._keep_backup()
-        os.replace(staged, self.path)
+        try:
+            with self._staged.open("w", encoding="utf-8") as file:
+                file.write(encode_offsets(offsets))
+                file.flush()
+                os.fsync(file.fileno())
+            self._keep_backup()
+            os.replace(self._staged, self.path)
+        except BaseException:
+            self._staged.unlink(missing_ok=True)
+            raise
         directory = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -115,11 +125,13 @@ class LocalOffsets:
             decode_offsets(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return
-        link = self._backup.with_name(self._backup.name + ".tmp")
+        link = self._staged_backup
         link.unlink(missing_ok=True)
         try:
             os.link(self.path, link)
         except OSError:  # a file system without hard links: the file is absent for a moment, as with RocketMQ
-            os.replace(self.path, self._backup)
+            with suppress(FileNotFoundError):  # another member of this file is at the same step
+                os.replace(self.path, self._backup)
         else:
             os.replace(link, self._backup)
+            link.unlink(missing_ok=True)  # it stays where the other member has just made the same file the backup

@@ -1,5 +1,7 @@
 """The offset file of a broadcasting consumer: RocketMQ's own, read and written byte for byte, and safe from crashes."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,35 @@ def test_when_neither_can_be_read_it_says_so_instead_of_beginning_anywhere(tmp_p
     store.path.with_name("offsets.json.bak").write_text("{")
     with pytest.raises(OffsetsUnreadable, match=r"offsets\.json cannot be read .* delete it"):
         store.load()
+
+
+def test_two_members_of_one_file_fail_no_save_of_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes with one client id: what they stage must not be moved away by the other."""
+    one, two = local(tmp_path), local(tmp_path)
+    real, within = os.replace, False
+
+    def replace(source: Path, target: Path) -> None:
+        nonlocal within
+        if not within:  # the other one saves between each staging and its replacement
+            within = True
+            two.save({queue(1): 2})
+            within = False
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    one.save({queue(0): 1})
+    one.save({queue(0): 2})
+    assert local(tmp_path).load() == {queue(0): 2}
+    assert sorted(path.name for path in one.path.parent.iterdir()) == ["offsets.json", "offsets.json.bak"]
+
+
+def test_a_save_that_fails_leaves_nothing_staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    store = local(tmp_path)
+    store.save({queue(0): 1})
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="full"):
+        store.save({queue(0): 2})
+    assert [path.name for path in store.path.parent.iterdir()] == ["offsets.json"]
