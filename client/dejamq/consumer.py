@@ -206,7 +206,8 @@ class PushConsumer(ConsumerLife[Running]):
         """While it closes: cancel the handlers that still run, and wait for brokers half a second a step at most.
 
         Their messages were not acknowledged and come again, to whoever owns their queue next; so does what could not be
-        committed so fast. May be called at any time; before closing began it takes effect when it does.
+        committed so fast. A plain handler goes on in its thread, which the end of the program does not wait for, as it
+        does otherwise. May be called at any time; before closing began it takes effect when it does.
         """
         if self._running is not None:
             self._running.hurry()

@@ -6,7 +6,6 @@ It is journalled as a delivery of kind ``direct``, which the audit counts as ask
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from dejamq_proto.client_pb2 import TakeDirectly
 from dejamq_proto.codes import Code, DejamqError
@@ -17,6 +16,7 @@ from dejamq_proto.running_pb2 import DirectResult
 from dejamq import handlers, ordered_handlers
 from dejamq.assignment import OwnedQueue
 from dejamq.deliveries import Deliveries
+from dejamq.handler_threads import HandlerThreads
 from dejamq.handlers import Outcome
 from dejamq.namespace import unwrap, wrap_queue
 from dejamq.options import Options
@@ -39,7 +39,7 @@ class Direct:
     def __init__(self, options: Options, subscriptions: Subscriptions, deliveries: Deliveries, boot_id: str) -> None:
         self._options, self._subscriptions, self._deliveries = options, subscriptions, deliveries
         self._boot_id = boot_id
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: HandlerThreads | None = None
 
     async def take(self, wanted: TakeDirectly) -> DirectResult:
         """Have the message handled and say how that ended; whatever the handler does is a result, no error.
@@ -67,13 +67,18 @@ class Direct:
             spent_ms=int((time.monotonic() - began) * 1000),
         )  # fmt: skip
 
+    def hurry(self) -> None:
+        """The end of the program waits for no thread."""
+        if self._executor is not None:
+            self._executor.abandon()
+
     def close(self) -> None:
         """Let go of the thread; what it still runs ends by itself."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _handle(self, subscription: Subscription, message: ReceivedMessage) -> tuple[Outcome, str]:
-        self._executor = self._executor or ThreadPoolExecutor(1, thread_name_prefix="dejamq-direct")
+        self._executor = self._executor or HandlerThreads(1, "dejamq-direct")
         handler = subscription.callable(self._executor)
         try:
             answer = await handler([message] if subscription.batch_size else message)

@@ -8,7 +8,6 @@ next to nothing, and a handler that waits holds up only its own worker. Source: 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from operator import length_hint
@@ -19,6 +18,7 @@ import msgspec
 from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
+from dejamq.handler_threads import HandlerThreads
 from dejamq.handlers import ConsumeStatus, Outcome
 from dejamq.overdue import GiveBack, Handling, Overdue
 from dejamq.received import ReceivedMessage
@@ -55,7 +55,7 @@ class Dispatcher:
         self._deliveries, self._results = deliveries, Results(context, deliveries, send_back)
         self._results.again = lambda owned, message: self.submit(owned, [message], again=True)
         self._timeout_s = context.config.consume_timeout_ms / 1000
-        self._executor = ThreadPoolExecutor(max_concurrency, thread_name_prefix="dejamq-handler")
+        self._executor = HandlerThreads(max_concurrency, "dejamq-handler")
         self._ready: deque[Work] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._stopping = self._hurried = False
@@ -136,7 +136,8 @@ class Dispatcher:
         return not self._busy
 
     def hurry(self) -> None:
-        """Let ``drain`` wait no longer."""
+        """Let ``drain`` wait no longer, and the end of the program for no thread."""
+        self._executor.abandon()
         self._hurried = True
         if self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)

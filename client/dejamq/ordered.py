@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import msgspec
@@ -18,6 +17,7 @@ from dejamq.assignment import OwnedQueue
 from dejamq.context import Context
 from dejamq.deliveries import Deliveries
 from dejamq.dispatcher import SLICE_S, no_handler
+from dejamq.handler_threads import HandlerThreads
 from dejamq.handlers import Outcome
 from dejamq.lane import Lane
 from dejamq.message import MessageQueue
@@ -73,7 +73,7 @@ class OrderedDispatcher:
         config = context.config
         self._stretch_s = config.max_time_consume_continuously_ms / 1000
         self._lock_retry_s, self._timeout_s = config.lock_retry_ms / 1000, config.consume_timeout_ms / 1000
-        self._executor = ThreadPoolExecutor(rules.max_concurrency, thread_name_prefix="dejamq-handler")
+        self._executor = HandlerThreads(rules.max_concurrency, "dejamq-handler")
         self._handlers: dict[str, tuple[Subscription, Callable[[Any], Awaitable[Any]]]] = {}
         self._turns: dict[int, Turn] = {}
         self._running: dict[MessageQueue, Turn] = {}
@@ -131,7 +131,8 @@ class OrderedDispatcher:
         return not self._busy
 
     def hurry(self) -> None:
-        """Let ``drain`` wait no longer."""
+        """Let ``drain`` wait no longer, and the end of the program for no thread."""
+        self._executor.abandon()
         self._ended.set()
 
     def close(self) -> None:

@@ -125,6 +125,7 @@ class Running(Membership):
     def hurry(self) -> None:
         """Cancel handlers that run when it closes, and wait for nobody who does not answer at once."""
         self.dispatcher.hurry()
+        self._direct.hurry()
         self._shutdown.hurry()
 
     def _employ(self, name: str) -> None:

@@ -1,6 +1,7 @@
 """Whole programs with dejamq.sync: how they end, what Ctrl-C does, and what a fork does."""
 
 import signal
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -142,6 +143,35 @@ say("ended")
         out, err = program.communicate(timeout=40)
     assert (out.split()[-1], err, program.returncode) == ("ended", "", 0)
     assert out.split().count("finished") >= 1
+
+
+SERVING = {
+    "sync": "consumer.run_until_stopped()",
+    "asyncio": "asyncio.run(consumer._inner.run_until_stopped())",
+}
+
+
+@pytest.mark.parametrize("kind", list(SERVING))
+def test_a_second_signal_ends_the_process_though_a_plain_handler_blocks(here: Cluster, kind: str) -> None:
+    program_text = f"""
+import time
+consumer = PushConsumer("hurried-{kind}", consume_from=ConsumeFrom.FIRST_OFFSET)
+consumer.subscribe("hurried-{kind}", lambda message: (say("entered"), time.sleep(600)))
+with Producer("p") as producer:
+    producer.send(Message("hurried-{kind}", b"x"))
+{SERVING[kind]}
+say("ended")
+"""
+    with script(here, START + program_text) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline().strip() == "entered"
+        program.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=30)
+    assert (out.split(), program.returncode) == (["ended"], 0)
+    assert err.startswith("handlers_cancelled group=hurried-")
+    assert err.count("\n") == 1
 
 
 def test_in_a_child_forked_beside_a_running_client_every_client_is_refused(here: Cluster) -> None:
