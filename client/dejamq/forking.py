@@ -1,9 +1,10 @@
-"""Knowing whether a client is still in the process that made it, without asking the kernel for each message."""
+"""Knowing whether a client is still in the process and the loop that made it, without asking for each message."""
 
+import asyncio
 import os
 import weakref
 
-from dejamq_proto.codes import ForkedProcess
+from dejamq_proto.codes import ClientClosed, ForkedProcess
 
 
 class Origin:
@@ -19,6 +20,12 @@ class Origin:
         """Raise ForkedProcess in a child: its parent's connections and tasks are not the child's to use or end."""
         if not self.here:
             raise ForkedProcess(f"this {what} was made before fork; make a new one in the child process")
+
+
+def check_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Raise ClientClosed when the event loop that a client was started in has ended, as that of an ``asyncio.run``."""
+    if loop.is_closed():
+        raise ClientClosed("the event loop of this client has ended, with its asyncio.run; make a new one in this loop")
 
 
 _origins: "weakref.WeakSet[Origin]" = weakref.WeakSet()

@@ -19,6 +19,7 @@ from dejamq.lite_rebalancer import Chosen, QueuesListener
 from dejamq.lite_running import LiteOptions, LiteRunning
 from dejamq.message import MessageQueue
 from dejamq.namespace import strategy_outside, unwrap_queue, wrap, wrap_queue
+from dejamq.options import check_bool
 from dejamq.received import ReceivedMessage
 from dejamq.subscriptions import Subscriptions
 from dejamq.waits import first_of
@@ -35,6 +36,7 @@ class LiteMember(ConsumerLife[LiteRunning]):
         """Raises ConfigError or InvalidName at once for what could not work later."""
         super().__init__()
         names.check_group(group)
+        check_bool(auto_commit=auto_commit)
         self.group, self.auto_commit, self.config = group, auto_commit, lite_config(namesrv, settings)
         model = choice(MessageModel, model)
         if model is MessageModel.BROADCASTING:

@@ -107,9 +107,8 @@ class LitePullConsumer(LiteMember):
         An offset outside the queue is corrected by the broker. Raises INVALID_PARAMETER for a queue that is not owned.
         """
         self._check()
-        queue = wrap_queue(self._namespace, queue)
-        if offset < 0:
-            raise DejamqError(f"offset is {offset}, it must be 0 or more", code=Code.INVALID_PARAMETER)
+        (queue,) = self._inside([queue])
+        _check_offset("offset", offset)
         owned = None if self._running is None else self._running.rebalancer.assignment.owned.get(queue)
         if owned is not None and self._running is not None:
             self._running.seek(owned, offset)
@@ -139,8 +138,7 @@ class LitePullConsumer(LiteMember):
 
     def _set(self, running: LiteRunning, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
-            if offset < 0:
-                raise DejamqError(f"offset of {queue} is {offset}, it must be 0 or more", code=Code.INVALID_PARAMETER)
+            _check_offset(f"offset of {queue}", offset)
         for queue, offset in offsets.items():
             owned = running.rebalancer.assignment.owned.get(queue)
             if owned is None:
@@ -154,3 +152,8 @@ class LitePullConsumer(LiteMember):
             raise ConfigError("nothing to poll: subscribe topics or assign queues first")
         assert self._polling is not None
         return self._polling
+
+
+def _check_offset(what: str, offset: object) -> None:
+    if not isinstance(offset, int) or offset < 0:
+        raise DejamqError(f"{what} is a whole number of 0 or more, not {offset!r}", code=Code.INVALID_PARAMETER)

@@ -91,7 +91,10 @@ def _as_bytes(body: object) -> bytes:
 
 def _texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
     """A tuple of the values. Raises TypeError for the first that is not a text."""
-    texts = tuple(values)
+    try:
+        texts = tuple(values)
+    except TypeError:
+        raise TypeError(f"{what} must be a str or several of them, not {type(values).__name__}") from None
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"{what} must be str, not {type(text).__name__}")
@@ -100,7 +103,10 @@ def _texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
 
 def _properties(properties: Mapping[str, str]) -> dict[str, str]:
     """A copy: a frozen message does not change with the program's dict."""
-    copy = dict(properties)
+    try:
+        copy = dict(properties)
+    except (TypeError, ValueError):
+        raise TypeError(f"properties must be a mapping of str to str, not {type(properties).__name__}") from None
     _texts("names and values of properties", (*copy.keys(), *copy.values()))
     return copy
 

@@ -8,6 +8,13 @@ from dejamq.config import ConsumerConfig
 from dejamq.consume_from import ConsumeFrom, MessageModel
 
 
+def check_bool(**given: object) -> None:
+    """Raise ConfigError for the first that is neither True nor False."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} is True or False, not {value!r}")
+
+
 class Options(msgspec.Struct, frozen=True):
     """``group`` is as brokers know it. Raises ConfigError for what could not work later."""
 
@@ -23,6 +30,7 @@ class Options(msgspec.Struct, frozen=True):
     auto_commit: bool = True
 
     def __post_init__(self) -> None:
+        check_bool(ordered=self.ordered, auto_commit=self.auto_commit)
         if not (self.auto_commit or self.ordered):
             raise ConfigError("auto_commit=False needs ordered=True: concurrent handlers acknowledge each by itself")
         for name, value in {

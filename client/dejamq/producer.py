@@ -12,7 +12,7 @@ from dejamq_proto.names import check_group
 from dejamq.call import Call
 from dejamq.config import client_config
 from dejamq.detector import Detector
-from dejamq.forking import Origin
+from dejamq.forking import Origin, check_loop
 from dejamq.instance import Instance
 from dejamq.intake import Destination, Intake, no_message
 from dejamq.message import Message, MessageQueue, SendResult
@@ -63,7 +63,8 @@ class Producer:
             raise ClientClosed("this producer is closed; make a new one")
         if not self._origin.here:
             raise ForkedProcess("this producer was made before fork; make a new one in the child process")
-        if self._instance is not None:
+        if self._sender is not None:
+            check_loop(self._sender.loop)
             return
         instance = Instance(self.config, role="producer")
         instance.register_producer(self._inner_group)
@@ -275,6 +276,7 @@ class Producer:
             raise ClientClosed("this producer is not started; use `async with producer:` or await start()")
         if self._closing or self._sender is None:
             raise ClientClosed("this producer is closed; make a new one")
+        check_loop(self._sender.loop)
         return self._sender
 
 

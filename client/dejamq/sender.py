@@ -22,6 +22,7 @@ from dejamq.call import Call
 from dejamq.destinations import Destinations
 from dejamq.encoding import Template
 from dejamq.fault_strategy import FaultTable
+from dejamq.forking import check_loop
 from dejamq.fresh import Fresh, Submitted
 from dejamq.instance import Instance
 from dejamq.message import Message, MessageQueue, SendResult
@@ -49,7 +50,7 @@ class Sender:
     ) -> None:  # fmt: skip
         """``call_ids``: those of sends that are submitted without a call; the same source as of calls."""
         self._instance, self._config, self._group = instance, config, group
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._cap_s = config.send_msg_max_timeout_per_request_ms / 1000
         self._sweep_s = min(SWEEP_S, self._cap_s / 2) if self._cap_s else SWEEP_S
         self.faults = FaultTable() if config.send_latency_enable else None
@@ -59,7 +60,7 @@ class Sender:
         self._lanes = Lanes()
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
-        self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self._loop)
+        self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self.loop)
         self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000)
         self._turning = False
         self.open = True
@@ -123,7 +124,12 @@ class Sender:
     def _turn_soon(self) -> None:
         if not self._turning:
             self._turning = True
-            self._loop.call_soon(self._turn)
+            try:
+                self.loop.call_soon(self._turn)
+            except RuntimeError:
+                self.open = False  # the next call asks why not
+                check_loop(self.loop)
+                raise
 
     def _turn(self) -> None:
         """What was submitted in this turn of the loop gets its queues together, and leaves as lanes have room."""
@@ -137,7 +143,7 @@ class Sender:
         if self._fresh and self.open:  # a selector submitted something itself
             self._turn_soon()
         if self._sweeper is None and self.backlog.calls:
-            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+            self._sweeper = self.loop.call_later(self._sweep_s, self._sweep)
         for lane in tuple(self._lanes.values()):
             self._pump(lane)
 
@@ -261,7 +267,7 @@ class Sender:
         except Exception as fault:
             self._broke(fault)
         if self.backlog.calls:
-            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+            self._sweeper = self.loop.call_later(self._sweep_s, self._sweep)
 
     def _end_overdue(self, now: float) -> None:
         """Runs under way, calls that never left, calls without a route: each fails with what is known of it."""

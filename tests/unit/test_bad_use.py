@@ -1,5 +1,6 @@
 """Bad use that every client refuses at once, before any server is asked, in words that say what to do."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -86,6 +87,49 @@ async def test_a_bad_message_is_refused_by_submit_and_surely_not_sent(
         assert refused.value.definite
         with pytest.raises(kind, match=why):
             await producer.send(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"keys": 5}, "keys must be a str or several of them, not int"),
+        ({"keys": ["a", 5]}, "keys must be str, not int"),
+        ({"properties": 5}, "properties must be a mapping of str to str, not int"),
+        ({"properties": ["ab", 5]}, "properties must be a mapping of str to str, not list"),
+    ],
+)
+def test_an_argument_of_a_message_of_the_wrong_kind_is_named(arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        Message("orders", b"x", **arguments)
+
+
+@pytest.mark.parametrize("client", [PushConsumer, LitePullConsumer, sync.PushConsumer, sync.LitePullConsumer])
+def test_a_yes_or_no_that_is_neither_is_refused(client: Any) -> None:
+    with pytest.raises(ConfigError, match="auto_commit is True or False, not 'yes'"):
+        client("g", auto_commit="yes", **({"ordered": True} if "Push" in client.__name__ else {}))
+    if "Push" in client.__name__:
+        with pytest.raises(ConfigError, match="ordered is True or False, not 'yes'"):
+            client("g", ordered="yes")
+
+
+@pytest.mark.parametrize("offset", ["1", None, 1.5])
+async def test_an_offset_that_is_no_whole_number_is_refused(offset: Any) -> None:
+    one = LitePullConsumer("g", namesrv=NOBODY)
+    one.assign([QUEUE])
+    with pytest.raises(DejamqError, match=f"offset is a whole number of 0 or more, not {offset!r}"):
+        one.seek(QUEUE, offset)
+    wrong: Any = 0
+    with pytest.raises(ConfigError, match="MessageQueue"):
+        one.seek(wrong, 1)
+    await one.close()
+
+
+def test_a_producer_of_an_event_loop_that_has_ended_says_so_in_another_one() -> None:
+    one = Producer("g", namesrv=NOBODY)
+    asyncio.run(one.start())
+    for call in (one.start, *producer_calls(one)[:4]):
+        with pytest.raises(ClientClosed, match=r"event loop .* make a new one"):
+            asyncio.run(ask(call))
 
 
 def producer_calls(one: Producer) -> list[Callable[[], Any]]:
