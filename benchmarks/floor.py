@@ -8,15 +8,14 @@ one task, or by 256 tasks that wait for one each.
 import argparse
 import asyncio
 import statistics
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
 import grpc.aio
+from dejamq_lab.bench import rpc_echo
 from dejamq_proto.calling import dial
-from dejamq_proto.serving import SERVER_OPTIONS
 
 MESSAGE = bytes(1 << 20)
 KIB = len(MESSAGE) >> 10
@@ -44,20 +43,13 @@ def main() -> None:
 
 async def measured(options: argparse.Namespace) -> list[Figures]:
     """Each round by itself. The server is a process of its own, as a broker is."""
-    server = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--serve", f"--messages={options.messages}", stdout=asyncio.subprocess.PIPE
-    )
-    assert server.stdout is not None
-    try:
-        channel = dial((await server.stdout.readline()).decode().strip())
+    async with rpc_echo.served(__file__, "--serve", f"--messages={options.messages}") as address:
+        channel = dial(address)
         rounds = [
             await streams(channel, options.messages) | await echoes(channel, options.echoes) | await futures(options)
             for _ in range(options.rounds)
         ]
         await channel.close(None)
-    finally:
-        server.terminate()
-        await server.wait()
     return rounds
 
 
@@ -178,12 +170,7 @@ async def serve(count: int) -> None:
         "Echo": grpc.unary_unary_rpc_method_handler(echo),
         "Echoes": grpc.stream_stream_rpc_method_handler(echo_all),
     }  # fmt: skip
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("floor", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(f"127.0.0.1:{port}", flush=True)
-    await server.wait_for_termination()
+    await rpc_echo.serve("floor", handlers)
 
 
 if __name__ == "__main__":

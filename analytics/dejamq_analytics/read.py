@@ -31,14 +31,15 @@ def check_journals(journals: Sequence[str]) -> None:
             raise BadInput(f"no journal (*.jsonl) in {journal}: were the processes started with journal_dir set?")
 
 
-def check_group(events: DataFrame, lines: DataFrame, group: str) -> None:
+def check_group(spark: SparkSession, journals: Sequence[str], events: DataFrame, group: str) -> None:
     """Raises BadInput where nothing tells of the group: of one that is misspelt every audit would be clean.
 
-    ``events`` are those that an audit of the group reads, ``lines`` all that the journals have.
+    ``events`` are those that an audit of the group reads; only to name other groups are the journals read again.
     """
     if not _of_consumers(events).where(sf.col("group") == group).isEmpty():
         return
-    there = sorted(row.group for row in _of_consumers(readable(lines)).select("group").distinct().collect())
+    others = _of_consumers(readable(read_lines(spark, journals)))
+    there = sorted(row.group for row in others.select("group").distinct().collect())
     named = f"; there are {', '.join(there)}" if there else ", and none of any other"
     raise BadInput(f"no line of the journals is about a consumer group {group!r}{named}")
 

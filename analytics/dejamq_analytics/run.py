@@ -11,7 +11,7 @@ from dejamq_analytics import AuditResult, log_audit, pipeline, since
 from dejamq_analytics.digest import digest
 from dejamq_analytics.facts import Facts, both, settled
 from dejamq_analytics.outlook import little_for_java
-from dejamq_analytics.read import BadInput, check_group, check_journals, read_lines
+from dejamq_analytics.read import BadInput, check_group, check_journals
 from dejamq_analytics.report import render
 from dejamq_analytics.session import for_journals, make_session
 from dejamq_analytics.since import Chain
@@ -84,7 +84,7 @@ def _of_journals(request: Request, say: Callable[[str], None]) -> Verdict:
     with session_for(request) as spark, for_journals(spark, request.stores):
         facts = pipeline.gather(spark, request.journals, request.stores, request.business_key, request.group)
         if request.group is not None:
-            check_group(facts.events, read_lines(spark, request.journals), request.group)
+            check_group(spark, request.journals, facts.events, request.group)
         chain = since.plan(request.out, request.since, request.asked, since.extents_of(facts.processes))
         result = conclude(facts, chain.run.run_id, _untold(request.out, chain))
         _tell_gaps(facts, say)

@@ -154,11 +154,7 @@ class PushConsumer(ConsumerLife[Running]):
         self._check()
         if self._running is None:
             raise ConfigError("start the consumer before waiting for its queues")
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await first_of(self._running.rebalancer.settled, self._running.failed, self._ending)
-        except TimeoutError:
-            raise self._running.no_queues(timeout_ms) from None
+        await self._running.wait_settled(timeout_ms, self._ending)
         self._check()
         return self.assignment
 

@@ -1,6 +1,5 @@
 """What a lite pull consumer is besides messages: its settings, its queues, its start and its end."""
 
-import asyncio
 import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -112,12 +111,7 @@ class LiteMember(ConsumerLife[LiteRunning]):
 
         Raises WaitTimeout, ClientClosed, or the fatal failure of a background task.
         """
-        running = self._started()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await first_of(running.rebalancer.settled, running.failed, self._ending)
-        except TimeoutError:
-            raise running.no_queues(timeout_ms) from None
+        await self._started().wait_settled(timeout_ms, self._ending)
         self._check()
         return self.assignment
 

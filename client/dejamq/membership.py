@@ -19,7 +19,7 @@ from dejamq.plan import Queues
 from dejamq.rebalancer import Rebalancer
 from dejamq.retry_route import RetryRoute
 from dejamq.subscriptions import Subscriptions
-from dejamq.waits import together
+from dejamq.waits import first_of, together
 
 log = logging.getLogger("dejamq.consumer")
 
@@ -69,7 +69,15 @@ class Membership:
         self.rebalancer.unsettle()
         self.rebalancer.wake()
 
-    def no_queues(self, timeout_ms: float) -> WaitTimeout:
+    async def wait_settled(self, timeout_ms: float, ending: asyncio.Event) -> None:
+        """Until a round gave this member its queues, a background task failed or its end began. Raises WaitTimeout."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await first_of(self.rebalancer.settled, self.failed, ending)
+        except TimeoutError:
+            raise self._no_queues(timeout_ms) from None
+
+    def _no_queues(self, timeout_ms: float) -> WaitTimeout:
         """What a program is told that waited for its queues in vain: which, and what to look at."""
         topics, owned = [one.topic for one in self._subscriptions], self.rebalancer.assignment.queues()
         unknown = [topic for topic in topics if not self._readable(topic)]

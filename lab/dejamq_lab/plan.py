@@ -15,7 +15,7 @@ from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal import Level
 from dejamq_proto.names import MASTER_ID, check_topic
-from dejamq_proto.settings import load, scaled
+from dejamq_proto.settings import load, scaled, spellings
 
 Config = TypeVar("Config")
 LOG_FILE_SETTINGS = frozenset({"mapped_file_size_commit_log", "mappedFileSizeCommitLog"})
@@ -53,7 +53,7 @@ class Plan:
         if self.journal_level not in tuple(Level):
             raise ConfigError(f"journal_level is {', '.join(Level)}, not {self.journal_level!r}")
         self._check_topics()
-        known = {name for config in ALL for name in _names(config)}
+        known = {name for config in ALL for name in spellings(config)}
         if unknown := sorted(set(self.settings) - known):
             raise ConfigError(f"no server or client has the setting {', '.join(map(repr, unknown))}")
 
@@ -121,7 +121,7 @@ class Plan:
 
     def _config(self, cls: type[Config], **own: Any) -> Config:
         """The environment has no say: a test means what it says wherever it runs."""
-        names = set(_names(cls))
+        names = spellings(cls)
         chosen = {key: value for key, value in self.settings.items() if key in names}
         config = scaled(load(cls, env={}, overrides=chosen), self.time_scale)
         journal = {"journal_dir": str(self.journal_dir), "journal_level": self.journal_level}
@@ -160,19 +160,4 @@ def as_flags(config: Any) -> Sequence[str]:
 
 def broker_settings() -> dict[str, str]:
     """Every spelling of every setting of brokers, and our name of it."""
-    return dict(_spellings(BrokerConfig))
-
-
-def _names(cls: Any) -> Iterator[str]:
-    return (spelling for spelling, _ in _spellings(cls))
-
-
-def _spellings(cls: Any) -> Iterator[tuple[str, str]]:
-    for item in dataclasses.fields(cls):
-        nested: Any = item.default_factory
-        if dataclasses.is_dataclass(nested):
-            yield from _spellings(nested)
-        else:
-            yield item.name, item.name
-            if item.metadata.get("rocketmq"):
-                yield item.metadata["rocketmq"], item.name
+    return {spelling: path.rpartition(".")[2] for spelling, path in spellings(BrokerConfig).items()}

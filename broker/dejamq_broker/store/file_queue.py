@@ -138,7 +138,7 @@ class FileQueue:
         if file is None:
             return b""
         if self.scanning:
-            return self.peek(offset, size)
+            return file.peek(offset - file.start, size)
         self._uses = file.last_use = self._uses + 1
         return file.read(offset - file.start, size)
 

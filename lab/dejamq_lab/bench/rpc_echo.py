@@ -4,6 +4,8 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -22,17 +24,9 @@ async def baseline(body_bytes: int) -> dict[str, float]:
 
     Measured in the same run and on the same body size, so that a ratio to it compares across machines.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "dejamq_lab.bench.rpc_echo", stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        address = (await process.stdout.readline()).decode().strip()
+    async with served("-m", "dejamq_lab.bench.rpc_echo") as address:
         samples = await _echo_times(address, bytes(body_bytes))
         streamed = await _stream_rate(address)
-    finally:
-        process.terminate()
-        await process.wait()
     samples.sort()
     return {
         "grpc_echo_p50_ms": round(samples[len(samples) // 2] * 1000, 3),
@@ -97,8 +91,25 @@ async def _serve() -> None:
     handlers = {
         "Echo": grpc.unary_unary_rpc_method_handler(echo), "Take": grpc.stream_unary_rpc_method_handler(take)
     }  # fmt: skip
+    await serve("echo.Echo", handlers)
+
+
+@asynccontextmanager
+async def served(*program: str) -> AsyncIterator[str]:
+    """The address of a server in a process of its own, which is a Python program that calls ``serve``."""
+    process = await asyncio.create_subprocess_exec(sys.executable, *program, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def serve(service: str, handlers: "dict[str, grpc.RpcMethodHandler[Any, Any]]") -> None:
+    """Serve these methods on a free port of the loopback, whose address is printed, until the process is ended."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("echo.Echo", handlers),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"127.0.0.1:{port}", flush=True)
