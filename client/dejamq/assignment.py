@@ -16,12 +16,17 @@ from dejamq.stretch import Stretches
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """What the journal's lines about one ownership have in common: each is a copy of one of these, filled in."""
+    """What the journal's lines about one ownership have in common: each is a copy of one of these, filled in.
+
+    ``entered`` and ``succeeded`` are of one message, and filled in themselves, again and again.
+    """
 
     handout: Handout
     deliver: Deliver
     result: Result
     persist: Persist
+    entered: Deliver
+    succeeded: Result
     plain: bool
     """Deliveries need no more than this says, unless the group has failed with their messages before."""
 

@@ -56,7 +56,7 @@ class Deliveries:
         """As ``enter``, for messages of one pull, in its order, that have their numbers; each was given alone."""
         if self.forensic:
             for message in messages:
-                self._tell_entered(owned, message)
+                self.tell_entered(owned, message)
         elif self._on:
             owned.entered.add(messages)
             if owned.number not in self._gathering:
@@ -84,14 +84,11 @@ class Deliveries:
             self.flush(owned)
             self._write_deliver(owned, Stretches(messages), kind=kind, batch_id=self._batches)
 
-    def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, followed: bool = False) -> None:
-        """They ended well, each alone, and their process queue knows.
-
-        ``followed``: the next message is entered in this very step, and its line takes these along to the kernel.
-        """
+    def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """They ended well, each alone, and their process queue knows."""
         if self.forensic:
             for message in messages:
-                self._tell_succeeded(owned, message, followed=followed)
+                self.tell_succeeded(owned, message)
         elif self._on:
             owned.succeeded.add(messages)
             if owned.succeeded.count >= GATHER_AT_MOST:
@@ -173,43 +170,47 @@ class Deliveries:
         self.close()
         self._journal.flush()  # or these lines would wait a second interval
 
-    def _tell_entered(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
-        """One line, as ``_write_deliver`` writes it, for half of its price: ``forensic`` pays it for each message."""
+    def tell_entered(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
+        """As ``enter`` of a message with its number, at level ``forensic``, which pays its price for each."""
         batch, index, lines = message._batch, message._index, owned.lines or self.lines(owned)
         if batch.retried or not lines.plain:
             self._write_deliver(owned, Stretches((message,)), kind=self._kind)
             return
-        line = replace(
-            lines.deliver, delivery_ids=[message.delivery_number], queue_offsets=[message.queue_offset],
-            log_offsets=[message.log_offset], unique_keys=[batch.unique_keys[index]],
-            store_hosts=[batch.store_hosts[index]],
-        )  # fmt: skip
+        line = lines.entered
+        line.delivery_ids[0], line.queue_offsets[0] = message.delivery_number, message.queue_offset
+        line.log_offsets[0] = batch.column("log_offset")[index]
+        line.unique_keys[0], line.store_hosts[0] = batch.unique_keys[index], batch.store_hosts[index]
         self._journal.write(line)
 
-    def _tell_succeeded(self, owned: OwnedQueue, message: ReceivedMessage, *, followed: bool) -> None:
-        """As ``_tell_entered``."""
-        line = replace(
-            (owned.lines or self.lines(owned)).result, delivery_ids=[message.delivery_number],
-            queue_offsets=[message.queue_offset], mem_off=owned.process_queue.low_water,
-        )  # fmt: skip
+    def tell_succeeded(self, owned: OwnedQueue, message: ReceivedMessage, *, followed: bool = False) -> None:
+        """As ``succeed``, at level ``forensic``.
+
+        ``followed``: the next message is entered in this very step, and its line takes this one along to the kernel.
+        """
+        line = (owned.lines or self.lines(owned)).succeeded
+        line.delivery_ids[0], line.queue_offsets[0] = message.delivery_number, message.queue_offset
+        line.mem_off = owned.process_queue.low_water
         self._journal.write(line, followed=followed)
 
     def lines(self, owned: OwnedQueue) -> Lines:
         """What lines about this ownership have in common. A line made anew costs twice as much as a copy."""
         lines = owned.lines
         if lines is None:
-            place = self._place(owned)
-            lines = owned.lines = Lines(
-                Handout(**place, first_offset=0, last_offset=0, count=0),
-                Deliver(
-                    **place, client_id=self._client_id, kind=self._kind, delivery_ids=[], queue_offsets=[],
-                    log_offsets=[], unique_keys=[],
-                ),
-                Result(**place, status="success", delivery_ids=[], queue_offsets=[], mem_off=0),
-                Persist(**place, value=0, reason=""), not (self._business_key or is_internal(owned.queue.topic)),
+            place, plain = self._place(owned), not (self._business_key or is_internal(owned.queue.topic))
+            deliver = Deliver(
+                **place, client_id=self._client_id, kind=self._kind, delivery_ids=[], queue_offsets=[], log_offsets=[],
+                unique_keys=[],
             )  # fmt: skip
-            for line in (lines.handout, lines.deliver, lines.result, lines.persist):
+            result = Result(**place, status="success", delivery_ids=[], queue_offsets=[], mem_off=0)
+            handout = Handout(**place, first_offset=0, last_offset=0, count=0)
+            persist = Persist(**place, value=0, reason="")
+            for line in (handout, deliver, result, persist):
                 self._journal.sign(line)
+            entered = replace(
+                deliver, delivery_ids=[0], queue_offsets=[0], log_offsets=[0], unique_keys=[""], store_hosts=[""]
+            )
+            succeeded = replace(result, delivery_ids=[0], queue_offsets=[0])
+            lines = owned.lines = Lines(handout, deliver, result, persist, entered, succeeded, plain)
         return lines
 
     def _number(self, messages: Sequence[ReceivedMessage]) -> None:

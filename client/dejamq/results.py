@@ -52,11 +52,12 @@ class Results:
         owned, done, now, told = handling.owned, handling.done, handling.now, handling.told
         if owned is None or (now is told and not done):
             return
+        if self._deliveries.forensic:
+            self._step(handling, owned)
+            return
         begun = done if told is None else done[1:]
         if now is not None and now is not told:
             begun = [*begun, now]
-        if done and told is not None and self._deliveries.forensic:  # where each is settled before the next begins
-            self._finish(handling, owned, followed=bool(begun))
         if begun and handling.again:
             self._deliveries.entered_again(owned, begun)
         elif begun:
@@ -66,14 +67,32 @@ class Results:
         if done:
             self._finish(handling, owned)
 
-    def _finish(self, handling: Handling, owned: OwnedQueue, *, followed: bool = False) -> None:
-        """What is done counts for the queue and in the journal. ``followed``: a delivery is told next, in this step."""
+    def _step(self, handling: Handling, owned: OwnedQueue) -> None:
+        """As ``catch_up`` at level ``forensic``, where each is settled before the next begins: the one that a worker
+        was seen with has ended, or another one begins, or both.
+        """
+        done, now, told, held = handling.done, handling.now, handling.told, owned.process_queue
+        begins = now if now is not told else None
+        for message in done:
+            held.finish(message.queue_offset)
+            self._deliveries.tell_succeeded(owned, message, followed=begins is not None)
+            handling.count += 1
+        done.clear()
+        if begins is not None and handling.again:
+            self._deliveries.entered_again(owned, (begins,))
+        elif begins is not None:
+            self._deliveries.tell_entered(owned, begins)
+        held.in_flight += (now is not None) - (told is not None)
+        handling.told = now
+
+    def _finish(self, handling: Handling, owned: OwnedQueue) -> None:
+        """What is done counts for the queue and in the journal."""
         done, held = handling.done, owned.process_queue
         if len(done) == 1:
             held.finish(done[0].queue_offset)
         else:
             held.finish_all(list(map(PLACE, done)))
-        self._deliveries.succeed(owned, done, followed=followed)
+        self._deliveries.succeed(owned, done)
         handling.count += len(done)
         done.clear()
 
