@@ -18,7 +18,7 @@ from dejamq.call import NO_WAIT, REPLY, REWRITE, TRANSACTION, Call
 from dejamq.rpc_stream import Told
 from dejamq.run_records import encode_records
 from dejamq.send_hooks import SendContext
-from dejamq.sends import Sends, side_by_side
+from dejamq.sends import Sends, numbered
 
 MAX_RUN_RECORDS = 850
 MAX_RUN_BYTES = 1 << 20
@@ -28,6 +28,11 @@ UNDIVIDED = 128
 A run costs producer and broker some hundred µs each, whatever its size: to divide 64 records costs more than their
 senders gain by it.
 """
+WINDOW_RECORDS = 16 * MAX_RUN_RECORDS
+"""So many of a flood are put in the order of their queues, where one run would have few records of each of many queues:
+what a queue of a run costs, broker and reader pay for several of its records. Below a tenth of a second of a flood.
+"""
+FEW_OF_A_QUEUE = 8
 
 _DEADLINE = attrgetter("deadline")
 
@@ -82,13 +87,13 @@ class Lane:
         The broker stores them so, and a reader of the queue gets them as one copy instead of one a record.
         """
         sends = Sends.of(take_run(self.waiting)) if self.waiting or not self.plain else take_plain_run(self.plain)
-        return sends.pick(side_by_side([queue.queue_id for queue in sends.queues])) if len(sends) > 1 else sends
+        return sends if sends.together else sends.by_queue()
 
     def take_expired(self, now: float) -> list[Call]:
         """Remove what waited too long."""
         if now < self.first_deadline:
             return []
-        deadlines = [*map(_DEADLINE, self.waiting), *(sends.deadlines[0] for sends in self.plain)]
+        deadlines = [*map(_DEADLINE, self.waiting), *(min(sends.deadlines) for sends in self.plain)]
         self.first_deadline = min(deadlines, default=inf)  # what was first before has long left
         if now < self.first_deadline:
             return []
@@ -172,8 +177,12 @@ def take_run(waiting: deque[Call]) -> list[Call]:
 def take_plain_run(waiting: deque[Sends]) -> Sends:
     """The same of plain sends, of which some wait."""
     limit, first = _most(sum(map(len, waiting))), waiting.popleft()
-    while len(first) < limit and waiting and waiting[0].mode == first.mode:
-        first.extend(waiting.popleft())
+    if not first.together:
+        _fill(first, waiting, limit)
+        if limit == MAX_RUN_RECORDS and len(set(first.queues[:limit])) * FEW_OF_A_QUEUE > limit:
+            _fill(first, waiting, WINDOW_RECORDS)
+            first = first.by_queue()
+            first.together = True
     count, sizes = min(limit, len(first)), first.sizes[:limit]
     if sum(sizes) > MAX_RUN_BYTES:
         count = max(1, bisect_right(list(accumulate(sizes)), MAX_RUN_BYTES))
@@ -181,6 +190,12 @@ def take_plain_run(waiting: deque[Sends]) -> Sends:
         return first
     waiting.appendleft(first)
     return first.cut(count)
+
+
+def _fill(sends: Sends, waiting: deque[Sends], count: int) -> None:
+    """Take in what waits behind them and may go with them, until they are so many or more."""
+    while len(sends) < count and waiting and waiting[0].mode == sends.mode:
+        sends.extend(waiting.popleft())
 
 
 def _most(number: int) -> int:
@@ -194,7 +209,7 @@ def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int
     ``queue_index`` and ``tags_codes`` are left out where they would say nothing: one queue for all, no tag at
     all.
     """
-    numbers = {queue: number for number, queue in enumerate(dict.fromkeys(sends.queues))}
+    numbers = numbered(sends.queues)
     queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
     kind, (sizes, pieces) = sends.kind, encode_records(sends, born_ms)
     run = SendRun(

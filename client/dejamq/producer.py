@@ -143,8 +143,9 @@ class Producer:
 
         Raises BacklogFull above ``max_pending_bytes``: await ``drain()`` and submit again.
 
-        The order of submits to one queue is the order in the queue, as long as no try fails. The future may be
-        dropped; what becomes of the message is then in the journal only.
+        The order of submits to one queue is the order in the queue, as long as no try fails; where many wait for many
+        queues, those of one queue leave together, before earlier ones of others. The future may be dropped; what
+        becomes of the message is then in the journal only.
         """
         return self._submit(message, queue, timeout_ms, "async")
 

@@ -40,6 +40,8 @@ class Sends(msgspec.Struct, eq=False):
     calls: list[Call] | None = None
     left: bool = False
     ids: list[str] = []
+    together: bool = False
+    """Those of each queue stand side by side, maybe in more than one run."""
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -99,6 +101,7 @@ class Sends(msgspec.Struct, eq=False):
     def cut(self, count: int) -> "Sends":
         """Take the first ones out."""
         front = self.pick(lambda column: column[:count])
+        front.together = self.together
         for column in (
             self.messages, self.commons, self.sizes, self.futures, self.queues, self.call_ids, self.deadlines
         ):  # fmt: skip
@@ -118,6 +121,20 @@ class Sends(msgspec.Struct, eq=False):
         if names.count(names[0]) == len(names):
             return [(names[0], self)]
         return [(name, self.pick(_only(name, names))) for name in dict.fromkeys(names)]
+
+    def by_queue(self) -> "Sends":
+        """Those of each queue side by side, in their order; the queues by when each comes first.
+
+        Nearly always the queues took turns, and slices do.
+        """
+        numbers, count = numbered(self.queues), len(self)
+        places = list(map(numbers.__getitem__, self.queues))
+        if len(numbers) < 2:
+            return self
+        if (list(range(len(numbers))) * (count // len(numbers) + 1))[:count] == places:
+            return self.pick(_slices([slice(place, None, len(numbers)) for place in range(len(numbers))]))
+        order = itemgetter(*sorted(range(count), key=places.__getitem__))
+        return self.pick(lambda column: list(order(column)))
 
     @property
     def any_ended(self) -> bool:
@@ -169,15 +186,9 @@ def _only(name: str, names: list[str]) -> Pick:
     return lambda column: list(compress(column, mask))
 
 
-def side_by_side(queue_ids: list[int]) -> Pick:
-    """Puts what goes to one queue side by side, in its order. Nearly always the queues took turns, and slices do."""
-    first = queue_ids[0]
-    turn = queue_ids[: queue_ids.index(first, 1)] if queue_ids.count(first) > 1 else queue_ids
-    rounds = len(queue_ids) // len(turn) + 1
-    if len(set(turn)) == len(turn) and (turn * rounds)[: len(queue_ids)] == queue_ids:
-        return _slices([slice(turn.index(queue_id), None, len(turn)) for queue_id in sorted(turn)])
-    order = itemgetter(*sorted(range(len(queue_ids)), key=queue_ids.__getitem__))
-    return lambda column: list(order(column))
+def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Each queue once, with its number by when it comes first."""
+    return {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
 
 
 def _slices(slices: list[slice]) -> Pick:

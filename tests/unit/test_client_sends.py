@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq import Message, MessageQueue
-from dejamq.batching import MAX_RUN_RECORDS, Lane, build_run, take_plain_run
+from dejamq.batching import MAX_RUN_RECORDS, WINDOW_RECORDS, Lane, build_run, take_plain_run
 from dejamq.call import PLAIN, Call
 from dejamq.encoding import template
 from dejamq.fresh import Fresh
@@ -69,6 +69,32 @@ async def test_plain_sends_of_about_a_mebibyte_are_a_run_and_a_larger_one_goes_a
     assert take_plain_run(waiting).call_ids == [3, 4, 5]
     waiting = deque([plain(range(2), size=3 << 20)])
     assert take_plain_run(waiting).call_ids == [0]
+
+
+@pytest.mark.parametrize("turn", [20, 800])
+async def test_runs_of_a_flood_to_many_queues_have_many_records_of_a_few_in_the_order_of_each(turn: int) -> None:
+    queues = [MessageQueue(f"t{number % 200}", "a", number // 200) for number in range(turn)]
+    waiting = deque(plain(range(start, start + 100)) for start in range(0, 20_000, 100))
+    for sends in waiting:
+        sends.queues = [queues[call_id % turn] for call_id in sends.call_ids]
+    left: dict[MessageQueue, list[int]] = {queue: [] for queue in queues}
+    while waiting:
+        run = take_plain_run(waiting)
+        if len(run) == MAX_RUN_RECORDS:
+            assert len(set(run.queues)) <= max(turn // 5, 20)
+        for queue, call_id in zip(run.queues, run.call_ids, strict=True):
+            left[queue].append(call_id)
+    assert [left[queue] for queue in queues] == [list(range(number, 20_000, turn)) for number in range(turn)]
+
+
+async def test_what_a_program_submits_later_leaves_after_what_a_flood_put_in_another_order() -> None:
+    lane, queues = Lane("a"), [MessageQueue(f"t{number}", "a", 0) for number in range(800)]
+    for start in range(0, 30_000, 100):
+        lane.add_plain(plain(range(start, start + 100)))
+        lane.plain[-1].queues = [queues[call_id % 800] for call_id in lane.plain[-1].call_ids]
+    left = [number for _ in range(16) for number in lane.take_run().call_ids]
+    assert sorted(left) == list(range(WINDOW_RECORDS))
+    assert left != sorted(left)
 
 
 async def test_sends_of_another_mode_are_another_run() -> None:
