@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull
+from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull, consume_queues
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.errors import StoreShort
@@ -302,6 +302,36 @@ def test_a_queue_that_cannot_be_opened_is_synced_when_it_can(tmp_path: Path, mon
     monkeypatch.undo()
     until(lambda: not store._flusher.short)
     until(lambda: mark_of(tmp_path).log_offset == store.log_max)
+
+
+def test_the_folders_of_new_queues_are_synced_once_for_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(consume_queues, "sync_directory", synced.append)
+    store = open_small(tmp_path, LAZY)
+    store.append_run(run_of([(topic, queue_id, b"x") for topic in ("T", "U") for queue_id in range(20)]))
+    store.close()
+    queues = [tmp_path / "consumequeue" / topic / str(queue_id) for topic in ("T", "U") for queue_id in range(20)]
+    of_all = [tmp_path, tmp_path / "consumequeue", tmp_path / "consumequeue" / "T", tmp_path / "consumequeue" / "U"]
+    assert sorted(synced) == sorted(queues + of_all)
+
+
+def test_a_queue_whose_folder_cannot_be_synced_holds_the_mark_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(folder: Path) -> None:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    store = open_small(tmp_path, QUICK)
+    synced: list[Path] = []
+    monkeypatch.setattr(consume_queues, "sync_directory", none_left)
+    store.append_run(run_of([("T", 0, b"x")]))
+    until(lambda: store._flusher.short)
+    assert mark_of(tmp_path).log_offset == 0
+    monkeypatch.setattr(consume_queues, "sync_directory", synced.append)
+    until(lambda: mark_of(tmp_path).log_offset == store.log_max)
+    assert tmp_path / "consumequeue" / "T" / "0" in synced
 
 
 def test_a_store_that_ends_without_descriptors_says_so_to_the_next_start(

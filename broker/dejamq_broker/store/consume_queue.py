@@ -169,9 +169,12 @@ class ConsumeQueue:
             self.written = end
         return (end - first) * QUEUE_ENTRY_SIZE
 
-    def sync(self) -> None:
-        """Put on disk what was written out, and the names of new files and folders. Raises OSError."""
-        self._files.sync()
+    def sync(self) -> list[Path]:
+        """Put on disk what was written out. Gives the folders to sync before ``count_synced``. Raises OSError."""
+        return self._files.sync()
+
+    def count_synced(self) -> None:
+        """What was written out is on disk, with the names of its files."""
         self.synced = self.written
 
     def is_due(self, least_pages: int) -> bool:

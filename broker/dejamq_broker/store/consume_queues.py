@@ -1,6 +1,7 @@
 """All consume queues of a store, and the dispatcher that feeds them. Source: RocketMQ ``ConsumeQueueStore``."""
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 from dejamq_proto.run import every
@@ -10,6 +11,7 @@ from dejamq_broker.store.checkpoint import Progress
 from dejamq_broker.store.config import QUEUE_ENTRY_SIZE
 from dejamq_broker.store.consume_queue import CHUNK, KEPT_IN_MEMORY, ConsumeQueue
 from dejamq_broker.store.deleted import DeletedTopics
+from dejamq_broker.store.directories import sync_directory
 from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, PLAIN_ENTRY, Entries
 from dejamq_broker.store.entry_tail import rows_of
 from dejamq_broker.store.log_scan import Damage, Extent
@@ -49,6 +51,8 @@ class ConsumeQueues:
         """By queue number: where the earlier life ended of a topic that was deleted since the start."""
         self._leaving: list[ConsumeQueue] = []
         """Queues of deleted topics whose files are still there; the flush thread takes them away."""
+        self._unsynced_folders: dict[Path, None] = {}
+        """In which queues that were synced have new names; of the flush thread."""
         self.lacking = ""
         """Why the files cannot be believed, found by ``load``; "" when they can."""
 
@@ -232,12 +236,20 @@ class ConsumeQueues:
     def sync(self, least_pages: int, between: Callable[[], None]) -> None:
         """Put on disk the queues that have so many dirty pages (0: all), calling ``between`` after each.
 
-        Raises OSError.
+        Queues that are new have folders in common, which are synced once, and at the next call what could not be at
+        this one. Raises OSError.
         """
-        for queue in self.values():
-            if queue.is_due(least_pages):
-                queue.sync()
-                between()
+        due = [queue for queue in self.values() if queue.is_due(least_pages)]
+        for queue in due:
+            self._unsynced_folders |= dict.fromkeys(queue.sync())
+            between()
+        for folder in tuple(self._unsynced_folders):
+            if folder.is_dir():
+                sync_directory(folder)
+            del self._unsynced_folders[folder]
+            between()
+        for queue in due:
+            queue.count_synced()
 
     def _numbered(self, number: int) -> ConsumeQueue:
         key = self._table.keys[number]

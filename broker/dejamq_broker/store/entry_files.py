@@ -93,8 +93,8 @@ class EntryFiles:
             os.close(descriptor)
         self._unsynced.add(queue_offset - at)
 
-    def sync(self) -> None:
-        """Put on disk what was written, and the names of new files and folders. Raises OSError."""
+    def sync(self) -> list[Path]:
+        """Put on disk what was written. Gives the folders to sync as well, for names that are new. Raises OSError."""
         for first in sorted(self._unsynced):
             try:
                 descriptor = os.open(self._path(first), os.O_RDWR)
@@ -106,10 +106,8 @@ class EntryFiles:
             finally:
                 os.close(descriptor)
             self._unsynced.discard(first)
-        if self._unsynced_names and self.folder.is_dir():
-            for directory in (self.folder, *list(self.folder.parents)[:3]):
-                sync_directory(directory)
-        self._unsynced_names = False
+        names, self._unsynced_names = self._unsynced_names, False
+        return [self.folder, *list(self.folder.parents)[:3]] if names and self.folder.is_dir() else []
 
     @property
     def unsynced(self) -> bool:
