@@ -3,11 +3,12 @@
 import dataclasses
 import errno
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from dejamq_broker.store import SYNC_FLUSH, MessageStore
-from dejamq_broker.store.late import LateReader
+from dejamq_broker.store.late import LateReader, OtherThreads
 from dejamq_broker.store.log_scan import Found
 from index_making import fill_keyed, offsets_of
 from store_making import SMALL, bodies_of, fill_queue, open_small, overwrite, until
@@ -51,6 +52,7 @@ class Scene:
         self.limit = self.flushed = 0
         config = dataclasses.replace(SMALL, index_lag_max=lag_max)
         self.reader = LateReader(store._log, self.collector, lambda: self.limit, lambda: self.flushed, config)
+        self.reader.busy = lambda: False
 
     def turn(self, *, wanted: bool = False) -> None:
         self.reader._next_look = 0
@@ -108,6 +110,41 @@ def test_a_busy_log_is_left_alone_until_it_is_too_far_ahead(store: MessageStore,
     scene.turn()
     assert 0 < len(scene.collector.places) < COUNT
     assert scene.collector.places == offsets[: len(scene.collector.places)]
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_quiet_log_of_a_process_that_is_busy_with_other_things_is_left_alone_too(
+    store: MessageStore, offsets: list[int]
+) -> None:
+    scene, answers = Scene(store), iter((True, False, False, True))
+    scene.reader.busy = lambda: next(answers)
+    scene.reader._seen = scene.limit = store.log_max
+    scene.turn()
+    assert scene.collector.places == []
+    scene.turn()  # two pieces, until others have something to do again
+    assert 0 < len(scene.collector.places) < COUNT
+
+
+def test_a_process_is_busy_when_other_threads_had_a_core_most_of_the_time_since_the_last_question() -> None:
+    others = OtherThreads()
+    assert not others.busy()
+
+    def work() -> None:
+        until_s = time.thread_time() + 0.3
+        while time.thread_time() < until_s:
+            sum(range(1000))
+
+    def had_a_core() -> bool:
+        worker = threading.Thread(target=work)
+        worker.start()
+        worker.join()
+        return others.busy()
+
+    until(had_a_core)
+    began_s = time.monotonic()
+    while time.monotonic() < began_s + 0.1:  # what this thread does itself does not count
+        pass
+    assert not others.busy()
 
 
 def test_nothing_beyond_the_limit_is_read(store: MessageStore, offsets: list[int]) -> None:

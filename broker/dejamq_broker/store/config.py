@@ -134,7 +134,9 @@ class StoreConfig:
         64, rocketmq="maxMsgsNumBatch", unit="messages", help="most that a query by key answers"
     )
     index_lag_max: int = setting(
-        1 << 30, unit="bytes", help="a busy log that is not indexed by more than this is, a little at a time"
+        1 << 30,
+        unit="bytes",
+        help="a log that is not indexed by more than this is, a little at a time, though the broker is busy",
     )
     cut_at_damage: bool = setting(
         False, help="cut the log at the first damaged record, as RocketMQ does, even when good records follow"

@@ -1,9 +1,9 @@
 """What may come late: the log read back behind the appends, for dispatchers that need whole records.
 
 The index is one: made in the append path it would cost as much as the append itself. So it is fed when the log has
-stopped growing, or, in small doses, when it is too far behind; and whoever asks it something first brings it up to
-date (``catch_up``). Another derived file would be another dispatcher. Source: RocketMQ ``ReputMessageService``, which
-does it at once.
+stopped growing and the process has little else to do, or, in small doses, when it is too far behind; and whoever asks
+it something first brings it up to date (``catch_up``). Another derived file would be another dispatcher. Source:
+RocketMQ ``ReputMessageService``, which does it at once.
 """
 
 import logging
@@ -26,6 +26,8 @@ STEP_BYTES = 4 << 20
 """As much of the log as is handed on at once, or a little more: some ten milliseconds."""
 BUSY_SHARE = 0.2
 """Part of the time that a busy log's reader takes, when it is too far behind."""
+BUSY_CORE = 0.2
+"""A process whose other threads had more than this of a core is busy, as with pulls, which do not make a log grow."""
 SETTLE_S = 10
 """Pause between two times that everything is put on disk."""
 AFTER_FAILURE_S = 5
@@ -52,6 +54,18 @@ class LateDispatcher(Protocol):
         """Put everything on disk. Raises OSError."""
 
 
+class OtherThreads:
+    """What the process does beside the thread that asks."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[float, float] | None = None
+
+    def busy(self) -> bool:
+        """Whether it had more than ``BUSY_CORE`` of a core since the last question; False at the first one."""
+        seen, self._seen = self._seen, (time.monotonic(), time.process_time() - time.thread_time())
+        return seen is not None and self._seen[1] - seen[1] > BUSY_CORE * (self._seen[0] - seen[0])
+
+
 class LateReader:
     """Feeds one dispatcher. The reput thread gives it its turns; others may call ``catch_up`` at any time.
 
@@ -69,6 +83,8 @@ class LateReader:
         self._seen = limit()
         self._next_look = self._next_settle = 0.0
         self._ended = False
+        self.busy = OtherThreads().busy
+        """Whether the process has better things to do than what may come late."""
 
     def step(self, *, wait: bool = True) -> bool:
         """Hand on the next piece of the log, some megabytes; False when there is none. Raises OSError. Any thread.
@@ -153,8 +169,8 @@ class LateReader:
     def _work(self, now: float, wanted: Callable[[], bool]) -> None:
         end, before = self._limit(), self._seen
         self._seen = end
-        if end - before <= QUIET_BYTES:
-            while self.step(wait=False) and not wanted() and self._limit() - end <= QUIET_BYTES:
+        if not self.busy() and end - before <= QUIET_BYTES:
+            while self.step(wait=False) and not (wanted() or self.busy() or self._limit() - end > QUIET_BYTES):
                 pass
         elif end - self._dispatcher.position > self._lag_max:
             self.step(wait=False)
