@@ -28,11 +28,12 @@ UNDIVIDED = 128
 A run costs producer and broker some hundred µs each, whatever its size: to divide 64 records costs more than their
 senders gain by it.
 """
-WINDOW_RECORDS = 16 * MAX_RUN_RECORDS
-"""So many of a flood are put in the order of their queues, where one run would have few records of each of many queues:
-what a queue of a run costs, broker and reader pay for several of its records. Below a tenth of a second of a flood.
+WINDOW_RECORDS = 48 * MAX_RUN_RECORDS
+"""So many of a flood are put in the order of their queues, where a run would have few records of each of many queues:
+what a queue of a run costs, broker and readers pay for several of its records. A fifth of a second of a flood, and none
+of them leaves later than the last of them would.
 """
-FEW_OF_A_QUEUE = 8
+FEW_OF_A_QUEUE = 32
 
 _DEADLINE = attrgetter("deadline")
 

@@ -89,10 +89,10 @@ async def test_runs_of_a_flood_to_many_queues_have_many_records_of_a_few_in_the_
 
 async def test_what_a_program_submits_later_leaves_after_what_a_flood_put_in_another_order() -> None:
     lane, queues = Lane("a"), [MessageQueue(f"t{number}", "a", 0) for number in range(800)]
-    for start in range(0, 30_000, 100):
+    for start in range(0, WINDOW_RECORDS + 5_000, 100):
         lane.add_plain(plain(range(start, start + 100)))
         lane.plain[-1].queues = [queues[call_id % 800] for call_id in lane.plain[-1].call_ids]
-    left = [number for _ in range(16) for number in lane.take_run().call_ids]
+    left = [number for _ in range(WINDOW_RECORDS // MAX_RUN_RECORDS) for number in lane.take_run().call_ids]
     assert sorted(left) == list(range(WINDOW_RECORDS))
     assert left != sorted(left)
 
