@@ -145,6 +145,38 @@ def test_keys_found_together_are_those_found_one_by_one(drawn: list[tuple[str, s
     assert together(run) == one_by_one(run)
 
 
+same_size = st.lists(st.sampled_from(b"a0 \x00\x01\x02\x03\x7f\x80\xff"), min_size=3, max_size=3).map(bytes)
+usual = st.lists(st.sampled_from(b"a0 "), min_size=3, max_size=3).map(bytes)
+rests = st.sampled_from(
+    [
+        b"", b"TAGS\x01ab\x02", b"TAGS\x01cd\x02", b"KEYS\x01ab\x02", b"TAGS\x01\x02ab", b"TAGS\x01\xe4b\x02",
+        b"KEYSx\x01a\x02", b"UNIQ_KEY\x01k\x02", b"aUNIQ_KEY\x01\x02", b"\x01a\x02b\x01c\x02d", b"TAGS\x01a\x01b",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(usual, usual, usual, same_size), min_size=1, max_size=6), rests, rests, st.integers(0, 5))
+@example([b"aa0", b"0a "], b"TAGS\x01ab\x02", b"TAGS\x01ab\x02", 0)
+@example([b"aa0", b"0a "], b"TAGS\x01ab\x02", b"KEYS\x01ab\x02", 1)
+@example([b"aa0", b"\xc3\xa4a", b"a\x80\xff"], b"", b"", 0)
+def test_records_that_differ_only_in_their_unique_key_are_taken_up_as_one_by_one(
+    keys: list[bytes], rest: bytes, other: bytes, place: int
+) -> None:
+    raw = [
+        raw_record(b"UNIQ_KEY\x01%b\x02" % key + (other if number == place else rest), "T" if number % 2 else "Us")
+        for number, key in enumerate(keys)
+    ]
+    run = found(raw, 4096)
+    assert together(run) == one_by_one(run)
+
+
+def test_of_records_that_are_alike_rolled_back_ones_are_left_out() -> None:
+    flags = (0, SYS_TRANSACTION_ROLLBACK, 0)
+    run = found([raw_record(b"UNIQ_KEY\x01%02d\x02" % flag, "T", flag) for flag in flags])
+    assert together(run) == one_by_one(run)
+    assert len(together(run)) == 2
+
+
 def test_a_run_of_a_thousand_plain_records_is_taken_up_whole() -> None:
     template = Outgoing.to("Orders")
     raw = [
