@@ -78,12 +78,14 @@ def parsed() -> argparse.Namespace:
 
 
 async def sizes(options: argparse.Namespace) -> Report:
-    """Each size a broker of its own, so that none finds what another one left; rounds alternate."""
+    """Each size a broker of its own, so that none finds what another one left. Every other round goes backwards: what
+    comes later finds the machine's memory and disk otherwise than what comes first.
+    """
     sent: dict[int, list[Took]] = {size: [] for size in SIZES[options.what]}
     taken: dict[int, list[Took]] = {size: [] for size in sent}
-    for _ in range(options.rounds):
-        for size in sent:
-            topics = {f"growth-{number}": QUEUES for number in range(size)}
+    for number in range(options.rounds):
+        for size in reversed(sent) if number % 2 else sent:
+            topics = {f"growth-{topic}": QUEUES for topic in range(size)}
             if options.what == "queues":
                 topics = {"growth": size}
             async with cluster(topics, SETTINGS) as servers:
