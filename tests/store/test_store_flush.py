@@ -291,12 +291,13 @@ def test_a_store_without_descriptors_refuses_and_goes_on_by_itself_when_there_ar
     assert not (tmp_path / "abort").exists()
 
 
-def test_a_queue_that_cannot_be_opened_is_synced_when_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left(queue: ConsumeQueue) -> None:
-        raise OSError(errno.ENFILE, "Too many open files in system")
+def no_descriptor(what: ConsumeQueue | Path) -> None:
+    raise OSError(errno.ENFILE, "Too many open files in system")
 
+
+def test_a_queue_that_cannot_be_opened_is_synced_when_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_small(tmp_path, QUICK)
-    monkeypatch.setattr(ConsumeQueue, "sync", none_left)
+    monkeypatch.setattr(ConsumeQueue, "sync", no_descriptor)
     store.append_run(run_of([("T", 0, b"x")]))
     until(lambda: store._flusher.short)
     monkeypatch.undo()
@@ -320,12 +321,9 @@ def test_the_folders_of_new_queues_are_synced_once_for_all_of_them(
 def test_a_queue_whose_folder_cannot_be_synced_holds_the_mark_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none_left(folder: Path) -> None:
-        raise OSError(errno.ENFILE, "Too many open files in system")
-
     store = open_small(tmp_path, QUICK)
     synced: list[Path] = []
-    monkeypatch.setattr(consume_queues, "sync_directory", none_left)
+    monkeypatch.setattr(consume_queues, "sync_directory", no_descriptor)
     store.append_run(run_of([("T", 0, b"x")]))
     until(lambda: store._flusher.short)
     assert mark_of(tmp_path).log_offset == 0

@@ -109,7 +109,7 @@ class ConsumeQueue:
         """The first entry whose record is still there becomes the minimum; without one the maximum does."""
         start, end = self.min_offset, self.max_offset
         # not the maximum of now: what came meanwhile is there to be read
-        self.min_offset = max(start, min(end, self._first_from(start, log_min)))
+        self.min_offset = max(start, min(end, self._first_from(start, log_min)[0]))
 
     # Reput: the appender or its thread, one at a time.
 
@@ -192,14 +192,7 @@ class ConsumeQueue:
 
     def first_unsynced(self) -> int | None:
         """Where the record of the first entry that is not on disk begins; None when all are."""
-        at = max(self.synced, self.min_offset)
-        while at < self.max_offset:
-            entries = self.entries(at, CHUNK)
-            real = entries["log_offset"][entries["size"] != FILLER_SIZE]
-            if len(real):
-                return int(real[0])
-            at = at + len(entries) if len(entries) else self.next_file(at)
-        return None
+        return self._first_from(max(self.synced, self.min_offset), 0)[1]
 
     def count_before(self, log_offset: int, *, since: int) -> int:
         """The queue offset at which entries of records from ``log_offset`` on begin. It is not before ``since``."""
@@ -207,17 +200,20 @@ class ConsumeQueue:
         last = self.entries(end - 1, 1) if at < end else np.empty(0, ENTRY)
         if len(last) and last[0]["log_offset"] < log_offset and last[0]["size"] != FILLER_SIZE:
             return end
-        return self._first_from(at, log_offset)
+        return self._first_from(at, log_offset)[0]
 
-    def _first_from(self, at: int, log_offset: int) -> int:
-        """The first entry from ``at`` on of a record that begins at ``log_offset`` or after it; else where all end."""
+    def _first_from(self, at: int, log_offset: int) -> tuple[int, int | None]:
+        """The first entry from ``at`` on of a record that begins at ``log_offset`` or after it, and where that begins;
+        else where all end, and None.
+        """
         while at < self.max_offset:
             entries = self.entries(at, CHUNK)
             later = (entries["log_offset"] >= log_offset) & (entries["size"] != FILLER_SIZE)
             if later.any():
-                return at + int(np.argmax(later))
+                first = int(np.argmax(later))
+                return at + first, int(entries["log_offset"][first])
             at = at + len(entries) if len(entries) else self.next_file(at)
-        return at
+        return at, None
 
     # Anybody.
 

@@ -23,7 +23,7 @@ from dejamq_proto.run import Bytes, Run, every
 
 from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.log_scan import Found
-from dejamq_broker.store.texts import WIDEST, topics_of, windows
+from dejamq_broker.store.texts import properties_rows, topics_of, windows
 
 Words = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
@@ -124,7 +124,7 @@ def _of_run(found: Found, run: Run) -> Keys:
     if alike is not None:
         return alike
     flat, ends = _joined(run.data, run.properties_at, run.properties_size)
-    indexed = (run.headers["sys_flag"] & SYS_TRANSACTION_MASK) != SYS_TRANSACTION_ROLLBACK
+    indexed = _indexed(run)
     plain = indexed & ~_wide(flat, ends)
     spans = _spans(flat, ends, ends - run.properties_size, plain)
     powers, _ = _powers(int(spans.size.max(initial=0)))
@@ -142,13 +142,12 @@ def _of_alike(found: Found, run: Run) -> Keys | None:
     """The same, for a fifth of the price, of records that differ in nothing but their only key, a UNIQ_KEY that comes
     first, as one producer writes most; None for others.
     """
-    width, headers = int(run.properties_size[0]), run.headers
-    if not 0 < width <= WIDEST or not every(run.properties_size == width):
+    rows = properties_rows(run)
+    if rows is None or not every(_indexed(run)):
         return None
-    rows = windows(run.data, run.properties_at, width)
     first = rows[0].tobytes()
     only = _ONLY_KEY.fullmatch(first)
-    if only is None or not every((headers["sys_flag"] & SYS_TRANSACTION_MASK) != SYS_TRANSACTION_ROLLBACK):
+    if only is None:
         return None
     begin, end = only.span(1)
     keys, others = rows[:, begin:end], np.delete(rows, np.s_[begin:end], axis=1)
@@ -156,7 +155,13 @@ def _of_alike(found: Found, run: Run) -> Keys | None:
         return None
     powers, _ = _powers(end - begin)
     hashes = _prefixes(run) * powers[end - begin] + keys.astype(np.uint32) @ powers[: end - begin][::-1]
-    return Keys(_folded(hashes), found.log_offset + run.positions, headers["store_timestamp_ms"].astype(np.int64))
+    return Keys(_folded(hashes), found.log_offset + run.positions, run.headers["store_timestamp_ms"].astype(np.int64))
+
+
+def _indexed(run: Run) -> Mask:
+    """Which records the index takes up."""
+    indexed: Mask = (run.headers["sys_flag"] & SYS_TRANSACTION_MASK) != SYS_TRANSACTION_ROLLBACK
+    return indexed
 
 
 def _prefixes(run: Run) -> Words:

@@ -68,6 +68,14 @@ def topics_of(run: Run) -> tuple[list[bytes], Ints]:
     return distinct(run.data, run.topic_at, run.topic_size)
 
 
+def properties_rows(run: Run) -> npt.NDArray[np.uint8] | None:
+    """The properties of each record, a row each; None where they are not all of one size, or of a very large one."""
+    width = int(run.properties_size[0])
+    if not 0 < width <= WIDEST or not every(run.properties_size == width):
+        return None
+    return windows(run.data, run.properties_at, width)
+
+
 def tags_codes(run: Run) -> Ints:
     """What a queue entry keeps of each record's TAGS; 0 without them."""
     alike = _same_layout(run)
@@ -92,11 +100,10 @@ def _same_layout(run: Run) -> Ints | None:
     them; None where they differ. Only values are left to be compared then, and only those of TAGS. Where no TAGS are
     named, the names may differ.
     """
-    width = int(run.properties_size[0])
-    if not 0 < width <= WIDEST or not every(run.properties_size == width):
+    rows = properties_rows(run)
+    if rows is None:
         return None
-    rows = windows(run.data, run.properties_at, width)
-    text = rows.tobytes()
+    width, text = rows.shape[1], rows.tobytes()
     if _TAGS_BEGIN not in text:
         return np.zeros(len(run), np.int64)
     first = text[:width]
