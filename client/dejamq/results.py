@@ -52,9 +52,13 @@ class Results:
         owned, done, now, told = handling.owned, handling.done, handling.now, handling.told
         if owned is None or (now is told and not done):
             return
-        if self._deliveries.forensic:
-            self._step(handling, owned)
-            return
+        (self._settle_each if self._deliveries.forensic else self._settle_all)(handling, owned)
+        handling.told = now
+        owned.process_queue.in_flight += (now is not None) - (told is not None)
+
+    def _settle_all(self, handling: Handling, owned: OwnedQueue) -> None:
+        """What began since, then what has ended."""
+        done, now, told = handling.done, handling.now, handling.told
         begun = done if told is None else done[1:]
         if now is not None and now is not told:
             begun = [*begun, now]
@@ -62,19 +66,16 @@ class Results:
             self._deliveries.entered_again(owned, begun)
         elif begun:
             self._deliveries.entered(owned, begun)
-        handling.told = now
-        owned.process_queue.in_flight += (now is not None) - (told is not None)
         if done:
             self._finish(handling, owned)
 
-    def _step(self, handling: Handling, owned: OwnedQueue) -> None:
-        """As ``catch_up`` at level ``forensic``, where each is settled before the next begins: the one that a worker
-        was seen with has ended, or another one begins, or both.
+    def _settle_each(self, handling: Handling, owned: OwnedQueue) -> None:
+        """At level ``forensic``, where each is settled before the next begins: the one that a worker was seen with has
+        ended, or another one begins, or both.
         """
-        done, now, told, held = handling.done, handling.now, handling.told, owned.process_queue
-        begins = now if now is not told else None
+        done, begins = handling.done, handling.now if handling.now is not handling.told else None
         for message in done:
-            held.finish(message.queue_offset)
+            owned.process_queue.finish(message.queue_offset)
             self._deliveries.tell_succeeded(owned, message, followed=begins is not None)
             handling.count += 1
         done.clear()
@@ -82,8 +83,6 @@ class Results:
             self._deliveries.entered_again(owned, (begins,))
         elif begins is not None:
             self._deliveries.tell_entered(owned, begins)
-        held.in_flight += (now is not None) - (told is not None)
-        handling.told = now
 
     def _finish(self, handling: Handling, owned: OwnedQueue) -> None:
         """What is done counts for the queue and in the journal."""

@@ -128,9 +128,9 @@ class Sends(msgspec.Struct, eq=False):
         Nearly always the queues took turns, and slices do.
         """
         numbers, count = numbered(self.queues), len(self)
-        places = list(map(numbers.__getitem__, self.queues))
         if len(numbers) < 2:
             return self
+        places = list(map(numbers.__getitem__, self.queues))
         if (list(range(len(numbers))) * (count // len(numbers) + 1))[:count] == places:
             return self.pick(_slices([slice(place, None, len(numbers)) for place in range(len(numbers))]))
         order = itemgetter(*sorted(range(count), key=places.__getitem__))

@@ -75,9 +75,9 @@ class Journal:
     def write(self, event: Event, *, followed: bool = False) -> None:
         """Stamp the envelope and append the line.
 
-        The event that it is given is changed, so an event is written once. Never raises for a disk that fails: the
-        lines are lost, the hole in ``seq`` tells of them. ``followed``: the caller writes another line in this very
-        step, before any effect of this one, and one call of the kernel takes both.
+        The event that it is given is changed: it is written once, or filled in anew each time. Never raises for a disk
+        that fails: the lines are lost, the hole in ``seq`` tells of them. ``followed``: the caller writes another line
+        in this very step, before any effect of this one, and one call of the kernel takes both.
         """
         if self._fd < 0:
             return
