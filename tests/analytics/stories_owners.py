@@ -187,6 +187,55 @@ def o8_although_a_round_was_under_way(made: History) -> None:
 
 
 @story
+def o8_although_it_took_the_queue_again_when_it_was_alone(made: History) -> None:
+    """c1 was told of c2 just before that opened the queue, gave it up just after, and took it back when c2 had left."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1")
+    newer = made.consumer("c2")
+    broker.member_list(newer, *BOTH)
+    newer.assign(*BOTH, queues="0")
+    broker.member_list(older, *BOTH)
+    broker.offset_get(newer, 6)
+    newer.handle(newer.open_queue(6), 6, 7)
+    older.assign(*BOTH, queues="")
+    hand_over(broker, older, queue)
+    newer.close()
+    broker.member_list(older, "c1")
+    older.assign("c1", queues="0")
+    ends(older, broker)
+
+
+def visited(made: History, *, asleep_ms: int = 0) -> None:
+    """c2 comes, takes the queue and goes before c1 looks again, which then is alone as before."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1")
+    newer = made.consumer("c2")
+    both = (older.name, newer.name)
+    broker.member_list(newer, *both)
+    newer.assign(*both, queues="0")
+    broker.offset_get(newer, 6)
+    newer.handle(newer.open_queue(6), 6, 7)
+    newer.close()
+    if asleep_ms:
+        older.slept(asleep_ms)
+    older.persist(queue, 7)
+    broker.offset_set(older, 6, 7)
+    broker.member_list(older, older.name)
+    older.assign(older.name, queues="0")
+    ends(older, broker)
+
+
+@story
+def o8_although_the_members_changed_between_two_rounds(made: History) -> None:
+    visited(made)
+
+
+@story
+def r6_asleep_while_another_came_and_went(made: History) -> None:
+    visited(made, asleep_ms=1_000)
+
+
+@story
 def a_round_under_way_and_none_after_it(made: History) -> None:
     round_under_way(made, later_round=False)
 

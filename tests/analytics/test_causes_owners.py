@@ -20,6 +20,9 @@ CERTAIN = {
     "o8-by-a-route-that-was-old": ("O8", "f"),
     "o8-although-the-members-differed-for-a-moment": ("O8", "f"),
     "o8-although-a-round-was-under-way": ("O8", "f"),
+    "o8-although-it-took-the-queue-again-when-it-was-alone": ("O8", "f"),
+    "o8-although-the-members-changed-between-two-rounds": ("O8", "f"),
+    "r6-asleep-while-another-came-and-went": ("R6", "2"),
     "o8-although-it-was-paused-before": ("O8", "f"),
     "o9-although-the-members-differed-for-a-moment": ("O9", "b"),
 }

@@ -101,8 +101,9 @@ def _with_rounds(frame: DataFrame) -> DataFrame:
     def before(one: Column) -> Column:
         return here(one) & (one["wall_us"] <= moment)
 
-    def after(one: Column) -> Column:
-        return here(one) & (one["wall_us"] > moment) & _asked_since(one, moment)
+    def after(one: Column) -> Column:  # to give the queue up counts, whatever it was made of
+        gave_up = ~sf.array_contains(one["queues"], sf.col("queue"))
+        return here(one) & (one["wall_us"] > moment) & (gave_up | _asked_since(one, moment))
 
     return (
         frame.withColumn("held", sf.array_max(sf.filter("older_told.rounds", before)))
@@ -112,8 +113,8 @@ def _with_rounds(frame: DataFrame) -> DataFrame:
 
 
 def _asked_since(turn: Column, moment: Column) -> Column:
-    """Whether the older owner made this round of a list of members that it was told after that moment: one that was
-    under way then proves nothing. Where no broker tells of its answers, every round counts.
+    """Whether the older owner made this round of a list of members that it was told after that moment: to keep the
+    queue by one that was under way then proves nothing. Where no broker tells of its answers, every round counts.
     """
 
     def same(one: Column) -> Column:
@@ -142,6 +143,7 @@ def _with_causes(frame: DataFrame) -> DataFrame:
         .withColumn("route_took", _asked("newer_told.routes", sf.col("took"), "topic"))
         .withColumn("list_held", _asked("older_told.lists", sf.col("held"), "group", "broker_name"))
         .withColumn("list_took", _asked("newer_told.lists", sf.col("took"), "group", "broker_name"))
+        .withColumn("list_kept", _asked("older_told.lists", sf.col("kept"), "group", "broker_name"))
     )
 
 
@@ -196,5 +198,5 @@ def _asked(answers: str, turn: Column, *same: str) -> Column:
 def _contest() -> Column:
     return sf.struct(
         "turned", "queue", "older", "newer", "held", "kept", "took", "suspended", "gap", "paused", "left",
-        "route_held", "route_took", "list_held", "list_took",
+        "route_held", "route_took", "list_held", "list_took", "list_kept",
     )  # fmt: skip

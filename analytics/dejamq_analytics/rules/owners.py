@@ -1,7 +1,7 @@
 """Stage 2: the queue had two owners at once. Which disagreement made the second one open it (R1 to R6, R13)?
 
-A mere lag of a hand-over is none: the older owner's next round agreed with the newer one and gave the queue up. Those
-pairs go on to the stages of one owner after the other.
+A mere lag of a hand-over is none: the older owner's next round agreed with the newer one and gave the queue up, or the
+newer one had gone again by then. Those pairs go on to the stages of one owner after the other.
 """
 
 from pyspark.sql import Column
@@ -19,7 +19,7 @@ def stages() -> list[Stage]:
     """In this order: an owner that could not know of the other explains any difference between their rounds."""
     two, held, took, kept = sf.col("contest").isNotNull(), _of("held"), _of("took"), _of("kept")
     older, newer = _of("older"), _of("newer")
-    lag = two & _gave_up()
+    lag, visit = two & _gave_up(), two & ~_gave_up() & _gone_again()
     known = held.isNotNull() & took.isNotNull()
     keeps = sf.array_contains(kept["queues"], _of("queue"))
     unknown = text(
@@ -34,10 +34,11 @@ def stages() -> list[Stage]:
         Stage("2", two & ~known, missing=unknown),
         Stage("2", lag & _of("turned"), missing=turned),
         Stage("2", two & ~lag & (held["route_digest"] != took["route_digest"]), "R1", trigger=_routes()),
-        Stage("2", two & ~lag & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
+        Stage("2", two & ~lag & ~visit & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
         Stage("2", two & ~lag & (held["strategy"] != took["strategy"]), "R3", trigger=_strategies()),
+        Stage("2", visit & _of("turned"), missing=turned),
         Stage("2", two & ~lag & kept.isNull(), missing=silent),
-        Stage("2", two & ~lag, missing=agree),
+        Stage("2", two & ~lag & ~visit, missing=agree),
     ]  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def _alone(two: Column, older: Column, newer: Column) -> list[Stage]:
         Stage("2", two & _of("suspended").isNotNull(), "R5", trigger=suspended),
         Stage("2", two & _of("paused").isNotNull(), "R6", trigger=paused),
         Stage("2", two & _of("left").isNotNull(), "R6", trigger=sf.when(slept, frozen).otherwise(left)),
-        Stage("2", two & slept & (_gave_up() | silent), "R6", trigger=frozen),
+        Stage("2", two & slept & (_gave_up() | _gone_again() | silent), "R6", trigger=frozen),
     ]
 
 
@@ -73,6 +74,16 @@ def _gave_up() -> Column:
     kept = _of("kept")
     same = kept["route_digest"] == _of("took")["route_digest"]
     return sf.coalesce(same & ~sf.array_contains(kept["queues"], _of("queue")), sf.lit(False))
+
+
+def _gone_again() -> Column:
+    """The newer owner came and went between two rounds of the older: one start of a broker had it as a member when the
+    newer asked, and no more when the older did.
+    """
+    told, later_told = _of("list_took"), _of("list_kept")
+    who = _of("newer")["client_id"]
+    left = sf.array_contains(told["members"], who) & ~sf.array_contains(later_told["members"], who)
+    return sf.coalesce((told["boot_id"] == later_told["boot_id"]) & left, sf.lit(False))
 
 
 def hole() -> Column:
