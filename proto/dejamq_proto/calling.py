@@ -37,12 +37,12 @@ Response = TypeVar("Response")
 
 def dial(address: str) -> grpc.aio.Channel:
     """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it."""
-    _keep_pages()
+    keep_pages()
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
 @cache
-def _keep_pages() -> None:
+def keep_pages() -> None:
     """Frames of a megabyte come from the heap, whose pages are there already: a fifth of what receiving them costs.
 
     glibc maps what is larger than 128 KiB anew each time, until a larger buffer was freed: then all up to that size
