@@ -15,6 +15,7 @@ from dejamq_lab.scenario.run import Played as RunPlayed
 from dejamq_lab.scenario.stages import Kind
 from dejamq_lab.scenario.text import Actor, Expected, Scenario
 from dejamq_lab.scenario.trial import AUDITED, trial
+from dejamq_proto.codes import ConfigError
 
 
 def scenario(name: str, **changes: Any) -> Scenario:
@@ -134,6 +135,18 @@ def test_the_command_plays_again_what_broke_only_when_asked_and_audits_again_whe
     assert page.read_text().split("\n\n") == [
         "before\n<!-- begin: made by `make trial` -->", "| table |", "<!-- end -->\nafter\n",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "hint"), [(None, "No such file"), ("a page", "no place for the table")])
+def test_nothing_is_played_for_a_page_that_takes_no_table(
+    tmp_path: Path, made: World, text: str | None, hint: str
+) -> None:
+    page = tmp_path / "page.md"
+    if text:
+        page.write_text(text)
+    with pytest.raises(ConfigError, match=hint):
+        trial_command.main(["--directory", str(tmp_path), "--page", str(page)])
+    assert made.played == []
 
 
 @pytest.mark.parametrize(("jobs", "most"), [(1, 1), (3, 3), (9, 4)])

@@ -17,13 +17,22 @@ NONE = "–"
 
 
 def fill(page: Path, text: str) -> None:
-    """Put the text between the page's marks. Raises ConfigError for a page without them."""
-    whole = page.read_text()
+    """Put the text between the page's marks. Raises ConfigError as ``around`` does."""
+    before, after = around(page)
+    page.write_text(f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}")
+
+
+def around(page: Path) -> tuple[str, str]:
+    """What stands before the place for the table and after it. Raises ConfigError where the page has none."""
+    try:
+        whole = page.read_text()
+    except OSError as error:
+        raise ConfigError(f"{page} is no page to fill: {error.strerror}") from None
     before, begin, rest = whole.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ConfigError(f"{page} has no place for the table: a line {BEGIN} and a line {END}")
-    page.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}")
+    return before, after
 
 
 def made(modes: Mapping[str, Sequence[Judged]], date: str, command: str) -> str:

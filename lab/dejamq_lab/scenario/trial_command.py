@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = catalogue()
     if strange := sorted(set(options.scenarios) - known.keys()):
         raise ConfigError(f"there is no scenario {strange[0]!r}")
+    if options.page:
+        attribution_page.around(options.page)  # a trial takes hours: it is not played for a page that takes no table
     chosen = [known[name] for name in options.scenarios or known]
     modes = {mode: _judged(mode, chosen, options) for mode in options.modes}
     text = attribution_page.made(modes, datetime.now(UTC).strftime("%Y-%m-%d"), _command(options))
