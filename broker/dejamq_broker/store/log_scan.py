@@ -26,9 +26,9 @@ from dejamq_proto.run import PLACE, PLACE_AT, BadRun, Run, check_crcs, demand, e
 from dejamq_broker.store.batch import Ints
 
 CHUNK_SIZE = 4 << 20
+"""Bytes looked at together: enough to make the price of calling numpy small."""
 _ZERO_CHUNK = bytes(CHUNK_SIZE)
 """The rest of a file is zeros: comparing is many times faster than searching."""
-"""Bytes looked at together: enough to make the price of calling numpy small."""
 WIDEST_TOPIC = 255
 MAX_RECORDS = 4096
 STEADY = 8
