@@ -121,7 +121,7 @@ async def test_queues_of_a_killed_owner_wait_for_the_end_of_its_claims(tmp_path:
         await here.send("a")
         killed = member(here, first)
         await killed.start()
-        await until(lambda: first.entered and len(killed.assignment) == 4)
+        await until(lambda: first.entered and len(here.lines("PQ_OPEN", killed.boot_id)) == 5)
         await _cut_off(killed)
         async with member(here, second) as heir:
             await until(lambda: len(heir.assignment) == 4)

@@ -95,6 +95,7 @@ async def test_a_killed_member_keeps_its_queues_until_its_locks_end(tmp_path: Pa
         killed = ordered(here, ledger, "killed")
         await killed.start()
         await until(lambda: len(ledger.entered) == 3)
+        await until(lambda: len(here.lines("PQ_OPEN", killed.boot_id)) == 5)  # a round cut short gives locks back
         await _cut_off(killed)
         async with ordered(here, ledger, "next") as consumer:
             await until(lambda: len(consumer.assignment) == 4)
