@@ -128,12 +128,12 @@ class Requests:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._instance.routes.publish_queues(topic)
-                while not self._masters(topic) & self._introduced:
+                while self._ended is None and not self._masters(topic) & self._introduced:
                     self._news.clear()
                     self._instance.presence.wake()
                     await self._news.wait()
-                    if self._ended is not None:
-                        raise self._ended
+                if self._ended is not None:
+                    raise self._ended
         except TimeoutError as error:
             if isinstance(error, DejamqError):
                 raise

@@ -12,6 +12,7 @@ from dejamq import (
     DejamqError,
     InvalidName,
     Message,
+    MessageQueue,
     Producer,
     PushConsumer,
     ReceivedMessage,
@@ -133,6 +134,28 @@ async def test_closing_ends_the_requests_that_wait(site: Servers) -> None:
     await producer.close()
     with pytest.raises(ClientClosed):
         await asking
+
+
+async def test_closing_ends_a_request_that_still_asks_where_its_topic_is() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+    async with scripted("a") as (producer, (broker,)):
+        assert producer._instance is not None
+        broker.deaf, routes, publish_queues = True, producer._instance.routes, producer._instance.routes.publish_queues
+
+        async def slowly(topic: str) -> tuple[MessageQueue, ...]:
+            queues = await publish_queues(topic)
+            asked.set()
+            await answered.wait()
+            return queues
+
+        routes.publish_queues = slowly  # type: ignore[method-assign]
+        asking = asyncio.create_task(producer.request(Message("t", b"x"), 60_000))
+        await asked.wait()
+        await producer.close()
+        answered.set()
+        with pytest.raises(ClientClosed):
+            async with asyncio.timeout(10):
+                await asking
 
 
 async def test_closing_ends_a_request_that_no_broker_has_been_told_of() -> None:
