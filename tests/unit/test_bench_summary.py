@@ -88,6 +88,11 @@ def test_the_table_has_goal_figure_peer_and_ratio_in_one_line() -> None:
     assert "Skipped: nats: not here." in text.splitlines()
 
 
+def test_the_page_tells_how_fast_the_processor_was_in_the_slowest_and_the_fastest_measurement() -> None:
+    samples = [sample("dejamq", number, 1.0, python_step_ns=step) for number, step in enumerate((80.0, 160.0, 90.0))]
+    assert "a step of a bare Python loop (ns) 90 (80 to 160)" in rendered(report(samples), "bench.svg")
+
+
 def test_only_what_is_between_the_markers_is_replaced() -> None:
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     made = written_into(page, report(RATES), "bench.svg")

@@ -11,7 +11,7 @@ from dejamq_lab.bench import peers
 from dejamq_lab.bench.client_process import ClientProcess, run_client
 from dejamq_lab.bench.own_clients import POLLED
 from dejamq_lab.bench.result import BenchResult, Job, Load, Span
-from dejamq_lab.bench.rpc_echo import baseline
+from dejamq_lab.bench.rpc_echo import baseline, python_step_ns
 from dejamq_lab.bench.stopwatch import STAMP_BYTES
 from dejamq_lab.bench.sync_floor import sync_floor
 from dejamq_lab.bench.target import Target, given_cluster, own_cluster
@@ -37,6 +37,7 @@ class Bench:
         if what == "latency" and self.load.body_bytes < STAMP_BYTES:
             raise ConfigError(f"a body that tells its age has {STAMP_BYTES} bytes or more, not {self.load.body_bytes}")
         ground = dict(ground) if ground is not None else await baseline(self.load.body_bytes)
+        ground["python_step_ns"] = python_step_ns()
         if what == "send" and self.load.flush_mode == "sync":
             ground |= sync_floor(self.load, ground["grpc_echo_p50_ms"], target.directory)
         measured = await self._measured(target, what)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dejamq_lab.bench.rounds import shown
-from dejamq_lab.bench.summary import Report, Row, Spread
+from dejamq_lab.bench.summary import GROUND, Report, Row, Spread
 from dejamq_lab.bench.worker import OWN
 
 BEGIN = "<!-- made by `make bench-page`: begin -->"
@@ -89,14 +89,7 @@ def _journal(report: Report) -> Iterator[str]:
 def _machine(report: Report) -> str:
     about = report.machine
     ground = ", ".join(
-        f"{words} {spread_plain(report.baseline[name])}"
-        for name, words in (
-            ("grpc_echo_p50_ms", "a bare gRPC echo (ms)"),
-            ("grpc_stream_gb_per_second", "a bare gRPC stream (GB/s)"),
-            ("memory_copy_gb_per_second", "a memory copy (GB/s)"),
-            ("fdatasync_ms", "an fdatasync of 64 KiB (ms)"),
-        )
-        if name in report.baseline
+        f"{words} {spread_plain(report.baseline[name])}" for name, words in GROUND.items() if name in report.baseline
     )
     return (
         f"{report.date}, {about['cores']} cores ({about['processor']}), {about['memory']}, {about['system']}, "

@@ -1,4 +1,4 @@
-"""The baseline: a bare grpc.aio unary echo and a bare stream to a process of its own, and a bare memory copy."""
+"""The baseline: a bare grpc.aio unary echo, a bare stream to a process of its own, a memory copy, and a Python loop."""
 
 import asyncio
 import sys
@@ -16,6 +16,7 @@ ECHO_CALLS = 500
 COPY_BYTES = 64 << 20
 METHOD, STREAM = "/echo.Echo/Echo", "/echo.Echo/Take"
 STREAM_MESSAGES, STREAM_BYTES = 128, 1 << 20
+LOOP_STEPS = 500_000
 
 
 async def baseline(body_bytes: int) -> dict[str, float]:
@@ -34,6 +35,18 @@ async def baseline(body_bytes: int) -> dict[str, float]:
         "grpc_stream_gb_per_second": round(streamed, 3),
         "memory_copy_gb_per_second": round(_copy_rate(), 2),
     }
+
+
+def python_step_ns() -> float:
+    """Nanoseconds of a step of a loop that touches next to no memory: how fast the processor is for Python just now.
+
+    A virtual core that shares its core with somebody else's takes twice as long, and no other figure of it tells.
+    """
+    table, total = {number: number for number in range(1000)}, 0
+    began = time.perf_counter()
+    for number in range(LOOP_STEPS):
+        total += table[number % 1000]
+    return round((time.perf_counter() - began) / LOOP_STEPS * 1e9, 1)
 
 
 async def _echo_times(address: str, body: bytes) -> list[float]:

@@ -12,6 +12,15 @@ from dejamq_lab.bench.figures import Figure
 from dejamq_lab.bench.rounds import Sample
 from dejamq_lab.bench.worker import OWN
 
+GROUND = {
+    "grpc_echo_p50_ms": "a bare gRPC echo (ms)",
+    "grpc_stream_gb_per_second": "a bare gRPC stream (GB/s)",
+    "memory_copy_gb_per_second": "a memory copy (GB/s)",
+    "fdatasync_ms": "an fdatasync of 64 KiB (ms)",
+    "python_step_ns": "a step of a bare Python loop (ns)",
+}
+"""What the machine itself gives, and how a page calls it."""
+
 
 class Spread(msgspec.Struct, frozen=True):
     """What several rounds gave."""
@@ -108,8 +117,7 @@ def _cores(own: Iterable[Sample]) -> dict[str, float]:
 
 def baselines(samples: Sequence[Sample]) -> dict[str, Spread]:
     """What the machine itself gave, over all measurements."""
-    names = ("grpc_echo_p50_ms", "grpc_stream_gb_per_second", "memory_copy_gb_per_second", "fdatasync_ms")
-    found = {name: [s.result.baseline[name] for s in samples if name in s.result.baseline] for name in names}
+    found = {name: [s.result.baseline[name] for s in samples if name in s.result.baseline] for name in GROUND}
     return {name: Spread.of(values) for name, values in found.items() if values}
 
 
