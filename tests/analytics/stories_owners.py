@@ -205,10 +205,10 @@ def o8_although_it_took_the_queue_again_when_it_was_alone(made: History) -> None
     ends(older, broker)
 
 
-def visited(made: History, *, asleep_ms: int = 0) -> None:
+def visited(made: History, *, asleep_ms: int = 0, **assigned: str) -> None:
     """c2 comes, takes the queue and goes before c1 looks again, which then is alone as before."""
     broker = made.broker()
-    older, queue = first_owner(made, "c1")
+    older, queue = first_owner(made, "c1", **assigned)
     newer = made.consumer("c2")
     both = (older.name, newer.name)
     broker.member_list(newer, *both)
@@ -233,6 +233,50 @@ def o8_although_the_members_changed_between_two_rounds(made: History) -> None:
 @story
 def r6_asleep_while_another_came_and_went(made: History) -> None:
     visited(made, asleep_ms=1_000)
+
+
+@story
+def o8_although_a_third_member_left_between_two_rounds(made: History) -> None:
+    """c2 shares with c3, too, and takes the queue; of two members it is c1's again, which never looked in between."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1")
+    newer = made.consumer("c2")
+    both = (older.name, newer.name)
+    broker.member_list(newer, *both, "c3")
+    newer.assign(*both, "c3", queues="0")
+    broker.offset_get(newer, 6)
+    newer.handle(newer.open_queue(6), 6, 7)
+    older.persist(queue, 7)
+    broker.offset_set(older, 6, 7)
+    broker.member_list(older, *both)
+    older.assign(*both, queues="0")
+    ends(older, newer, broker)
+
+
+@story
+def o8_although_another_came_by_a_newer_route_and_went(made: History) -> None:
+    visited(made, route_digest="three")
+
+
+def closed_before_it_looked_again(made: History, **assigned: str) -> None:
+    """c2 comes and takes the queue of c1, which was alone and closes before its next round."""
+    broker = made.broker()
+    older, queue = first_owner(made, "c1", **assigned)
+    newer, _ = second_owner(made, broker)
+    older.drop_queue(queue, 7, "shutdown")
+    older.persist(queue, 7, reason="shutdown")
+    broker.offset_set(older, 6, 7)
+    ends(older, newer, broker)
+
+
+@story
+def closed_before_it_saw_a_newer_route(made: History) -> None:
+    closed_before_it_looked_again(made, route_digest="three")
+
+
+@story
+def closed_before_it_saw_one_of_another_strategy(made: History) -> None:
+    closed_before_it_looked_again(made, strategy="AVG_BY_CIRCLE")
 
 
 @story

@@ -22,6 +22,8 @@ CERTAIN = {
     "o8-although-a-round-was-under-way": ("O8", "f"),
     "o8-although-it-took-the-queue-again-when-it-was-alone": ("O8", "f"),
     "o8-although-the-members-changed-between-two-rounds": ("O8", "f"),
+    "o8-although-a-third-member-left-between-two-rounds": ("O8", "f"),
+    "o8-although-another-came-by-a-newer-route-and-went": ("O8", "f"),
     "r6-asleep-while-another-came-and-went": ("R6", "2"),
     "o8-although-it-was-paused-before": ("O8", "f"),
     "o9-although-the-members-differed-for-a-moment": ("O9", "b"),
@@ -32,6 +34,10 @@ UNDETERMINED = {
     "r1-without-the-second-round": "no ASSIGN of r1-without-the-second-round-c2 in force",
     "r2-without-the-next-round": "no ASSIGN of r2-without-the-next-round-c1 after r2-without-the-next-round-c2",
     "a-round-under-way-and-none-after-it": "no ASSIGN of a-round-under-way-and-none-after-it-c1 after",
+    "closed-before-it-saw-a-newer-route": "no ASSIGN of closed-before-it-saw-a-newer-route-c1 after",
+    "closed-before-it-saw-one-of-another-strategy": (
+        "no ASSIGN of closed-before-it-saw-one-of-another-strategy-c1 after"
+    ),
     "new-owner-faster-at-a-hand-over": "stage 2, the new owner was faster",
     "two-owners-who-agree": "stage 2, two owners whose rounds agree",
     "no-r4-with-a-name-each": "no ASSIGN of no-r4-with-a-name-each-c1 after",

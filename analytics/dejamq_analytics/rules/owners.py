@@ -1,7 +1,7 @@
 """Stage 2: the queue had two owners at once. Which disagreement made the second one open it (R1 to R6, R13)?
 
 A mere lag of a hand-over is none: the older owner's next round agreed with the newer one and gave the queue up, or the
-newer one had gone again by then. Those pairs go on to the stages of one owner after the other.
+members of one broker had changed by then. Those pairs go on to the stages of one owner after the other.
 """
 
 from pyspark.sql import Column
@@ -19,9 +19,12 @@ def stages() -> list[Stage]:
     """In this order: an owner that could not know of the other explains any difference between their rounds."""
     two, held, took, kept = sf.col("contest").isNotNull(), _of("held"), _of("took"), _of("kept")
     older, newer = _of("older"), _of("newer")
-    lag, visit = two & _gave_up(), two & ~_gave_up() & _gone_again()
+    lag, changed = two & _gave_up(), two & ~_gave_up() & _changed()
     known = held.isNotNull() & took.isNotNull()
     keeps = sf.array_contains(kept["queues"], _of("queue"))
+    # an owner that had not heard of the other might have given the queue up when it had
+    heard = two & ~lag & (kept.isNotNull() | (held["members"] == took["members"]))
+    routes = (held["route_digest"] != took["route_digest"]) & ~(changed & _same_route())
     unknown = text(
         "no ASSIGN of %s in force when both had the queue",
         sf.when(held.isNull(), older["process"]).otherwise(newer["process"]),
@@ -33,12 +36,12 @@ def stages() -> list[Stage]:
         *_alone(two, older, newer),
         Stage("2", two & ~known, missing=unknown),
         Stage("2", lag & _of("turned"), missing=turned),
-        Stage("2", two & ~lag & (held["route_digest"] != took["route_digest"]), "R1", trigger=_routes()),
-        Stage("2", two & ~lag & ~visit & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
-        Stage("2", two & ~lag & (held["strategy"] != took["strategy"]), "R3", trigger=_strategies()),
-        Stage("2", visit & _of("turned"), missing=turned),
+        Stage("2", heard & routes, "R1", trigger=_routes()),
+        Stage("2", two & ~lag & ~changed & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
+        Stage("2", heard & (held["strategy"] != took["strategy"]), "R3", trigger=_strategies()),
+        Stage("2", changed & _of("turned"), missing=turned),
         Stage("2", two & ~lag & kept.isNull(), missing=silent),
-        Stage("2", two & ~lag & ~visit, missing=agree),
+        Stage("2", two & ~lag & ~changed, missing=agree),
     ]  # fmt: skip
 
 
@@ -61,7 +64,7 @@ def _alone(two: Column, older: Column, newer: Column) -> list[Stage]:
         Stage("2", two & _of("suspended").isNotNull(), "R5", trigger=suspended),
         Stage("2", two & _of("paused").isNotNull(), "R6", trigger=paused),
         Stage("2", two & _of("left").isNotNull(), "R6", trigger=sf.when(slept, frozen).otherwise(left)),
-        Stage("2", two & slept & (_gave_up() | _gone_again() | silent), "R6", trigger=frozen),
+        Stage("2", two & slept & (_gave_up() | _changed() | silent), "R6", trigger=frozen),
     ]
 
 
@@ -69,21 +72,26 @@ def _chosen(name: str) -> Column:
     return sf.coalesce(_of(name)["strategy"].isin(*CHOSEN), sf.lit(False))
 
 
+def _same_route() -> Column:
+    return _of("kept")["route_digest"] == _of("took")["route_digest"]
+
+
 def _gave_up() -> Column:
     """The older owner's next round saw the same queues and left this one to others."""
-    kept = _of("kept")
-    same = kept["route_digest"] == _of("took")["route_digest"]
-    return sf.coalesce(same & ~sf.array_contains(kept["queues"], _of("queue")), sf.lit(False))
+    return sf.coalesce(_same_route() & ~sf.array_contains(_of("kept")["queues"], _of("queue")), sf.lit(False))
 
 
-def _gone_again() -> Column:
-    """The newer owner came and went between two rounds of the older: one start of a broker had it as a member when the
-    newer asked, and no more when the older did.
+def _changed() -> Column:
+    """The members changed between the newer owner's round and the next one of the older: one start of a broker told
+    both. Either it had the newer as a member and no more later, or it had both each time and others came or went.
     """
-    told, later_told = _of("list_took"), _of("list_kept")
-    who = _of("newer")["client_id"]
-    left = sf.array_contains(told["members"], who) & ~sf.array_contains(later_told["members"], who)
-    return sf.coalesce((told["boot_id"] == later_told["boot_id"]) & left, sf.lit(False))
+    told, later_told = _of("list_took")["members"], _of("list_kept")["members"]
+    older, newer = _of("older")["client_id"], _of("newer")["client_id"]
+    left = sf.array_contains(told, newer) & ~sf.array_contains(later_told, newer)
+    both = [sf.array_contains(members, who) for members in (told, later_told) for who in (older, newer)]
+    others = both[0] & both[1] & both[2] & both[3] & (told != later_told)
+    same = _of("list_took")["boot_id"] == _of("list_kept")["boot_id"]
+    return sf.coalesce(same & (left | others), sf.lit(False))
 
 
 def hole() -> Column:
