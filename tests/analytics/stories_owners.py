@@ -1,5 +1,7 @@
 """Histories of queues that two members held at once. They join the other stories."""
 
+from typing import Any
+
 from journals import History, Process
 from stories import story
 
@@ -205,7 +207,7 @@ def o8_although_it_took_the_queue_again_when_it_was_alone(made: History) -> None
     ends(older, broker)
 
 
-def visited(made: History, *, asleep_ms: int = 0, **assigned: str) -> None:
+def visited(made: History, *, asleep_ms: int = 0, **assigned: Any) -> None:
     """c2 comes, takes the queue and goes before c1 looks again, which then is alone as before."""
     broker = made.broker()
     older, queue = first_owner(made, "c1", **assigned)
@@ -258,7 +260,7 @@ def o8_although_another_came_by_a_newer_route_and_went(made: History) -> None:
     visited(made, route_digest="three")
 
 
-def closed_before_it_looked_again(made: History, **assigned: str) -> None:
+def closed_before_it_looked_again(made: History, **assigned: Any) -> None:
     """c2 comes and takes the queue of c1, which was alone and closes before its next round."""
     broker = made.broker()
     older, queue = first_owner(made, "c1", **assigned)
