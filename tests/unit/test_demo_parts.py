@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from dejamq_analytics.causes import CAUSES
 from dejamq_lab.demo import telling
 from dejamq_lab.demo.compare import Comparison
 from dejamq_lab.demo.ledger import Charge, Ledger
@@ -141,6 +142,17 @@ def test_a_proof_is_never_a_duplicate_that_was_asked_for(tmp_path: Path) -> None
 
 def test_evidence_is_printed_as_it_stands(tmp_path: Path) -> None:
     assert "queue offset 41 [red]" in told(tmp_path, AGREED, [proof("O7")], causes={"O7": 1})
+
+
+def test_every_cause_has_its_meaning_beside_it(tmp_path: Path) -> None:
+    text = told(tmp_path, AGREED, [], causes=dict.fromkeys(CAUSES, 1))
+    assert all(f"{cause.title} " in text for cause in CAUSES.values())
+
+
+def test_in_a_pipe_a_line_of_evidence_is_never_broken(tmp_path: Path) -> None:
+    long = proof("O2")
+    long["evidence"][0]["summary"] = "of a commit " * 40
+    assert "of a commit " * 40 in told(tmp_path, AGREED, [long], causes={"O2": 1})
 
 
 def test_what_could_not_be_determined_has_a_row_of_its_own(tmp_path: Path) -> None:

@@ -8,11 +8,6 @@ from rich.table import Table
 
 from dejamq_lab.demo.compare import Comparison, Finding
 
-MEANING = {
-    "O1": "done but not persisted, or in flight at the crash",
-    "O7": "done above an unfinished one, which held back the offset",
-}
-
 
 def tell(console: Console, out: Path, findings: list[Finding], comparison: Comparison) -> None:
     """Print all of it to the console."""
@@ -33,23 +28,27 @@ def tell(console: Console, out: Path, findings: list[Finding], comparison: Compa
 
 
 def _causes(verdict: dict[str, object]) -> Table:
+    from dejamq_analytics.causes import CAUSES
+
     table = Table("cause", "duplicates", "meaning")
     causes = verdict["causes"]
     assert isinstance(causes, dict)
     for cause, count in sorted(causes.items()):
-        table.add_row(cause, str(count), MEANING.get(cause, ""))
+        table.add_row(cause, str(count), CAUSES[cause].title)
     if verdict["undetermined"]:
         table.add_row("undetermined", str(verdict["undetermined"]), "evidence is missing; see verdict.json")
     return table
 
 
 def _tell_proof(console: Console, cause: str, row: Finding) -> None:
-    second = row["second"]
+    second, piped = row["second"], not console.is_terminal  # in a pipe each line is one, whole
     console.print(f"\n[bold]One {cause}[/]: message {row['message_id']} {row['business_key'] or ''}")
     place = f"{second['topic']} {second['broker_name']} queue {second['queue_id']} offset {second['queue_offset']}"
     console.print(f"  stored at {place}")
     for line in row["evidence"]:
-        console.print(f"  {line['process']} #{line['seq']} {line['event']}: {line['summary']}", markup=False)
+        console.print(
+            f"  {line['process']} #{line['seq']} {line['event']}: {line['summary']}", markup=False, soft_wrap=piped
+        )
 
 
 def _tell_comparison(console: Console, comparison: Comparison) -> None:
