@@ -24,11 +24,16 @@ def second_owner(made: History, broker: Process, *members: str, last: int = 6, *
     """Takes queue 0 by its round while the other still has it, and delivers 6."""
     owner = made.consumer("c2")
     owner.assign(*(members or BOTH), queues="0", **assigned)
+    return owner, begins_at_6(broker, owner, last=last)
+
+
+def begins_at_6(broker: Process, owner: Process, *, last: int = 6) -> int:
+    """Opens queue 0 where the broker says that the group is, and does what is there up to ``last``."""
     broker.offset_get(owner, 6)
     queue = owner.open_queue(6)
     for offset in range(6, last + 1):
         owner.handle(queue, offset, offset + 1)
-    return owner, queue
+    return queue
 
 
 def ends(*processes: Process) -> None:
@@ -46,8 +51,7 @@ def disagreeing_routes(made: History, *, hole: bool = False, unassigned: str = "
     short.route(newer, "a")
     if unassigned != "c2":
         newer.assign(*BOTH, queues="0", route_digest="three")
-    broker.offset_get(newer, 6)
-    newer.handle(newer.open_queue(6), 6, 7)
+    begins_at_6(broker, newer)
     if hole:
         older.skip_lines(1)
     if unassigned != "c1":
@@ -73,8 +77,7 @@ def r1(made: History) -> None:
     newer = made.consumer("c2")
     short.route(newer, "a")
     newer.assign(*BOTH, queues="0", route_digest="three")
-    broker.offset_get(newer, 6)
-    newer.handle(newer.open_queue(6), 6, 7)
+    begins_at_6(broker, newer)
     older.assign(*BOTH, queues="0")
     ends(older, newer, full, short, broker)
 
@@ -117,9 +120,11 @@ def o8_by_a_route_that_was_old(made: History) -> None:
     ends(older, newer, broker)
 
 
-def hand_over(broker: Process, older: Process, queue: int) -> None:
-    older.drop_queue(queue, 7, "reassigned")
-    older.persist(queue, 7, reason="drop")
+def hand_over(broker: Process, older: Process, queue: int, *, closing: bool = False) -> None:
+    """Gives the queue up, because its round left it to another or it closes, and commits that 6 is done."""
+    dropped, persisted = ("shutdown", "shutdown") if closing else ("reassigned", "drop")
+    older.drop_queue(queue, 7, dropped)
+    older.persist(queue, 7, reason=persisted)
     broker.offset_set(older, 6, 7)
 
 
@@ -136,8 +141,7 @@ def disagreeing_brokers(made: History, *, later_round: bool = True) -> None:
     newer = made.consumer("c2")
     other.member_list(newer, "c2")
     newer.assign("c2", queues="0 1", broker_name=other.name)
-    broker.offset_get(newer, 6)
-    newer.handle(newer.open_queue(6), 6, 7)
+    begins_at_6(broker, newer)
     if later_round:
         broker.member_list(older, *BOTH)
         older.assign(*BOTH, queues="0")
@@ -173,8 +177,7 @@ def round_under_way(made: History, *, later_round: bool = True) -> None:
     newer = made.consumer("c2")
     broker.member_list(newer, *BOTH)
     newer.assign(*BOTH, queues="0")
-    broker.offset_get(newer, 6)
-    newer.handle(newer.open_queue(6), 6, 7)
+    begins_at_6(broker, newer)
     older.assign("c1", queues="0 1")
     if later_round:
         broker.member_list(older, *BOTH)
@@ -197,8 +200,7 @@ def o8_although_it_took_the_queue_again_when_it_was_alone(made: History) -> None
     broker.member_list(newer, *BOTH)
     newer.assign(*BOTH, queues="0")
     broker.member_list(older, *BOTH)
-    broker.offset_get(newer, 6)
-    newer.handle(newer.open_queue(6), 6, 7)
+    begins_at_6(broker, newer)
     older.assign(*BOTH, queues="")
     hand_over(broker, older, queue)
     newer.close()
@@ -207,17 +209,21 @@ def o8_although_it_took_the_queue_again_when_it_was_alone(made: History) -> None
     ends(older, broker)
 
 
+def takes_its_share(made: History, broker: Process, older: Process, *others: str) -> Process:
+    """c2 is told that it is a member beside c1, whom nobody tells anything, and these; it takes the queue."""
+    newer = made.consumer("c2")
+    members = (older.name, newer.name, *others)
+    broker.member_list(newer, *members)
+    newer.assign(*members, queues="0")
+    begins_at_6(broker, newer)
+    return newer
+
+
 def visited(made: History, *, asleep_ms: int = 0, **assigned: Any) -> None:
     """c2 comes, takes the queue and goes before c1 looks again, which then is alone as before."""
     broker = made.broker()
     older, queue = first_owner(made, "c1", **assigned)
-    newer = made.consumer("c2")
-    both = (older.name, newer.name)
-    broker.member_list(newer, *both)
-    newer.assign(*both, queues="0")
-    broker.offset_get(newer, 6)
-    newer.handle(newer.open_queue(6), 6, 7)
-    newer.close()
+    takes_its_share(made, broker, older).close()
     if asleep_ms:
         older.slept(asleep_ms)
     older.persist(queue, 7)
@@ -242,12 +248,8 @@ def o8_although_a_third_member_left_between_two_rounds(made: History) -> None:
     """c2 shares with c3, too, and takes the queue; of two members it is c1's again, which never looked in between."""
     broker = made.broker()
     older, queue = first_owner(made, "c1")
-    newer = made.consumer("c2")
+    newer = takes_its_share(made, broker, older, "c3")
     both = (older.name, newer.name)
-    broker.member_list(newer, *both, "c3")
-    newer.assign(*both, "c3", queues="0")
-    broker.offset_get(newer, 6)
-    newer.handle(newer.open_queue(6), 6, 7)
     older.persist(queue, 7)
     broker.offset_set(older, 6, 7)
     broker.member_list(older, *both)
@@ -265,9 +267,7 @@ def closed_before_it_looked_again(made: History, **assigned: Any) -> None:
     broker = made.broker()
     older, queue = first_owner(made, "c1", **assigned)
     newer, _ = second_owner(made, broker)
-    older.drop_queue(queue, 7, "shutdown")
-    older.persist(queue, 7, reason="shutdown")
-    broker.offset_set(older, 6, 7)
+    hand_over(broker, older, queue, closing=True)
     ends(older, newer, broker)
 
 

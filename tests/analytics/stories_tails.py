@@ -10,7 +10,7 @@ from stories_brokers import committed_7, next_start
 from stories_delay import again, first_start
 from stories_delay import next_start as next_delivering
 from stories_locks import begins, lock, unlock
-from stories_owners import BOTH, ends
+from stories_owners import BOTH, ends, hand_over
 from stories_replicas import promoted, slave
 
 AUDIT = Level.AUDIT
@@ -227,9 +227,7 @@ def o8_of_two_at_once(made: History) -> None:
     older.handle(queue, 6, 7)
     newer.handle(heir, 6, 7)
     older.assign(*BOTH, queues="1")
-    older.drop_queue(queue, 7, "reassigned")
-    older.persist(queue, 7, reason="drop")
-    broker.offset_set(older, 6, 7)
+    hand_over(broker, older, queue)
     ends(older, newer, broker)
 
 

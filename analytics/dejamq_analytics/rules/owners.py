@@ -19,11 +19,12 @@ def stages() -> list[Stage]:
     """In this order: an owner that could not know of the other explains any difference between their rounds."""
     two, held, took, kept = sf.col("contest").isNotNull(), _of("held"), _of("took"), _of("kept")
     older, newer = _of("older"), _of("newer")
-    lag, changed = two & _gave_up(), two & ~_gave_up() & _changed()
+    lag, apart = two & _gave_up(), two & ~_gave_up()
+    changed = apart & _changed()
     known = held.isNotNull() & took.isNotNull()
     keeps = sf.array_contains(kept["queues"], _of("queue"))
     # an owner that had not heard of the other might have given the queue up when it had
-    heard = two & ~lag & (kept.isNotNull() | (held["members"] == took["members"]))
+    heard = apart & (kept.isNotNull() | (held["members"] == took["members"]))
     routes = (held["route_digest"] != took["route_digest"]) & ~(changed & _same_route())
     unknown = text(
         "no ASSIGN of %s in force when both had the queue",
@@ -37,11 +38,11 @@ def stages() -> list[Stage]:
         Stage("2", two & ~known, missing=unknown),
         Stage("2", lag & _of("turned"), missing=turned),
         Stage("2", heard & routes, "R1", trigger=_routes()),
-        Stage("2", two & ~lag & ~changed & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
+        Stage("2", apart & ~changed & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
         Stage("2", heard & (held["strategy"] != took["strategy"]), "R3", trigger=_strategies()),
         Stage("2", changed & _of("turned"), missing=turned),
-        Stage("2", two & ~lag & kept.isNull(), missing=silent),
-        Stage("2", two & ~lag & ~changed, missing=agree),
+        Stage("2", apart & kept.isNull(), missing=silent),
+        Stage("2", apart & ~changed, missing=agree),
     ]  # fmt: skip
 
 
@@ -85,13 +86,16 @@ def _changed() -> Column:
     """The members changed between the newer owner's round and the next one of the older: one start of a broker told
     both. Either it had the newer as a member and no more later, or it had both each time and others came or went.
     """
-    told, later_told = _of("list_took")["members"], _of("list_kept")["members"]
-    older, newer = _of("older")["client_id"], _of("newer")["client_id"]
-    left = sf.array_contains(told, newer) & ~sf.array_contains(later_told, newer)
-    both = [sf.array_contains(members, who) for members in (told, later_told) for who in (older, newer)]
-    others = both[0] & both[1] & both[2] & both[3] & (told != later_told)
-    same = _of("list_took")["boot_id"] == _of("list_kept")["boot_id"]
-    return sf.coalesce(same & (left | others), sf.lit(False))
+    told, later_told = _of("list_took"), _of("list_kept")
+    older, newer = _of("older"), _of("newer")
+    left = _has(told, newer) & ~_has(later_told, newer)
+    stayed = _has(told, older) & _has(told, newer) & _has(later_told, older) & _has(later_told, newer)
+    others = stayed & (told["members"] != later_told["members"])
+    return sf.coalesce((told["boot_id"] == later_told["boot_id"]) & (left | others), sf.lit(False))
+
+
+def _has(told: Column, owner: Column) -> Column:
+    return sf.array_contains(told["members"], owner["client_id"])
 
 
 def hole() -> Column:
