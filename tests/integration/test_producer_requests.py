@@ -140,7 +140,8 @@ async def test_closing_ends_a_request_that_still_asks_where_its_topic_is() -> No
     asked, answered = asyncio.Event(), asyncio.Event()
     async with scripted("a") as (producer, (broker,)):
         assert producer._instance is not None
-        broker.deaf, routes, publish_queues = True, producer._instance.routes, producer._instance.routes.publish_queues
+        broker.deaf, routes = True, producer._instance.routes
+        publish_queues = routes.publish_queues
 
         async def slowly(topic: str) -> tuple[MessageQueue, ...]:
             queues = await publish_queues(topic)

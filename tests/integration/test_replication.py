@@ -231,10 +231,12 @@ async def test_a_broker_follows_no_master_of_another_name_and_no_slave(tmp_path:
 
 
 async def test_the_journals_of_both_tell_who_followed_whom_and_how_far(tmp_path: Path) -> None:
-    journal: dict[str, Any] = {"journal_dir": str(tmp_path / "j"), "journal_level": "forensic"}
-    journal |= {"ha_housekeeping_interval_ms": 60_000}  # a machine that stands still for a moment breaks no link
-    async with a_master(tmp_path, **journal) as master:
-        async with a_slave(tmp_path, master.address, **journal) as slave:
+    settings: dict[str, Any] = {
+        "journal_dir": str(tmp_path / "j"), "journal_level": "forensic",
+        "ha_housekeeping_interval_ms": 60_000,  # a machine that stands still for a moment breaks no link
+    }  # fmt: skip
+    async with a_master(tmp_path, **settings) as master:
+        async with a_slave(tmp_path, master.address, **settings) as slave:
             await following(slave)
             await fill(master)
             await same(master, slave)
