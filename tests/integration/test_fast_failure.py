@@ -150,16 +150,18 @@ async def test_a_call_whose_time_was_over_before_its_turn_is_not_done(tmp_path: 
             with grpc.insecure_channel(broker.address) as channel:
                 method = channel.unary_unary("/dejamq.v1.Client/UpdateOffset")
                 grpc.channel_ready_future(channel).result(timeout=10)
-                asking.set()
+                connected.set()
+                loop_is_kept.wait()
                 try:
                     method(request.SerializeToString(), timeout=0.2)
                 except grpc.RpcError as error:
                     refused.append(error)
 
-        asking = threading.Event()
+        connected, loop_is_kept = threading.Event(), threading.Event()
         client = threading.Thread(target=commit)
         client.start()
-        await asyncio.to_thread(asking.wait)
+        await asyncio.to_thread(connected.wait)
+        loop_is_kept.set()
         keep_the_loop(1)
         await asyncio.to_thread(client.join, 20)
         assert refused
