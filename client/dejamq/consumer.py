@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dejamq_proto import names
-from dejamq_proto.codes import ConfigError
+from dejamq_proto.codes import ConfigError, DejamqError
 
 from dejamq.allocation import Strategy, strategy_named
 from dejamq.broadcasting import stable_client_id
@@ -183,10 +183,16 @@ class PushConsumer(ConsumerLife[Running]):
 
         A second signal ends the wait for handlers.
 
-        Raises the fatal failure, and ConfigError outside the main thread unless ``signals=()``.
+        Raises the fatal failure, ClientClosed when closed before, and ConfigError outside the main thread unless
+        ``signals=()``.
         """
+        self._check()
         with StopSignals(signals) as asked:
-            await self.start()
+            try:
+                await self.start()
+            except DejamqError:
+                if not self.closed:  # a ``close`` that comes while it starts ends it as one that comes later
+                    raise
             stopping = asyncio.ensure_future(self.wait_stopped())
             try:
                 await first_done(stopping, asked.stopped)

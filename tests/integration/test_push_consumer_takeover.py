@@ -252,3 +252,17 @@ async def test_closing_while_it_starts_ends_both(tmp_path: Path) -> None:
         with pytest.raises(ClientClosed):
             await starting
         assert consumer.closed
+
+
+@pytest.mark.parametrize("turns", [1, 5, 20, 60, 150])
+async def test_closing_while_it_starts_ends_the_serving_as_a_later_close_does(tmp_path: Path, turns: int) -> None:
+    async with servers(tmp_path) as here:
+        await here.send("x")
+        consumer = consuming(here, Seen())
+        serving = asyncio.ensure_future(consumer.run_until_stopped(signals=()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await consumer.close()
+        await serving
+        with pytest.raises(ClientClosed):
+            await consumer.run_until_stopped(signals=())
