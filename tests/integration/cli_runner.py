@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from dejamq_cli.__main__ import main
+from dejamq_cli.command_line import main
 
 NOBODY = "127.0.0.1:1"
 """An address where no name server is."""

@@ -14,7 +14,7 @@ import typer
 from cli_cluster import fill, ignore
 from cli_runner import masked, run_beside
 from dejamq import Admin, ConsumeFrom
-from dejamq_cli.__main__ import app
+from dejamq_cli.command_line import app
 from dejamq_lab import Cluster
 from dejamq_lab.waiting import until_async
 

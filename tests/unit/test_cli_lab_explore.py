@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from dejamq_cli import lab, lab_explore
-from dejamq_cli.__main__ import app
+from dejamq_cli.command_line import app
 from dejamq_lab.explore.hunt import Found, Hunted, Options
 from dejamq_lab.scenario.text import Scenario
 from dejamq_lab.scenario.variants import has_inbox

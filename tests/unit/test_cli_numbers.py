@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dejamq_cli.__main__ import main
+from dejamq_cli.command_line import main
 from dejamq_cli.numbers import MOST_64, number_of
 from dejamq_cli.output import BAD_USE
 

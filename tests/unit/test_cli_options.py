@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import typer
-from dejamq_cli.__main__ import app
+from dejamq_cli.command_line import app
 
 OPTIONS = {
     "send": "--file --lines --tags --key --delay-level --count --rate",

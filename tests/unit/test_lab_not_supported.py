@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from dejamq_cli.__main__ import app
+from dejamq_cli.command_line import app
 from dejamq_lab.scenario.not_supported import all_causes, cause_of, not_supported
 from dejamq_lab.scenario.text import catalogue
 from typer.testing import CliRunner
