@@ -6,9 +6,11 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from dejamq_analytics.follow import window
+from dejamq_analytics.follow.chunks import Step
 from dejamq_analytics.follow.command import follow
-from dejamq_analytics.follow.follower import Pace
+from dejamq_analytics.follow.follower import Follower, Pace
 from dejamq_analytics.follow.run import Follow, Following
+from dejamq_analytics.follow.state import State
 from dejamq_analytics.pipeline import facts_of
 from dejamq_analytics.read import BadInput, processes, read_lines, readable
 from dejamq_analytics.run import Request
@@ -94,6 +96,16 @@ def test_what_is_followed_is_told_once_and_is_what_an_audit_of_the_whole_tells(
     assert {row["run_id"] for row in followed} == {running.run_id}
     assert [row["kind"] for row in rows(out, "anomalies")] == ["out_of_order"]
     assert len(put) == len(set(put)) <= 2
+
+
+def test_nothing_is_complete_that_is_younger_than_a_line_for_which_a_chunk_had_no_room(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The producer's acknowledgement may be read long before the broker's APPEND, which is not lost for that."""
+    follower = Follower(State(tmp_path / "state"), tmp_path, Pace(delay_us=1_000, window_us=9_000), print)
+    events = spark.createDataFrame([(10_000,), (90_000,)], "wall_us bigint")
+    assert follower._meta(Step(number=1, unread_us=20_000), events).complete_us == 19_000
+    assert follower._meta(Step(number=1), events).complete_us == 89_000
 
 
 def test_of_old_lines_only_what_still_holds_is_kept(tmp_path: Path, spark: SparkSession) -> None:

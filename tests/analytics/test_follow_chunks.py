@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dejamq_analytics.follow import chunks
 from dejamq_analytics.follow.chunks import STEP, TORN, Chunker, Step
 
 QUIET_MS = 1000
@@ -145,3 +146,42 @@ def test_several_journals_have_positions_of_their_own(spool: Spool) -> None:
     assert sorted(spool.numbers()) == [1, 1, 2]
     spool.write(lines(3), "0b")
     assert spool.numbers() == [3]
+
+
+def timed(*moments: int) -> str:
+    return "".join(f'{{"event":"GAP","seq":{moment},"wall_us":{moment}}}\n' for moment in moments)
+
+
+def test_where_a_chunk_has_no_room_for_all_the_oldest_lines_come_first_and_it_says_what_is_left(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = len(timed(10))
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4 * line)
+    monkeypatch.setattr(chunks, "PIECE_BYTES", line)
+    spool.write(timed(10, 13, 16, 19), "0a")
+    spool.write(timed(11, 12, 17), "0b")
+    assert (spool.numbers(), spool.taken.unread_us) == ([10, 11, 12, 13], 16)
+    assert (spool.numbers(), spool.taken.unread_us) == ([16, 17, 19], None)
+
+
+def test_of_a_journal_that_is_rotated_while_it_is_read_nothing_comes_twice_or_is_left_out(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = len(timed(10))
+    monkeypatch.setattr(chunks, "PIECE_BYTES", line)
+    spool.write(timed(10, 11, 12))
+    blocks = iter([1])
+    read = chunks._block
+
+    def rotated(path: Path, key: str, begin: int, room: int) -> bytes:
+        block = read(path, key, begin, room)
+        if next(blocks, None):
+            spool.path().rename(spool.path("0a.1"))
+            spool.write(timed(13, 14))
+        return block
+
+    monkeypatch.setattr(chunks, "_block", rotated)
+    told = spool.numbers()
+    while len(told) < 5:
+        told += spool.numbers()
+    assert told == [10, 11, 12, 13, 14]

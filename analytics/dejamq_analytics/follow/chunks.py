@@ -2,7 +2,8 @@
 
 A chunk is a file of whole lines that nobody changes. Its last line, ``STEP``, says how far each journal has been read,
 so a chunk and the position behind it appear in one rename: a crash leaves both or neither. There is never more than one
-chunk that was not yet taken, so that what is not read stays in the journals and not in the spool.
+chunk that was not yet taken, so that what is not read stays in the journals and not in the spool. Where more is unread
+than a chunk has room for, the oldest lines of all journals come first, and the step says from when on some are missing.
 
 A journal is known by its first line, which names its process start and sequence: a rotated file keeps its position
 under its new name, and a new file never inherits one. The last line of a process that was killed may be torn. It is
@@ -10,23 +11,41 @@ waited for while anything grows, and told as ``TORN`` when all is quiet.
 """
 
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from dejamq_analytics.journal_files import boot_id, identity
 
 CHUNK_BYTES = 64 << 20
+PIECE_BYTES = 1 << 20
+"""Of one journal at a time: how far they are read apart from each other."""
 STEP, TORN = "STEP", "TORN"
 
 
 class Step(msgspec.Struct, kw_only=True, frozen=True):
     """Where reading stands after a chunk. ``offsets`` are bytes of each journal; ``quiet``: nothing grew for a while,
-    so whatever is known is complete."""
+    so whatever is known is complete. ``unread_us``: the time of the oldest line there was no room for; None: none."""
 
     number: int = 0
     offsets: dict[str, int] = {}
     quiet: bool = False
+    unread_us: int | None = None
+
+
+class _Unread(NamedTuple):
+    """A journal with whole lines behind its position, the oldest first; of the same time those of the older file."""
+
+    begins_us: int
+    nth: int
+    key: str
+    path: Path
+
+
+class _Time(msgspec.Struct):
+    wall_us: int = 0
 
 
 class _Line(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -62,10 +81,10 @@ class Chunker:
             self._grown_ms = now_ms
         if self.step.number > taken:
             return False
-        lines, offsets = self._read()
+        lines, offsets, unread_us = self._read()
         if lines:
             self._grown_ms = now_ms
-            self._publish(lines, Step(number=self.step.number + 1, offsets=offsets))
+            self._publish(lines, Step(number=self.step.number + 1, offsets=offsets, unread_us=unread_us))
             return True
         if self.step.quiet or now_ms - self._grown_ms < self._quiet_ms or not self.step.number:
             return False
@@ -73,18 +92,31 @@ class Chunker:
         self._publish(torn, Step(number=self.step.number + 1, offsets=offsets, quiet=True))
         return True
 
-    def _read(self) -> tuple[list[bytes], dict[str, int]]:
-        """Whole lines behind the positions, at most CHUNK_BYTES or so, and the positions behind them."""
+    def _read(self) -> tuple[list[bytes], dict[str, int], int | None]:
+        """Whole lines behind the positions, at most CHUNK_BYTES or so, the positions behind them, and the time of the
+        oldest line that is left.
+        """
         lines: list[bytes] = []
-        offsets: dict[str, int] = {}
+        files = list(self._files())
+        offsets = {key: self.step.offsets.get(key, 0) for key, _ in files}
+        unread = [_Unread(begins, nth, key, path) for nth, (key, path) in enumerate(files)
+                  if (begins := _begins_us(path, key, offsets[key])) is not None]  # fmt: skip
+        heapify(unread)
+        gone_us: list[int] = []  # of journals that were rotated just now: found under their new names the next time
         room = CHUNK_BYTES
-        for key, path in self._files():
-            begin = self.step.offsets.get(key, 0)
-            block = _block(path, begin, room)
-            offsets[key] = begin + len(block)
+        while unread and room > 0:
+            begins_us, nth, key, path = unread[0]
+            block = _block(path, key, offsets[key], min(room, PIECE_BYTES))
+            offsets[key] += len(block)
             room -= len(block)
             lines += _readable(block, path)
-        return lines, offsets
+            begins = _begins_us(path, key, offsets[key])
+            if begins is None or not block:
+                gone_us += [] if block else [begins_us]
+                heappop(unread)
+            else:
+                heapreplace(unread, _Unread(begins, nth, key, path))
+        return lines, offsets, min([*gone_us, *(left.begins_us for left in unread)], default=None)
 
     def _torn(self, offsets: dict[str, int]) -> tuple[list[bytes], dict[str, int]]:
         """What stands behind the last whole line of each journal counts as one line that nobody can read."""
@@ -127,10 +159,24 @@ def _last_step(chunk: Path) -> Step:
     return msgspec.json.decode(own.reason, type=Step)
 
 
-def _block(path: Path, begin: int, room: int) -> bytes:
+def _begins_us(path: Path, key: str, begin: int) -> int | None:
+    """The time of the line at ``begin``, 0 where that cannot be read; None while there is no whole line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            line = file.readline()
+    except FileNotFoundError:
+        return None
+    if not line.endswith(b"\n") or identity(path) != key:
+        return None
+    try:
+        return msgspec.json.decode(line, type=_Time).wall_us
+    except msgspec.DecodeError:
+        return 0
+
+
+def _block(path: Path, key: str, begin: int, room: int) -> bytes:
     """Bytes from ``begin`` up to the end of a line; one line may be longer than the room that is left."""
-    if room <= 0:
-        return b""
     try:
         with path.open("rb") as file:
             file.seek(begin)
@@ -139,7 +185,7 @@ def _block(path: Path, begin: int, room: int) -> bytes:
                 data += file.readline()
     except FileNotFoundError:
         return b""
-    return data[: data.rfind(b"\n") + 1]
+    return data[: data.rfind(b"\n") + 1] if identity(path) == key else b""
 
 
 def _readable(block: bytes, path: Path) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Takes chunk after chunk: what is known now, what of it is complete, and which findings that makes certain.
 
 A finding is told when every journal has been read for ``delay`` beyond it, or nothing grows any more: until then a line
-may come that changes what is said of it. Told once, it is never told again.
+may come, or be read, that changes what is said of it. Told once, it is never told again.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,8 @@ class Follower:
         before = self._state.meta
         row = events.agg(sf.min("wall_us").alias("oldest"), sf.max("wall_us").alias("newest")).first()
         oldest, newest = (row.oldest or 0, max(before.newest_us, row.newest or 0)) if row else (0, before.newest_us)
-        complete = newest if step.quiet else newest - self._pace.delay_us
+        read_us = newest if step.unread_us is None else min(newest, step.unread_us)
+        complete = newest if step.quiet else read_us - self._pace.delay_us
         complete = before.complete_us if complete < oldest else max(before.complete_us, complete)
         return msgspec.structs.replace(
             before, version=before.version + 1, step=step, newest_us=newest, complete_us=complete,
