@@ -20,7 +20,7 @@ from dejamq_analytics.follow.follower import Pace
 from dejamq_analytics.java import NoJava
 from dejamq_analytics.read import BadInput
 from dejamq_analytics.run import BAD_USE, CANNOT_TELL, FAIL_ON, Request, run_audit
-from dejamq_analytics.verdict import Verdict
+from dejamq_analytics.verdict import Verdict, advice
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,6 +120,8 @@ def _summary(verdict: Verdict) -> str:
     ]
     lines += [f"  {cause}: {CAUSES[cause].title}" for cause in verdict.causes if cause in CAUSES]
     lines += [f"  {count} undetermined: {missing}" for missing, count in verdict.undetermined_missing.items()]
+    if told := advice(verdict.undetermined_missing):
+        lines.append(f"  {told}")
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from dejamq_analytics.causes import CAUSES, Cause
 from dejamq_analytics.charts import COLOURS, Bar, Mark, bars, timeline
 from dejamq_analytics.digest import UNDETERMINED, Digest
 from dejamq_analytics.lanes import ownership
-from dejamq_analytics.verdict import Verdict
+from dejamq_analytics.verdict import Verdict, advice
 
 LONGEST_TITLE = 38
 """Of a bar, in characters; the whole title stands below the bars."""
@@ -226,8 +226,10 @@ def _changes(verdict: Verdict) -> str:
     return f"<h2>What to change</h2>{items}"
 
 
-def _missing(missing: Mapping[str, int]) -> str:
+def _missing(missing: dict[str, int]) -> str:
     if not missing:
         return ""
     rows = "".join(f"<tr><td>{count}</td><td>{escape(what)}</td></tr>" for what, count in missing.items())
-    return f"<h2>What could not be told, and why</h2><table><tr><th>duplicates</th><th>missing</th></tr>{rows}</table>"
+    told = f"<p>{escape(text)}.</p>" if (text := advice(missing)) else ""
+    table = f"<table><tr><th>duplicates</th><th>missing</th></tr>{rows}</table>"
+    return f"<h2>What could not be told, and why</h2>{table}{told}"

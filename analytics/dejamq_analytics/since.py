@@ -41,8 +41,8 @@ class Chain(NamedTuple):
 def plan(out: Path | None, since: str | None, asked: dict[str, str], extents: dict[str, int]) -> Chain:
     """Name the run and find what it continues. Raises BadInput for a run that is not there or asked something else.
 
-    The same journals, asked the same, are the same run: it replaces its own part of the table. ``last`` is the newest
-    run, or an audit of everything where there is none.
+    The same journals, asked the same and continuing the same, are the same run: it replaces its own part of the table.
+    ``last`` is the newest run, or an audit of everything where there is none.
     """
     if since is None:
         return Chain(_run(None, asked, extents), [])
@@ -87,12 +87,16 @@ def _run(since: str | None, asked: dict[str, str], extents: dict[str, int]) -> R
 
 
 def _newest(out: Path, extents: dict[str, int]) -> str | None:
-    """The run that was written last; where it is of these very journals, the one that it continued."""
+    """The run that was written last; where that found these very journals told by an earlier one, the earlier.
+
+    So however often nothing has grown, that is one run.
+    """
     written = sorted((out / "runs").glob("run-*.json"), key=lambda path: path.stat().st_mtime_ns)
     if not written:
         return None
     newest = _read(out, written[-1].stem)
-    return newest.since if newest.extents == extents else newest.run_id
+    quiet = newest.extents == extents and newest.since is not None and _read(out, newest.since).extents == extents
+    return newest.since if quiet else newest.run_id
 
 
 def _chain(out: Path, since: str | None, asked: dict[str, str]) -> list[str]:

@@ -12,6 +12,12 @@ from dejamq_analytics.pipeline import DELIVERED_TWICE
 
 Counts = dict[str, int]
 
+LAST_LINES_LOST = "ended without closing at journal level audit"
+KEEP_LAST_LINES = (
+    'journal_level="forensic" (DEJAMQ_JOURNAL_LEVEL) keeps the last lines of processes that are killed; '
+    'at "audit" a kill loses up to 100 ms of them'
+)
+
 
 class Verdict(msgspec.Struct, kw_only=True):
     """verdict.json. ``duplicates`` = the sum of ``causes`` + ``undetermined``; what was asked for is ``expected_*``.
@@ -132,3 +138,8 @@ def _tally(items: Iterable[tuple[str, int]]) -> Counts:
     for name, count in items:
         total[name] = total.get(name, 0) + count
     return dict(sorted(total.items()))
+
+
+def advice(missing: Counts) -> str:
+    """What would have told the next time; empty where no setting would."""
+    return KEEP_LAST_LINES if any(LAST_LINES_LOST in what for what in missing) else ""

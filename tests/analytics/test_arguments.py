@@ -19,9 +19,11 @@ def verdict(*rows: Row, gaps: int = 0) -> Verdict:
     return weigh("run-1", Totals(messages=10, deliveries={"g": 12}, processes=3, journal_gaps=gaps), rows, {})
 
 
-def counted(cause: str | None, n: int, group: str | None = "g", expected: bool = False) -> Row:
-    missing = None if cause else "no journal of broker-a"
-    return Row(consumer_group=group, cause=cause, missing=missing, expected=expected, unfinished=False, n=n)
+def counted(
+    cause: str | None, n: int, group: str | None = "g", expected: bool = False, missing: str = "no journal of broker-a"
+) -> Row:
+    lacking = None if cause else missing
+    return Row(consumer_group=group, cause=cause, missing=lacking, expected=expected, unfinished=False, n=n)
 
 
 def test_everything_that_is_found_fails_unless_told_otherwise() -> None:
@@ -73,6 +75,13 @@ def test_the_summary_names_causes_and_what_is_missing() -> None:
     told = _summary(verdict(counted("O7", 2), counted("O1", 3), counted(None, 4)))
     assert "findings: 10 messages, 12 deliveries, 9 duplicates (O1 3, O7 2)" in told
     assert "  4 undetermined: no journal of broker-a" in told
+
+
+@pytest.mark.parametrize(("level", "advised"), [("audit", True), ("forensic", False)])
+def test_the_summary_says_how_the_last_lines_of_a_killed_process_are_kept(level: str, advised: bool) -> None:
+    lost = f"the last 100 ms of billing-1, which ended without closing at journal level {level}"
+    told = _summary(verdict(counted(None, 4, missing=lost)))
+    assert ('journal_level="forensic" (DEJAMQ_JOURNAL_LEVEL) keeps the last lines' in told) == advised
 
 
 def test_the_summary_says_what_each_cause_means() -> None:

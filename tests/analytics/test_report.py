@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from dejamq_analytics.digest import Digest
 from dejamq_analytics.lanes import Hold, Lane
@@ -78,6 +79,13 @@ def test_a_clean_page_says_what_was_looked_at_and_nothing_to_do() -> None:
     told = render(clean, empty)
     assert "150 deliveries of 150 messages were looked at." in told
     assert all(heading not in told for heading in ("What to change", "Who held", "What else is unusual"))
+
+
+def test_the_page_says_how_the_last_lines_of_a_killed_process_are_kept() -> None:
+    lost = "the last 100 ms of billing-1, which ended without closing at journal level audit"
+    told = render(msgspec.structs.replace(VERDICT, undetermined_missing={lost: 1}), DIGEST)
+    assert "DEJAMQ_JOURNAL_LEVEL" in told
+    assert "DEJAMQ_JOURNAL_LEVEL" not in render(VERDICT, DIGEST)
 
 
 def test_the_page_loads_nothing_and_runs_nothing() -> None:

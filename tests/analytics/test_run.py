@@ -104,6 +104,10 @@ def test_a_second_run_tells_only_what_the_first_has_not(
     assert verdict["causes"] == {"O9": 1}
     whole = pyarrow.parquet.read_table(out / "findings").to_pylist()
     assert len({row["finding_id"] for row in whole}) == len(whole) == len(earlier) + 1
+    assert main([str(journal), "--out", str(out), "--since", "last", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "clean"
+    spark.catalog.clearCache()
+    assert pyarrow.parquet.read_table(out / "findings").to_pylist() == whole
 
 
 @pytest.mark.spark

@@ -38,10 +38,26 @@ def test_last_is_the_newest_run_and_an_audit_of_everything_before_there_is_one(t
     assert second.earlier == [first.run.run_id]
 
 
-def test_last_over_unchanged_journals_is_the_same_run_once_more(tmp_path: Path) -> None:
-    audited(tmp_path, "last", ONE)
+def test_last_over_unchanged_journals_continues_the_run_that_told_of_them(tmp_path: Path) -> None:
+    first = audited(tmp_path, "last", ONE)
     second = audited(tmp_path, "last", MORE)
-    assert since.plan(tmp_path, "last", {}, MORE) == second
+    quiet = audited(tmp_path, "last", MORE)
+    assert quiet.earlier == [second.run.run_id, first.run.run_id]
+
+
+def test_however_many_nights_are_quiet_they_are_one_run(tmp_path: Path) -> None:
+    audited(tmp_path, "last", ONE)
+    quiet = audited(tmp_path, "last", ONE)
+    assert audited(tmp_path, "last", ONE) == quiet
+    grown = audited(tmp_path, "last", MORE)
+    assert grown.earlier == [quiet.run.run_id, *quiet.earlier]
+    assert audited(tmp_path, "last", MORE).earlier == [grown.run.run_id, *grown.earlier]
+
+
+def test_last_over_unchanged_journals_is_refused_when_asked_something_else(tmp_path: Path) -> None:
+    audited(tmp_path, None, ONE)
+    with pytest.raises(BadInput, match="was asked everything, this one group billing"):
+        since.plan(tmp_path, "last", {"group": "billing"}, ONE)
 
 
 def test_a_run_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
