@@ -13,6 +13,7 @@ import stories_delay  # noqa: F401
 import stories_direct  # noqa: F401
 import stories_handlers  # noqa: F401
 import stories_locks  # noqa: F401
+import stories_marks  # noqa: F401
 import stories_offsets  # noqa: F401
 import stories_owners  # noqa: F401
 import stories_producers  # noqa: F401

@@ -40,21 +40,27 @@ class Bank:
             queue_offsets=[offset], log_offsets=[log_offset], unique_keys=[self.key], **more,  # type: ignore[arg-type]
         ))  # fmt: skip
 
-    def begin(self, call: int = 1, try_no: int = 1, told: bool = True) -> Half:
+    def begin(self, call: int = 1, try_no: int = 1, told: bool = True, *, journaled: bool = True) -> Half:
         """The producer sends a half message."""
         self._requests += 1
         if told:
             self.producer.send(self.key, request=self._requests, call=call, try_no=try_no, broker=self.broker)
         half = Half(self._halves)
         self._halves += 1
+        if not journaled:
+            self.broker.skip_lines(1)
+            return half
         self._append("tx_half", HALF_TOPIC, half.queue_offset, half.log_offset,
                      client_boot_id=self.producer.boot_id, request_seq=self._requests)  # fmt: skip
         return half
 
-    def ask(self, half: Half) -> Half:
+    def ask(self, half: Half, *, journaled: bool = True) -> Half:
         """A round stores it anew."""
         again = Half(self._halves)
         self._halves += 1
+        if not journaled:
+            self.broker.skip_lines(1)
+            return again
         self._append("tx_check", HALF_TOPIC, again.queue_offset, again.log_offset, origin_refs=[half.ref])
         return again
 

@@ -17,12 +17,25 @@ CERTAIN = {
     "p8": ("P8", "p8-broker-0 was killed before it had marked the half message"),
     "p8-of-a-check": ("P8", "p8-of-a-check-broker-0 was killed before it had marked the half message"),
     "p8-after-a-power-loss": ("P8", "p8-after-a-power-loss-broker-0 was killed before it had marked the half message"),
+    "p7-while-a-slave-crashed": ("P7", "the program's own commit and the answer to a check"),
+    "p7-after-a-slave-with-the-mark": ("P7", "one commit came twice"),
+    "p8-of-a-slave-without-the-mark": (
+        "P8",
+        "a slave of p8-of-a-slave-without-the-mark-broker-0 became the master without the mark",
+    ),
+    "p8-of-a-slave-after-a-clean-restart": (
+        "P8",
+        "a slave of p8-of-a-slave-after-a-clean-restart-broker-0 became the master without the mark",
+    ),
     "p5-in-two-transactions": ("P5", "the application sent the message in another transaction"),
 }
 UNDETERMINED = {
     "p8-with-a-hole": "seq gap of p8-with-a-hole-broker-0",
     "p8-at-level-audit": "the last lines of p8-at-level-audit-broker-0",
     "tx-without-an-end": "no END_TRANSACTION of request 2 by tx-without-an-end-broker-0",
+    "p5-without-the-second-half": "no APPEND of the half message 1:1000 of p5-without-the-second-half-key-1",
+    "p8-without-the-half-that-was-asked-about": "no APPEND of the half message 1:1000 of p8-without-the-half-that-was",
+    "tx-without-any-half": "no APPEND of the half message 0:0 of tx-without-any-half-key-1",
     "tx-halves-of-an-unknown-producer": "no SEND_TRY of each half message of tx-halves-of-an-unknown-producer-key-1",
 }
 

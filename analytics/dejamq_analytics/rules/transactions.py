@@ -2,9 +2,9 @@
 
 Each committed record has an APPEND of origin tx_final, made by the request that the broker's END_TRANSACTION and the
 producer's TX tell of: they say which half message was ended, and whether it was the program's own word or the answer
-to a check. P8: the mark of the first end was still gathered when the broker was killed, and the half message that it
-should have marked was stored anew afterwards to be asked about. P7: every other way to a second commit, as the broker
-does not look whether a transaction has ended.
+to a check. P8: the mark of the first end was still gathered when the broker was killed, or is not in the log that a
+slave became the master with, and the half message that it should have marked was stored anew afterwards to be asked
+about. P7: every other way to a second commit, as the broker does not look whether a transaction has ended.
 """
 
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.evidence import first_of, line, lines, text
 from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.rules.replicas import MASTER, promotions
 from dejamq_analytics.schema import of
 
 MARKS = "struct<half_offsets:array<bigint>,log_offset:bigint>"
@@ -86,7 +87,9 @@ def _halves(told: Told) -> DataFrame:
     keys = {"boot_id": "client_boot_id", "request_seq": "request_seq", "unique_key": "unique_key"}
     known = beside(stored, sent, keys, small=False)
     is_sent = sf.col("origin") == "tx_half"
-    half = sf.struct("wall_us", "process", "boot_id", "seq", "broker_name", "queue_offset", "origin_ref", "call")
+    half = sf.struct(
+        "wall_us", "process", "boot_id", "seq", "broker_name", "queue_offset", "log_offset", "origin_ref", "call"
+    )  # fmt: skip
     return known.groupBy("unique_key").agg(
         sf.array_sort(sf.collect_list(sf.when(is_sent, half))).alias("halves"),
         sf.array_sort(sf.collect_list(sf.when(~is_sent, half))).alias("checks"),
@@ -106,12 +109,20 @@ def _with_mark(frame: DataFrame, told: Told) -> DataFrame:
 
 
 def _with_crash(frame: DataFrame, told: Told) -> DataFrame:
-    """``boot``: the first start of the broker between the two commits; ``broker``: the process of the first one."""
+    """``boot``: the first start as master between the two commits whose log ends before the mark, or else the first;
+    ``promoted``: that it had been a slave; ``broker``: the process of the first commit.
+    """
     one = sf.struct("wall_us", "process", "boot_id", "seq", "clean", "log_max")
-    boots = of(told.events, Boot).groupBy("broker_name").agg(sf.array_sort(sf.collect_list(one)).alias("boots"))
+    masters = of(told.events, Boot).where(sf.col("broker_id") == MASTER)
+    boots = masters.groupBy("broker_name").agg(sf.array_sort(sf.collect_list(one)).alias("boots"))
     frame = beside(frame, boots, {"broker_name": "first.broker_name"})
+    frame = beside(frame, promotions(told.events), {"broker_name": "first.broker_name"})
     between = sf.filter("boots", lambda boot: _between(boot["wall_us"]))
-    frame = frame.withColumn("boot", sf.when(_one_broker(), sf.get(between, sf.lit(0))))
+    cut = sf.filter(between, lambda boot: boot["log_max"] <= sf.col("mark.log_offset"))
+    boot = sf.coalesce(sf.get(cut, sf.lit(0)), sf.get(between, sf.lit(0)))
+    frame = frame.withColumn("boot", sf.when(_one_broker(), boot))
+    was_slave = sf.filter("promotions", lambda one: one["boot_id"] == sf.col("boot.boot_id"))
+    frame = frame.withColumn("promoted", sf.get(was_slave, sf.lit(0)))
     process = told.processes.select("boot_id", sf.struct("process", "gaps", "level", "closed").alias("broker"))
     return beside(frame, process, {"boot_id": "first.boot_id"})
 
@@ -120,8 +131,9 @@ def _decision() -> Column:
     """First what is not known; then several calls of the program; then the lost mark; what remains is P7."""
     calls = sf.array_distinct(sf.transform("halves", lambda half: half["call"]))
     unsent = sf.filter("halves", lambda half: half["call"].isNull())
-    crashed = sf.col("boot").isNotNull() & ~sf.col("boot.clean")
-    ended_first = text("%s:%s", "first_end.half_queue_offset", "first_end.half_log_offset")
+    promoted = sf.col("promoted").isNotNull()
+    crashed = sf.col("boot").isNotNull() & (promoted | ~sf.col("boot.clean"))
+    ended_first = _ended("first")
     asked = sf.filter("checks", lambda check: (check["origin_ref"] == ended_first) & _at_first_broker(check))
     before = sf.filter(asked, lambda check: check["wall_us"] < sf.col("boot.wall_us"))
     lost = sf.col("mark").isNull() | (sf.col("mark.log_offset") >= sf.col("boot.log_max"))
@@ -129,11 +141,11 @@ def _decision() -> Column:
     rests_on_absence = p8 & sf.col("mark").isNull()
     return first_of(
         *[(_unknown(side).isNotNull(), _undecided(_unknown(side))) for side in SIDES],
-        (sf.size("halves") == 0, _undecided(text("no APPEND of the half message of %s", "second.unique_key"))),
         ((sf.size("halves") > 1) & (sf.size(unsent) > 0), _undecided(
             text("no SEND_TRY of each half message of %s", "second.unique_key"))),
         (sf.size(calls) > 1, _caused("P5", sf.lit("the application sent the message in another transaction"))),
         (rests_on_absence & _hole().isNotNull(), _undecided(_hole())),
+        (p8 & promoted, _caused("P8", text("a slave of %s became the master without the mark", "first.broker_name"))),
         (p8, _caused("P8", text("%s was killed before it had marked the half message", "first.broker_name"))),
         (sf.lit(True), _caused("P7", _trigger())),
     )  # fmt: skip
@@ -155,7 +167,25 @@ def _unknown(side: str) -> Column:
     append, end = sf.col(side), sf.col(f"{side}_end")
     unjournaled = text("no APPEND line of a committed record at %s, only its commit log", append["broker_name"])
     untold = text("no END_TRANSACTION of request %s by %s", append["request_seq"], append["process"])
-    return first_of((append["process"].isNull(), unjournaled), (end.isNull(), untold))
+    unbegun = text("no APPEND of the half message %s of %s", _ended(side), append["unique_key"])
+    return first_of(
+        (append["process"].isNull(), unjournaled), (end.isNull(), untold), (~_is_known(side), unbegun),
+    )  # fmt: skip
+
+
+def _ended(side: str) -> Column:
+    """The half message that this commit ended, as ``origin_ref`` names it."""
+    return text("%s:%s", f"{side}_end.half_queue_offset", f"{side}_end.half_log_offset")
+
+
+def _is_known(side: str) -> Column:
+    """Whether a line tells how that half message came to be."""
+    place = _ended(side)
+
+    def among(told: str) -> Column:
+        return sf.exists(told, lambda half: text("%s:%s", half["queue_offset"], half["log_offset"]) == place)
+
+    return sf.coalesce(among("halves") | among("checks"), sf.lit(False))
 
 
 def _hole() -> Column:
@@ -200,6 +230,7 @@ def _evidence() -> Column:
         *first_lines,
         _line("PROGRESS_FLUSH", text("mark of half offset %s", "first_end.half_queue_offset"), sf.col("mark")),
         _line("BOOT", text("clean %s", "boot.clean"), sf.col("boot")),
+        _line("REPLICA", text("goes on as master from log offset %s", "promoted.log_offset"), sf.col("promoted")),
         _line("APPEND", text("half message anew from %s, to be asked about", asked["origin_ref"]), asked),
         *second_lines,
     )
