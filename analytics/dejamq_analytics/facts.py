@@ -26,7 +26,8 @@ class Counted(NamedTuple):
 class Facts(NamedTuple):
     """What the journals and stores say, parsed once and kept while an audit runs.
 
-    With ``counted`` they leave out messages that no finding can rest on (``survey``).
+    With ``counted`` they leave out messages that no finding can rest on (``survey``). ``topics``: those of the one
+    group that is audited; None: all groups are.
     """
 
     events: DataFrame
@@ -36,6 +37,7 @@ class Facts(NamedTuple):
     sends: DataFrame
     brokers: DataFrame
     counted: Counted | None = None
+    topics: frozenset[str] | None = None
 
 
 def settled(frame: DataFrame) -> DataFrame:

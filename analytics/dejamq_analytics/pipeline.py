@@ -6,7 +6,7 @@ from dejamq_proto.events import Fault
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from dejamq_analytics import attribute, commit_log, read
+from dejamq_analytics import attribute, commit_log, groups, read
 from dejamq_analytics.copied import copied
 from dejamq_analytics.facts import Counted, Facts, all_of, both, in_one, rare, settled, some
 from dejamq_analytics.oddities import oddities
@@ -36,7 +36,7 @@ from dejamq_analytics.rules.evidence import offset_message_id, timestamp
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of, telling
 from dejamq_analytics.session import in_one_place
-from dejamq_analytics.survey import wholly, wire
+from dejamq_analytics.survey import wholly
 from dejamq_analytics.survey.readings import readings
 from dejamq_analytics.survey.survey import survey
 
@@ -68,7 +68,7 @@ def gather(
     if sum(told.values()) < LITTLE:
         in_one_place(spark)
     lines = read.steady(in_one(lines))
-    events = read.readable(lines) if group is None else _of_group(read.readable(lines), group)
+    events = read.readable(lines) if group is None else groups.of_group(read.readable(lines), group)
     events = telling(events, told.keys())
     entered, stored, sent = deliveries.deliveries(events), appends.appends(events), appends.sends(events)
     if taken is not None:
@@ -89,6 +89,7 @@ def gather(
     return Facts(
         events, processes, *messages, settled(queues.brokers(events, processes)),
         taken and Counted(taken.messages, taken.deliveries, taken.overlap),
+        None if group is None else groups.topics_of(events, group),
     )  # fmt: skip
 
 
@@ -118,12 +119,6 @@ def facts_of(events: DataFrame, processes: DataFrame) -> Facts:
     )  # fmt: skip
 
 
-def _of_group(events: DataFrame, group: str) -> DataFrame:
-    """Without what other consumer groups did; a producer's group is another thing."""
-    other = sf.col("group").isNotNull() & (sf.col("group") != group)
-    return events.where(~other | (sf.col("role") == "producer") | sf.col("event").isin(*wire.OF_ALL_GROUPS))
-
-
 def _with_business_key(entered: DataFrame, records: DataFrame) -> DataFrame:
     """The property of the stored message, where the consumer did not journal one."""
     named = records.where(sf.col("business_key").isNotNull() & sf.col("unique_key").isNotNull())
@@ -148,7 +143,10 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     if REPLAYED in there:
         delivered.append(replays.replayed(every))
     tables = [_table(_delivered_rows(frame), DELIVERED_TWICE, run_id) for frame in (*delivered, *several.delivered)]
-    tables += [_table(_stored_rows(frame), STORED_TWICE, run_id) for frame in several.stored]
+    stored = several.stored if facts.topics is None else [
+        frame.where(groups.stored_for(facts.topics)) for frame in several.stored
+    ]  # fmt: skip
+    tables += [_table(_stored_rows(frame), STORED_TWICE, run_id) for frame in stored]
     nothing = contract(facts.processes.limit(0).select(), FINDING_COLUMNS)
     return files.named(united(tables or [nothing]), facts.processes)
 

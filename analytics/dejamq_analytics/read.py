@@ -31,24 +31,6 @@ def check_journals(journals: Sequence[str]) -> None:
             raise BadInput(f"no journal (*.jsonl) in {journal}: were the processes started with journal_dir set?")
 
 
-def check_group(spark: SparkSession, journals: Sequence[str], events: DataFrame, group: str) -> None:
-    """Raises BadInput where nothing tells of the group: of one that is misspelt every audit would be clean.
-
-    ``events`` are those that an audit of the group reads; only to name other groups are the journals read again.
-    """
-    if not _of_consumers(events).where(sf.col("group") == group).isEmpty():
-        return
-    others = _of_consumers(readable(read_lines(spark, journals)))
-    there = sorted(row.group for row in others.select("group").distinct().collect())
-    named = f"; there are {', '.join(there)}" if there else ", and none of any other"
-    raise BadInput(f"no line of the journals is about a consumer group {group!r}{named}")
-
-
-def _of_consumers(events: DataFrame) -> DataFrame:
-    """Lines about consumer groups; a producer's group is another thing."""
-    return events.where(sf.col("group").isNotNull() & (sf.col("role") != "producer"))
-
-
 def local_path(uri: str) -> Path | None:
     """The path of a plain name or ``file:`` URI, None for other stores."""
     parts = urlsplit(uri)

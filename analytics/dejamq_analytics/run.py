@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from dejamq_analytics import AuditResult, log_audit, pipeline, since
 from dejamq_analytics.digest import digest
 from dejamq_analytics.facts import Facts, both, settled
+from dejamq_analytics.groups import check_group
 from dejamq_analytics.outlook import little_for_java
-from dejamq_analytics.read import BadInput, check_group, check_journals
+from dejamq_analytics.read import BadInput, check_journals
 from dejamq_analytics.report import render
 from dejamq_analytics.session import for_journals, make_session
 from dejamq_analytics.since import Chain

@@ -15,7 +15,7 @@ import pytest
 from dejamq_analytics.__main__ import main
 from dejamq_analytics.run import Request
 from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS
-from journals import History
+from journals import TOPIC, History
 from py4j import java_gateway  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import SparkSession
 from stories import STORIES
@@ -120,6 +120,21 @@ def test_a_misspelt_group_is_bad_use_and_not_clean(
     assert main([str(tmp_path), "--group", "biling"]) == 2
     assert f"consumer group 'biling'; there are {history.group}" in capsys.readouterr().err
     assert main([str(tmp_path), "--group", history.group]) == 1
+
+
+@pytest.mark.spark
+def test_of_messages_stored_twice_a_group_is_told_those_in_topics_that_it_reads(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path, "p1-undelivered")
+    STORIES["p1-undelivered"](history)
+    for group, topic in (("concerned", TOPIC), ("elsewhere", "another-topic")):
+        history.group = group
+        reader = history.consumer(group)
+        reader.open_queue(0, topic=topic)
+        reader.close()
+    history.end()
+    assert [main([str(tmp_path), "--group", group]) for group in ("concerned", "elsewhere")] == [1, 0]
 
 
 def test_ctrl_c_prints_nothing_of_the_call_into_java_that_it_interrupted(
