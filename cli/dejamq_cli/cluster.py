@@ -14,7 +14,7 @@ from dejamq_proto.journal import Level
 from dejamq_proto.serving import wait_for_signal
 
 from dejamq_cli.asking import ask
-from dejamq_cli.health import health_of, usable
+from dejamq_cli.health import health_of, masters, usable
 from dejamq_cli.helping import examples
 from dejamq_cli.output import (
     DEFAULT_NAMESRV,
@@ -30,7 +30,7 @@ from dejamq_cli.output import (
     tell,
 )
 
-app = typer.Typer(help="A local cluster: up, status, down; and the health of any.", no_args_is_help=True)
+app = typer.Typer(help="A local cluster: up, status, start, down; and the health of any.", no_args_is_help=True)
 Directory = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps its stores, journals and logs.")]
 HERE = Path(".dejamq")
 
@@ -77,6 +77,16 @@ def status(directory: Directory = HERE, output: Output = Format.TABLE) -> None:
     raise typer.Exit(0 if healthy else NO)
 
 
+@app.command(epilog=examples("dejamq cluster start", "dejamq cluster start --dir .dejamq -o json"))
+def start(directory: Directory = HERE, output: Output = Format.TABLE) -> None:
+    """Start again the processes of the cluster in --dir that have stopped or were killed, each with its store.
+
+    They get the addresses and settings that they had. Returns when clients can use them.
+    """
+    started = asyncio.run(standing.start(directory))
+    show_rows([_row(member, "running") for member in started], output, empty="nothing had stopped")
+
+
 @app.command(epilog=examples("dejamq cluster down", "dejamq cluster down --purge"))
 def down(
     directory: Directory = HERE,
@@ -91,8 +101,9 @@ def down(
     show_rows([_row(member, "stopped") for member in ended], output, empty="nothing was running")
 
 
-@app.command(epilog=examples("dejamq cluster health", "dejamq cluster health --strict -o json"))
+@app.command(epilog=examples("dejamq cluster health --brokers 2", "dejamq cluster health --strict -o json"))
 def health(
+    brokers: Annotated[int, typer.Option(min=1, metavar="N", help="So many masters must serve, at least.")] = 1,
     strict: Annotated[
         bool, typer.Option("--strict", help="Also no while only a name server or a slave is away.")
     ] = False,
@@ -102,8 +113,9 @@ def health(
     """Can clients use the cluster? Exit status 0 yes, 1 no.
 
     Yes is: some name server serves, and so does every master that one of them knows, at least one. A name server that
-    is away, and a slave that does not serve or follow its master, is said and shown; clients use the others. Nothing
-    here waits longer than 6 s.
+    is away, and a slave that does not serve or follow its master, is said and shown; clients use the others. Name
+    servers forget a broker that has been away for two minutes: --brokers notices that. Nothing here waits longer than
+    6 s.
     """
     servers = asyncio.run(health_of(namesrv))
     show_rows([server.row() for server in servers], output, empty="nobody")
@@ -113,7 +125,9 @@ def health(
         say(f"brokers without a master: {', '.join(headless)}")
     if apart := [f"{server.name} {server.address}" for server in servers if server.following is False]:
         say(f"slaves that do not follow their masters: {', '.join(apart)}")
-    if not usable(servers) or (strict and (away or apart)):
+    if (there := len(masters(servers))) < brokers:
+        say(f"name servers know {there} of {brokers} masters")
+    if not usable(servers) or there < brokers or (strict and (away or apart)):
         raise typer.Exit(NO)
 
 

@@ -29,8 +29,13 @@ class Server:
 
 def usable(servers: Sequence[Server]) -> bool:
     """Clients need one name server, and the master of every broker that it sends them to."""
-    masters = [server.healthy for server in servers if server.role == "broker" and server.id == MASTER_ID]
-    return bool(masters) and all(masters) and any(one.healthy for one in servers if one.role == "namesrv")
+    led = [server.healthy for server in masters(servers)]
+    return bool(led) and all(led) and any(one.healthy for one in servers if one.role == "namesrv")
+
+
+def masters(servers: Sequence[Server]) -> list[Server]:
+    """Those that a name server knows, and those that are missing beside their slaves."""
+    return [server for server in servers if server.role == "broker" and server.id == MASTER_ID]
 
 
 async def health_of(namesrv: str) -> list[Server]:

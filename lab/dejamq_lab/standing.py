@@ -47,10 +47,20 @@ class Member(msgspec.Struct, frozen=True):
             os.kill(self.pid, number)
 
 
+@dataclass(frozen=True)
+class Size:
+    namesrvs: int = 2
+    brokers: int = 2
+    slaves: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    journal_level: str = "audit"
+
+
 class Standing(msgspec.Struct, frozen=True):
-    """What the state file says."""
+    """What the state file says; ``size``: as it was asked for, None in the file of an older version."""
 
     processes: tuple[Member, ...] = ()
+    size: Size | None = None
 
     @property
     def namesrv(self) -> str:
@@ -73,15 +83,6 @@ class Replica(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-@dataclass(frozen=True)
-class Size:
-    namesrvs: int = 2
-    brokers: int = 2
-    slaves: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    journal_level: str = "audit"
-
-
 def read_state(directory: Path) -> Standing:
     """Raises ConfigError when no cluster was started there, or the file is not ours."""
     path = directory / STATE_FILE
@@ -102,13 +103,13 @@ async def up(directory: Path, size: Size) -> Standing:
         members += await _start(directory, [
             plan.namesrv(name, free_address(NAMESRV_PORT + number)) for number, name in enumerate(plan.namesrv_names())
         ])  # fmt: skip
-        _write_state(directory, members)
+        _write_state(directory, Standing(tuple(members), size))
         namesrv = Standing(tuple(members)).namesrv
         members += await _start(directory, [
             plan.broker(name, namesrv, free_address(BROKER_PORT + number * BROKER_PORT_STEP))
             for number, name in enumerate((*plan.broker_names(), *plan.slave_names()))
         ])  # fmt: skip
-        _write_state(directory, members)
+        _write_state(directory, Standing(tuple(members), size))
         await _ready(Standing(tuple(members)))
     except BaseException:
         await down(Standing(tuple(members)))
@@ -116,23 +117,50 @@ async def up(directory: Path, size: Size) -> Standing:
     return Standing(tuple(members))
 
 
+async def start(directory: Path) -> list[Member]:
+    """Start again what has stopped, each with its store at its address, and return when clients can use it.
+
+    Returns the new processes. Raises ConfigError where no cluster was started, and ClusterFailed.
+    """
+    state = read_state(directory)
+    if state.size is None:
+        raise ConfigError(f"an older version started the cluster in {directory}: end it, and start it with: cluster up")
+    plan, members = _plan(directory, state.size), {member.name: member for member in state.processes}
+    started: list[Member] = []
+    for role in ("namesrv", "broker"):
+        stopped = [member for member in state.processes if member.role == role and not member.runs]
+        started += await _start(plan.directory, [
+            plan.namesrv(one.name, one.address) if role == "namesrv"
+            else plan.broker(one.name, state.namesrv, one.address) for one in stopped
+        ])  # fmt: skip
+        members |= {member.name: member for member in started}
+        _write_state(plan.directory, Standing(tuple(members.values()), state.size))
+    await _ready(Standing(tuple(members.values())))
+    return started
+
+
 def _prepare(directory: Path, size: Size) -> Plan:
     """Refuse what cannot be before anything is started."""
     if (directory / STATE_FILE).exists() and (running := read_state(directory).running()):
         names = ", ".join(member.name for member in running)
         raise ConfigError(
-            f"a cluster already runs in {directory} ({names}); end it with: dejamq cluster down --dir {directory}"
+            f"a cluster already runs in {directory} ({names}); end it with: dejamq cluster down --dir {directory}, "
+            f"or start what has stopped of it with: dejamq cluster start --dir {directory}"
         )
-    plan = Plan(
-        directory.absolute(), size.brokers, size.namesrvs, settings=size.settings, journal_level=size.journal_level,
-        slaves=size.slaves,
-    )  # fmt: skip
+    plan = _plan(directory, size)
     plan.check()
     directory.mkdir(parents=True, exist_ok=True)
     return plan
 
 
-async def _start(directory: Path, configs: Sequence[NamesrvConfig] | Sequence[BrokerConfig]) -> list[Member]:
+def _plan(directory: Path, size: Size) -> Plan:
+    return Plan(
+        directory.absolute(), size.brokers, size.namesrvs, settings=size.settings, journal_level=size.journal_level,
+        slaves=size.slaves,
+    )  # fmt: skip
+
+
+async def _start(directory: Path, configs: Sequence[NamesrvConfig | BrokerConfig]) -> list[Member]:
     """Side by side: most of a start is Python's imports, one core each. All of them run then, or none."""
     faults = open_journal(None, role="harness", process="lab", boot_id="", level="off")
     servers = [ServerProcess(each, directory / server_name(each), faults, tied=False) for each in configs]
@@ -240,7 +268,7 @@ def process_born(pid: int) -> int:
     return 0 if fields[0] == "Z" else int(fields[19])
 
 
-def _write_state(directory: Path, members: list[Member]) -> None:
+def _write_state(directory: Path, standing: Standing) -> None:
     temporary = directory / f"{STATE_FILE}.tmp"
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(Standing(tuple(members)))))
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(standing)))
     os.replace(temporary, directory / STATE_FILE)

@@ -195,6 +195,23 @@ async def test_status_notices_a_broker_that_was_killed(running: tuple[Path, str]
     assert (await dejamq("cluster", "health", "--namesrv", namesrv)).status == 1
 
 
+async def test_a_broker_that_was_killed_is_started_again_with_its_store_and_nobody_else(
+    running: tuple[Path, str],
+) -> None:
+    directory, namesrv = running
+    cluster = ("--dir", str(directory), "-o", "json")
+    assert (await dejamq("send", "orders", "kept", "--namesrv", namesrv)).status == 0
+    before = (await dejamq("cluster", "status", *cluster)).json()["processes"]
+    os.kill(before[1]["pid"], signal.SIGKILL)
+    started = (await dejamq("cluster", "start", *cluster)).json()
+    assert [(row["name"], row["address"]) for row in started] == [(before[1]["name"], before[1]["address"])]
+    after = (await dejamq("cluster", "status", *cluster)).json()["processes"]
+    assert after[0] == before[0]
+    read = await dejamq("consume", "orders", "--namesrv", namesrv, "-o", "json")
+    assert [json.loads(line)["body"] for line in read.output.splitlines()] == ["kept"]
+    assert (await dejamq("cluster", "start", *cluster)).json() == []
+
+
 async def test_what_was_sent_is_shown_and_taken_by_a_group(running: tuple[Path, str]) -> None:
     directory, namesrv = running
     to = ("--namesrv", namesrv, "-o", "json")

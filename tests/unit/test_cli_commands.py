@@ -64,6 +64,14 @@ def test_health_is_1_when_one_master_does_not_serve(run: Run, server: dict[str, 
     assert [row["address"] for row in json.loads(out) if not row["healthy"]] == ["h:3"]
 
 
+def test_health_is_1_while_name_servers_know_fewer_masters_than_there_should_be(
+    run: Run, server: dict[str, Any]
+) -> None:
+    assert run("cluster", "health", "--namesrv", "n:1", "--brokers", "2")[0] == 0
+    status, _, error = run("cluster", "health", "--namesrv", "n:1", "--brokers", "3")
+    assert (status, error) == (1, "dejamq: name servers know 2 of 3 masters\n")
+
+
 def test_health_is_0_and_says_so_while_one_of_two_name_servers_is_away(run: Run, server: dict[str, Any]) -> None:
     server["healthy"] = lambda address: address != "n:2"
     status, _, error = run("cluster", "health", "--namesrv", "n:1;n:2")

@@ -17,8 +17,9 @@ from dejamq_namesrv.__main__ import parser as namesrv_parser
 PUBLIC = {
     "cluster up": "--namesrvs --brokers --slaves --dir -f",
     "cluster status": "--dir",
+    "cluster start": "--dir",
     "cluster down": "--dir --purge",
-    "cluster health": "",
+    "cluster health": "--brokers --strict",
     "cluster list": "",
     "broker list": "",
     "broker describe": "",
@@ -50,7 +51,7 @@ CHANGING = (
     "broker config set", "broker stop-writes", "broker start-writes", "topic create", "topic delete", "group delete",
     "group pause", "group resume", "offset reset", "offset clone", "offset skip",
 )  # fmt: skip
-WITHOUT_CLUSTER = ("cluster up", "cluster status", "cluster down")
+WITHOUT_CLUSTER = ("cluster up", "cluster status", "cluster start", "cluster down")
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
