@@ -118,6 +118,8 @@ def _summary(verdict: Verdict) -> str:
         f"undetermined {verdict.undetermined}, asked for {verdict.expected_duplicates}, lost {verdict.lost}, "
         f"unseen {verdict.unseen}, out of order {verdict.out_of_order}, journal gaps {verdict.journal_gaps}",
     ]
+    if verdict.unfinished_first:
+        lines.append(f"  the first handler had not ended: {verdict.unfinished_first} of these duplicates")
     lines += [f"  {cause}: {CAUSES[cause].title}" for cause in verdict.causes if cause in CAUSES]
     lines += [f"  {count} undetermined: {missing}" for missing, count in verdict.undetermined_missing.items()]
     if told := advice(verdict.undetermined_missing):

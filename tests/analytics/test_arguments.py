@@ -20,10 +20,11 @@ def verdict(*rows: Row, gaps: int = 0) -> Verdict:
 
 
 def counted(
-    cause: str | None, n: int, group: str | None = "g", expected: bool = False, missing: str = "no journal of broker-a"
-) -> Row:
+    cause: str | None, n: int, group: str | None = "g", expected: bool = False, missing: str = "no journal of broker-a",
+    unfinished: bool = False,
+) -> Row:  # fmt: skip
     lacking = None if cause else missing
-    return Row(consumer_group=group, cause=cause, missing=lacking, expected=expected, unfinished=False, n=n)
+    return Row(consumer_group=group, cause=cause, missing=lacking, expected=expected, unfinished=unfinished, n=n)
 
 
 def test_everything_that_is_found_fails_unless_told_otherwise() -> None:
@@ -85,7 +86,12 @@ def test_the_summary_says_how_the_last_lines_of_a_killed_process_are_kept(level:
 
 
 def test_the_summary_says_what_each_cause_means() -> None:
-    assert "  O1: done, but the offset never left" in _summary(verdict(counted("O1", 3))).splitlines()
+    assert "  O1: the consumer ended before its offset left" in _summary(verdict(counted("O1", 3))).splitlines()
+
+
+def test_the_summary_says_of_how_many_duplicates_the_first_handler_had_not_ended() -> None:
+    told = _summary(verdict(counted("O1", 3), counted("O1", 2, unfinished=True)))
+    assert "  the first handler had not ended: 2 of these duplicates" in told.splitlines()
 
 
 def test_a_clean_summary_has_no_empty_brackets() -> None:
