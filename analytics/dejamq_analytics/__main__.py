@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.errors import PySparkException
 
 from dejamq_analytics.causes import CAUSES
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dejamq audit: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
         return BAD_USE
     except (PySparkException, Py4JError) as error:
-        print(f"dejamq audit: Spark failed: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        print(f"dejamq audit: Spark failed: {_reason(error)}", file=sys.stderr)
         return CANNOT_TELL
     except KeyboardInterrupt:
         return 130
@@ -47,6 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger().removeFilter(_not_py4j)
     print(msgspec.json.encode(verdict).decode() if given.output == "json" else _summary(verdict))
     return status
+
+
+def _reason(error: Exception) -> str:
+    """In one line; where py4j says first which of its calls it was, what Java said then."""
+    lines = str(error).strip().splitlines()
+    of_java = isinstance(error, Py4JJavaError) and len(lines) > 1
+    return lines[1].removeprefix(": ") if of_java else lines[0]
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

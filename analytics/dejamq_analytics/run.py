@@ -11,6 +11,7 @@ from dejamq_analytics import AuditResult, log_audit, pipeline, since
 from dejamq_analytics.digest import digest
 from dejamq_analytics.facts import Facts, both, settled
 from dejamq_analytics.groups import check_group
+from dejamq_analytics.interrupts import stopped
 from dejamq_analytics.outlook import little_for_java
 from dejamq_analytics.read import BadInput, check_journals
 from dejamq_analytics.report import render
@@ -124,11 +125,11 @@ def session_for(request: Request) -> Iterator[SparkSession]:
     spark = existing or make_session(
         request.master, request.conf, quick=little_for_java(request.journals, request.stores)
     )
-    try:
+    if existing is not None:
         yield spark
-    finally:
-        if existing is None:
-            spark.stop()
+        return
+    with stopped(spark):
+        yield spark
 
 
 def _tell_gaps(facts: Facts, say: Callable[[str], None]) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dejamq_analytics import class_archive
+from dejamq_analytics.interrupts import held_back
 from dejamq_analytics.java import java_home
 
 FUNCTIONS = (
@@ -117,10 +119,23 @@ def make_session(
     settings: dict[str, bool | float | int | str | None] = {**SETTINGS}
     settings["spark.driver.extraJavaOptions"] = java_options
     settings |= {**(LOCAL_SETTINGS if local else {}), **(QUICK_SETTINGS if quick else {}), **(conf or {})}
-    builder = SparkSession.builder.config(map=settings)
-    spark = (builder.master(where) if where else builder).getOrCreate()
+    if where:
+        settings["spark.master"] = where
+    if not submitted and SparkContext._gateway is None:
+        _start_java(settings)
+    spark = SparkSession.builder.config(map=settings).getOrCreate()
     _find_once(spark)
     return spark
+
+
+def _start_java(settings: Mapping[str, bool | float | int | str | None]) -> None:
+    """As PySpark does, but in a session of its own: Ctrl-C in a terminal would end Java's Python workers too, amid
+    their tasks. Java ends when this process does, but not when that ends before Java has told of itself: Ctrl-C waits.
+    """
+    conf = SparkConf(loadDefaults=False).setAll([(name, str(value)) for name, value in settings.items()])
+    with held_back():
+        java = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=java)
 
 
 def _find_once(spark: SparkSession) -> None:

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from dejamq_analytics.__main__ import _parser, _request, _summary
+from dejamq_analytics.__main__ import _parser, _reason, _request, _summary
 from dejamq_analytics.read import BadInput
 from dejamq_analytics.run import FAIL_ON, Request
 from dejamq_analytics.verdict import Totals, Verdict, weigh
 from dejamq_analytics.write import write_verdict
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import Row
 
 
@@ -92,6 +93,17 @@ def test_the_summary_says_what_each_cause_means() -> None:
 def test_the_summary_says_of_how_many_duplicates_the_first_handler_had_not_ended() -> None:
     told = _summary(verdict(counted("O1", 3), counted("O1", 2, unfinished=True)))
     assert "  the first handler had not ended: 2 of these duplicates" in told.splitlines()
+
+
+def test_of_a_failed_call_into_java_the_reason_is_told_and_not_which_call_it_was() -> None:
+    class OfJava(Py4JJavaError):  # type: ignore[misc]  # py4j ships no types
+        def __init__(self) -> None: ...
+
+        def __str__(self) -> str:
+            return "An error occurred while calling o7.parquet.\n: java.io.IOException: No space left\n\tat Files\n"
+
+    assert _reason(OfJava()) == "java.io.IOException: No space left"
+    assert _reason(Py4JError("the connection is closed\nhere")) == "the connection is closed"
 
 
 def test_a_clean_summary_has_no_empty_brackets() -> None:

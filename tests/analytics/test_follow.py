@@ -81,8 +81,10 @@ def test_what_is_followed_is_told_once_and_is_what_an_audit_of_the_whole_tells(
         assert running.step(0)
         running.settle()
         assert running.step(QUIET_MS)
-        with pytest.raises(StreamingQueryException, match="Crash"):
+        with pytest.raises(StreamingQueryException, match="NotTaken"):
             running.settle()
+        with pytest.raises(Crash):
+            running.forever()
     with Follow(spark, what, put.append) as running:
         assert not running.step(2 * QUIET_MS)
         running.settle()

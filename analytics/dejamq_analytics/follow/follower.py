@@ -42,14 +42,30 @@ class News(NamedTuple):
     anomalies: DataFrame
 
 
+class NotTaken(Exception):
+    """A batch was not taken."""
+
+
 class Follower:
     """Called by Spark with each micro-batch; ``tell`` gets every table that was put into ``out``, once."""
 
     def __init__(self, state: State, out: Path, pace: Pace, tell: Callable[[Path], None]) -> None:
         self._state, self._out, self._pace, self._tell = state, out, pace, tell
+        self.failed: Exception | None = None
 
     def take(self, batch: DataFrame, number: int) -> None:
-        """``foreachBatch``. A batch that comes again after a crash finds its version written, and is only published."""
+        """``foreachBatch``. A batch that comes again after a crash finds its version written, and is only published.
+
+        Raises NotTaken, and keeps what it came from in ``failed``: Spark looks through the whole text of what was
+        raised by a pattern, and of one as long as those of Java its stack overflows.
+        """
+        try:
+            self._take(batch)
+        except Exception as error:
+            self.failed = error
+            raise NotTaken(type(error).__name__) from None
+
+    def _take(self, batch: DataFrame) -> None:
         step = _step(batch)
         if step is not None and step.number > self._state.meta.step.number:
             self._advance(batch, step)

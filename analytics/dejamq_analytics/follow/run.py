@@ -86,4 +86,6 @@ class Follow:
         while self._query.isActive:
             self.step(time.monotonic_ns() // 1_000_000)
             time.sleep(LOOK_MS / 1000)
+        if self._follower.failed is not None:
+            raise self._follower.failed
         self._query.awaitTermination()

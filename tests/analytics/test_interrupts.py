@@ -1,0 +1,62 @@
+"""Ctrl-C in a terminal reaches every process of a command at once: the audit ends all of them, and prints nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from journals import History
+from stories import STORIES
+
+pytestmark = [pytest.mark.spark, pytest.mark.process]
+IN_A_TASK = """
+import logging, pathlib, sys, time
+from dejamq_analytics.run import Request, session_for
+
+logging.disable()  # of py4j, as the command does
+began = pathlib.Path(sys.argv[1])
+try:
+    with session_for(Request(journals=[])) as spark:
+        spark.sparkContext.parallelize([0], 1).foreach(lambda _: (began.touch(), time.sleep(600)))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def interrupted(program: list[str], ready: Callable[[int], bool]) -> tuple[int, str]:
+    """Status and words of a Python program that got Ctrl-C when it was ready, by its process id."""
+    command = [sys.executable, *program]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:  # fmt: skip
+        try:
+            until = time.monotonic() + 120
+            while not ready(process.pid) and process.poll() is None:
+                assert time.monotonic() < until, "it never came so far"
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGINT)
+            words, _ = process.communicate(timeout=60)  # until Java, too, has closed its end
+        finally:
+            process.kill()
+    return process.returncode, words
+
+
+def has_begun_java(pid: int) -> bool:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return any("deploy.SparkSubmit" in Path(f"/proc/{child}/cmdline").read_text() for child in children)
+
+
+def test_while_java_starts_it_ends_with_java(tmp_path: Path) -> None:
+    history = History(tmp_path, "o1")
+    STORIES["o1"](history)
+    history.end()
+    assert interrupted(["-m", "dejamq_analytics", str(tmp_path)], has_begun_java) == (130, "")
+
+
+def test_amid_a_task_in_a_python_worker_nobody_tells_of_the_task(tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    assert interrupted(["-c", IN_A_TASK, str(began)], lambda _: began.exists()) == (130, "")
