@@ -37,6 +37,7 @@ from dejamq.subscriptions import Subscriptions
 from dejamq.waits import together
 
 log = logging.getLogger("dejamq.consumer")
+TOLD_AFTER_S = 1.0
 
 
 class Running(Membership):
@@ -228,10 +229,15 @@ class Running(Membership):
 
     async def stop_workers(self, timeout_s: float) -> None:
         """No further handler; those that run have so long to end, and are cancelled then."""
-        began_s = time.monotonic()
-        if not await self.dispatcher.drain(timeout_s):
-            waited_s = time.monotonic() - began_s
-            log.warning("handlers_cancelled group=%s after %.1f s", self._options.group, waited_s)
+        began_s, group = time.monotonic(), self._options.group
+        text = "handlers_running group=%s: they get %.0f s to end; a second Ctrl-C, or hurry(), ends the wait"
+        told = asyncio.get_running_loop().call_later(TOLD_AFTER_S, log.warning, text, group, timeout_s)
+        try:
+            ended = await self.dispatcher.drain(timeout_s)
+        finally:
+            told.cancel()
+        if not ended:
+            log.warning("handlers_cancelled group=%s after %.1f s", group, time.monotonic() - began_s)
         await cancel(list(self._workers))
 
     def _consumer_data(self) -> ConsumerData:

@@ -1,7 +1,6 @@
 """Whole programs with dejamq.sync: how they end, what Ctrl-C does, and what a fork does."""
 
 import signal
-import time
 from collections.abc import Iterator
 
 import msgspec
@@ -166,7 +165,8 @@ say("ended")
         assert program.stdout is not None
         assert program.stdout.readline().strip() == "entered"
         program.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        assert program.stderr is not None
+        assert program.stderr.readline().startswith(f"handlers_running group=hurried-{kind}: they get 20 s to end")
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=30)
     assert (out.split(), program.returncode) == (["ended"], 0)
