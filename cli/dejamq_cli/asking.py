@@ -7,7 +7,8 @@ from typing import TypeVar
 import typer
 from dejamq import Admin
 from dejamq.config import parse_addresses
-from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError
+from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError
+from dejamq_proto.names import MASTER_ID
 
 from dejamq_cli.output import CANNOT_TELL, NO, say
 
@@ -66,6 +67,24 @@ async def refuse_half(admin: Admin, what: str, brokers: Collection[str] | None =
         raise BrokerUnavailable(
             f"{what}: no answer from {', '.join(names)}; nothing was changed", code=Code.SYSTEM_ERROR
         )
+
+
+async def masters_among(admin: Admin, brokers: Collection[str] | None) -> list[str]:
+    """These brokers, or all that have a master, by name. Raises ConfigError for one that is not there, DejamqError
+    where there is none.
+    """
+    names = sorted(brokers or [broker.broker_name for broker in await admin.brokers() if MASTER_ID in broker.addresses])
+    if not names:
+        raise DejamqError("no broker with a master is registered; start one with: dejamq serve broker")
+    await check_brokers(admin, names)
+    return names
+
+
+async def check_brokers(admin: Admin, names: Collection[str]) -> None:
+    """Raise ConfigError for a broker that is not registered."""
+    known = {broker.broker_name for broker in await admin.brokers()}
+    if unknown := sorted(set(names) - known):
+        raise ConfigError(f"no broker is named {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}")
 
 
 def say_silent(silent: Silent) -> None:

@@ -7,7 +7,7 @@ from dejamq import Admin
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import check_group
 
-from dejamq_cli import group_plan
+from dejamq_cli import group_create, group_plan
 from dejamq_cli.asking import ask, asked_half, finish, refuse_half
 from dejamq_cli.changing import DryRun, Yes, confirm, say_dry_run
 from dejamq_cli.completing import Group, group_names, topic_names
@@ -16,8 +16,11 @@ from dejamq_cli.helping import examples
 from dejamq_cli.output import CANNOT_TELL, DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows, tell
 from dejamq_cli.watching import Watch, show_or_watch
 
-app = typer.Typer(help="Consumer groups: members, queues, progress; pausing and deleting them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Consumer groups: members, queues, progress; making, pausing and deleting them.", no_args_is_help=True
+)
 group_plan.add_to(app)
+group_create.add_to(app)
 
 
 @app.command("list", epilog=examples("dejamq group list --all"))

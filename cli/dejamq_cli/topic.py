@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from dejamq import Admin
 from dejamq.admin_messages import TopicQueues
-from dejamq_proto.codes import Code, ConfigError, DejamqError, RouteNotFound
+from dejamq_proto.codes import Code, ConfigError, RouteNotFound
 from dejamq_proto.names import (
     DLQ_PREFIX,
     PERM_READ,
@@ -18,7 +18,7 @@ from dejamq_proto.names import (
     reply_topic,
 )
 
-from dejamq_cli.asking import ask, ask_half, finish, refuse_half
+from dejamq_cli.asking import ask, ask_half, check_brokers, finish, masters_among, refuse_half
 from dejamq_cli.changing import DryRun, Yes, confirm, say_dry_run
 from dejamq_cli.completing import Brokers, Topic
 from dejamq_cli.helping import examples
@@ -183,10 +183,7 @@ async def _create(
 ) -> list[dict[str, Any]]:
     await refuse_half(admin, f"{topic} cannot be created", brokers)
     before = {one.broker_name: one for one in await admin.topic(topic)}
-    names = sorted(brokers or [broker.broker_name for broker in await admin.brokers() if 0 in broker.addresses])
-    if not names:
-        raise DejamqError("no broker with a master is registered; start one with: dejamq serve broker")
-    await _check_names(admin, names)
+    names = await masters_among(admin, brokers)
     rows = [_created(topic, name, before.get(name), given) for name in names]
     if not dry_run:
         await _carry_out(admin, topic, given, rows)
@@ -237,7 +234,7 @@ async def _describe(admin: Admin, topic: str) -> dict[str, Any]:
 async def _doomed(admin: Admin, topic: str, brokers: list[str] | None) -> list[dict[str, Any]]:
     """What a deletion takes. Raises RouteNotFound when there is nothing."""
     await refuse_half(admin, f"{topic} cannot be deleted", brokers)
-    await _check_names(admin, brokers or [])
+    await check_brokers(admin, brokers or [])
     messages: dict[str, int] = {}
     for one in await admin.queue_ranges(topic):
         name = one.queue.broker_name
@@ -246,9 +243,3 @@ async def _doomed(admin: Admin, topic: str, brokers: list[str] | None) -> list[d
     if not names:
         raise RouteNotFound(f"none of these brokers has a topic {topic!r}", code=Code.TOPIC_NOT_EXIST)
     return [{"topic": topic, "broker": name, "messages": messages[name], "change": "deleted"} for name in names]
-
-
-async def _check_names(admin: Admin, names: list[str]) -> None:
-    known = {broker.broker_name for broker in await admin.brokers()}
-    if unknown := sorted(set(names) - known):
-        raise ConfigError(f"no broker is named {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}")

@@ -130,6 +130,22 @@ async def test_a_group_that_nobody_knows_is_status_1_in_every_command(cluster: C
     assert (await dejamq(cluster, "group", "lag", "a b")).status == 2
 
 
+async def test_a_group_is_made_and_changed_in_what_is_given(cluster: Cluster) -> None:
+    async def create(*options: str) -> list[tuple[Any, ...]]:
+        rows = (await dejamq(cluster, "group", "create", "made", *options, "-o", "json")).json()
+        return [tuple(row.values())[1:] for row in rows]
+
+    assert await create("--dry-run") == [("broker-a", 16, 1, "created"), ("broker-b", 16, 1, "created")]
+    assert await create("--retry-queues", "2", "--broker", "broker-b") == [("broker-b", 16, 2, "created")]
+    assert await create("--retry-max-times", "0") == [("broker-a", 0, 1, "created"), ("broker-b", 0, 2, "changed")]
+    assert {row[-1] for row in await create("--retry-max-times", "0")} == {"unchanged"}
+    async with Admin(cluster.namesrv) as admin:
+        kept = [(one.retry_max_times, one.retry_queue_nums) for one in await admin.groups() if one.group == "made"]
+    assert kept == [(0, 1), (0, 2)]
+    nowhere = await dejamq(cluster, "group", "create", "made", "--broker", "broker-x")
+    assert (nowhere.status, "no broker is named broker-x" in nowhere.one_line()) == (2, True)
+
+
 async def test_lag_is_told_by_queue_for_a_group_and_by_topic_for_all(cluster: Cluster) -> None:
     await fill(cluster, "lagging", 2, queues=1)
     await consume(cluster, "laggards", "lagging", 4)

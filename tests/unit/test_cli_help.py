@@ -32,6 +32,7 @@ PUBLIC = {
     "topic describe": "",
     "topic delete": "",
     "topic route": "--diff",
+    "group create": "--retry-max-times --retry-queues --broker --dry-run",
     "group list": "",
     "group describe": "",
     "group lag": "--watch",
@@ -48,8 +49,8 @@ PUBLIC = {
 """Commands of the administration, which other people's scripts are written against, and their options."""
 
 CHANGING = (
-    "broker config set", "broker stop-writes", "broker start-writes", "topic create", "topic delete", "group delete",
-    "group pause", "group resume", "offset reset", "offset clone", "offset skip",
+    "broker config set", "broker stop-writes", "broker start-writes", "topic create", "topic delete", "group create",
+    "group delete", "group pause", "group resume", "offset reset", "offset clone", "offset skip",
 )  # fmt: skip
 WITHOUT_CLUSTER = ("cluster up", "cluster status", "cluster start", "cluster down")
 
