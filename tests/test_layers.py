@@ -156,7 +156,7 @@ def stub_escapes(found: Import) -> bool:
 
 def thread_escapes(found: Import) -> bool:
     """Whether threads are used where the event loop does the work."""
-    may = (STORE, "dejamq.sync", "dejamq.handler_threads", "dejamq_lab.scenario.ledger")
+    may = (STORE, "dejamq.sync", "dejamq.handler_threads", "dejamq_lab.scenario.ledger", "dejamq_analytics.interrupts")
     return within(found.name, "threading") and not any(within(found.importer, part) for part in may)
 
 
@@ -165,7 +165,7 @@ RULES = {
     "the store's files import downwards only, and nothing of the broker": climbs_in_store,
     "grpc belongs to dejamq_proto and the rpc*.py files": grpc_escapes,
     "behind a servicer nobody knows protobuf": stub_escapes,
-    "threads belong to the store, to dejamq.sync, to plain handlers and to the lab's ledger": thread_escapes,
+    "threads belong to the store, to dejamq.sync, to plain handlers, to the lab's ledger and to an audit's Ctrl-C": thread_escapes,
 }
 
 
