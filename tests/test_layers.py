@@ -165,7 +165,7 @@ RULES = {
     "the store's files import downwards only, and nothing of the broker": climbs_in_store,
     "grpc belongs to dejamq_proto and the rpc*.py files": grpc_escapes,
     "behind a servicer nobody knows protobuf": stub_escapes,
-    "threads belong to the store, to dejamq.sync, to plain handlers, to the lab's ledger and to an audit's Ctrl-C": thread_escapes,
+    "threads belong to the store, dejamq.sync, plain handlers, the lab's ledger and an audit's Ctrl-C": thread_escapes,
 }
 
 
