@@ -29,6 +29,9 @@ class SendStatus(IntEnum):
     FLUSH_SLAVE_TIMEOUT = Code.FLUSH_SLAVE_TIMEOUT
     SLAVE_NOT_AVAILABLE = Code.SLAVE_NOT_AVAILABLE
 
+    def __str__(self) -> str:
+        return self.name
+
 
 _NO_KEYS: tuple[str, ...] = ()
 

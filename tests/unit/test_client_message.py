@@ -90,3 +90,8 @@ def test_queues_sort_by_topic_broker_and_number() -> None:
 
 def test_a_message_can_be_written_as_json_for_a_log() -> None:
     assert b'"topic":"t"' in msgspec.json.encode(Message("t", b"x"))
+
+
+def test_the_status_of_a_send_prints_as_its_name_and_is_a_number() -> None:
+    status = SendStatus.FLUSH_DISK_TIMEOUT
+    assert (str(status), f"{status}", int(status)) == ("FLUSH_DISK_TIMEOUT", "FLUSH_DISK_TIMEOUT", 10)
