@@ -6,7 +6,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from dejamq_analytics.facts import Facts, settled, some
-from dejamq_analytics.rules import copies, identity, overdue, retries, scheduled, sent_back_twice, transactions
+from dejamq_analytics.rules import (
+    copies,
+    identity,
+    losses,
+    overdue,
+    retries,
+    scheduled,
+    sent_back_twice,
+    transactions,
+)
 from dejamq_analytics.rules.joins import united
 
 CLUES = {
@@ -26,21 +35,36 @@ def copied(facts: Facts, pairs: DataFrame | None) -> Copied:
     """``pairs``: deliveries of one message by two records, None if there are none."""
     clues = _clues(facts.appends)
     by_schedule = [settled(_by_schedule(facts))] if clues["delayed"] else []
-    found = [*by_schedule]
-    if clues["sent"]:
-        found.append(copies.judged_copies(identity.stored_twice(facts.appends), _producers(facts)))
-    if clues["committed"]:
-        found += _by_transactions(facts)
-    stored = [settled(united(found))] if found else []
+    stored = _stored(facts, clues, by_schedule)
+    remaining = _remaining(facts, clues, stored)
     if pairs is None:
-        return Copied([], stored)
+        return Copied([], remaining)
     nothing = copies.judged_copies(identity.stored_twice(facts.appends.limit(0)), _producers(facts))
     by_copy = settled(copies.judged_deliveries(pairs, united(stored or [nothing]), facts.brokers))
     unasked = copies.by_record(united(by_schedule or [nothing]))
     unasked = _with_overdue(_with_fallbacks(unasked, facts), facts)
     by_chain = settled(retries.retried(pairs, retries.requested(facts.deliveries), unasked))
     delivered = [by_copy, by_chain]
-    return Copied(delivered, [copies.undelivered(one, united(delivered)) for one in stored])
+    return Copied(delivered, [copies.undelivered(one, united(delivered)) for one in remaining])
+
+
+def _stored(facts: Facts, clues: dict[str, bool], by_schedule: list[DataFrame]) -> list[DataFrame]:
+    """One frame, or none: every copy beside the one before it, with its cause."""
+    found = [*by_schedule]
+    if clues["sent"]:
+        found.append(copies.judged_copies(identity.stored_twice(facts.appends), _producers(facts)))
+    if clues["committed"]:
+        found += _by_transactions(facts)
+    return [settled(united(found))] if found else []
+
+
+def _remaining(facts: Facts, clues: dict[str, bool], stored: list[DataFrame]) -> list[DataFrame]:
+    """The same of what is stored still: what a log lost with its end was delivered, if at all, before."""
+    gone = some(losses.cut_off(facts.appends, facts.events)) if stored else None
+    if gone is None:
+        return stored
+    left = facts._replace(appends=settled(losses.left(facts.appends, gone)))
+    return _stored(left, clues, [_by_schedule(left)] if clues["delayed"] else [])
 
 
 def _clues(appends: DataFrame) -> dict[str, bool]:

@@ -265,7 +265,7 @@ def _table(judged: DataFrame, kind: str, run_id: str) -> DataFrame:
 def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
     """Everything wrong that is no duplicate, in the columns of the anomalies table."""
     gone = rare(losses.cut_off(facts.appends, facts.events))
-    there = facts.appends.join(gone.select(*losses.APPEND), list(losses.APPEND), how="left_anti")
+    there = losses.left(facts.appends, gone)
     found = [
         anomalies.lost(facts.sends, facts.appends, facts.brokers),
         losses.lost_with_their_log(facts.sends, there, gone),

@@ -178,3 +178,22 @@ def b2_although_progress_was_copied(made: History) -> None:
     master.kill()
     other.close()
     again(made, promoted(made), TOPIC)
+
+
+@story
+def stored_once_in_what_is_left(made: History) -> None:
+    """A message that only the lost end of the old master's log had is sent again, to the slave that is master now."""
+    master, other, producer, key = made.broker(), slave(made), made.producer(), made.key(1)
+    producer.send(key, request=1, call=1, broker=master)
+    master.append(key, 7, producer, request=1)
+    producer.send_result(1, "connection_lost", definite=False)
+    master.kill()
+    other.close()
+    heir = promoted(made)
+    producer.send(key, request=2, call=1, try_no=2, broker=heir)
+    heir.append(key, 7, producer, request=2)
+    producer.send_result(2, "ok")
+    producer.close()
+    consumer = made.consumer("c1")
+    consumer.handle(consumer.open_queue(7), 7, 8, key=key, log_offset=700)
+    consumer.close()

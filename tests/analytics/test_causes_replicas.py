@@ -41,3 +41,7 @@ def test_a_history_without_an_evidence_line_stays_undetermined_and_names_it(told
 def test_the_promotion_is_among_the_evidence(told: Told) -> None:
     for name in ("o5", "b2"):
         assert any(line.event == "REPLICA" for line in told.only(name).evidence)
+
+
+def test_a_copy_that_is_gone_with_the_end_of_its_log_is_no_second_one(told: Told) -> None:
+    assert told.of("stored-once-in-what-is-left") == []

@@ -27,6 +27,11 @@ def cut_off(appends: DataFrame, events: DataFrame) -> DataFrame:
     return found.withColumn("nth", sf.row_number().over(first)).where("nth = 1").select(*appends.columns, "end")
 
 
+def left(appends: DataFrame, gone: DataFrame) -> DataFrame:
+    """Stored records without those that are ``gone``."""
+    return appends.join(gone.select(*APPEND), list(APPEND), how="left_anti").select(*appends.columns)
+
+
 def lost_with_their_log(sends: DataFrame, there: DataFrame, gone: DataFrame) -> DataFrame:
     """Acknowledged messages of which every stored copy is ``gone``; ``there`` are the stored records that are not."""
     kept = there.select("unique_key")
