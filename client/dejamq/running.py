@@ -139,17 +139,17 @@ class Running(Membership):
     def _replace(self, worker: asyncio.Task[None]) -> None:
         """A program may cancel the task of a handler, which is the worker's: without another one none would be left.
 
-        After a while, so that a loop that ends and cancels all its tasks does not get new ones.
+        After a while, so that a loop that ends and cancels all its tasks does not get new ones, nor says so of each.
         """
         self._workers.discard(worker)
         if worker.cancelled() and not self._closing:
-            text = "handler_task_cancelled group=%s: its message comes again; let handlers use asyncio.timeout"
-            log.error(text, self._options.group)
             pause_s = self._config.consume_retry_delay_ms / 1000
             asyncio.get_running_loop().call_later(pause_s, self._employ_again, worker.get_name())
 
     def _employ_again(self, name: str) -> None:
         if not (self._closing or self.instance.closed):
+            text = "handler_task_cancelled group=%s: its message comes again; let handlers use asyncio.timeout"
+            log.error(text, self._options.group)
             self._employ(name.removeprefix("dejamq-"))
 
     def _concurrent(self, context: Context) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
