@@ -31,23 +31,26 @@ def stopped(spark: SparkSession) -> Iterator[None]:
     """Stops it at the end. From Ctrl-C on it logs nothing: that tasks end in the middle is what was asked for.
 
     A call into Java that Ctrl-C interrupts leaves its answer to the next call of the same thread, so from then on
-    others speak with Java. Spark's own handler does not know that, and is not asked.
+    others speak with Java. Spark's own handler does not know that, and is not asked; PySpark's frames do not either, and
+    what they fail of while they are left is Ctrl-C all the same.
     """
+    came: list[int] = []
+
+    def silence(number: int, _: FrameType | None) -> NoReturn:
+        came.append(number)
+        _elsewhere(lambda: spark.sparkContext.setLogLevel("OFF"))
+        raise KeyboardInterrupt
+
     try:
-        with _handling(lambda then: lambda number, frame: _silence(spark)):
+        with _handling(lambda then: silence):
             yield
-    except KeyboardInterrupt:
-        _elsewhere(spark.stop)
-        raise
     except BaseException:
+        if came:
+            _elsewhere(spark.stop)
+            raise KeyboardInterrupt from None
         spark.stop()
         raise
     spark.stop()
-
-
-def _silence(spark: SparkSession) -> NoReturn:
-    _elsewhere(lambda: spark.sparkContext.setLogLevel("OFF"))
-    raise KeyboardInterrupt
 
 
 def _elsewhere(call: Callable[[], object]) -> None:

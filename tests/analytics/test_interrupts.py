@@ -21,7 +21,10 @@ logging.disable()  # of py4j, as the command does
 began = pathlib.Path(sys.argv[1])
 try:
     with session_for(Request(journals=[])) as spark:
-        spark.sparkContext.parallelize([0], 1).foreach(lambda _: (began.touch(), time.sleep(600)))
+        try:
+            spark.sparkContext.parallelize([0], 1).foreach(lambda _: (began.touch(), time.sleep(600)))
+        finally:
+            FINALLY
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -57,6 +60,8 @@ def test_while_java_starts_it_ends_with_java(tmp_path: Path) -> None:
     assert interrupted(["-m", "dejamq_analytics", str(tmp_path)], has_begun_java) == (130, "")
 
 
-def test_amid_a_task_in_a_python_worker_nobody_tells_of_the_task(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_the_end", ["pass", "raise OSError('a frame of PySpark asks Java while it is left')"])
+def test_amid_a_task_in_a_python_worker_nobody_tells_of_the_task(tmp_path: Path, at_the_end: str) -> None:
     began = tmp_path / "began"
-    assert interrupted(["-c", IN_A_TASK, str(began)], lambda _: began.exists()) == (130, "")
+    program = IN_A_TASK.replace("FINALLY", at_the_end)
+    assert interrupted(["-c", program, str(began)], lambda _: began.exists()) == (130, "")
