@@ -11,6 +11,7 @@ from dejamq_proto.pull_pb2 import PullRequest
 from dejamq.counts import Counts
 from dejamq.message import MessageQueue
 from dejamq.process_queue import ProcessQueue
+from dejamq.received import ReceivedMessage
 from dejamq.stretch import Stretches
 
 
@@ -74,6 +75,8 @@ class OwnedQueue:
     entered: Stretches = field(default_factory=Stretches)
     succeeded: Stretches = field(default_factory=Stretches)
     lines: Lines | None = None
+    came: list[ReceivedMessage] = field(default_factory=list)
+    """What the last pull brought, in the process queue and not with its handlers yet."""
     asking: PullRequest | None = None
     """What all its pulls have in common; of ``subscription_version``."""
 

@@ -5,7 +5,7 @@ Source: RocketMQ ``PullMessageService``, ``DefaultMQPushConsumerImpl.pullMessage
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from dejamq_proto import failpoints
 from dejamq_proto.codes import Code, DejamqError, SendTimeout, error_for
@@ -89,6 +89,7 @@ class Fetcher:
             if not await self._may_pull(owned):
                 continue
             if failpoints.ARMED:
+                self._hand_over(owned)
                 await failpoints.reached("consumer.pull")
             try:
                 answer, asked = await self._pull(owned), owned.next_offset
@@ -104,20 +105,24 @@ class Fetcher:
             else:
                 failing = False
                 if found and self._interval_s:
+                    self._hand_over(owned)
                     await asyncio.sleep(self._interval_s)
 
     async def _may_pull(self, owned: OwnedQueue) -> bool:
         """False after a wait: then everything must be looked at again."""
         if not self._resumed.is_set():
+            self._hand_over(owned)
             interval_s = self._context.config.pull_time_delay_when_exception_ms / 1000
             await set_within(self._resumed, interval_s)  # wakes in between, so that the queue does not look idle
             return False
         if not self._locked(owned):
+            self._hand_over(owned)
             await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
             return False
         excess = owned.process_queue.excess(self._limits())
         if not excess and self._bytes_free():
             return True
+        self._hand_over(owned)
         log.debug("flow_control queue=%s:%d %s", owned.queue.broker_name, owned.queue.queue_id, excess)
         await self._room(owned)
         return False
@@ -151,17 +156,13 @@ class Fetcher:
             held.on_room = None
 
     async def _pull(self, owned: OwnedQueue) -> PullAnswer:
-        """The commit travels with the pull (RocketMQ: PullSysFlag's commitOffset bit), so that a busy queue's
-        progress is known to the broker long before the timer's turn.
+        """What came last goes to its handlers when this one has been asked: they keep the loop from all else for a
+        while, and the answer comes meanwhile.
         """
-        link, owned.read_from = self._context.reading(owned.queue.broker_name, owned.replica)
-        seq, request = self._context.next_seq(), PullRequest()
-        request.CopyFrom(self._asking(owned))
-        request.caller.seq, request.queue_offset = seq, owned.next_offset
-        commit_offset = self._commit_along(owned, seq)
-        if commit_offset is not None:
-            request.commit_offset = commit_offset
-        answer = asyncio.ensure_future(link.pull(request))
+        try:
+            answer = asyncio.ensure_future(self._ask(owned))
+        finally:
+            self._hand_over(owned)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._timeout_s, answer.cancel)  # asyncio.timeout costs 5 times it
         try:
@@ -173,6 +174,19 @@ class Fetcher:
             raise SendTimeout(f"{owned.queue.broker_name} did not answer a pull in time") from None
         finally:
             timer.cancel()
+
+    def _ask(self, owned: OwnedQueue) -> Awaitable[PullAnswer]:
+        """The commit travels with the pull (RocketMQ: PullSysFlag's commitOffset bit), so that a busy queue's
+        progress is known to the broker long before the timer's turn.
+        """
+        link, owned.read_from = self._context.reading(owned.queue.broker_name, owned.replica)
+        seq, request = self._context.next_seq(), PullRequest()
+        request.CopyFrom(self._asking(owned))
+        request.caller.seq, request.queue_offset = seq, owned.next_offset
+        commit_offset = self._commit_along(owned, seq)
+        if commit_offset is not None:
+            request.commit_offset = commit_offset
+        return link.pull(request)
 
     def _asking(self, owned: OwnedQueue) -> PullRequest:
         """What all pulls of the queue have in common, while it has this subscription."""
@@ -247,6 +261,12 @@ class Fetcher:
             owned.process_queue.put(offsets, sizes)
             self._surely_free -= sum(sizes)
             self._deliveries.handed_out(owned, messages)
+            owned.came = messages
+
+    def _hand_over(self, owned: OwnedQueue) -> None:
+        """What the last pull brought, to its handlers."""
+        if owned.came:
+            messages, owned.came = owned.came, []
             self._submit(owned, messages)
 
     def _pause_s(self, error: Exception) -> float:

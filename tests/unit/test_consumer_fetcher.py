@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from dejamq.fetcher import Fetcher
 from dejamq.offset_store import RemoteOffsetStore
 from dejamq.received import ReceivedMessage
 from dejamq_proto.codes import BrokerUnavailable, Code
+from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.wire import PullAnswer
 
 
@@ -48,6 +49,48 @@ async def test_it_pulls_on_from_the_next_offset() -> None:
     assert [message.queue_offset for message in sink] == list(range(25))
     assert [request.queue_offset for request in link.pulls[:4]] == [0, 10, 20, 25]
     assert (link.pulls[0].group, link.pulls[0].max_messages, link.pulls[0].suspend_ms) == ("g", 10, 15_000)
+
+
+class Asked(FakeLink):
+    """Notes what it is asked when it is asked, as a link does that sends; after ``most`` pulls it knows no broker."""
+
+    def __init__(self, order: list[str], then: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self._order, self._then, self.most = order, then, 100
+        self.records = [stored(offset) for offset in range(4)]
+
+    def pull(self, request: PullRequest) -> Any:
+        if len(self.pulls) == self.most:
+            raise BrokerUnavailable("no route to it")
+        self._order.append(f"asked from {request.queue_offset}")
+        return self._answered(request)
+
+    async def _answered(self, request: PullRequest) -> PullAnswer:
+        answered = await super().pull(request)
+        self._then()
+        return answered
+
+
+async def test_the_next_pull_is_asked_before_handlers_get_what_came() -> None:
+    order: list[str] = []
+    link, owned = Asked(order), owned_queue()
+    async with fetching(link, owned, pull_batch_size=2) as (fetcher, _):
+        fetcher._submit = lambda owned, messages: order.append(f"handed over {messages[0].queue_offset}")
+        await until(lambda: len(order) == 5)
+    assert order == ["asked from 0", "asked from 2", "handed over 0", "asked from 4", "handed over 2"]
+
+
+@pytest.mark.parametrize("why", ["suspended", "not locked", "pull_interval_ms", "no route"])
+async def test_what_came_is_handed_over_also_when_nothing_more_may_be_asked(why: str) -> None:
+    stops: list[Callable[[], object]] = []
+    link, owned = Asked([], lambda: stops[0]()), owned_queue()
+    link.most = 1 if why == "no route" else 100
+    interval_ms = 60_000 if why == "pull_interval_ms" else 0
+    async with fetching(link, owned, pull_batch_size=2, pull_interval_ms=interval_ms) as (fetcher, sink):
+        doing = {"suspended": fetcher.suspend, "not locked": lambda: fetcher.in_order(lambda owned: False)}
+        stops.append(doing.get(why, lambda: None))
+        await until(lambda: len(sink) == 2)
+        assert len(link.pulls) == 1
 
 
 async def test_a_pull_carries_the_commit_along_once_there_is_one(tmp_path: Path) -> None:
