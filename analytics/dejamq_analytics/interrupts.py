@@ -31,8 +31,8 @@ def stopped(spark: SparkSession) -> Iterator[None]:
     """Stops it at the end. From Ctrl-C on it logs nothing: that tasks end in the middle is what was asked for.
 
     A call into Java that Ctrl-C interrupts leaves its answer to the next call of the same thread, so from then on
-    others speak with Java. Spark's own handler does not know that, and is not asked; PySpark's frames do not either, and
-    what they fail of while they are left is Ctrl-C all the same.
+    others speak with Java. Spark's own handler does not know that, and is not asked; PySpark's frames do not either,
+    and what they fail of while they are left is Ctrl-C all the same.
     """
     came: list[int] = []
 
