@@ -48,3 +48,13 @@ def test_what_grpc_and_asyncio_cost_alone_is_told() -> None:
     rows = [line.rpartition("(")[0].split() for line in done.stdout.splitlines()]
     assert len(rows) == 10
     assert all(float(row[-1]) >= 0 for row in rows)
+
+
+def test_a_bare_path_is_measured_in_turn_with_dejamq() -> None:
+    given = ["--messages", "2000", "--singles", "20", "--rate", "1000", "--rounds", "1", "--queues", "1"]
+    program = [sys.executable, str(BENCHMARKS / "bare_path.py"), *given]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line[38:].split() for line in done.stdout.splitlines()[1:]]
+    assert len(rows) == 5
+    assert all(float(row[0]) > 0 and float(row[2]) > 0 for row in rows)
