@@ -6,7 +6,6 @@ does: queues, routes, retries, offsets, the journal. The path is told in ``bare_
 
 import argparse
 import asyncio
-import json
 import statistics
 import subprocess
 import sys
@@ -16,9 +15,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import bare_roles
+import msgspec
 from dejamq_lab.bench import rpc_echo
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.result import Load
+from dejamq_lab.bench.result import BenchResult, Load, Span
 from dejamq_lab.bench.rounds import shown
 
 Figures = dict[str, float]
@@ -71,8 +71,7 @@ async def bare(options: argparse.Namespace) -> Figures:
         consumer = await begun("consume")
         await told(await begun("paced"))
         late = await told(consumer)
-    figures = options.messages / flood["seconds"], options.messages / consumed["seconds"], single["p50_ms"]
-    return dict(zip(UNITS, (*figures, late["p50_ms"], late["p99_ms"]), strict=True))
+    return figures(options.messages / flood.seconds, options.messages / consumed.seconds, single, late)
 
 
 async def dejamq(options: argparse.Namespace) -> Figures:
@@ -86,9 +85,13 @@ async def dejamq(options: argparse.Namespace) -> Figures:
     consumed = await load(options.messages).run("consume")
     single = await load(options.singles, mode="single").run("send")
     late = await load(options.rate * 5, rate=options.rate).run("latency")
-    rates = flood.messages_per_second, consumed.messages_per_second
+    return figures(flood.messages_per_second, consumed.messages_per_second, single, late)
+
+
+def figures(sent: float, consumed: float, single: Span | BenchResult, late: Span | BenchResult) -> Figures:
+    """In the order of ``UNITS``: messages a second, and the percentiles of the other two."""
     times = single.p50_ms or 0.0, late.p50_ms or 0.0, late.p99_ms or 0.0
-    return dict(zip(UNITS, (*rates, *times), strict=True))
+    return dict(zip(UNITS, (sent, consumed, *times), strict=True))
 
 
 @asynccontextmanager
@@ -112,20 +115,21 @@ async def server(options: argparse.Namespace, messages: int) -> AsyncIterator[Be
             yield begun
 
 
-async def told(process: Process) -> Figures:
+async def told(process: Process) -> Span:
     """What a client says at its end."""
     said, _ = await process.communicate()
-    figures: Figures = json.loads(said)
-    return figures
+    return msgspec.json.decode(said, type=Span)
 
 
 async def role(name: str, where: str, body_bytes: int, messages: int, rate: int) -> None:
     if name == "serve":
         await bare_roles.serve(where, body_bytes, messages)
-    elif name == "consume":
-        print(json.dumps(await bare_roles.consume(where, body_bytes, messages)))
+        return
+    if name == "consume":
+        span = await bare_roles.consume(where, body_bytes, messages)
     else:
-        print(json.dumps(await bare_roles.produce(where, name, body_bytes, messages, rate)))
+        span = await bare_roles.produce(where, name, body_bytes, messages, rate)
+    print(msgspec.json.encode(span).decode())
 
 
 if __name__ == "__main__":

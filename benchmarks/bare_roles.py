@@ -20,8 +20,8 @@ import grpc.aio
 import msgspec
 import numpy as np
 from dejamq_lab.bench import rpc_echo
-from dejamq_lab.bench.result import percentiles
-from dejamq_lab.bench.stopwatch import age_ms, paced, stamped
+from dejamq_lab.bench.result import Span
+from dejamq_lab.bench.stopwatch import Stopwatch, age_ms, paced, stamped
 from dejamq_proto.calling import dial, keep_pages
 from isal import isal_zlib
 
@@ -151,11 +151,10 @@ def _record(message: Message) -> tuple[bytes, bytes, bytes]:
     return HEAD.pack(crc, 0), message.message_id, message.body
 
 
-async def produce(address: str, what: str, body_bytes: int, messages: int, rate: int) -> dict[str, float]:
+async def produce(address: str, what: str, body_bytes: int, messages: int, rate: int) -> Span:
     """``what`` is flood, single or paced."""
-    channel = dial(address)
-    call: Any = channel.stream_stream("/bare/Send", request_serializer=None, response_deserializer=None)
-    producer, body, samples = Producer(call()), bytes(body_bytes), list[float]()
+    channel = dial(address)  # kept: a channel that is let go closes its streams
+    producer, body, watch = Producer(rpc_echo.opened(channel, "/bare/Send")), bytes(body_bytes), Stopwatch()
 
     async def due(count: int) -> None:
         for _ in range(count):
@@ -165,20 +164,18 @@ async def produce(address: str, what: str, body_bytes: int, messages: int, rate:
     print("ready", flush=True)
     async with asyncio.TaskGroup() as tasks:
         both = tasks.create_task(producer.write()), tasks.create_task(producer.read())
-        began, core = time.perf_counter(), time.process_time()
+        watch.start()
         if what == "flood":
             await flood(producer, body, messages)
         elif what == "single":
-            samples = await single(producer, body, messages)
+            watch.samples_ms = await single(producer, body, messages)
         else:
             await paced(due, messages, rate)
         await producer.room(0)
-        told = {"seconds": time.perf_counter() - began, "core_us": (time.process_time() - core) / messages * 1e6}
+        span = watch.span()
         for task in both:
             task.cancel()
-    if samples:
-        told["p50_ms"], told["p99_ms"] = percentiles(samples)
-    return told
+    return span
 
 
 async def flood(producer: Producer, body: bytes, messages: int) -> None:
@@ -202,15 +199,14 @@ async def single(producer: Producer, body: bytes, messages: int) -> list[float]:
     return samples
 
 
-async def consume(address: str, body_bytes: int, messages: int) -> dict[str, float]:
+async def consume(address: str, body_bytes: int, messages: int) -> Span:
     """Every message goes to a handler that reads its body and notes how old it is."""
-    channel = dial(address)
-    call: Any = channel.stream_stream("/bare/Pull", request_serializer=None, response_deserializer=None)
-    stream, record, samples = call(), record_bytes(body_bytes), list[float]()
+    channel = dial(address)  # kept: a channel that is let go closes its streams
+    stream, record, watch = rpc_echo.opened(channel, "/bare/Pull"), record_bytes(body_bytes), Stopwatch()
     gc.freeze()
 
     async def handle(message: Message) -> None:
-        samples.append(age_ms(message.body))
+        watch.samples_ms.append(age_ms(message.body))
 
     place = 0
     await stream.write(place.to_bytes(8, "little"))
@@ -218,13 +214,12 @@ async def consume(address: str, body_bytes: int, messages: int) -> dict[str, flo
     while place < messages * record:
         found = await stream.read()
         if not place:
-            began, core = time.perf_counter(), time.process_time()
+            watch.start()
         place += len(found)
         await stream.write(place.to_bytes(8, "little"))
         for begin in range(HEAD.size, len(found), record):
             identity, body = begin + ID_BYTES, begin + ID_BYTES + body_bytes
             await handle(Message(found[identity:body], found[begin:identity]))
-    told = {"seconds": time.perf_counter() - began, "core_us": (time.process_time() - core) / messages * 1e6}
+    span = watch.span()
     stream.cancel()
-    told["p50_ms"], told["p99_ms"] = percentiles(samples)
-    return told
+    return span

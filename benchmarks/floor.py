@@ -54,7 +54,7 @@ async def measured(options: argparse.Namespace) -> list[Figures]:
 
 
 async def streams(channel: grpc.aio.Channel, count: int) -> Figures:
-    down, up = opened(channel, "Down"), opened(channel, "Up")
+    down, up = rpc_echo.opened(channel, "/floor/Down"), rpc_echo.opened(channel, "/floor/Up")
     await down.write(b"now")
     before = time.process_time()
     for _ in range(count):
@@ -78,7 +78,7 @@ async def streams(channel: grpc.aio.Channel, count: int) -> Figures:
 async def echoes(channel: grpc.aio.Channel, count: int) -> Figures:
     body = bytes(1024)
     call = channel.unary_unary("/floor/Echo", request_serializer=None, response_deserializer=None)
-    stream = opened(channel, "Echoes")
+    stream = rpc_echo.opened(channel, "/floor/Echoes")
 
     async def by_stream() -> None:
         await stream.write(body)
@@ -134,11 +134,6 @@ async def futures(options: argparse.Namespace) -> Figures:
         "a future made, told, awaited (µs)": alone_s / count * 1e6,
         f"the same, {TASKS} tasks that wait for one each (µs)": waiting_s / count * 1e6,
     }
-
-
-def opened(channel: grpc.aio.Channel, method: str) -> Any:
-    method_of: Any = channel.stream_stream(f"/floor/{method}", request_serializer=None, response_deserializer=None)
-    return method_of()  # grpc-stubs wants what is written later
 
 
 async def serve(count: int) -> None:

@@ -107,6 +107,12 @@ async def _serve() -> None:
     await serve("echo.Echo", handlers)
 
 
+def opened(channel: grpc.aio.Channel, method: str) -> Any:
+    """A stream of bytes each way, begun; ``method`` is its whole path."""
+    method_of: Any = channel.stream_stream(method, request_serializer=None, response_deserializer=None)
+    return method_of()  # grpc-stubs wants what is written later
+
+
 @asynccontextmanager
 async def served(*program: str) -> AsyncIterator[str]:
     """The address of a server in a process of its own, which is a Python program that calls ``serve``."""
