@@ -164,10 +164,11 @@ class Broker:
         timings = Timings() if config.metrics_address else None
         self._server = Server(SERVICES, timings)
         self.watched = Watched(self.domain, self._server, timings)
-        add_services(self._server.grpc, self.domain)
+        self.fast = add_services(self._server.grpc, self.domain)
         await settle(self.site, config, config.listen)
         bound = await self._server.start(config.listen)
         self._on_close("server", self._stop_serving)
+        await self.fast.start(bound, config.fast_port)
         await settle(self.site, config, bound)
         self._journal.write(Boot(
             broker_name=config.broker_name, broker_id=config.broker_id, address=self.site.store_address,
@@ -259,6 +260,7 @@ class Broker:
         self.domain.transactions.close()
         await self.domain.streams.close(self.config.shutdown_grace_ms)
         await self.domain.replication.close(self.config.shutdown_grace_ms)
+        await self.fast.close()
         await self._server.stop(LAST_CALLS_MS)
 
     async def _close_store(self) -> None:

@@ -32,6 +32,10 @@ class BrokerConfig(
     broker_id: int = setting(0, rocketmq="brokerId", help="0 is the master, slaves count from 1")
     cluster_name: str = setting("DefaultCluster", rocketmq="brokerClusterName", help="label of the whole cluster")
     listen: str = setting("127.0.0.1:10911", help="host:port to serve on; port 0 takes a free one")
+    fast_port: int = setting(
+        0, help="of sends and pulls without gRPC, on the host of listen: 0 is its port - 2, or any where that is in use; "
+        "-1: none",
+    )  # fmt: skip
     advertise: str = setting(
         "", help="[NAME=]HOST:PORT;… that clients are told; NAME=: those that dialled their name server by NAME"
     )
@@ -135,6 +139,8 @@ class BrokerConfig(
         self.validate_clock()
         if not _is_address(self.listen):
             raise ConfigError(f"listen address {self.listen!r} is not HOST:PORT, port 0 to 65535")
+        if not -1 <= self.fast_port <= 65_535:
+            raise ConfigError(f"fast_port {self.fast_port} is no port, nor 0 for a free one or -1 for none")
         if self.journal_level not in set(Level):
             raise ConfigError(f"journal level {self.journal_level!r} is none of {', '.join(Level)}")
         for field in dataclasses.fields(self):

@@ -44,6 +44,11 @@ class ClientConfig(ClockSettings):
     reconnect_interval_ms: int = setting(
         1_000, unit="ms", scale="interval", help="before a broken heartbeat channel is opened again"
     )
+    vip_channel_enabled: bool = setting(
+        True, rocketmq="vipChannelEnabled",
+        help="send and pull at the fast port of brokers that have one and can be reached there; RocketMQ's default is "
+        "false",
+    )  # fmt: skip
     persist_consumer_offset_interval_ms: int = setting(
         5_000, rocketmq="persistConsumerOffsetInterval", unit="ms", scale="interval", help="between commits of offsets"
     )

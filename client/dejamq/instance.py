@@ -238,7 +238,7 @@ class Instance:
         config = self.config
         return BrokerLink(
             address, self, timeout_ms=config.mq_client_api_timeout_ms,
-            progress_timeout_ms=config.consumer_progress_timeout_ms,
+            progress_timeout_ms=config.consumer_progress_timeout_ms, fast=config.vip_channel_enabled,
         )  # fmt: skip
 
     # listeners

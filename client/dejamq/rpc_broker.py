@@ -40,10 +40,12 @@ from dejamq_proto.transaction_pb2_grpc import TransactionStub
 from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult, join_pulls
 
 from dejamq.identity import Identity
+from dejamq.rpc_fast import HotWires
 from dejamq.rpc_frames import command, pull_answers, run_result
 from dejamq.rpc_offsets import Offsets
 from dejamq.rpc_stream import AnswerStream, Told
 from dejamq.rpc_upkeep import Upkeep
+from dejamq.rpc_wires import Line, Wire, grpc_wire
 
 log = logging.getLogger("dejamq")
 
@@ -55,9 +57,13 @@ class BrokerLink:
     """
 
     def __init__(
-        self, address: str, identity: Identity, *, timeout_ms: float, progress_timeout_ms: float = 5_000
-    ) -> None:
-        """``progress_timeout_ms`` is for send-backs and committed offsets, ``timeout_ms`` for all other calls."""
+        self, address: str, identity: Identity, *, timeout_ms: float, progress_timeout_ms: float = 5_000,
+        fast: bool = True,
+    ) -> None:  # fmt: skip
+        """``progress_timeout_ms`` is for send-backs and committed offsets, ``timeout_ms`` for all other calls.
+
+        ``fast``: runs and pulls go to the broker's fast port where they can.
+        """
         self.address = address
         self._identity, self._timeout_ms, self._progress_timeout_ms = identity, timeout_ms, progress_timeout_ms
         self._channel = dial(address)
@@ -67,10 +73,11 @@ class BrokerLink:
         self._running: Any = RunningStub(self._channel)
         self._puller: Any = PullStub(self._channel)
         self._transaction: Any = TransactionStub(self._channel)
-        self._runs = AnswerStream(self._channel, "/dejamq.v1.Send/SendStream", address, run_result)
-        self._pulls = AnswerStream(self._channel, "/dejamq.v1.Pull/PullStream", address, pull_answers)
+        hot = HotWires(self._channel, address, identity, fast=fast)
+        self._runs = AnswerStream(partial(hot.open, "/dejamq.v1.Send/SendStream"), address, run_result)
+        self._pulls = AnswerStream(partial(hot.open, "/dejamq.v1.Pull/PullStream"), address, pull_answers)
         self._pulls.join = join_pulls
-        self.heartbeats = AnswerStream(self._channel, "/dejamq.v1.Client/ClientChannel", address, command)
+        self.heartbeats = AnswerStream(self._open_heartbeats, address, command)
         self._oneways: set[asyncio.Task[None]] = set()
         query, update = self._client.QueryOffset, self._client.UpdateOffset
         self._offsets = Offsets(partial(self._progress, query), partial(self._progress, update))
@@ -233,6 +240,9 @@ class BrokerLink:
         for stream in (self._runs, self._pulls, self.heartbeats):
             await stream.close()
         await self._channel.close(None)
+
+    async def _open_heartbeats(self, line: Line) -> Wire:
+        return grpc_wire(self._channel, "/dejamq.v1.Client/ClientChannel", self.address, line)
 
     async def _offset(self, method: Callable[..., Awaitable[Any]], topic: str, queue_id: int) -> int:
         request = QueueRequest(caller=self._identity.caller(), queue=_key(topic, queue_id))

@@ -7,22 +7,22 @@ with BrokerUnavailable, ``definite`` for those that never left; the next questio
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
-import grpc.aio
-from dejamq_proto.calling import error_from
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
+
+from dejamq.rpc_wires import Line, Wire
 
 log = logging.getLogger("dejamq")
 
-END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 NO_ANSWER = 0
 READ_S = 1.0
 """So long a broker may take at the end to read what it was told and answers with nothing."""
 Answer = TypeVar("Answer")
 Decode = Callable[[bytes], list[tuple[int, Answer]]]  # seq of the question, 0 for what the broker says unasked
 Join = Callable[[list[bytes]], bytes]  # several questions as one frame
+Open = Callable[[Line], Awaitable[Wire]]
 
 
 class Told(Generic[Answer]):
@@ -62,8 +62,8 @@ class Told(Generic[Answer]):
 class AnswerStream(Generic[Answer]):
     """Opens connections of one kind, one at a time; owned by the event loop."""
 
-    def __init__(self, channel: grpc.aio.Channel, path: str, address: str, decode: Decode[Answer]) -> None:
-        self._open: Any = channel.stream_stream(path, request_serializer=None, response_deserializer=None)
+    def __init__(self, open_wire: Open, address: str, decode: Decode[Answer]) -> None:
+        self.open_wire = open_wire
         self.address = address
         self.decode = decode
         self.join: Join | None = None
@@ -88,7 +88,7 @@ class AnswerStream(Generic[Answer]):
             waiter.set_exception(BrokerUnavailable(f"the connection to {self.address} is closed", definite=True))
             return
         if self._connection is None or self._connection.broken:
-            self._connection = _Connection(self, self._open())
+            self._connection = _Connection(self)
             self.connections += 1
             task = asyncio.get_running_loop().create_task(self._connection.run())
             self._tasks.add(task)
@@ -125,14 +125,14 @@ class AnswerStream(Generic[Answer]):
 
 
 class _Connection(Generic[Answer]):
-    """One life of the stream, from opening to breaking."""
+    """One life of the stream, from opening to breaking: the line that its wire carries."""
 
-    def __init__(self, stream: AnswerStream[Answer], call: Any) -> None:
-        self._stream, self._call = stream, call
+    def __init__(self, stream: AnswerStream[Answer]) -> None:
+        self._stream = stream
+        self._wire: Wire | None = None
         self._unsent: deque[tuple[int, bytes]] = deque()
         self._pending: dict[int, asyncio.Future[Answer] | Told[Answer]] = {}
-        self._wake: asyncio.Future[None] | None = None
-        self._told = self._ending = False
+        self._told = self.ending = False
         self.broken = False
 
     def ask(self, seq: int, frame: bytes, waiter: "asyncio.Future[Answer] | Told[Answer]") -> None:
@@ -144,82 +144,63 @@ class _Connection(Generic[Answer]):
         """Put it behind what is not sent yet."""
         self._unsent.append((seq, frame))
         self._told |= seq == NO_ANSWER
-        self._wake_writer()
+        self._poke()
 
     def end(self) -> bool:
         """Send nothing after what is unsent now. False where that tells nobody anything: all else was answered."""
         if self.broken or not self._told:
             return False
-        self._ending = True
-        self._wake_writer()
+        self.ending = True
+        self._poke()
         return True
 
-    def _wake_writer(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
     async def run(self) -> None:
-        """Read until the end, whatever it is; every unanswered question has failed when this returns."""
-        writer = asyncio.get_running_loop().create_task(self._write())
+        """Carry until the end, whatever it is; every unanswered question has failed when this returns."""
         try:
-            self.break_off(await self._read())
+            self._wire = wire = await self._stream.open_wire(self)
+            if not self.broken:
+                wire.poke()
+                self.break_off(await wire.carry())
         finally:
             self.break_off(BrokerUnavailable(f"the connection to {self._stream.address} was given up", definite=False))
-            writer.cancel()
-            await asyncio.wait((writer,))
+            if self._wire is not None:
+                self._wire.cancel()
 
-    async def _read(self) -> DejamqError:
-        """Deliver answers until the stream ends; the reason for its end."""
-        address = self._stream.address
-        try:
-            while (frame := await self._call.read()) is not END:
-                for seq, answer in self._stream.decode(frame):
-                    self._deliver(seq, answer)
-        except grpc.aio.AioRpcError as error:
-            return error_from(error, address)
-        except asyncio.CancelledError:
-            if not self.broken:  # the task itself is cancelled, not only the call by break_off
-                raise
-        except ValueError as error:
-            return BrokerUnavailable(f"{address} sent bytes that are no answer: {error}", definite=False)
-        return BrokerUnavailable(f"{address} ended the stream", definite=False)
-
-    def _deliver(self, seq: int, answer: Answer) -> None:
-        """An answer nobody waits for any more is dropped, as RocketMQ drops a response whose opaque is gone."""
-        if not seq:
-            self._stream.on_push(answer)
-            return
-        future = self._pending.pop(seq, None)
-        if future is not None and not future.done():
-            future.set_result(answer)
-
-    async def _write(self) -> None:
-        try:
-            while True:
-                while self._unsent:
-                    await self._call.write(self._next_frame())
-                if self._ending:
-                    await self._call.done_writing()
-                    return
-                self._wake = asyncio.get_running_loop().create_future()
-                await self._wake
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the reader learns why and tells
-
-    def _next_frame(self) -> bytes:
+    def next_frame(self) -> bytes | None:
+        """As ``Line`` says."""
         join, unsent = self._stream.join, self._unsent
+        if not unsent:
+            return None
         if join is None or len(unsent) == 1:
             return unsent.popleft()[1]
         frames = [frame for _, frame in unsent]
         unsent.clear()
         return join(frames)
 
+    def received(self, frame: bytes) -> None:
+        """Deliver the answers in it.
+
+        One that nobody waits for any more is dropped, as RocketMQ drops a response whose opaque is gone.
+        """
+        for seq, answer in self._stream.decode(frame):
+            if not seq:
+                self._stream.on_push(answer)
+                continue
+            future = self._pending.pop(seq, None)
+            if future is not None and not future.done():
+                future.set_result(answer)
+
+    def _poke(self) -> None:
+        if self._wire is not None:
+            self._wire.poke()
+
     def break_off(self, error: DejamqError) -> None:
         """Fail what is unanswered; only the first call counts."""
         if self.broken:
             return
         self.broken = True
-        self._call.cancel()
+        if self._wire is not None:
+            self._wire.cancel()
         never_left = {seq for seq, _ in self._unsent}
         if NO_ANSWER in never_left:
             log.warning("oneway_failed address=%s reason=%s", self._stream.address, error)

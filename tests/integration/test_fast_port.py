@@ -1,0 +1,276 @@
+"""Sends and pulls at the broker's fast port, and what becomes of them where that port cannot serve."""
+
+import asyncio
+import itertools
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_wire import Wire, a_run, records_of, running, until
+from dejamq.rpc_broker import BrokerLink
+from dejamq_broker import rpc_fast
+from dejamq_broker.app import Broker
+from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError
+from dejamq_proto.common_pb2 import Caller
+from dejamq_proto.fast_pb2 import Hello, Welcome
+from dejamq_proto.framed import Framed
+from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.wire import PullAnswer, SendRunResult
+from relay import Relay
+
+SEND, PULL = "/dejamq.v1.Send/SendStream", "/dejamq.v1.Pull/PullStream"
+LARGE = b"x" * 500_000
+
+
+class Somebody:
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def caller(self, seq: int = 0) -> Caller:
+        return Caller(client_id="c", boot_id="b", seq=seq or next(self._numbers))
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with running(tmp_path) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def linked(address: str, **settings: Any) -> AsyncIterator[BrokerLink]:
+    link = BrokerLink(address, Somebody(), timeout_ms=3000, **settings)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+def wanted(queue_offset: int = 0, **more: Any) -> PullRequest:
+    fields: dict[str, Any] = {"max_messages": 32, "max_bytes": 1 << 20, "suspend_ms": 5000} | more
+    return PullRequest(group="readers", topic="t", queue_offset=queue_offset, **fields)
+
+
+async def carries(link: BrokerLink) -> None:
+    """A run and a pull go through."""
+    sent = await link.send_run(a_run("t", [b"one", b"two"]))
+    assert sent.code == 0
+    answer = await link.pull(wanted(int(sent.queue_offsets[0])))
+    assert [record.body for record in records_of(answer)] == [b"one", b"two"]
+
+
+async def test_runs_and_pulls_take_the_fast_port_and_say_who_sent_them(broker: Broker) -> None:
+    async with linked(broker.address) as link:
+        await carries(link)
+        assert broker.fast.connections == 2
+        answer = await link.pull(wanted())
+    assert records_of(answer)[0].born_host[0] == "127.0.0.1"
+    assert records_of(answer)[0].born_host[1] > 0
+    await until(lambda: not broker.fast.connections)
+
+
+async def test_its_port_is_two_below_the_common_one_or_any_that_is_free(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        usual = taken.getsockname()[1]
+        async with running(tmp_path / "a", listen=f"127.0.0.1:{usual + 2}") as broker:
+            assert broker.fast.port not in (0, usual)
+        taken.close()
+        async with running(tmp_path / "b", listen=f"127.0.0.1:{usual + 2}") as broker:
+            assert broker.fast.port == usual
+
+
+async def test_a_port_of_the_settings_that_is_in_use_is_told(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"fast_port: cannot listen on 127.0.0.1:{port}: .*in use"):
+            async with running(tmp_path, fast_port=port):
+                pass
+
+
+async def test_without_one_runs_and_pulls_go_over_grpc(tmp_path: Path) -> None:
+    async with running(tmp_path, fast_port=-1) as broker, linked(broker.address) as link:
+        await carries(link)
+        assert broker.fast.port == 0
+
+
+async def test_a_client_that_does_not_want_it_uses_grpc(broker: Broker) -> None:
+    async with linked(broker.address, fast=False) as link:
+        await carries(link)
+        assert broker.fast.connections == 0
+
+
+async def test_where_nobody_listens_grpc_serves(broker: Broker) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as gone:
+        broker.fast.port = gone.getsockname()[1]
+    async with linked(broker.address) as link:
+        await carries(link)
+        assert broker.fast.connections == 0
+
+
+async def test_where_somebody_else_listens_grpc_serves(broker: Broker, tmp_path: Path) -> None:
+    async with running(tmp_path / "other") as other, linked(broker.address) as link:
+        broker.fast.port = other.fast.port
+        await carries(link)
+        await until(lambda: not other.fast.connections)
+
+
+async def test_who_comes_by_a_relay_does_not_pass_it_by(broker: Broker) -> None:
+    relay = Relay(broker.address)
+    async with linked(await relay.start()) as link:
+        await carries(link)
+        assert broker.fast.connections == 0
+    await relay.close()
+
+
+async def test_where_nobody_answers_grpc_serves(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 0.05)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        broker.fast.port = silent.getsockname()[1]
+        async with linked(broker.address) as link:
+            await carries(link)
+
+
+async def test_a_broker_that_closes_answers_what_it_holds(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker, linked(broker.address) as link:
+        await carries(link)
+        held = link.pull(wanted(2))
+        await until(lambda: len(broker._long_poll._holds) == 1)
+        await broker.close()
+        assert (await held).code == Code.PULL_NOT_FOUND
+
+
+async def test_what_had_no_answer_when_the_connection_broke_may_have_been_done(broker: Broker) -> None:
+    async with linked(broker.address) as link:
+        await carries(link)
+        held = link.pull(wanted(2))
+        await until(lambda: len(broker._long_poll._holds) == 1)
+        await broker.fast.close()
+        with pytest.raises(BrokerUnavailable, match="ended the stream") as failed:
+            await held
+        assert not failed.value.definite
+
+
+async def test_a_stream_opens_again_after_it_broke(broker: Broker) -> None:
+    async with linked(broker.address) as link:
+        await carries(link)
+        link.break_sends("told to")
+        await until(lambda: broker.fast.connections == 1)
+        await link.send_run(a_run("t", [b"three"]))
+        assert broker.fast.connections == 2
+
+
+# strangers
+
+
+class Raw(Framed):
+    """Speaks frames without the SDK, and keeps what comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[bytes] = []
+        self.reasons: list[str] = []
+        self.received, self.lost = self.frames.append, self.reasons.append
+
+
+async def dialled(broker: Broker, method: str = "", boot_id: str | None = None) -> Raw:
+    """Connected, and with a method greeted."""
+    _, raw = await asyncio.get_running_loop().create_connection(Raw, "127.0.0.1", broker.fast.port)
+    if method:
+        raw.write(Hello(boot_id=broker.boot_id if boot_id is None else boot_id, method=method).SerializeToString())
+        await until(lambda: raw.frames)
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("method", "boot_id", "code"),
+    [
+        ("/dejamq.v1.Admin/DeleteTopic", None, Code.REQUEST_CODE_NOT_SUPPORTED),
+        (SEND, "another-start", Code.SYSTEM_ERROR),
+    ],
+)
+async def test_who_wants_something_else_is_told_and_sent_away(
+    broker: Broker, method: str, boot_id: str | None, code: Code
+) -> None:
+    raw = await dialled(broker, method, boot_id)
+    welcome = Welcome.FromString(raw.frames[0])
+    assert welcome.code == code
+    assert welcome.remark
+    await until(lambda: raw.reasons)
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2\xff\xff", b"\0\0\1\0"])
+async def test_what_is_no_greeting_ends_the_connection(
+    broker: Broker, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc_fast, "HELLO_S", 0.2)
+    raw = await dialled(broker)
+    raw.transport.write(data)
+    await until(lambda: raw.reasons)
+    await until(lambda: not broker.fast.connections)
+    async with linked(broker.address) as link:
+        await carries(link)
+
+
+async def test_a_greeting_may_not_be_long(broker: Broker) -> None:
+    raw = await dialled(broker)
+    raw.write(bytes(rpc_fast.HELLO_BYTES + 1))
+    await until(lambda: raw.reasons)
+
+
+async def test_a_frame_that_is_no_run_is_refused_and_the_next_one_is_served(broker: Broker) -> None:
+    raw = await dialled(broker, SEND)
+    raw.write(b"\xff\xff")
+    raw.write(a_run("t", [b"good"], seq=7).encode())
+    await until(lambda: len(raw.frames) == 3)
+    refused, stored = map(SendRunResult.decode, raw.frames[1:])
+    assert (refused.seq, refused.code) == (0, Code.MESSAGE_ILLEGAL)
+    assert (stored.seq, stored.code) == (7, 0)
+    raw.close()
+
+
+async def test_a_frame_that_is_no_pull_ends_its_connection_only(broker: Broker) -> None:
+    raw = await dialled(broker, PULL)
+    raw.write(b"\xff\xff")
+    await until(lambda: raw.reasons)
+    async with linked(broker.address) as link:
+        await carries(link)
+
+
+async def test_who_reads_no_answers_is_neither_answered_into_memory_nor_read_from(broker: Broker) -> None:
+    async with Wire(broker.address) as wire:
+        await wire.send(a_run("t", [LARGE]))
+    raw = await dialled(broker, PULL)
+    raw.transport.pause_reading()
+    for _ in range(1000):
+        raw.write(wanted().SerializeToString())
+    (conversation,) = broker.fast.conversations
+    await until(lambda: conversation.full)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    kept = conversation.transport.get_write_buffer_size()
+    assert kept < 2 * len(LARGE)
+    raw.transport.resume_reading()
+    await until(lambda: len(raw.frames) == 1001, 30)
+    assert all(len(PullAnswer.decode(frame).sizes) == 1 for frame in raw.frames[1:])
+    raw.close()
+
+
+async def test_what_comes_faster_than_it_is_handled_waits_at_its_sender(broker: Broker) -> None:
+    started = asyncio.Event()
+
+    async def reads_none(requests: Any, context: Any) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    broker.fast._methods = {SEND: rpc_fast.Method(reads_none)}
+    raw = await dialled(broker, SEND)
+    await started.wait()
+    for _ in range(100):
+        raw.write(LARGE)
+    (conversation,) = broker.fast.conversations
+    await until(lambda: conversation._held)
+    assert len(conversation._unread) < 2 * rpc_fast.MOST_UNREAD
+    await until(lambda: raw.full)
+    raw.fail("done")

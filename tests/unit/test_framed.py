@@ -1,0 +1,152 @@
+"""Frames over TCP, however the bytes of a connection are cut into reads."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from dejamq_proto.calling import KEPT_BYTES, MAX_FRAME_BYTES
+from dejamq_proto.framed import FIRST_ROOM, TOGETHER_BYTES, Framed
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+class Transport:
+    """Keeps what is written, and how it ended."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.aborted = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return self
+
+    def setsockopt(self, *option: int) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class End(Framed):
+    """One end, its frames and the reasons of its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[bytes] = []
+        self.reasons: list[str] = []
+        self.received, self.lost = self.frames.append, self.reasons.append
+        self.other: Any = Transport()
+        self.connection_made(self.other)
+
+    def feed(self, data: bytes) -> None:
+        """As asyncio does: as much as there is room for at a time."""
+        while data:
+            room = self.get_buffer(-1)
+            assert len(room), "asyncio takes an empty buffer for a fault"
+            room[: len(data)] = data[: len(room)]
+            self.buffer_updated(min(len(room), len(data)))
+            data = data[len(room) :]
+
+
+def on_the_wire(*frames: bytes) -> bytes:
+    end = End()
+    for frame in frames:
+        end.write(frame)
+    return b"".join(end.other.written)
+
+
+FRAMES = [b"", b"a", b"four", b"x" * 300, b"y" * FIRST_ROOM, b"z" * (3 * FIRST_ROOM), b"", b"last"]
+
+
+@given(st.lists(st.integers(1, 2 * FIRST_ROOM), min_size=1))
+def test_frames_come_as_they_were_sent_wherever_the_reads_end(cuts: list[int]) -> None:
+    end, data, at = End(), on_the_wire(*FRAMES), 0
+    for cut in (*cuts, len(data)):
+        end.feed(data[at : at + cut])
+        at += cut
+    assert end.frames == FRAMES
+
+
+def test_frames_that_come_byte_by_byte_are_the_same() -> None:
+    end = End()
+    for byte in on_the_wire(*FRAMES[:4]):
+        end.feed(bytes((byte,)))
+    assert end.frames == FRAMES[:4]
+
+
+def test_a_large_frame_goes_behind_its_length_and_is_not_copied_to_it() -> None:
+    end, large = End(), b"x" * (TOGETHER_BYTES + 1)
+    end.write(large)
+    assert end.other.written == [len(large).to_bytes(4), large]
+
+
+def test_what_is_no_frame_of_ours_ends_the_connection_and_takes_no_memory() -> None:
+    end = End()
+    end.feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    end.connection_lost(None)
+    assert end.other.aborted
+    assert not end.frames
+    assert end.reasons == [f"a frame of {0x50524920} bytes came, and {MAX_FRAME_BYTES} is the most"]
+    assert len(end.get_buffer(-1)) <= FIRST_ROOM
+
+
+def test_the_room_for_a_huge_frame_is_given_back_behind_it() -> None:
+    end = End()
+    end.feed(on_the_wire(b"x" * (2 * KEPT_BYTES)))
+    end.feed(on_the_wire(b"small"))
+    assert end.frames[1:] == [b"small"]
+    assert len(end.get_buffer(-1)) <= FIRST_ROOM
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(None, "the other side closed the connection"), (ConnectionResetError("reset"), "reset")],
+)
+def test_the_end_is_told_with_its_reason(error: Exception | None, reason: str) -> None:
+    end = End()
+    end.connection_lost(error)
+    assert end.reasons == [reason]
+
+
+def test_who_waits_for_room_is_woken_when_there_is_some_and_at_the_end() -> None:
+    end, woken = End(), []
+    end.room = lambda: woken.append(end.full)
+    end.pause_writing()
+    assert end.full
+    end.resume_writing()
+    end.pause_writing()
+    end.connection_lost(None)
+    assert woken == [False, False]
+
+
+async def test_two_ends_over_a_real_connection_have_the_same_frames() -> None:
+    loop, frames = asyncio.get_running_loop(), [b"small", b"L" * (5 << 20), b"", b"behind"]
+    accepted: asyncio.Future[Framed] = loop.create_future()
+    came: list[bytes] = []
+    done = asyncio.Event()
+
+    def answering() -> Framed:
+        end = Framed()
+        end.received = end.write
+        accepted.set_result(end)
+        return end
+
+    def take(frame: bytes) -> None:
+        came.append(frame)
+        if len(came) == len(frames):
+            done.set()
+
+    server = await loop.create_server(answering, "127.0.0.1", 0)
+    _, end = await loop.create_connection(Framed, "127.0.0.1", server.sockets[0].getsockname()[1])
+    end.received = take
+    for frame in frames:
+        end.write(frame)
+    async with asyncio.timeout(10):
+        await done.wait()
+    assert came == frames
+    end.close()
+    server.close()
+    (await accepted).close()
