@@ -49,7 +49,7 @@ class Destinations:
             if rotation is None or topic in self._parked:  # parked ones came first, and go first
                 self._park(topic, of_topic)
             else:
-                chosen += self._with_queues(of_topic, rotation)
+                chosen += self._with_queues(list(of_topic), rotation)
         return chosen
 
     def turns(self, messages: Sequence[Message]) -> list[MessageQueue] | None:
@@ -59,7 +59,7 @@ class Destinations:
         topics = list(map(_TOPIC_OF, messages))
         try:
             if topics.count(topics[0]) == len(topics):
-                return self._rotations[topics[0]].take(len(topics))
+                return self._rotations[topics[0]].take(len(topics), monotonic())
             return [self._rotations[topic].next() for topic in topics]
         except KeyError:
             return None
@@ -92,12 +92,14 @@ class Destinations:
                 self._parked[topic] = [call for call in calls if id(call) not in gone]
         return taken
 
-    def _with_queues(self, calls: Iterable[Call], rotation: Rotation) -> Iterator[Call]:
+    def _with_queues(self, calls: Sequence[Call], rotation: Rotation) -> Iterator[Call]:
         take_turns = self._faults is None
+        free = sum(call.queue is None and call.select is None for call in calls) if take_turns else 0
+        turns = iter(rotation.take(free, monotonic()))
         for call in calls:
             if call.queue is None:
                 if take_turns and call.select is None:
-                    call.queue = rotation.next()
+                    call.queue = next(turns)
                 else:
                     try:
                         call.queue = self._queue_of(call, rotation)

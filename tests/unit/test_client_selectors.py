@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from dejamq import Message, MessageQueue, select_by_hash, select_machine_room, select_random
-from dejamq.selectors import Rotation, by_hash, by_sharding_key
+from dejamq.selectors import CROWD, CROWD_PAUSE_S, EVEN_CROWDS, Rotation, by_hash, by_sharding_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,3 +67,39 @@ def test_a_restarted_rotation_goes_on_anywhere_among_its_queues() -> None:
         rotation.restart()
         seen.add(rotation.next())
     assert seen == set(QUEUES)
+
+
+def test_the_messages_of_one_turn_take_turns() -> None:
+    rotation = Rotation(QUEUES, start=1)
+    assert rotation.take(5, 0.0) == [QUEUES[(1 + number) % len(QUEUES)] for number in range(5)]
+
+
+def crowds(rotation: Rotation, count: int, apart_s: float, size: int = CROWD) -> list[list[MessageQueue]]:
+    return [rotation.take(size, number * apart_s) for number in range(count)]
+
+
+def test_crowds_are_spread_evenly_until_they_are_a_stream_then_each_keeps_together() -> None:
+    taken = crowds(Rotation(QUEUES, start=0), EVEN_CROWDS + 4, 0.01)
+    for crowd in taken[:EVEN_CROWDS]:
+        assert set(crowd) == set(QUEUES)
+    begin = CROWD * EVEN_CROWDS
+    assert [set(crowd) for crowd in taken[EVEN_CROWDS:]] == [
+        {QUEUES[(begin + number) % len(QUEUES)]} for number in range(4)
+    ]
+
+
+def test_crowds_with_pauses_between_them_are_no_stream() -> None:
+    for crowd in crowds(Rotation(QUEUES, start=0), 2 * EVEN_CROWDS, CROWD_PAUSE_S):
+        assert set(crowd) == set(QUEUES)
+
+
+def test_a_few_messages_take_turns_in_a_stream_as_well() -> None:
+    rotation = Rotation(QUEUES, start=0)
+    crowds(rotation, 2 * EVEN_CROWDS, 0.0)
+    assert len(set(rotation.take(CROWD - 1, 0.0))) == min(CROWD - 1, len(QUEUES))
+
+
+def test_a_stream_of_crowds_is_even_over_the_queues_in_the_end() -> None:
+    taken = [queue for crowd in crowds(Rotation(QUEUES, start=0), 100 * len(QUEUES), 0.001) for queue in crowd]
+    shares = [taken.count(queue) for queue in QUEUES]
+    assert max(shares) - min(shares) <= CROWD
