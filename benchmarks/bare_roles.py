@@ -1,4 +1,4 @@
-"""A message path with next to nothing on it: one log, one queue, records of one size, a stream for each direction.
+"""A message path with next to nothing on it: one log, one queue, records of one size, frames over TCP each way.
 
 What any broker of this kind in Python has to do, and no more: a message and a future for each send, a CRC in each
 record that the server checks, offsets filled in, one copy into a file, slices of it to who reads. No routes, retries,
@@ -12,22 +12,21 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import suppress
 
-import grpc
-import grpc.aio
+import frame_server
 import msgspec
 import numpy as np
-from dejamq_lab.bench import rpc_echo
 from dejamq_lab.bench.result import Span
 from dejamq_lab.bench.stopwatch import Stopwatch, age_ms, paced, stamped
-from dejamq_proto.calling import dial, keep_pages
+from dejamq_proto.calling import keep_pages
+from dejamq_proto.frame_stream import FrameStream
 from isal import isal_zlib
 
 HEAD = struct.Struct("<IQ")  # CRC of the rest, offset in the queue
 ID_BYTES = 32
 MOST_BYTES = 1 << 20
+SEND, PULL = b"send", b"pull"
 IN_FLIGHT = 3
 RUN = 800
 BACKLOG = 60_000
@@ -75,18 +74,23 @@ async def serve(path: str, body_bytes: int, messages: int) -> None:
     gc.set_threshold(50_000)
     log = Log(path, record_bytes(body_bytes), messages)
 
-    async def send(runs: AsyncIterator[bytes], context: Any) -> None:
-        async for run in runs:
-            await context.write(log.append(run))
+    async def conversation(stream: FrameStream) -> None:
+        """A connection says first what it is for."""
+        with suppress(ConnectionError):
+            sends = await stream.read() == SEND
+            while True:
+                frame = await stream.read()
+                await stream.send(log.append(frame) if sends else await log.read(int.from_bytes(frame, "little")))
 
-    async def pull(places: AsyncIterator[bytes], context: Any) -> None:
-        async for place in places:
-            await context.write(await log.read(int.from_bytes(place, "little")))
+    print(f"127.0.0.1:{await frame_server.listen(conversation)}", flush=True)
+    await asyncio.Event().wait()
 
-    handlers = {
-        "Send": grpc.stream_stream_rpc_method_handler(send), "Pull": grpc.stream_stream_rpc_method_handler(pull)
-    }  # fmt: skip
-    await rpc_echo.serve("bare", handlers)
+
+async def connected(address: str, what: bytes) -> FrameStream:
+    host, _, port = address.rpartition(":")
+    _, stream = await asyncio.get_running_loop().create_connection(FrameStream, host, int(port))
+    await stream.send(what)
+    return stream
 
 
 class Message(msgspec.Struct, eq=False):
@@ -102,8 +106,8 @@ class Sent(msgspec.Struct, gc=False):
 class Producer:
     """What is submitted while runs are under way leaves with the next one."""
 
-    def __init__(self, call: Any) -> None:
-        self._call, self._loop = call, asyncio.get_running_loop()
+    def __init__(self, stream: FrameStream) -> None:
+        self._stream, self._loop = stream, asyncio.get_running_loop()
         self._waiting: list[tuple[Message, asyncio.Future[Sent]]] = []
         self._flying: deque[list[tuple[Message, asyncio.Future[Sent]]]] = deque()
         self._count, self._untold = 0, 0
@@ -133,12 +137,12 @@ class Producer:
                     await self._told.wait()
                 run, self._waiting = self._waiting[:RUN], self._waiting[RUN:]
                 self._flying.append(run)
-                await self._call.write(b"".join([part for one, _ in run for part in _record(one)]))
+                await self._stream.send(b"".join([part for one, _ in run for part in _record(one)]))
             self._wake.clear()
 
     async def read(self) -> None:
         while True:
-            _, first = HEAD.unpack(await self._call.read())
+            _, first = HEAD.unpack(await self._stream.read())
             run = self._flying.popleft()
             for offset, (message, future) in enumerate(run, first):
                 future.set_result(Sent(message.message_id, offset))
@@ -153,8 +157,8 @@ def _record(message: Message) -> tuple[bytes, bytes, bytes]:
 
 async def produce(address: str, what: str, body_bytes: int, messages: int, rate: int) -> Span:
     """``what`` is flood, single or paced."""
-    channel = dial(address)  # kept: a channel that is let go closes its streams
-    producer, body, watch = Producer(rpc_echo.opened(channel, "/bare/Send")), bytes(body_bytes), Stopwatch()
+    keep_pages()
+    producer, body, watch = Producer(await connected(address, SEND)), bytes(body_bytes), Stopwatch()
 
     async def due(count: int) -> None:
         for _ in range(count):
@@ -201,25 +205,25 @@ async def single(producer: Producer, body: bytes, messages: int) -> list[float]:
 
 async def consume(address: str, body_bytes: int, messages: int) -> Span:
     """Every message goes to a handler that reads its body and notes how old it is."""
-    channel = dial(address)  # kept: a channel that is let go closes its streams
-    stream, record, watch = rpc_echo.opened(channel, "/bare/Pull"), record_bytes(body_bytes), Stopwatch()
+    keep_pages()
+    stream, record, watch = await connected(address, PULL), record_bytes(body_bytes), Stopwatch()
     gc.freeze()
 
     async def handle(message: Message) -> None:
         watch.samples_ms.append(age_ms(message.body))
 
     place = 0
-    await stream.write(place.to_bytes(8, "little"))
+    await stream.send(place.to_bytes(8, "little"))
     print("ready", flush=True)
     while place < messages * record:
         found = await stream.read()
         if not place:
             watch.start()
         place += len(found)
-        await stream.write(place.to_bytes(8, "little"))
+        await stream.send(place.to_bytes(8, "little"))
         for begin in range(HEAD.size, len(found), record):
             identity, body = begin + ID_BYTES, begin + ID_BYTES + body_bytes
             await handle(Message(found[identity:body], found[begin:identity]))
     span = watch.span()
-    stream.cancel()
+    stream.close()
     return span

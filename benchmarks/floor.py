@@ -1,8 +1,8 @@
-"""What gRPC and asyncio alone cost, with nothing of dejamq: the least that a program on them pays for a message.
+"""What gRPC, frames over TCP and asyncio alone cost, with nothing of dejamq: the least that a message takes on them.
 
 Streams of 1 MiB messages in both directions (µs of a core for each KiB, in the process that writes and in the one that
-reads), an echo by a call and by a stream (median, and µs of the caller's core), and futures: made, told and awaited by
-one task, or by 256 tasks that wait for one each.
+reads) by gRPC and as frames, an echo by a call, by a stream and by a frame (median, and µs of the caller's core), and
+futures: made, told and awaited by one task, or by 256 tasks that wait for one each.
 """
 
 import argparse
@@ -10,18 +10,23 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
+import frame_server
 import grpc
 import grpc.aio
 from dejamq_lab.bench import rpc_echo
 from dejamq_proto.calling import dial, keep_pages
+from dejamq_proto.frame_stream import FrameStream
 
 MESSAGE = bytes(1 << 20)
 KIB = len(MESSAGE) >> 10
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 TASKS = 256
 Figures = dict[str, float]
+Read = Callable[[], Awaitable[bytes]]
+Write = Callable[[bytes], Awaitable[object]]
 
 
 def main() -> None:
@@ -46,9 +51,10 @@ async def measured(options: argparse.Namespace) -> list[Figures]:
     async with rpc_echo.served(__file__, "--serve", f"--messages={options.messages}") as address:
         channel = dial(address)
         rounds = [
-            await streams(channel, options.messages) | await echoes(channel, options.echoes) | await futures(options)
+            await streams(channel, options.messages) | await frames(channel, options.messages)
+            | await echoes(channel, options.echoes) | await futures(options)
             for _ in range(options.rounds)
-        ]
+        ]  # fmt: skip
         await channel.close(None)
     return rounds
 
@@ -56,22 +62,52 @@ async def measured(options: argparse.Namespace) -> list[Figures]:
 async def streams(channel: grpc.aio.Channel, count: int) -> Figures:
     down, up = rpc_echo.opened(channel, "/floor/Down"), rpc_echo.opened(channel, "/floor/Up")
     await down.write(b"now")
-    before = time.process_time()
-    for _ in range(count):
-        await down.read()
-    read_s, written_by_server_s = time.process_time() - before, float(await down.read())
-    before = time.process_time()
-    for _ in range(count):
-        await up.write(MESSAGE)
-    read_by_server_s, written_s = float(await up.read()), time.process_time() - before
+    found = await both_ways("a stream", (down.read, up.read, up.write), count)
     for call in (down, up):
         call.cancel()
+    return found
+
+
+async def frames(channel: grpc.aio.Channel, count: int) -> Figures:
+    """The same, and echoes, on connections of frames."""
+    down, up, echo = [await connected(channel) for _ in range(3)]
+    for stream, what in ((down, b"down"), (up, b"up"), (echo, b"echo")):
+        await stream.send(what)
+    found = await both_ways("frames", (down.read, up.read, up.send), count)
+    body = bytes(1024)
+
+    async def ask() -> None:
+        await echo.send(body)
+        await echo.read()
+
+    found |= await timed("an echo by a frame", ask, 2000)
+    for stream in (down, up, echo):
+        stream.close()
+    return found
+
+
+async def connected(channel: grpc.aio.Channel) -> FrameStream:
+    port = await channel.unary_unary("/floor/Port", request_serializer=None, response_deserializer=None)(b"")
+    return (await asyncio.get_running_loop().create_connection(FrameStream, "127.0.0.1", int(port)))[1]
+
+
+async def both_ways(what: str, ends: tuple[Read, Read, Write], count: int) -> Figures:
+    """``ends``: read what comes down, read what is said of what went up, write up."""
+    read_down, read_up, write_up = ends
+    before = time.process_time()
+    for _ in range(count):
+        await read_down()
+    read_s, written_by_server_s = time.process_time() - before, float(await read_down())
+    before = time.process_time()
+    for _ in range(count):
+        await write_up(MESSAGE)
+    read_by_server_s, written_s = float(await read_up()), time.process_time() - before
     each = 1e6 / count / KIB
     return {
-        "a stream to the server, its writer (µs a KiB)": written_s * each,
-        "a stream to the server, its reader (µs a KiB)": read_by_server_s * each,
-        "a stream from the server, its writer (µs a KiB)": written_by_server_s * each,
-        "a stream from the server, its reader (µs a KiB)": read_s * each,
+        f"{what} to the server, the writer (µs a KiB)": written_s * each,
+        f"{what} to the server, the reader (µs a KiB)": read_by_server_s * each,
+        f"{what} from the server, the writer (µs a KiB)": written_by_server_s * each,
+        f"{what} from the server, the reader (µs a KiB)": read_s * each,
     }
 
 
@@ -139,20 +175,17 @@ async def futures(options: argparse.Namespace) -> Figures:
 async def serve(count: int) -> None:
     """Tells at the end of each stream of 1 MiB messages what it cost this process (s of a core)."""
     keep_pages()  # as a broker has it: without, a KiB takes its reader up to 1.7 µs, of which 1.3 are new pages
+    port = await frame_server.listen(lambda stream: by_frames(stream, count))
+
+    async def where(_: bytes, context: Any) -> bytes:
+        return b"%d" % port
 
     async def down(asked: AsyncIterator[bytes], context: Any) -> None:
         await anext(asked)
-        before = time.process_time()
-        for _ in range(count):
-            await context.write(MESSAGE)
-        await context.write(repr(time.process_time() - before).encode())
+        await write_down(context.write, count)
 
     async def up(asked: AsyncIterator[bytes], context: Any) -> None:
-        await context.read()
-        before = time.process_time()
-        for _ in range(count - 1):
-            await context.read()
-        await context.write(repr(time.process_time() - before).encode())
+        await read_up(context.read, context.write, count)
 
     async def echo(body: bytes, context: Any) -> bytes:
         return body
@@ -161,12 +194,39 @@ async def serve(count: int) -> None:
         while (body := await context.read()) is not END:
             await context.write(body)
 
-    handlers = {
-        "Down": grpc.stream_stream_rpc_method_handler(down), "Up": grpc.stream_stream_rpc_method_handler(up),
-        "Echo": grpc.unary_unary_rpc_method_handler(echo),
-        "Echoes": grpc.stream_stream_rpc_method_handler(echo_all),
-    }  # fmt: skip
-    await rpc_echo.serve("floor", handlers)
+    streaming, unary = grpc.stream_stream_rpc_method_handler, grpc.unary_unary_rpc_method_handler
+    await rpc_echo.serve("floor", {
+        "Port": unary(where), "Down": streaming(down), "Up": streaming(up), "Echo": unary(echo),
+        "Echoes": streaming(echo_all),
+    })  # fmt: skip
+
+
+async def by_frames(stream: FrameStream, count: int) -> None:
+    """Each connection says first what it is for."""
+    with suppress(ConnectionError):
+        match await stream.read():
+            case b"down":
+                await write_down(stream.send, count)
+            case b"up":
+                await read_up(stream.read, stream.send, count)
+            case _:
+                while True:
+                    await stream.send(await stream.read())
+
+
+async def write_down(write: Write, count: int) -> None:
+    before = time.process_time()
+    for _ in range(count):
+        await write(MESSAGE)
+    await write(repr(time.process_time() - before).encode())
+
+
+async def read_up(read: Read, write: Write, count: int) -> None:
+    await read()
+    before = time.process_time()
+    for _ in range(count - 1):
+        await read()
+    await write(repr(time.process_time() - before).encode())
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class BrokerConfig(
     cluster_name: str = setting("DefaultCluster", rocketmq="brokerClusterName", help="label of the whole cluster")
     listen: str = setting("127.0.0.1:10911", help="host:port to serve on; port 0 takes a free one")
     fast_port: int = setting(
-        0, help="of sends and pulls without gRPC, on the host of listen: 0 is its port - 2, or any where that is in use; "
+        0, help="of sends and pulls without gRPC, on the host of listen: 0 is its port - 2, or any if that is in use; "
         "-1: none",
     )  # fmt: skip
     advertise: str = setting(

@@ -6,7 +6,6 @@ well. What a handler is given stands where gRPC's request iterator and context w
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from dejamq_proto.calling import MAX_FRAME_BYTES
 from dejamq_proto.codes import Code, ConfigError
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest, WhereResponse
 from dejamq_proto.fast_pb2_grpc import FastServicer
-from dejamq_proto.framed import Framed
+from dejamq_proto.frame_stream import FrameStream
 from google.protobuf.message import DecodeError
 
 from dejamq_broker.site import Site
@@ -24,8 +23,6 @@ log = logging.getLogger(__name__)
 
 HELLO_S, HELLO_BYTES = 5.0, 4096
 """So long a connection may take to say what it wants, and so much may it say."""
-MOST_UNREAD = 4
-"""Frames of one connection that are here and not read by its handler; what is more waits in the client."""
 NO_PORT, ANY_PORT, BELOW = -1, 0, 2
 
 
@@ -36,16 +33,13 @@ class Method(NamedTuple):
     decode: Callable[[bytes], Any] = bytes
 
 
-class Conversation(Framed):
-    """One connection as a handler sees it: an iterator of requests, and a context that takes answers."""
+class Conversation(FrameStream):
+    """One connection as a handler sees it: an iterator of requests, whose end cancels the handler."""
 
     def __init__(self, accepted: "Callable[[Conversation], None]") -> None:
         """``accepted`` is told when there is a connection."""
         super().__init__()
-        self._accepted, self.received, self.room = accepted, self._take, self._go_on
-        self._unread: deque[bytes] = deque()
-        self._arrived, self._roomy = asyncio.Event(), asyncio.Event()
-        self._held = False
+        self._accepted = accepted
         self.most_bytes = HELLO_BYTES
         self.decode: Callable[[bytes], Any] = bytes
 
@@ -59,36 +53,11 @@ class Conversation(Framed):
         return self
 
     async def __anext__(self) -> Any:
-        """The next request; the end of the connection cancels the handler instead."""
-        while not self._unread:
-            self._arrived.clear()
-            await self._arrived.wait()
-        frame = self._unread.popleft()
-        if self._held and len(self._unread) < MOST_UNREAD:
-            self._held = False
-            self.transport.resume_reading()
-        return self.decode(frame)
-
-    async def answer(self, frame: bytes) -> None:
-        """Waits until most of it is on its way: who does not read is not answered into memory."""
-        self.write(frame)
-        while self.full:
-            self._roomy.clear()
-            await self._roomy.wait()
+        return self.decode(await self.read())
 
     def peer(self) -> str:
         """In gRPC's words."""
         return self._peer
-
-    def _take(self, frame: bytes) -> None:
-        self._unread.append(frame)
-        self._arrived.set()
-        if not self._held and len(self._unread) >= MOST_UNREAD:
-            self._held = True
-            self.transport.pause_reading()
-
-    def _go_on(self) -> None:
-        self._roomy.set()
 
 
 class Context(NamedTuple):
@@ -163,13 +132,13 @@ class FastDoor(FastServicer):
     async def _serve(self, conversation: Conversation) -> None:
         try:
             async with asyncio.timeout(HELLO_S):
-                hello = Hello.FromString(await anext(conversation))
+                hello = Hello.FromString(await conversation.read())
             method = self._methods.get(hello.method)
             refusal = self._refusal(hello)
             conversation.write(refusal.SerializeToString())
             if method is not None and not refusal.code:
                 conversation.decode, conversation.most_bytes = method.decode, MAX_FRAME_BYTES
-                await method.handler(conversation, Context(conversation.answer, conversation.peer))
+                await method.handler(conversation, Context(conversation.send, conversation.peer))
             conversation.close()
         except (TimeoutError, DecodeError) as error:
             conversation.fail(f"no request of ours: {error!r}")

@@ -1,7 +1,7 @@
 """The way to a broker's fast port: asked over gRPC, dialled, greeted; gRPC itself wherever that does not work.
 
-Who reached the broker by another port than its own came by a relay, which shall see runs and pulls too, or by a published
-port, whose neighbour is somebody else's: those stay with gRPC. A try that failed is not repeated for a while.
+Who reached the broker by another port than its own came by a relay, which shall see runs and pulls too, or by a
+published port, whose neighbour is somebody else's: those stay with gRPC. A try that failed is not repeated for a while.
 """
 
 import asyncio

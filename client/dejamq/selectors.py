@@ -13,7 +13,7 @@ Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 CROWD, EVEN_CROWDS, CROWD_PAUSE_S = 16, 32, 0.1
-"""So many messages of one turn of the loop are a crowd; so many crowds, no further apart, are spread over the queues."""
+"""So many messages of one turn of the loop are a crowd; so many crowds, no further apart, are spread all the same."""
 
 
 class Rotation:

@@ -40,7 +40,7 @@ async def never(request: Any, context: Any) -> Any:
 
 
 @asynccontextmanager
-async def silent_broker(**timeouts: float) -> AsyncIterator[BrokerLink]:
+async def silent_broker(*, timeout_ms: float, progress_timeout_ms: float) -> AsyncIterator[BrokerLink]:
     """A link to a broker that takes every call and answers none."""
     clients = ClientServicer()  # type: ignore[abstract]  # answers only what is asked here
     sends = SendServicer()  # type: ignore[abstract]  # answers only what is asked here
@@ -50,7 +50,9 @@ async def silent_broker(**timeouts: float) -> AsyncIterator[BrokerLink]:
     server = Server(())
     add_ClientServicer_to_server(clients, server.grpc)
     add_SendServicer_to_server(sends, server.grpc)
-    link = BrokerLink(await server.start("127.0.0.1:0"), Somebody(), **timeouts)
+    link = BrokerLink(
+        await server.start("127.0.0.1:0"), Somebody(), timeout_ms=timeout_ms, progress_timeout_ms=progress_timeout_ms
+    )
     yield link
     await link.close()
     await server.stop(0)

@@ -16,6 +16,7 @@ from dejamq_broker.app import Broker
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.fast_pb2 import Hello, Welcome
+from dejamq_proto.frame_stream import MOST_UNREAD
 from dejamq_proto.framed import Framed
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.wire import PullAnswer, SendRunResult
@@ -270,7 +271,7 @@ async def test_what_comes_faster_than_it_is_handled_waits_at_its_sender(broker: 
     for _ in range(100):
         raw.write(LARGE)
     (conversation,) = broker.fast.conversations
-    await until(lambda: conversation._held)
-    assert len(conversation._unread) < 2 * rpc_fast.MOST_UNREAD
+    await until(lambda: conversation.held)
+    assert len(conversation.unread) < 2 * MOST_UNREAD
     await until(lambda: raw.full)
     raw.fail("done")

@@ -10,20 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-class Transport:
+class Transport(asyncio.Transport):
     """Keeps what is written, and how it ended."""
 
     def __init__(self) -> None:
+        super().__init__({"socket": self})
         self.written: list[bytes] = []
         self.aborted = False
-
-    def get_extra_info(self, name: str) -> Any:
-        return self
 
     def setsockopt(self, *option: int) -> None:
         pass
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Any) -> None:
         self.written.append(bytes(data))
 
     def abort(self) -> None:
@@ -38,7 +36,7 @@ class End(Framed):
         self.frames: list[bytes] = []
         self.reasons: list[str] = []
         self.received, self.lost = self.frames.append, self.reasons.append
-        self.other: Any = Transport()
+        self.other = Transport()
         self.connection_made(self.other)
 
     def feed(self, data: bytes) -> None:
