@@ -31,8 +31,8 @@ ENV PATH=/opt/dejamq/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 WORKDIR /var/lib/dejamq
 VOLUME ["/var/lib/dejamq/store", "/var/lib/dejamq/journal"]
-# 9876: name server, 10911: broker
-EXPOSE 9876 10911
+# 9876: name server, 10911: broker, 10909: its fast port
+EXPOSE 9876 10911 10909
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-m", "dejamq_proto.probe"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["dejamq"]

@@ -53,7 +53,13 @@ class Conversation(FrameStream):
         return self
 
     async def __anext__(self) -> Any:
-        return self.decode(await self.read())
+        """What is no request ends the connection, after the answers to those before it."""
+        frame = await self.read()
+        try:
+            return self.decode(frame)
+        except DecodeError as error:
+            log.info("fast_refused peer=%s reason=%s", self._peer, error)
+            raise StopAsyncIteration from None
 
     def peer(self) -> str:
         """In gRPC's words."""
@@ -96,6 +102,7 @@ class FastDoor(FastServicer):
                 raise ConfigError(f"fast_port: cannot listen on {host}:{port}: {error.strerror}") from None
             self._server = await self._listen(host, ANY_PORT)
         self.port = self._server.sockets[0].getsockname()[1]
+        log.info("fast_port address=%s:%d", host, self.port)
 
     @property
     def connections(self) -> int:

@@ -21,7 +21,10 @@ from dejamq_broker.store.verify import verify
 from dejamq_lab.usage import memory_mib
 from dejamq_proto.calling import CODE_KEY, MAX_FRAME_BYTES, dial
 from dejamq_proto.codes import Code
+from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest
+from dejamq_proto.fast_pb2_grpc import FastStub
 from dejamq_proto.fields import BadFrame
+from dejamq_proto.frame_stream import FrameStream
 from dejamq_proto.names import check_topic
 from dejamq_proto.wire import SendRun, SendRunResult
 from hostile import TOPICS, Hostile, Method, methods
@@ -33,6 +36,7 @@ CRASHES = ("Traceback", "Unexpected", "exception was never retrieved", "Exceptio
 STORED = {Code.SUCCESS, Code.FLUSH_DISK_TIMEOUT, Code.SLAVE_NOT_AVAILABLE, Code.FLUSH_SLAVE_TIMEOUT, Code.SYSTEM_ERROR}
 CUT_OFF = "Internal error from Core"
 """What a client of gRPC says that was still writing when the server ended the call: the status did not come through."""
+AT_FAST_PORT = ("/dejamq.v1.Send/SendStream", "/dejamq.v1.Pull/PullStream")
 MAY_BE_HELD = ("/dejamq.v1.Pull/PullOne",)
 SWITCHES = ("/dejamq.v1.Admin/UpdateSettings", "/dejamq.v1.Admin/DeleteTopic", "/dejamq.v1.Admin/DeleteGroup")
 """An operator may turn a broker into a useless one, or delete what others use: these get no legal message."""
@@ -124,6 +128,8 @@ class Attack:
             self.told.inputs += 1
             if self._random.random() < 0.001:
                 await self._raw_bytes(method)
+            elif method.path in AT_FAST_PORT and self._random.random() < 0.5:
+                await self._frames(method)
             elif method.streams:
                 await self._stream(method)
             else:
@@ -171,6 +177,31 @@ class Attack:
                 self._judge(method, b"|".join(frames), await call.code(), await call.details(), trailers)
         finally:
             call.cancel()
+
+    async def _frames(self, method: Method) -> None:
+        """The same past gRPC. A frame that is no request ends the connection, once those before it are answered."""
+        frames = [self._frame(method) for _ in range(self._random.choice((1, 2, 5)))]
+        self.told.inputs += len(frames) - 1
+        where = await FastStub(self._channel(method)).Where(WhereRequest(), timeout=ANSWER_S)
+        host = self._addresses[False].rpartition(":")[0]
+        _, stream = await asyncio.get_running_loop().create_connection(FrameStream, host, where.port)
+        try:
+            async with asyncio.timeout(STREAM_S):
+                await stream.send(Hello(boot_id=where.boot_id, method=method.path).SerializeToString())
+                assert Welcome.FromString(await stream.read()).code == 0
+                for frame in frames:
+                    await stream.send(frame)
+                for frame in frames:
+                    answer = await stream.read()
+                    if method.path.endswith("SendStream"):
+                        self._remember(frame, answer)
+            self.told.outcomes["answered by frames"] += 1
+        except TimeoutError:
+            self.told.outcomes["left open"] += 1
+        except ConnectionError:
+            self.told.outcomes["connection of frames ended"] += 1
+        finally:
+            stream.fail("left")
 
     async def _raw_bytes(self, method: Method) -> None:
         """Something that is no gRPC at all."""

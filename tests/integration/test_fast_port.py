@@ -231,10 +231,13 @@ async def test_a_frame_that_is_no_run_is_refused_and_the_next_one_is_served(brok
     raw.close()
 
 
-async def test_a_frame_that_is_no_pull_ends_its_connection_only(broker: Broker) -> None:
+async def test_a_frame_that_is_no_pull_ends_its_connection_after_the_answers_before_it(broker: Broker) -> None:
     raw = await dialled(broker, PULL)
+    raw.write(wanted(suspend_ms=0).SerializeToString())
     raw.write(b"\xff\xff")
     await until(lambda: raw.reasons)
+    assert PullAnswer.decode(raw.frames[1]).code == Code.TOPIC_NOT_EXIST
+    assert len(raw.frames) == 2
     async with linked(broker.address) as link:
         await carries(link)
 
