@@ -31,6 +31,7 @@ from dejamq.waits import set_within
 log = logging.getLogger("dejamq.consumer")
 
 BROKER_FLOW_CONTROL_MS = 20
+HANDLED_FIRST = 64
 Submit = Callable[[OwnedQueue, list[ReceivedMessage]], None]
 
 
@@ -157,8 +158,11 @@ class Fetcher:
 
     async def _pull(self, owned: OwnedQueue) -> PullAnswer:
         """What came last goes to its handlers when this one has been asked: they keep the loop from all else for a
-        while, and the answer comes meanwhile.
+        while, and the answer comes meanwhile. A few go first: to ask takes longer than handlers that do not work.
         """
+        if 0 < len(owned.came) < HANDLED_FIRST:
+            self._hand_over(owned)
+            await asyncio.sleep(0)
         try:
             answer = asyncio.ensure_future(self._ask(owned))
         finally:
