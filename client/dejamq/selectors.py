@@ -57,8 +57,8 @@ class Rotation:
         """A queue for each of so many messages of one turn of the loop (``now``: s, monotonic): as ``next`` gives them.
 
         Where crowds come in a stream, each whole crowd gets the next queue, as RocketMQ's ProduceAccumulator sends what
-        it gathered to one. What of a run lies in a queue is an entry, a pull and a frame for it, whatever it holds: over
-        four queues, a consumer spends a third less on a message so, of 50,000 a second and of 5,000.
+        it gathered to one. Each queue of a run is an entry and a pull of its own, whatever they hold: over four queues,
+        a consumer spends a third less on a message so, of 50,000 a second and of 5,000.
         """
         if count >= CROWD:
             self._crowds = self._crowds + 1 if now < self._crowds_until else 0
