@@ -260,7 +260,7 @@ class Broker:
         self.domain.transactions.close()
         await self.domain.streams.close(self.config.shutdown_grace_ms)
         await self.domain.replication.close(self.config.shutdown_grace_ms)
-        await self.fast.close()
+        await self.fast.close(LAST_CALLS_MS)
         await self._server.stop(LAST_CALLS_MS)
 
     async def _close_store(self) -> None:

@@ -6,6 +6,7 @@ well. What a handler is given stands where gRPC's request iterator and context w
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -23,18 +24,23 @@ log = logging.getLogger(__name__)
 
 HELLO_S, HELLO_BYTES = 5.0, 4096
 """So long a connection may take to say what it wants, and so much may it say."""
+LINGER_S = 5.0
+"""So long a connection that is answered waits for its client to end it."""
+WAITING_CONNECTIONS = 1024
+"""As many clients may connect in one step of the loop, as all do after a restart."""
 NO_PORT, ANY_PORT, BELOW = -1, 0, 2
 
 
 class Method(NamedTuple):
-    """A streaming call, and how its requests are read."""
+    """A streaming call, how its requests are read, and how large one may be."""
 
     handler: Callable[[Any, Any], Awaitable[None]]
     decode: Callable[[bytes], Any] = bytes
+    most_bytes: int = MAX_FRAME_BYTES
 
 
 class Conversation(FrameStream):
-    """One connection as a handler sees it: an iterator of requests, whose end cancels the handler."""
+    """One connection as a handler sees it: an iterator of requests."""
 
     def __init__(self, accepted: "Callable[[Conversation], None]") -> None:
         """``accepted`` is told when there is a connection."""
@@ -54,20 +60,21 @@ class Conversation(FrameStream):
 
     async def __anext__(self) -> Any:
         """What is no request ends the connection, after the answers to those before it."""
-        frame = await self.read()
         try:
-            return self.decode(frame)
+            return self.decode(await self.read())
+        except ConnectionError:
+            pass
         except DecodeError as error:
             log.info("fast_refused peer=%s reason=%s", self._peer, error)
-            raise StopAsyncIteration from None
+        raise StopAsyncIteration
 
     def peer(self) -> str:
         """In gRPC's words."""
         return self._peer
 
 
-class Context(NamedTuple):
-    """What handlers use of gRPC's."""
+class HandlerContext(NamedTuple):
+    """What handlers use of gRPC's context."""
 
     write: Callable[[bytes], Awaitable[None]]
     peer: Callable[[], str]
@@ -82,49 +89,71 @@ class FastDoor(FastServicer):
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.conversations: set[Conversation] = set()
+        self._settled = asyncio.Event()
         self.port = 0
 
     async def Where(self, _: WhereRequest, __: grpc.aio.ServicerContext[Any, Any]) -> WhereResponse:
-        """Never refused."""
+        """Never refused. Who asks before it is known waits for it."""
+        await self._settled.wait()
         return WhereResponse(port=self.port, boot_id=self._site.boot_id, beside=self._beside)
 
     async def start(self, bound: str, port: int) -> None:
         """Listen beside the gRPC server at ``bound``, at this port as ``fast_port`` means it. Raises ConfigError."""
         host, _, beside = bound.rpartition(":")
         self._beside = int(beside)
-        if port == NO_PORT:
-            return
-        usual = max(self._beside - BELOW, ANY_PORT)
         try:
-            self._server = await self._listen(host, port or usual)
-        except OSError as error:
-            if port:
-                raise ConfigError(f"fast_port: cannot listen on {host}:{port}: {error.strerror}") from None
-            self._server = await self._listen(host, ANY_PORT)
-        self.port = self._server.sockets[0].getsockname()[1]
-        log.info("fast_port address=%s:%d", host, self.port)
+            if port != NO_PORT:
+                await self._listen(host.strip("[]"), port)
+        finally:
+            self._settled.set()
 
     @property
     def connections(self) -> int:
         """How many are open."""
         return len(self.conversations)
 
-    async def close(self) -> None:
-        """Accept nothing more, and end what handlers did not end by themselves. May be called twice."""
+    async def close(self, grace_ms: float = 0) -> None:
+        """Accept nothing more; whose handlers ended may read their answers so long. May be called twice."""
         self.port = 0
+        self._settled.set()
         if self._server is not None:
             self._server.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_ms / 1000)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _listen(self, host: str, port: int) -> asyncio.Server:
+    async def _listen(self, host: str, port: int) -> None:
+        """gRPC serves everything as well, so only a port that somebody chose has to be free."""
+        for candidate in (port,) if port else (max(self._beside - BELOW, ANY_PORT), ANY_PORT):
+            try:
+                self._server = await self._serving(host, candidate)
+            except OSError as error:
+                refusal = error.strerror
+            else:
+                self.port = self._server.sockets[0].getsockname()[1]
+                log.info("fast_port address=%s:%d", host, self.port)
+                return
+        if port:
+            raise ConfigError(f"fast_port: cannot listen on {host}:{port}: {refusal}")
+        log.warning("fast_port_none host=%s reason=%s", host, refusal)
+
+    async def _serving(self, host: str, port: int) -> asyncio.Server:
+        """Whoever listens on every address does so for both families, as gRPC does."""
         loop = asyncio.get_running_loop()
-        return await loop.create_server(lambda: Conversation(self._accepted), host.strip("[]"), port)
+        if host != "::":
+            return await loop.create_server(
+                lambda: Conversation(self._accepted), host, port, backlog=WAITING_CONNECTIONS
+            )
+        both = socket.create_server(
+            (host, port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=WAITING_CONNECTIONS
+        )
+        return await loop.create_server(lambda: Conversation(self._accepted), sock=both, backlog=WAITING_CONNECTIONS)
 
     def _accepted(self, conversation: Conversation) -> None:
-        """As gRPC does, the end of a connection cancels its handler."""
+        """As gRPC does, the loss of a connection cancels its handler."""
         task = asyncio.get_running_loop().create_task(self._serve(conversation))
 
         def lost(_: str) -> None:
@@ -137,31 +166,37 @@ class FastDoor(FastServicer):
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, conversation: Conversation) -> None:
+        """One connection, from its greeting to its end."""
         try:
             async with asyncio.timeout(HELLO_S):
                 hello = Hello.FromString(await conversation.read())
-            method = self._methods.get(hello.method)
-            refusal = self._refusal(hello)
-            conversation.write(refusal.SerializeToString())
-            if method is not None and not refusal.code:
-                conversation.decode, conversation.most_bytes = method.decode, MAX_FRAME_BYTES
-                await method.handler(conversation, Context(conversation.send, conversation.peer))
-            conversation.close()
-        except (TimeoutError, DecodeError) as error:
-            conversation.fail(f"no request of ours: {error!r}")
+            await self._converse(conversation, hello)
+            async with asyncio.timeout(LINGER_S):
+                await conversation.finish()
+        except (TimeoutError, DecodeError, ConnectionError) as error:
+            conversation.fail(f"it did not speak, or did not end: {error!r}")
         except Exception as error:
             log.warning("fast_failed peer=%s error=%r", conversation.peer(), error)
             conversation.fail(f"the handler failed: {error!r}")
         except asyncio.CancelledError:
-            conversation.fail("the broker closes")
+            conversation.fail("the connection is lost, or the broker closes")
             raise
 
-    def _refusal(self, hello: Hello) -> Welcome:
-        """Code 0 where there is none."""
-        if hello.boot_id != self._site.boot_id:
-            return Welcome(code=int(Code.SYSTEM_ERROR), remark=f"this is {self._site.broker_name}, started anew")
-        if hello.method not in self._methods:
-            return Welcome(
-                code=int(Code.REQUEST_CODE_NOT_SUPPORTED), remark=f"{hello.method!r:.100} is not served here"
-            )
-        return Welcome()
+    async def _converse(self, conversation: Conversation, hello: Hello) -> None:
+        welcome = self._welcome(hello)
+        conversation.write(welcome.SerializeToString())
+        if not welcome.code:
+            method = self._methods[hello.method]
+            conversation.decode, conversation.most_bytes = method.decode, method.most_bytes
+            await method.handler(conversation, HandlerContext(conversation.send, conversation.peer))
+
+    def _welcome(self, hello: Hello) -> Welcome:
+        """With a code for whoever is not."""
+        site = self._site
+        welcome = Welcome(boot_id=site.boot_id)
+        if hello.boot_id != site.boot_id:
+            welcome.code, welcome.remark = int(Code.SYSTEM_ERROR), f"this is {site.broker_name}, started anew"
+        elif hello.method not in self._methods:
+            code, remark = Code.REQUEST_CODE_NOT_SUPPORTED, f"{hello.method!r:.100} is not served here"
+            welcome.code, welcome.remark = int(code), remark
+        return welcome

@@ -32,6 +32,7 @@ log = logging.getLogger("dejamq.consumer")
 
 BROKER_FLOW_CONTROL_MS = 20
 HANDLED_FIRST = 64
+"""So few messages are handled before the next pull is asked: to ask takes longer than handlers that do not work."""
 Submit = Callable[[OwnedQueue, list[ReceivedMessage]], None]
 
 
@@ -86,6 +87,10 @@ class Fetcher:
         failing = False
         owned.counts = self.counts(owned.queue)
         while not owned.dropped:
+            if 0 < len(owned.came) < HANDLED_FIRST:
+                self._hand_over(owned)
+                await asyncio.sleep(0)
+                continue  # whatever happened meanwhile, the queue may be lost
             owned.last_pull_s = self._context.age_s()
             if not await self._may_pull(owned):
                 continue
@@ -158,11 +163,8 @@ class Fetcher:
 
     async def _pull(self, owned: OwnedQueue) -> PullAnswer:
         """What came last goes to its handlers when this one has been asked: they keep the loop from all else for a
-        while, and the answer comes meanwhile. A few go first: to ask takes longer than handlers that do not work.
+        while, and the answer comes meanwhile.
         """
-        if 0 < len(owned.came) < HANDLED_FIRST:
-            self._hand_over(owned)
-            await asyncio.sleep(0)
         try:
             answer = asyncio.ensure_future(self._ask(owned))
         finally:

@@ -1,7 +1,8 @@
 """The way to a broker's fast port: asked over gRPC, dialled, greeted; gRPC itself wherever that does not work.
 
 Who reached the broker by another port than its own came by a relay, which shall see runs and pulls too, or by a
-published port, whose neighbour is somebody else's: those stay with gRPC. A try that failed is not repeated for a while.
+published port, whose neighbour is somebody else's: those stay with gRPC. After a try that failed, streams that open in
+the next half a minute do not try; one that is open stays as it is.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from dejamq.rpc_wires import FastWire, Line, Wire, grpc_wire
 
 log = logging.getLogger("dejamq")
 
-WHERE_MS, DIAL_S = 1_000, 1.0
+WHERE_MS, DIAL_S = 1_000, 0.5
 AGAIN_S = 30.0
 """Not tried again for so long where a broker has no fast port, or nobody is welcome there."""
 
@@ -40,7 +41,7 @@ class HotWires:
     async def open(self, method: str, line: Line) -> Wire:
         """A wire for a streaming call, named in full. Does not fail: what is wrong is told by what it carries."""
         if monotonic() >= self._try_at and (framed := await self._fast(method)) is not None:
-            return FastWire(framed, line, self._address)
+            return FastWire(framed, line, self._address, self._not_now)
         return grpc_wire(self._channel, method, self._address, line)
 
     async def _fast(self, method: str) -> Framed | None:
@@ -57,11 +58,14 @@ class HotWires:
             if error.code is not Code.REQUEST_CODE_NOT_SUPPORTED:
                 return None  # the broker is away: nothing is known of its port
             reason = "it is older"
-        except (OSError, TimeoutError, DecodeError) as error:
+        except (OSError, TimeoutError, DecodeError, OverflowError) as error:
             reason = str(error) or "it does not answer there"
+        self._not_now(reason)
+        return None
+
+    def _not_now(self, reason: str = "it ended without an answer") -> None:
         self._try_at = monotonic() + AGAIN_S
         log.info("fast_port_unused address=%s reason=%s", self._address, reason)
-        return None
 
 
 async def _dialled(host: str, port: int, hello: Hello) -> Framed:
@@ -78,12 +82,16 @@ async def _dialled(host: str, port: int, hello: Hello) -> Framed:
 async def _greet(framed: Framed, hello: Hello) -> None:
     answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
+    def received(frame: bytes) -> None:
+        if not answer.done():
+            answer.set_result(frame)
+
     def lost(reason: str) -> None:
         if not answer.done():
             answer.set_exception(ConnectionError(reason))
 
-    framed.received, framed.lost = answer.set_result, lost
+    framed.received, framed.lost = received, lost
     framed.write(hello.SerializeToString())
     welcome = Welcome.FromString(await answer)
-    if welcome.code:
-        raise ConnectionError(welcome.remark)
+    if welcome.code or welcome.boot_id != hello.boot_id:
+        raise ConnectionError(welcome.remark or "somebody else answers there")

@@ -120,6 +120,8 @@ class AnswerStream(Generic[Answer]):
         if self._connection is not None and self._connection.end():
             await asyncio.wait(tuple(self._tasks), timeout=READ_S)
         self.break_off("the client closed the connection")
+        for task in tuple(self._tasks):
+            task.cancel()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
@@ -169,13 +171,22 @@ class _Connection(Generic[Answer]):
     def next_frame(self) -> bytes | None:
         """As ``Line`` says."""
         join, unsent = self._stream.join, self._unsent
+        while unsent and self._unwanted(unsent[0][0]):
+            unsent.popleft()
         if not unsent:
             return None
         if join is None or len(unsent) == 1:
             return unsent.popleft()[1]
-        frames = [frame for _, frame in unsent]
+        frames = [frame for seq, frame in unsent if not self._unwanted(seq)]
         unsent.clear()
         return join(frames)
+
+    def _unwanted(self, seq: int) -> bool:
+        """Nobody waits for its answer any more, and it has not left: while a wire opens there is time for that."""
+        if seq != NO_ANSWER and self._pending[seq].done():
+            del self._pending[seq]
+            return True
+        return False
 
     def received(self, frame: bytes) -> None:
         """Deliver the answers in it.

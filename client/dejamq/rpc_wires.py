@@ -1,6 +1,7 @@
 """What carries the frames of a stream to a broker and back: a call of gRPC, or a connection to its fast port."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import grpc.aio
@@ -15,7 +16,7 @@ class Line(Protocol):
     """Whose frames they are. A frame that was taken counts as one that may have arrived."""
 
     ending: bool
-    """Nothing follows what is untaken now."""
+    """Nothing follows what is untaken now, of which nothing is answered."""
 
     def next_frame(self) -> bytes | None:
         """Take the next one to send; None while there is none."""
@@ -89,12 +90,13 @@ class GrpcWire:
 
 
 class FastWire:
-    """Frames as they are over TCP, told and sent in the turn of the loop in which they come."""
+    """Frames as they are over TCP, each of which asks for an answer; told and sent in the turn in which they come."""
 
-    def __init__(self, framed: Framed, line: Line, address: str) -> None:
-        """``framed`` is welcome already."""
-        self._framed, self._line, self._address = framed, line, address
+    def __init__(self, framed: Framed, line: Line, address: str, useless: Callable[[], None]) -> None:
+        """``framed`` is welcome already. ``useless`` is called when it ends by itself, without ever a frame."""
+        self._framed, self._line, self._address, self._useless = framed, line, address, useless
         self._loop = asyncio.get_running_loop()
+        self._useful = False
         self._end: asyncio.Future[str] = self._loop.create_future()
         self._poked = False
         framed.received, framed.lost, framed.room = self._received, self._lost, self._send
@@ -110,22 +112,26 @@ class FastWire:
         return BrokerUnavailable(f"{self._address} ended the stream: {reason}", definite=False)
 
     def cancel(self) -> None:
+        self._useful = True
         self._framed.fail("the stream was given up")
 
     def _send(self) -> None:
+        """What a closing connection would not carry any more is not taken: it has surely not left."""
         self._poked = False
-        while not self._framed.full and not self._end.done() and (frame := self._line.next_frame()) is not None:
-            self._framed.write(frame)
-        if self._line.ending and not self._framed.full:
-            self._framed.close()
+        framed, line = self._framed, self._line
+        while not framed.full and not framed.closing and (frame := line.next_frame()) is not None:
+            framed.write(frame)
 
     def _received(self, frame: bytes) -> None:
+        self._useful = True
         try:
             self._line.received(frame)
         except ValueError as error:
             self._framed.fail(f"it sent bytes that are no answer: {error}")
 
     def _lost(self, reason: str) -> None:
+        if not self._useful:
+            self._useless()
         if not self._end.done():
             self._end.set_result(reason)
 

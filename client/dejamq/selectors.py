@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
 
 from dejamq_proto.record import java_hash
 
@@ -14,6 +14,8 @@ Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 CROWD, EVEN_CROWDS, CROWD_PAUSE_S = 4, 32, 0.1
 """So many messages of one turn of the loop are a crowd; so many crowds, no further apart, are spread all the same."""
+CROWD_PIECE = 128
+"""So many of a crowd keep together at most."""
 
 
 class Rotation:
@@ -56,15 +58,20 @@ class Rotation:
     def take(self, count: int, now: float) -> list[MessageQueue]:
         """A queue for each of so many messages of one turn of the loop (``now``: s, monotonic): as ``next`` gives them.
 
-        Where crowds come in a stream, each whole crowd gets the next queue, as RocketMQ's ProduceAccumulator sends what
-        it gathered to one. Each queue of a run is an entry and a pull of its own, whatever they hold: over four queues,
-        a consumer spends a third less on a message so, of 50,000 a second and of 5,000.
+        Where crowds come in a stream, each gets the next queue, as RocketMQ's ProduceAccumulator sends what it gathered
+        to one; a large one the next for each piece. Now and then it goes on anywhere, so that no rhythm of large and
+        small crowds gives one queue only the large ones. Each queue of a run is an entry and a pull of its own,
+        whatever they hold: over four queues, a consumer spends a third less on a message so, of 50,000 a second and of
+        5,000.
         """
         if count >= CROWD:
             self._crowds = self._crowds + 1 if now < self._crowds_until else 0
             self._crowds_until = now + CROWD_PAUSE_S
             if self._crowds >= EVEN_CROWDS:
-                return [self.next()] * count
+                if self._crowds % EVEN_CROWDS == 0:
+                    self.restart()
+                pieces = (min(CROWD_PIECE, count - begin) for begin in range(0, count, CROWD_PIECE))
+                return [queue for piece in pieces for queue in repeat(self.next(), piece)]
         return list(islice(self._turns, count))
 
 

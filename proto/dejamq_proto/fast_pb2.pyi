@@ -101,17 +101,21 @@ class Welcome(_message.Message):
 
     CODE_FIELD_NUMBER: _builtins.int
     REMARK_FIELD_NUMBER: _builtins.int
+    BOOT_ID_FIELD_NUMBER: _builtins.int
     code: _builtins.int
     remark: _builtins.str
+    boot_id: _builtins.str
+    """of who answers"""
     def __init__(
         self,
         *,
         code: _builtins.int = ...,
         remark: _builtins.str = ...,
+        boot_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "remark", b"remark"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "code", b"code", "remark", b"remark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,6 +65,8 @@ def fields_of(frame: bytes | memoryview) -> Iterator[tuple[int, int | memoryview
             at += 1
         else:
             key, at = _read_varint(frame, at)
+        if key < 8:
+            raise BadFrame("field 0 is none")
         kind = key & 7
         if kind == _VARINT:
             value, at = _read_varint(frame, at)

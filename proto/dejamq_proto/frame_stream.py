@@ -5,8 +5,8 @@ from collections import deque
 
 from dejamq_proto.framed import Framed
 
-MOST_UNREAD = 4
-"""Frames that are here and not read; what is more waits at the other end."""
+MOST_UNREAD, MOST_UNREAD_BYTES = 4, 8 << 20
+"""Frames that are here and not read; what is more, or makes more than so many bytes, waits at the other end."""
 
 
 class FrameStream(Framed):
@@ -14,22 +14,25 @@ class FrameStream(Framed):
 
     def __init__(self) -> None:
         super().__init__()
-        self.received, self.room, self.lost = self._take, self._go_on, self._end
+        self.received, self.room = self._take, self._go_on
         self.unread: deque[bytes] = deque()
+        self.unread_bytes = 0
         self.held = False
         """So much is unread that nothing more is taken from the network."""
         self._arrived, self._roomy = asyncio.Event(), asyncio.Event()
-        self._ended: str | None = None
+        self._ended = ""
+        self._finished = False
 
     async def read(self) -> bytes:
         """The next frame. Raises ConnectionError when none will come."""
         while not self.unread:
-            if self._ended is not None:
+            if self._ended:
                 raise ConnectionError(self._ended)
             self._arrived.clear()
             await self._arrived.wait()
         frame = self.unread.popleft()
-        if self.held and len(self.unread) < MOST_UNREAD:
+        self.unread_bytes -= len(frame)
+        if self.held and not self._too_much:
             self.held = False
             self.transport.resume_reading()
         return frame
@@ -41,10 +44,43 @@ class FrameStream(Framed):
             self._roomy.clear()
             await self._roomy.wait()
 
+    async def finish(self) -> None:
+        """Send nothing more, and wait until the other side ends as well; what it still sends is thrown away.
+
+        To close with bytes unread would have the kernel take back what the other side has not read yet.
+        """
+        self._finished = True
+        self.unread.clear()
+        if self.held:
+            self.held = False
+            self.transport.resume_reading()
+        if not self.closing:
+            self.transport.write_eof()
+        while not self._ended:
+            self._arrived.clear()
+            await self._arrived.wait()
+        self.close()
+
+    def eof_received(self) -> bool:
+        """The other side sends nothing more; it still gets answers."""
+        self._end("the other side sends nothing more")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end("the connection is lost")
+        super().connection_lost(exc)
+
+    @property
+    def _too_much(self) -> bool:
+        return len(self.unread) >= MOST_UNREAD or self.unread_bytes > MOST_UNREAD_BYTES
+
     def _take(self, frame: bytes) -> None:
+        if self._finished:
+            return
         self.unread.append(frame)
+        self.unread_bytes += len(frame)
         self._arrived.set()
-        if not self.held and len(self.unread) >= MOST_UNREAD:
+        if not self.held and self._too_much:
             self.held = True
             self.transport.pause_reading()
 
@@ -52,5 +88,5 @@ class FrameStream(Framed):
         self._roomy.set()
 
     def _end(self, reason: str) -> None:
-        self._ended = reason
+        self._ended = self._ended or reason
         self._arrived.set()

@@ -6,17 +6,23 @@ What gRPC would carry costs each end a fifth of the time so: no threads that wak
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
-from dejamq_proto.calling import KEPT_BYTES, MAX_FRAME_BYTES
+from dejamq_proto.calling import MAX_FRAME_BYTES
 
 HEAD_BYTES = 4
 FIRST_ROOM, MOST_AHEAD = 16 << 10, 256 << 10
 """Bytes that are read at once: at first, and at most where no frame is larger."""
+SPARE_S = 1.0
+"""Room for larger frames is given back when none came for so long."""
 TOGETHER_BYTES = 64 << 10
 """A frame that is larger goes behind its length by itself: to put both together is one more copy."""
 IDLE_S, PROBE_S = 30, 10
 """As gRPC's keepalive in ``calling``: who is silent so long is asked, and given up when no answer comes."""
+
+
+def _nothing(_: Any = None) -> None:
+    pass
 
 
 class Framed(asyncio.BufferedProtocol):
@@ -27,15 +33,22 @@ class Framed(asyncio.BufferedProtocol):
     """
 
     def __init__(self) -> None:
-        self.received: Callable[[bytes], None] = lambda frame: None
-        self.lost: Callable[[str], None] = lambda reason: None
-        self.room: Callable[[], None] = lambda: None
+        self.received: Callable[[bytes], None] = _nothing
+        self.lost: Callable[[str], None] = _nothing
+        self.room: Callable[[], None] = _nothing
         self.full = False
         """So much waits to be sent that more would only be kept here."""
         self.most_bytes = MAX_FRAME_BYTES
         """Of a frame that comes."""
         self._space, self._have = memoryview(bytearray(FIRST_ROOM)), 0
+        self._peak = 0  # bytes that were in it at once since the last look at whether it is too large
+        self._sparing: asyncio.TimerHandle | None = None
         self._reason = ""
+
+    @property
+    def closing(self) -> bool:
+        """Nothing that is written now would leave."""
+        return self.transport.is_closing()
 
     # by asyncio
 
@@ -47,17 +60,17 @@ class Framed(asyncio.BufferedProtocol):
         return self._space[self._have :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        space, have, at = self._space, self._have + nbytes, 0
-        wanted = HEAD_BYTES
+        space, have, at, wanted = self._space, self._have + nbytes, 0, HEAD_BYTES
         while have - at >= HEAD_BYTES:
-            wanted = HEAD_BYTES + int.from_bytes(space[at : at + HEAD_BYTES])
+            size = int.from_bytes(space[at : at + HEAD_BYTES])
+            if size > self.most_bytes:
+                self.fail(f"a frame of {size} bytes came, and {self.most_bytes} is the most")
+                return
+            wanted = HEAD_BYTES + size
             if at + wanted > have:
                 break
             self.received(bytes(space[at + HEAD_BYTES : at + wanted]))
-            at += wanted
-        if wanted - HEAD_BYTES > self.most_bytes:
-            self.fail(f"a frame of {wanted - HEAD_BYTES} bytes came, and {self.most_bytes} is the most")
-            return
+            at, wanted = at + wanted, HEAD_BYTES
         self._keep(at, have, wanted)
 
     def pause_writing(self) -> None:
@@ -68,9 +81,15 @@ class Framed(asyncio.BufferedProtocol):
         self.room()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """What is held here is let go: the callbacks are cycles, and the garbage collector may be far away."""
         self.full = False
-        self.lost(self._reason or (str(exc) if exc else "the other side closed the connection"))
-        self.room()
+        lost, room = self.lost, self.room
+        self.received = self.lost = self.room = _nothing
+        self._space, self._have = memoryview(b""), 0
+        if self._sparing is not None:
+            self._sparing.cancel()
+        lost(self._reason or (str(exc) if exc else "the other side closed the connection"))
+        room()
 
     # by its owner
 
@@ -93,20 +112,31 @@ class Framed(asyncio.BufferedProtocol):
         self.transport.abort()
 
     def _keep(self, begin: int, end: int, wanted: int) -> None:
-        """What is left of the bytes goes to the front, with room for all of its frame."""
-        rest = self._space[begin:end]
-        size = len(self._space)
-        if wanted > size:
-            size = wanted
-        elif end == size < MOST_AHEAD:  # more was there than there was room for
-            size = min(2 * size, MOST_AHEAD)
-        elif not rest and size > KEPT_BYTES:
-            size = FIRST_ROOM
-        if size != len(self._space):
+        """What is left of the bytes, the begin of a frame of ``wanted``, goes to the front with room behind it.
+
+        Room grows with what has come, and not with what a stranger says will come.
+        """
+        rest, size = self._space[begin:end], len(self._space)
+        self._peak = max(self._peak, end)
+        if end - begin == size or end == size < MOST_AHEAD:
+            size = min(2 * size, max(wanted, MOST_AHEAD))
             self._space, begin = memoryview(bytearray(size)), end
+            if size > MOST_AHEAD and self._sparing is None:
+                self._spare_later()
         if begin:
             self._space[: len(rest)] = rest
         self._have = len(rest)
+
+    def _spare_later(self) -> None:
+        self._sparing = asyncio.get_running_loop().call_later(SPARE_S, self._spare)
+
+    def _spare(self) -> None:
+        """Give the room for large frames back when it was not needed since the last look."""
+        if self._peak > MOST_AHEAD or self._have:
+            self._peak = self._have
+            self._spare_later()
+        else:
+            self._sparing, self._space = None, memoryview(bytearray(FIRST_ROOM))
 
 
 def _notice_silence(sock: socket.socket) -> None:

@@ -19,6 +19,7 @@ from dejamq_proto.fast_pb2 import Hello, Welcome
 from dejamq_proto.frame_stream import MOST_UNREAD
 from dejamq_proto.framed import Framed
 from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.refusals import MAX_REQUEST_BYTES
 from dejamq_proto.wire import PullAnswer, SendRunResult
 from relay import Relay
 
@@ -162,6 +163,84 @@ async def test_a_stream_opens_again_after_it_broke(broker: Broker) -> None:
         assert broker.fast.connections == 2
 
 
+async def test_runs_that_a_closing_broker_stored_are_answered(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker, linked(broker.address) as link:
+        await carries(link)
+        runs = [link.send_run(a_run("t", [LARGE], seq=seq)) for seq in range(10, 20)]
+        await runs[0]
+        await broker.close()
+        ends = await asyncio.gather(*runs, return_exceptions=True)
+    answered = {end.seq for end in ends if isinstance(end, SendRunResult) and not end.code}
+    assert 10 in answered
+    async with running(tmp_path) as broker, Wire(broker.address) as wire:
+        stored = (await wire.pull("t", 2, max_messages=100, max_bytes=32 << 20)).max_offset - 2
+    assert stored == len(answered)
+
+
+async def test_a_run_that_was_given_up_while_the_connection_opened_is_not_sent(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 0.3)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        broker.fast.port = silent.getsockname()[1]
+        async with linked(broker.address) as link:
+            given_up = link.send_run(a_run("t", [b"given up"], seq=5))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            assert (await link.send_run(a_run("t", [b"kept"], seq=6))).queue_offsets.tolist() == [0]
+
+
+async def test_to_close_does_not_wait_for_a_connection_that_opens(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 60)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        broker.fast.port = silent.getsockname()[1]
+        async with linked(broker.address) as link:
+            waits = link.send_run(a_run("t", [b"never left"], seq=5))
+            with closing((await asyncio.to_thread(silent.accept))[0]):
+                async with asyncio.timeout(5):
+                    await link.close()
+        with pytest.raises(BrokerUnavailable) as failed:
+            await waits
+        assert failed.value.definite
+
+
+async def test_a_port_that_ends_each_connection_without_an_answer_is_left_for_grpc(broker: Broker) -> None:
+    async def gives_up(requests: Any, context: Any) -> None:
+        await anext(requests)
+
+    broker.fast._methods = {method: rpc_fast.Method(gives_up) for method in (SEND, PULL)}
+    async with linked(broker.address) as link:
+        with pytest.raises(BrokerUnavailable):
+            await link.send_run(a_run("t", [b"lost"], seq=5))
+        await carries(link)
+
+
+async def test_who_only_echoes_is_not_taken_for_the_broker(broker: Broker) -> None:
+    def echo() -> Framed:
+        end = Framed()
+        end.received = end.write
+        return end
+
+    server = await asyncio.get_running_loop().create_server(echo, "127.0.0.1", 0)
+    broker.fast.port = server.sockets[0].getsockname()[1]
+    async with linked(broker.address) as link:
+        await carries(link)
+    server.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_a_broker_that_listens_everywhere_does_so_for_both_families(tmp_path: Path) -> None:
+    async with running(tmp_path, listen="[::]:0") as broker:
+        port = broker.address.rpartition(":")[2]
+        for host in ("127.0.0.1", "[::1]"):
+            async with linked(f"{host}:{port}") as link:
+                await carries(link)
+                assert broker.fast.connections == 2
+            await until(lambda: not broker.fast.connections)
+
+
 # strangers
 
 
@@ -240,6 +319,21 @@ async def test_a_frame_that_is_no_pull_ends_its_connection_after_the_answers_bef
     assert len(raw.frames) == 2
     async with linked(broker.address) as link:
         await carries(link)
+
+
+async def test_who_sends_nothing_more_still_gets_the_answers(broker: Broker) -> None:
+    raw = await dialled(broker, SEND)
+    raw.write(a_run("t", [b"last"], seq=7).encode())
+    raw.transport.write_eof()
+    await until(lambda: raw.reasons)
+    assert SendRunResult.decode(raw.frames[1]).code == 0
+
+
+async def test_a_request_larger_than_any_pull_ends_its_connection(broker: Broker) -> None:
+    raw = await dialled(broker, PULL)
+    raw.write(bytes(MAX_REQUEST_BYTES + 1))
+    await until(lambda: raw.reasons)
+    assert len(raw.frames) == 1
 
 
 async def test_who_reads_no_answers_is_neither_answered_into_memory_nor_read_from(broker: Broker) -> None:

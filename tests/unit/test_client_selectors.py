@@ -1,10 +1,11 @@
 """Selectors for ``queue=``: the same key to the same queue, any queue, a queue of one machine room."""
 
 from collections import Counter
+from itertools import groupby
 
 import pytest
 from dejamq import Message, MessageQueue, select_by_hash, select_machine_room, select_random
-from dejamq.selectors import CROWD, CROWD_PAUSE_S, EVEN_CROWDS, Rotation, by_hash, by_sharding_key
+from dejamq.selectors import CROWD, CROWD_PAUSE_S, CROWD_PIECE, EVEN_CROWDS, Rotation, by_hash, by_sharding_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,7 +86,9 @@ def test_crowds_are_spread_evenly_until_they_are_a_stream_then_each_keeps_togeth
     taken = crowds(Rotation(QUEUES, start=0), EVEN_CROWDS + 4, 0.01)
     for crowd in taken[:EVEN_CROWDS]:
         assert set(crowd) == set(QUEUES)
-    assert [set(crowd) for crowd in taken[EVEN_CROWDS:]] == [{QUEUES[number]} for number in range(4)]
+    together = taken[EVEN_CROWDS:]
+    assert all(len(set(crowd)) == 1 for crowd in together)
+    assert len({crowd[0] for crowd in together}) == len(together)
 
 
 def test_crowds_with_pauses_between_them_are_no_stream() -> None:
@@ -99,7 +102,22 @@ def test_a_few_messages_take_turns_in_a_stream_as_well() -> None:
     assert len(set(rotation.take(CROWD - 1, 0.0))) == CROWD - 1
 
 
-def test_a_stream_of_crowds_is_even_over_the_queues_in_the_end() -> None:
-    taken = [queue for crowd in crowds(Rotation(QUEUES, start=0), 100 * len(QUEUES), 0.001) for queue in crowd]
-    shares = [taken.count(queue) for queue in QUEUES]
-    assert max(shares) - min(shares) <= len(QUEUES)
+def streaming(start: int = 0) -> Rotation:
+    """One on which crowds come in a stream already."""
+    rotation = Rotation(QUEUES, start=start)
+    crowds(rotation, EVEN_CROWDS + 1, 0.0)
+    return rotation
+
+
+def test_a_large_crowd_of_a_stream_keeps_together_in_pieces_only() -> None:
+    taken = streaming().take(3 * CROWD_PIECE + 1, 0.0)
+    assert [len(list(piece)) for _, piece in groupby(taken)] == [CROWD_PIECE] * 3 + [1]
+
+
+@pytest.mark.parametrize("sizes", [(4,), (100,), (1000, 4), (CROWD_PIECE, 4, 4, 4), (300, 5)])
+def test_a_stream_of_crowds_is_even_over_the_queues_in_the_end(sizes: tuple[int, ...]) -> None:
+    rotation, counts = streaming(), Counter[MessageQueue]()
+    for size in sizes * (6000 // len(sizes)):
+        counts.update(rotation.take(size, 0.0))
+    fair = counts.total() / len(QUEUES)
+    assert all(0.5 * fair < counts[queue] < 1.5 * fair for queue in QUEUES), counts

@@ -1,11 +1,13 @@
 """Frames over TCP, however the bytes of a connection are cut into reads."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
-from dejamq_proto.calling import KEPT_BYTES, MAX_FRAME_BYTES
-from dejamq_proto.framed import FIRST_ROOM, TOGETHER_BYTES, Framed
+from dejamq_proto.calling import MAX_FRAME_BYTES
+from dejamq_proto.framed import FIRST_ROOM, MOST_AHEAD, TOGETHER_BYTES, Framed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,12 +93,47 @@ def test_what_is_no_frame_of_ours_ends_the_connection_and_takes_no_memory() -> N
     assert len(end.get_buffer(-1)) <= FIRST_ROOM
 
 
-def test_the_room_for_a_huge_frame_is_given_back_behind_it() -> None:
+def test_a_frame_that_is_only_announced_takes_no_room() -> None:
     end = End()
-    end.feed(on_the_wire(b"x" * (2 * KEPT_BYTES)))
+    end.feed(MAX_FRAME_BYTES.to_bytes(4) + b"x" * 100)
+    assert len(end._space) <= MOST_AHEAD
+
+
+def test_what_is_too_large_is_refused_also_with_frames_behind_it() -> None:
+    end = End()
+    end.most_bytes = 100
+    end.feed(on_the_wire(b"x" * 101, b"small"))
+    assert end.other.aborted
+    assert not end.frames
+
+
+async def test_room_for_large_frames_is_given_back_when_none_came_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dejamq_proto.framed.SPARE_S", 0.05)
+    end, large = End(), b"x" * (8 * MOST_AHEAD)
+    end.feed(on_the_wire(large))
+    assert len(end._space) > MOST_AHEAD
+    end.feed(on_the_wire(large)[:10])
+    async with asyncio.timeout(5):
+        while len(end._space) > FIRST_ROOM:
+            await asyncio.sleep(0.06)
+            end.feed(on_the_wire(large)[10:] if end._have else b"")
     end.feed(on_the_wire(b"small"))
-    assert end.frames[1:] == [b"small"]
-    assert len(end.get_buffer(-1)) <= FIRST_ROOM
+    assert end.frames == [large, large, b"small"]
+
+
+async def test_a_connection_that_is_lost_lets_go_of_what_it_holds() -> None:
+    end = End()
+    end.feed(on_the_wire(b"x" * (8 * MOST_AHEAD)))
+    held = weakref.ref(end)
+    end.connection_lost(None)
+    gc.disable()
+    try:
+        del end
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
