@@ -183,10 +183,13 @@ class _Connection(Generic[Answer]):
 
     def _unwanted(self, seq: int) -> bool:
         """Nobody waits for its answer any more, and it has not left: while a wire opens there is time for that."""
-        if seq != NO_ANSWER and self._pending[seq].done():
-            del self._pending[seq]
-            return True
-        return False
+        if seq == NO_ANSWER:
+            return False
+        waiter = self._pending.get(seq)
+        if waiter is not None and not waiter.done():
+            return False
+        self._pending.pop(seq, None)
+        return True
 
     def received(self, frame: bytes) -> None:
         """Deliver the answers in it.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Protocol
 
 import grpc.aio
@@ -9,6 +10,7 @@ from dejamq_proto.calling import error_from
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
 from dejamq_proto.framed import Framed
 
+AT_ONCE_S = 1.0
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 
 
@@ -93,10 +95,10 @@ class FastWire:
     """Frames as they are over TCP, each of which asks for an answer; told and sent in the turn in which they come."""
 
     def __init__(self, framed: Framed, line: Line, address: str, useless: Callable[[], None]) -> None:
-        """``framed`` is welcome already. ``useless`` is called when it ends by itself, without ever a frame."""
+        """``framed`` is welcome already. ``useless`` is called when it ends at once by itself, without ever a frame."""
         self._framed, self._line, self._address, self._useless = framed, line, address, useless
         self._loop = asyncio.get_running_loop()
-        self._useful = False
+        self._useful, self._opened = False, monotonic()
         self._end: asyncio.Future[str] = self._loop.create_future()
         self._poked = False
         framed.received, framed.lost, framed.room = self._received, self._lost, self._send
@@ -130,7 +132,7 @@ class FastWire:
             self._framed.fail(f"it sent bytes that are no answer: {error}")
 
     def _lost(self, reason: str) -> None:
-        if not self._useful:
+        if not self._useful and monotonic() - self._opened < AT_ONCE_S:
             self._useless()
         if not self._end.done():
             self._end.set_result(reason)
