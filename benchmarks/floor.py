@@ -51,7 +51,7 @@ async def measured(options: argparse.Namespace) -> list[Figures]:
     async with rpc_echo.served(__file__, "--serve", f"--messages={options.messages}") as address:
         channel = dial(address)
         rounds = [
-            await streams(channel, options.messages) | await frames(channel, options.messages)
+            await streams(channel, options.messages) | await frames(channel, options.messages, options.echoes)
             | await echoes(channel, options.echoes) | await futures(options)
             for _ in range(options.rounds)
         ]  # fmt: skip
@@ -68,7 +68,7 @@ async def streams(channel: grpc.aio.Channel, count: int) -> Figures:
     return found
 
 
-async def frames(channel: grpc.aio.Channel, count: int) -> Figures:
+async def frames(channel: grpc.aio.Channel, count: int, echoes: int) -> Figures:
     """The same, and echoes, on connections of frames."""
     down, up, echo = [await connected(channel) for _ in range(3)]
     for stream, what in ((down, b"down"), (up, b"up"), (echo, b"echo")):
@@ -80,7 +80,7 @@ async def frames(channel: grpc.aio.Channel, count: int) -> Figures:
         await echo.send(body)
         await echo.read()
 
-    found |= await timed("an echo by a frame", ask, 2000)
+    found |= await timed("an echo by a frame", ask, echoes)
     for stream in (down, up, echo):
         stream.close()
     return found

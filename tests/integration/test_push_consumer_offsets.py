@@ -70,7 +70,7 @@ async def test_commits_of_the_timer_may_be_acknowledged(tmp_path: Path) -> None:
         await producer.send(Message("orders", b"0", **SAME))
         async with consuming(here, seen, acknowledge_commits=True, broker_suspend_max_time_ms=60_000):
             await until(lambda: ("sync", 1) in commits(here))
-            assert {by for by, _ in commits(here)} == {"sync"}
+            assert {by for by, _ in commits(here)} <= {"sync", "piggyback"}  # none by the timer that nobody answers
             await here.stop_broker()
             await until(lambda: timer_outcomes(here) & {"failed", "indefinite"})
             await here.start_broker()
@@ -142,6 +142,7 @@ def taken_by_the_last_broker(here: Servers, queue: MessageQueue) -> list[int]:
     """The offsets that the broker took since its last start, in order."""
     place = queue.topic, queue.queue_id
     told = [line for line in here.server_lines("OFF_SET") if (line["topic"], line["queue_id"]) == place]
+    told.sort(key=lambda line: int(line["mono_us"]))  # the journals of two starts come in the order of their names
     return [line["new"] for line in told if line["boot_id"] == told[-1]["boot_id"]]
 
 

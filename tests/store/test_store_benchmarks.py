@@ -40,13 +40,13 @@ def test_what_a_broker_pays_for_a_message_is_told_for_each_size_of_runs(caches: 
     assert all(float(figure) > 0 for row in rows for figure in row[2:])
 
 
-def test_what_grpc_and_asyncio_cost_alone_is_told() -> None:
+def test_what_grpc_frames_and_asyncio_cost_alone_is_told() -> None:
     given = ["--messages", "3", "--echoes", "5", "--futures", "512", "--rounds", "2"]
     program = [sys.executable, str(BENCHMARKS / "floor.py"), *given]
     done = subprocess.run(program, capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.rpartition("(")[0].split() for line in done.stdout.splitlines()]
-    assert len(rows) == 10
+    assert len(rows) == 16
     assert all(float(row[-1]) >= 0 for row in rows)
 
 
