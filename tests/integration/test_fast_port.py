@@ -3,8 +3,8 @@
 import asyncio
 import itertools
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,14 @@ async def linked(address: str, **settings: Any) -> AsyncIterator[BrokerLink]:
         yield link
     finally:
         await link.close()
+
+
+@contextmanager
+def silence(broker: Broker) -> Iterator[socket.socket]:
+    """Somebody who takes connections and says nothing, where the broker says that its fast port is."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        broker.fast.port = silent.getsockname()[1]
+        yield silent
 
 
 def wanted(queue_offset: int = 0, **more: Any) -> PullRequest:
@@ -128,8 +136,7 @@ async def test_who_comes_by_a_relay_does_not_pass_it_by(broker: Broker) -> None:
 
 async def test_where_nobody_answers_grpc_serves(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 0.05)
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        broker.fast.port = silent.getsockname()[1]
+    with silence(broker):
         async with linked(broker.address) as link:
             await carries(link)
 
@@ -181,8 +188,7 @@ async def test_a_run_that_was_given_up_while_the_connection_opened_is_not_sent(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 0.3)
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        broker.fast.port = silent.getsockname()[1]
+    with silence(broker):
         async with linked(broker.address) as link:
             given_up = link.send_run(a_run("t", [b"given up"], seq=5))
             await asyncio.sleep(0)
@@ -194,8 +200,7 @@ async def test_to_close_does_not_wait_for_a_connection_that_opens(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 60)
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        broker.fast.port = silent.getsockname()[1]
+    with silence(broker) as silent:
         async with linked(broker.address) as link:
             waits = link.send_run(a_run("t", [b"never left"], seq=5))
             with closing((await asyncio.to_thread(silent.accept))[0]):
