@@ -61,9 +61,10 @@ class Batch(ABC):
 
     @property
     def store_hosts(self) -> list[str]:
-        """``address:port`` of each record, for the journal. One broker stored nearly every run alone."""
+        """``address:port`` of each record; a single one stands for all, as one broker stored nearly every run alone."""
         if self._store_hosts is None:
-            self._store_hosts = self._read_store_hosts()
+            hosts = self._read_store_hosts()
+            self._store_hosts = hosts[:1] if hosts.count(hosts[0]) == len(hosts) else hosts
         return self._store_hosts
 
     @property
@@ -77,7 +78,8 @@ class Batch(ABC):
     def _read_unique_keys(self) -> list[str]: ...
 
     @abstractmethod
-    def _read_store_hosts(self) -> list[str]: ...
+    def _read_store_hosts(self) -> list[str]:
+        """One each, or a single one that is that of all."""
 
     @abstractmethod
     def _read_retried(self) -> bool: ...
@@ -178,7 +180,7 @@ class RunBatch(NarrowBatch):
     def _read_store_hosts(self) -> list[str]:
         ips, ports = self._records.headers["store_ip"], self._records.headers["store_port"]
         if run.every(ips == ips[0]) and run.every(ports == ports[0]):
-            return [ipv4_text(int(ips[0]), int(ports[0]))] * len(self)
+            return [ipv4_text(int(ips[0]), int(ports[0]))]
         return list(map(ipv4_text, self.column("store_ip"), self.column("store_port")))
 
     def _read_retried(self) -> bool:

@@ -210,15 +210,17 @@ def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int
     ``queue_index`` and ``tags_codes`` are left out where they would say nothing: one queue for all, no tag at
     all.
     """
-    numbers = numbered(sends.queues)
+    stretches = sends.stretches
+    numbers = numbered(queue for queue, _ in stretches)
     queues: list[Key] = [(queue.topic, queue.queue_id) for queue in numbers]
-    kind, (sizes, pieces) = sends.kind, encode_records(sends, born_ms)
+    kind, (sizes, pieces) = sends.kind, encode_records(sends, stretches, born_ms)
     run = SendRun(
         group=group, queues=queues, default_queue_nums=default_queue_nums, records=pieces, sizes=sizes,
         no_wait_store=kind == NO_WAIT, rewrite=kind in (REWRITE, TRANSACTION), reply=kind == REPLY,
     )  # fmt: skip
     if len(queues) > 1:
-        run.queue_index = np.fromiter(map(numbers.__getitem__, sends.queues), "<u4", len(sends))
+        index = np.array([numbers[queue] for queue, _ in stretches], "<u4")
+        run.queue_index = index.repeat([count for _, count in stretches])
     tags_codes = [common.tags_code for common in (sends.commons[:1] if sends.alike else sends.commons)]
     if any(tags_codes):
         run.tags_codes = np.broadcast_to(np.array(tags_codes, "<i4"), len(sends))

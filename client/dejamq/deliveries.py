@@ -179,7 +179,8 @@ class Deliveries:
         line = lines.entered
         line.delivery_ids[0], line.queue_offsets[0] = message.delivery_number, message.queue_offset
         line.log_offsets[0] = batch.column("log_offset")[index]
-        line.unique_keys[0], line.store_hosts[0] = batch.unique_keys[index], batch.store_hosts[index]
+        line.unique_keys[0], hosts = batch.unique_keys[index], batch.store_hosts
+        line.store_hosts = hosts if len(hosts) == 1 else [hosts[index]]
         self._journal.write(line)
 
     def tell_succeeded(self, owned: OwnedQueue, message: ReceivedMessage, *, followed: bool = False) -> None:
@@ -206,9 +207,7 @@ class Deliveries:
             persist = Persist(**place, value=0, reason="")
             for line in (handout, deliver, result, persist):
                 self._journal.sign(line)
-            entered = replace(
-                deliver, delivery_ids=[0], queue_offsets=[0], log_offsets=[0], unique_keys=[""], store_hosts=[""]
-            )
+            entered = replace(deliver, delivery_ids=[0], queue_offsets=[0], log_offsets=[0], unique_keys=[""])
             succeeded = replace(result, delivery_ids=[0], queue_offsets=[0])
             lines = owned.lines = Lines(handout, deliver, result, persist, entered, succeeded, plain)
         return lines

@@ -76,7 +76,9 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     @property
     def message_id(self) -> str:
         """The client-made id, which survives retries; the broker-made one where the producer set none."""
-        return self._batch.unique_keys[self._index] or self.offset_message_id
+        batch = self._batch
+        keys = batch._unique_keys or batch.unique_keys  # the former without a further call, once they are read
+        return keys[self._index] or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:

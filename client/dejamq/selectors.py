@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle, islice, repeat
+from itertools import cycle, islice
 
 from dejamq_proto.record import java_hash
 
@@ -70,8 +70,10 @@ class Rotation:
             if self._crowds >= EVEN_CROWDS:
                 if self._crowds % EVEN_CROWDS == 0:
                     self.restart()
-                pieces = (min(CROWD_PIECE, count - begin) for begin in range(0, count, CROWD_PIECE))
-                return [queue for piece in pieces for queue in repeat(self.next(), piece)]
+                taken: list[MessageQueue] = []
+                for begin in range(0, count, CROWD_PIECE):
+                    taken += [self.next()] * min(CROWD_PIECE, count - begin)
+                return taken
         return list(islice(self._turns, count))
 
 

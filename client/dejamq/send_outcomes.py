@@ -121,9 +121,7 @@ class Outcomes:
             kept = set(map(id, again))
             stays = [id(call) not in kept for call in flight.calls]
             sends, results = sends.pick(lambda column: list(compress(column, stays))), list(compress(results, stays))
-        for future, result in zip(sends.futures, results, strict=True):
-            if future is not None and not future.done():
-                future.set_result(result)
+        sends.tell(results)
         self.backlog.give_back(len(sends), sum(sends.sizes))
         return again
 

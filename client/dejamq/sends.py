@@ -4,8 +4,9 @@ A ``Call`` of its own, passed through twenty loops, was half of what a flood of 
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress, islice
+from itertools import compress, groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any, Self
 
@@ -19,6 +20,9 @@ Pick = Callable[[list[Any]], list[Any]]  # some elements of a column, maybe in a
 
 _ID, _BODY = attrgetter("message_id"), attrgetter("body")
 _DONE: Any = asyncio.Future.done
+_TELL: Any = asyncio.Future.set_result
+FEW_STRETCHES = 8
+"""So many sends of a stretch, and more, are put in the order of their queues by slices."""
 
 
 class Sends(msgspec.Struct, eq=False):
@@ -122,17 +126,26 @@ class Sends(msgspec.Struct, eq=False):
             return [(names[0], self)]
         return [(name, self.pick(_only(name, names))) for name in dict.fromkeys(names)]
 
+    @property
+    def stretches(self) -> list[tuple[MessageQueue, int]]:
+        """The queues as they stand, and how many stand together each time; hardly any of a crowd, which goes to one."""
+        return [(queue, len(list(together))) for queue, together in groupby(self.queues)]
+
     def by_queue(self) -> "Sends":
         """Those of each queue side by side, in their order; the queues by when each comes first.
 
-        Nearly always the queues took turns, and slices do.
+        Nearly always the queues took turns, or each has a few stretches, and slices do.
         """
-        numbers, count = numbered(self.queues), len(self)
-        if len(numbers) < 2:
+        count, period = len(self), _period(self.queues)
+        if period == 1:
             return self
+        if period:
+            return self.pick(_slices([slice(place, None, period) for place in range(period)]))
+        stretches = self.stretches
+        if len(stretches) * FEW_STRETCHES <= count:
+            return self.pick(_slices(_side_by_side(stretches)))
+        numbers = numbered(self.queues)
         places = list(map(numbers.__getitem__, self.queues))
-        if (list(range(len(numbers))) * (count // len(numbers) + 1))[:count] == places:
-            return self.pick(_slices([slice(place, None, len(numbers)) for place in range(len(numbers))]))
         order = itemgetter(*sorted(range(count), key=places.__getitem__))
         return self.pick(lambda column: list(order(column)))
 
@@ -142,6 +155,15 @@ class Sends(msgspec.Struct, eq=False):
         if self.calls is None:
             return any(map(_DONE, self.futures))
         return any(call.ended for call in self.calls)
+
+    def tell(self, results: Sequence[SendResult]) -> None:
+        """Give each that still waits its result."""
+        if self.calls is None and not self.any_ended:
+            deque(map(_TELL, self.futures, results), maxlen=0)
+            return
+        for future, result in zip(self.futures, results, strict=True):
+            if future is not None and not future.done():
+                future.set_result(result)
 
     # what their records are made of
 
@@ -189,6 +211,26 @@ def _only(name: str, names: list[str]) -> Pick:
 def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     """Each queue once, with its number by when it comes first."""
     return {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
+
+
+def _period(queues: list[MessageQueue]) -> int:
+    """After how many the queues come again in the same order, each once; 0 where they do not."""
+    try:
+        period = queues.index(queues[0], 1)
+    except (IndexError, ValueError):
+        period = len(queues)
+    again = queues[period:] == queues[: max(0, len(queues) - period)]
+    return period if again and len(set(queues[:period])) == period else 0
+
+
+def _side_by_side(stretches: list[tuple[MessageQueue, int]]) -> list[slice]:
+    """Where the stretches of each queue are, those of the first queue first."""
+    places: dict[MessageQueue, list[slice]] = {}
+    begin = 0
+    for queue, count in stretches:
+        places.setdefault(queue, []).append(slice(begin, begin + count))
+        begin += count
+    return [place for of_queue in places.values() for place in of_queue]
 
 
 def _slices(slices: list[slice]) -> Pick:

@@ -66,7 +66,11 @@ class Stretches:
 
     @property
     def store_hosts(self) -> list[str]:
-        return _joined([one.batch.store_hosts[one.first : one.end] for one in self._parts])
+        """A single one where it is that of all."""
+        hosts = [one.batch.store_hosts for one in self._parts]
+        if hosts and all(len(each) == 1 and each == hosts[0] for each in hosts):
+            return hosts[0]
+        return _joined([_each_of(one, told) for one, told in zip(self._parts, hosts, strict=True)])
 
     @property
     def retried(self) -> bool:
@@ -81,6 +85,11 @@ class Stretches:
         """Decoded for the occasion."""
         for one in self._parts:
             yield from map(one.batch.properties, range(one.first, one.end))
+
+
+def _each_of(stretch: Stretch, hosts: list[str]) -> list[str]:
+    """That of each message, of those of a pull."""
+    return hosts * (stretch.end - stretch.first) if len(hosts) == 1 else hosts[stretch.first : stretch.end]
 
 
 def _joined(parts: list[list[Value]]) -> list[Value]:

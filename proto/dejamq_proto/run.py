@@ -167,8 +167,10 @@ def unique_keys(run: Run) -> list[str]:
         heads = _anywhere(run.data, UNIQUE_KEY_TEXT)[run.properties_at]
         if heads["name"].tobytes() == UNIQUE_KEY_NAME * count:
             keys = heads["key"].tobytes()
-            if keys.count(PROPERTY_END) == count and keys[KEY_DIGITS :: KEY_DIGITS + 1] == PROPERTY_END * count:
-                return keys.decode("ascii", "replace").split(PROPERTY_END.decode())[:-1]
+            if keys[KEY_DIGITS :: KEY_DIGITS + 1] == PROPERTY_END * count:
+                texts = keys.decode("ascii", "replace").split(PROPERTY_END.decode())
+                if len(texts) == count + 1:
+                    return texts[:-1]
     return [properties_of(run, index).get("UNIQ_KEY", "") for index in range(len(run))]
 
 

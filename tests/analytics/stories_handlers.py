@@ -12,7 +12,7 @@ def enter_list(made: History, consumer: Process, queue: int) -> None:
     consumer.write(Deliver(
         pq_id=queue, group=made.group, topic=TOPIC, broker_name=made.broker_name, queue_id=0, client_id=consumer.name,
         delivery_ids=[1, 2], queue_offsets=[6, 7], log_offsets=[600, 700], unique_keys=[made.key(6), made.key(7)],
-        store_hosts=["127.0.0.1:10911"] * 2, batch_id=1,
+        store_hosts=["127.0.0.1:10911"], batch_id=1,
     ))  # fmt: skip
 
 

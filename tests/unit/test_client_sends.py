@@ -13,9 +13,14 @@ from dejamq.call import PLAIN, Call
 from dejamq.encoding import template
 from dejamq.fresh import Fresh
 from dejamq.intake import Intake
+from dejamq.message import SendResult, SendStatus, StoredRun
 from dejamq.producer_config import ProducerConfig
 from dejamq.sends import Sends
+from dejamq_proto.wire import SendRunResult
+from hypothesis import given
+from hypothesis import strategies as st
 
+PLACE = StoredRun(SendRunResult(), np.zeros(3, "<u4"))
 QUEUES = [MessageQueue("t", "a", number) for number in range(4)]
 
 
@@ -95,6 +100,28 @@ async def test_what_a_program_submits_later_leaves_after_what_a_flood_put_in_ano
     left = [number for _ in range(WINDOW_RECORDS // MAX_RUN_RECORDS) for number in lane.take_run().call_ids]
     assert sorted(left) == list(range(WINDOW_RECORDS))
     assert left != sorted(left)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), min_size=1, max_size=12), st.booleans())
+def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side_in_theirs(
+    stretches: list[tuple[int, int]], in_turn: bool
+) -> None:
+    places = [place for place, count in stretches for _ in range(count)]
+    queues = [QUEUES[number % 4 if in_turn else place] for number, place in enumerate(places)]
+    sends = Sends(queues=queues, messages=[Message("t", b"x")] * len(queues), call_ids=list(range(len(queues))))
+    expected = [number for queue in dict.fromkeys(queues) for number in range(len(queues)) if queues[number] == queue]
+    assert sends.by_queue().call_ids == expected
+
+
+async def test_results_are_given_to_those_that_still_wait() -> None:
+    sends, results = plain(range(3)), [SendResult(SendStatus.SEND_OK, str(n), QUEUES[0], n, PLACE, n) for n in range(3)]
+    first, second, third = sends.futures
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    second.cancel()
+    sends.tell(results)
+    assert (first.result().message_id, second.cancelled(), third.result().message_id) == ("0", True, "2")
 
 
 async def test_sends_of_another_mode_are_another_run() -> None:

@@ -52,6 +52,7 @@ def _entered(events: DataFrame) -> DataFrame:
         *common,
         sf.col("group").alias("consumer_group"),
         batch.alias("batch"),
+        sf.when(sf.size("store_hosts") == 1, sf.get("store_hosts", sf.lit(0))).alias("host_of_all"),
         sf.posexplode(sf.arrays_zip(*varying)).alias("position", "one"),
     )
     return runs.select(
@@ -62,7 +63,7 @@ def _entered(events: DataFrame) -> DataFrame:
         _text_or_null("one.unique_keys").alias("unique_key"),
         _text_or_null("one.business_keys").alias("business_key"),
         sf.coalesce("one.reconsume_times", sf.lit(0)).alias("reconsume_times"),
-        sf.col("one.store_hosts").alias("store_host"),
+        sf.coalesce("host_of_all", "one.store_hosts").alias("store_host"),
     )  # fmt: skip
 
 

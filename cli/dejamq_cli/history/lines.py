@@ -35,7 +35,7 @@ def _is_whole(event: Event) -> bool:
         optional: list[list[int] | list[str]] = [event.origin_refs, event.reconsume_times]
     else:
         needed.append(event.delivery_ids)
-        optional = [event.store_hosts, event.origin_ids]
+        optional = [event.origin_ids, event.store_hosts if len(event.store_hosts) != 1 else []]
     count = len(event.queue_offsets)
     return all(len(column) == count for column in needed) and all(len(column) in (0, count) for column in optional)
 

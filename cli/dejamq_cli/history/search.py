@@ -99,7 +99,7 @@ def _at(line: bytes, log_offset: int) -> Iterator[tuple[Copy, str, str]]:
         return
     for index, place in enumerate(places_of(event)):
         if event.log_offsets[index] == log_offset:
-            told = event.store_hosts[index] if isinstance(event, Deliver) and event.store_hosts else ""
+            told = event.store_host(index) if isinstance(event, Deliver) else ""
             yield Copy(1, place, log_offset), event.unique_keys[index], told
 
 

@@ -102,7 +102,7 @@ class Trace:
         """One message of the run is a copy."""
         place = Place(event.broker_name, event.topic, event.queue_id, event.queue_offsets[index])
         copy = self._copy(place, event.log_offsets[index])
-        copy.host = event.store_hosts[index] if event.store_hosts else copy.host
+        copy.host = event.store_host(index) or copy.host
         self.deliveries[Delivery(event.boot_id, event.delivery_ids[index])] = place
         self.queues_of.add((event.boot_id, event.pq_id))
         self.keep(event)

@@ -93,6 +93,12 @@ class Deliver(Event, tag="DELIVER"):
     """ORIGIN_MESSAGE_ID of retried messages, '' for others; empty when no message of the run is a retry."""
     business_keys: list[str] = []
     store_hosts: list[str] = []
+    """``address:port`` of the broker that stored each; a single one is that of all."""
+
+    def store_host(self, index: int) -> str:
+        """Of one message; empty where the line does not say."""
+        hosts = self.store_hosts
+        return "" if not hosts else hosts[0] if len(hosts) == 1 else hosts[index]
 
 
 class Result(Event, tag="RESULT"):
