@@ -174,6 +174,27 @@ say("ended")
     assert err.count("\n") == 1
 
 
+def test_an_event_loop_hears_nothing_of_another_one_that_has_ended(here: Cluster) -> None:
+    assert ended(
+        here,
+        """
+import dejamq
+async def one():
+    consumer, came = dejamq.PushConsumer("loops", consume_from=ConsumeFrom.FIRST_OFFSET), asyncio.Event()
+    async def handler(message):
+        came.set()
+    consumer.subscribe("orders", handler)
+    async with dejamq.Producer("p") as asyncio_producer, consumer:
+        await asyncio_producer.send(Message("orders", b"x"))
+        await came.wait()
+with Producer("p") as producer:
+    for _ in range(20):
+        asyncio.run(one())
+    say(producer.send(Message("orders", b"x")).status.name)
+""",
+    ) == ["SEND_OK"]
+
+
 def test_in_a_child_forked_beside_a_running_client_every_client_is_refused(here: Cluster) -> None:
     assert ended(
         here,
