@@ -14,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -164,8 +165,13 @@ def roomy_disk() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a misspelt DEJAMQ_REQUIRE before anything runs."""
+    """Refuse a misspelt DEJAMQ_REQUIRE before anything runs.
+
+    What a shell runs behind it (``make test &``) ignores Ctrl-C, and programs that tests start would inherit that.
+    """
     promised(os.environ.get("DEJAMQ_REQUIRE", ""))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
