@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from dejamq_proto import ha_pb2 as pb
-from dejamq_proto.calling import call, dial, error_from, hang_up
+from dejamq_proto.calling import call, dial, error_from
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
 from dejamq_proto.ha_pb2_grpc import ReplicationStub
 from dejamq_proto.ha_wire import LogSlice
@@ -176,7 +176,7 @@ class MasterLink:
         """End stream and connection; may be called twice."""
         if self._stream is not None:
             self._stream.cancel()
-        await hang_up(self._channel)
+        await self._channel.close(None)
 
     async def _write(self, report: pb.SlaveReport) -> None:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc.aio
 from dejamq_proto import namesrv_pb2 as pb
-from dejamq_proto.calling import call, dial, error_from, hang_up
+from dejamq_proto.calling import call, dial, error_from
 from dejamq_proto.common_pb2 import Caller, DataVersion
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 
@@ -69,7 +69,7 @@ class NameServerLink:
 
     async def close(self) -> None:
         """End the connection and with it the presence stream."""
-        await hang_up(self._channel)
+        await self._channel.close(None)
 
     def _caller(self) -> Caller:
         return Caller(client_id=self._site.broker_name, boot_id=self._site.boot_id, seq=next(self._numbers))

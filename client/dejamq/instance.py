@@ -39,6 +39,10 @@ def _version() -> str:
 
 VERSION = _version()
 """Told in heartbeats, for operators who look for old clients."""
+LAST_WORDS_S = 0.02
+"""For gRPC's thread, which tells of cancelled calls within a ms on a quiet machine: told to a loop that has ended, it is
+an error with a trace in whatever other loop the process has.
+"""
 RETIRED_AFTER = 4
 """Refreshes of the routes, 120 s: RocketMQ's clientChannelMaxIdleTimeSeconds."""
 
@@ -201,6 +205,7 @@ class Instance:
         await self.namesrv.close()
         self.journal.write(State(state="closed", client_id=self.client_id, group=self._group()))
         self.journal.close()
+        await asyncio.sleep(LAST_WORDS_S)
 
     async def _leave(self) -> None:
         """Unregister where this client is known; a broker that is away sees the channel's end instead."""

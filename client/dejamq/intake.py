@@ -18,6 +18,7 @@ from dejamq.namespace import unwrap, unwrap_queue, wrap, wrap_queue
 from dejamq.producer_config import ProducerConfig
 from dejamq.selectors import Selector, by_sharding_key
 
+MOST_QUEUE_ID = (1 << 31) - 1
 Destination = MessageQueue | Selector | None
 
 
@@ -99,11 +100,15 @@ class Intake:
     def direct(self, call: Call, destination: Destination) -> None:
         """Let the call go to this queue, or to the one that the selector will choose, and nowhere else.
 
-        Raises INVALID_PARAMETER for another topic's queue: a record there would be found by nobody.
+        Raises INVALID_PARAMETER for another topic's queue, where a record would be found by nobody, and for an
+        impossible one.
         """
         call.pinned = True
         if isinstance(destination, MessageQueue):
             call.queue = self.inside(destination)
+            if not -MOST_QUEUE_ID <= call.queue.queue_id <= MOST_QUEUE_ID:
+                text = f"queue id {call.queue.queue_id} does not fit a record"
+                raise DejamqError(text, code=Code.INVALID_PARAMETER)
             if call.queue.topic != call.message.topic:
                 place = f"{destination.topic}/{destination.broker_name}/{destination.queue_id}"
                 topic = unwrap(self._namespace, call.message.topic)

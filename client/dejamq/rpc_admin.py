@@ -5,7 +5,7 @@ from typing import Any
 
 from dejamq_proto import admin_pb2 as pb
 from dejamq_proto.admin_pb2_grpc import AdminStub
-from dejamq_proto.calling import call, dial, hang_up
+from dejamq_proto.calling import call, dial
 from dejamq_proto.common_pb2 import TopicConfig
 from dejamq_proto.dead_letters_pb2 import ReplayRequest, ReplayResponse
 from dejamq_proto.dead_letters_pb2_grpc import DeadLettersStub
@@ -81,7 +81,7 @@ class NameServerAdminLink:
 
     async def close(self) -> None:
         """A question under way fails."""
-        await hang_up(self._channel)
+        await self._channel.close(None)
 
     async def _call(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
         return await call(method, request, address=self.address, timeout_ms=self._timeout_ms)
@@ -153,7 +153,7 @@ class AdminLink(AdminChangesLink):
 
     async def close(self) -> None:
         """A question under way fails."""
-        await hang_up(self._channel)
+        await self._channel.close(None)
 
     async def _call(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
         return await call(method, request, address=self.address, timeout_ms=self._timeout_ms)

@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any
 
-from dejamq_proto.calling import call, dial, hang_up
+from dejamq_proto.calling import call, dial
 from dejamq_proto.client_pb2 import (
     BrokerCommand,
     ClaimRequest,
@@ -239,7 +239,7 @@ class BrokerLink:
             await asyncio.wait(tuple(self._oneways))
         for stream in (self._runs, self._pulls, self.heartbeats):
             await stream.close()
-        await hang_up(self._channel)
+        await self._channel.close(None)
 
     async def _open_heartbeats(self, line: Line) -> Wire:
         return grpc_wire(self._channel, "/dejamq.v1.Client/ClientChannel", self.address, line)

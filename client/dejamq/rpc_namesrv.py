@@ -1,13 +1,12 @@
 """Asking name servers for routes: one at a time, kept until it fails, then the next (RocketMQ: NettyRemotingClient)."""
 
-import asyncio
 import logging
 import random
 from collections.abc import Sequence
 from typing import Any
 
 import grpc.aio
-from dejamq_proto.calling import call, dial, hang_up
+from dejamq_proto.calling import call, dial
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFound, error_for
 from dejamq_proto.namesrv_pb2 import GetRouteRequest, GetRouteResponse, GetRoutesRequest, RouteAnswer
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
@@ -114,7 +113,8 @@ class NameServerLink:
         """End the connections; a question under way is cancelled. May be called twice."""
         await self._questions.close()
         channels, self._channels = self._channels, {}
-        await asyncio.gather(*(hang_up(channel) for channel, _ in channels.values()))
+        for channel, _ in channels.values():
+            await channel.close(None)
 
 
 def _answer(topic: str, address: str, told: RouteAnswer) -> GetRouteResponse | DejamqError:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from dejamq_proto import running_pb2 as pb
-from dejamq_proto.calling import call, dial, hang_up
+from dejamq_proto.calling import call, dial
 from dejamq_proto.running_pb2_grpc import RunningStub
 
 from dejamq.identity import Identity
@@ -22,7 +22,7 @@ class RunningLink:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await hang_up(self._channel)
+        await self._channel.close(None)
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool) -> pb.ClientInfo:
         """What the client tells. Raises DejamqError with CONSUMER_NOT_ONLINE or CONSUME_MSG_TIMEOUT."""

@@ -41,7 +41,7 @@ def encode_records(
     columns["body_size"] = sizes - sends.commons[0].size if sends.alike else list(map(len, bodies))
     columns["body_crc"] = np.fromiter(map(isal_zlib.crc32, bodies), np.uint32, count) & 0x7FFFFFFF
     queue_ids, together = [queue.queue_id for queue, _ in stretches], [number for _, number in stretches]
-    columns["queue_id"], columns["born_timestamp_ms"] = np.repeat(queue_ids, together), born_ms
+    columns["queue_id"], columns["born_timestamp_ms"] = np.array(queue_ids, "<i4").repeat(together), born_ms
     pieces = [b""] * (PIECES * count)
     pieces[0::PIECES], pieces[1::PIECES] = columns.view(_HEADER_BYTES).tolist(), bodies
     pieces[2::PIECES], pieces[3::PIECES], pieces[4::PIECES] = before_ids, ids, rests

@@ -8,7 +8,7 @@ from typing import Any
 import grpc.aio
 from dejamq_proto import admin_pb2, common_pb2, namesrv_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
-from dejamq_proto.calling import call, dial, hang_up
+from dejamq_proto.calling import call, dial
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import MASTER_ID, PERM_READ, PERM_WRITE
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
@@ -122,4 +122,4 @@ async def _channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
     try:
         yield channel
     finally:
-        await hang_up(channel)
+        await channel.close(None)

@@ -1,6 +1,5 @@
 """How one process calls another: channels, deadlines, and gRPC errors turned into ours."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -15,7 +14,6 @@ CODE_KEY = "dejamq-code"
 REMARK_KEY = "dejamq-remark-bin"
 MAX_FRAME_BYTES = 64 << 20
 KEPT_BYTES = 4 << 20
-LAST_WORDS_S = 0.02
 NEVER_CONNECTED = ("failed to connect", "dns resolution failed", "name resolution")
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_send_message_length", MAX_FRAME_BYTES),
@@ -41,16 +39,6 @@ def dial(address: str) -> grpc.aio.Channel:
     """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it."""
     keep_pages()
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-
-
-async def hang_up(channel: grpc.aio.Channel) -> None:
-    """Close a channel, and wait for what gRPC's thread still says of calls that were cancelled.
-
-    It takes less than 1 ms on a quiet machine. Said to an event loop that has ended, it would be an error with a trace
-    in whatever other loop the process has.
-    """
-    await channel.close(None)
-    await asyncio.sleep(LAST_WORDS_S)
 
 
 @cache

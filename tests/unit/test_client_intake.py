@@ -141,6 +141,13 @@ def test_a_queue_of_another_topic_is_refused_by_its_name() -> None:
         intake.direct(intake.call(Message("t", b"x"), None), MessageQueue("u", "a", 1))
 
 
+def test_a_queue_whose_number_does_not_fit_a_record_is_refused_before_it_joins_a_run() -> None:
+    intake = Intake(ProducerConfig())
+    call = intake.call(Message("t", b"x"), None)
+    with pytest.raises(DejamqError, match="queue id 4294967297 does not fit a record"):
+        intake.direct(call, MessageQueue("t", "a", (1 << 32) + 1))
+
+
 # --- bad use
 
 
