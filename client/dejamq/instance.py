@@ -40,8 +40,8 @@ def _version() -> str:
 VERSION = _version()
 """Told in heartbeats, for operators who look for old clients."""
 LAST_WORDS_S = 0.02
-"""For gRPC's thread, which tells of cancelled calls within a ms on a quiet machine: told to a loop that has ended, it is
-an error with a trace in whatever other loop the process has.
+"""For gRPC's thread, which tells of cancelled calls within a ms on a quiet machine: told to a loop that has ended, it
+is an error with a trace in whatever other loop the process has.
 """
 RETIRED_AFTER = 4
 """Refreshes of the routes, 120 s: RocketMQ's clientChannelMaxIdleTimeSeconds."""
