@@ -39,7 +39,7 @@ def _version() -> str:
 
 VERSION = _version()
 """Told in heartbeats, for operators who look for old clients."""
-LAST_WORDS_S = 0.02
+LAST_WORDS_S = 0.005
 """For gRPC's thread, which tells of cancelled calls within a ms on a quiet machine: told to a loop that has ended, it
 is an error with a trace in whatever other loop the process has.
 """
