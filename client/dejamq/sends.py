@@ -136,15 +136,15 @@ class Sends(msgspec.Struct, eq=False):
 
         Nearly always the queues took turns, or each has a few stretches, and slices do.
         """
-        count, period = len(self), _period(self.queues)
-        if period == 1:
+        numbers, count = numbered(self.queues), len(self)
+        turn = len(numbers)
+        if turn < 2:
             return self
-        if period:
-            return self.pick(_slices([slice(place, None, period) for place in range(period)]))
+        if self.queues[turn:] == self.queues[: count - turn]:
+            return self.pick(_slices([slice(place, None, turn) for place in range(turn)]))
         stretches = self.stretches
         if len(stretches) * FEW_STRETCHES <= count:
             return self.pick(_slices(_side_by_side(stretches)))
-        numbers = numbered(self.queues)
         places = list(map(numbers.__getitem__, self.queues))
         order = itemgetter(*sorted(range(count), key=places.__getitem__))
         return self.pick(lambda column: list(order(column)))
@@ -211,16 +211,6 @@ def _only(name: str, names: list[str]) -> Pick:
 def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     """Each queue once, with its number by when it comes first."""
     return {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
-
-
-def _period(queues: list[MessageQueue]) -> int:
-    """After how many the queues come again in the same order, each once; 0 where they do not."""
-    try:
-        period = queues.index(queues[0], 1)
-    except (IndexError, ValueError):
-        period = len(queues)
-    again = queues[period:] == queues[: max(0, len(queues) - period)]
-    return period if again and len(set(queues[:period])) == period else 0
 
 
 def _side_by_side(stretches: list[tuple[MessageQueue, int]]) -> list[slice]:

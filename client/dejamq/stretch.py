@@ -67,10 +67,10 @@ class Stretches:
     @property
     def store_hosts(self) -> list[str]:
         """A single one where it is that of all."""
-        hosts = [one.batch.store_hosts for one in self._parts]
-        if hosts and all(len(each) == 1 and each == hosts[0] for each in hosts):
-            return hosts[0]
-        return _joined([_each_of(one, told) for one, told in zip(self._parts, hosts, strict=True)])
+        different = {host for one in self._parts for host in one.batch.store_hosts}
+        if len(different) == 1:
+            return list(different)
+        return _joined([_each_of(one, one.batch.store_hosts) for one in self._parts])
 
     @property
     def retried(self) -> bool:

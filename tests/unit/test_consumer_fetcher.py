@@ -71,23 +71,23 @@ class Asked(FakeLink):
         return answered
 
 
-async def test_the_next_pull_is_asked_before_handlers_get_what_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dejamq.fetcher.HANDLED_FIRST", 2)
+async def first_steps() -> list[str]:
+    """What a fetcher does first, of a queue of which each pull brings two messages."""
     order: list[str] = []
     link, owned = Asked(order), owned_queue()
     async with fetching(link, owned, pull_batch_size=2) as (fetcher, _):
         fetcher._submit = lambda owned, messages: order.append(f"handed over {messages[0].queue_offset}")
         await until(lambda: len(order) == 5)
-    assert order == ["asked from 0", "asked from 2", "handed over 0", "asked from 4", "handed over 2"]
+    return order
+
+
+async def test_the_next_pull_is_asked_before_handlers_get_what_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dejamq.fetcher.HANDLED_FIRST", 2)
+    assert await first_steps() == ["asked from 0", "asked from 2", "handed over 0", "asked from 4", "handed over 2"]
 
 
 async def test_a_few_messages_are_handled_before_the_next_pull_is_asked() -> None:
-    order: list[str] = []
-    link, owned = Asked(order), owned_queue()
-    async with fetching(link, owned, pull_batch_size=2) as (fetcher, _):
-        fetcher._submit = lambda owned, messages: order.append(f"handed over {messages[0].queue_offset}")
-        await until(lambda: len(order) == 5)
-    assert order == ["asked from 0", "handed over 0", "asked from 2", "handed over 2", "asked from 4"]
+    assert await first_steps() == ["asked from 0", "handed over 0", "asked from 2", "handed over 2", "asked from 4"]
 
 
 async def test_a_queue_that_is_lost_while_a_few_are_handled_is_not_pulled_again() -> None:

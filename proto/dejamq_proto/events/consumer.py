@@ -97,8 +97,9 @@ class Deliver(Event, tag="DELIVER"):
 
     def store_host(self, index: int) -> str:
         """Of one message; empty where the line does not say."""
-        hosts = self.store_hosts
-        return "" if not hosts else hosts[0] if len(hosts) == 1 else hosts[index]
+        if len(self.store_hosts) == 1:
+            return self.store_hosts[0]
+        return self.store_hosts[index] if self.store_hosts else ""
 
 
 class Result(Event, tag="RESULT"):
