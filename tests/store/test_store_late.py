@@ -61,8 +61,8 @@ class Scene:
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file of the log, some 200 records, is a step."""
-    monkeypatch.setattr("dejamq_broker.store.late.STEP_BYTES", 1)
+    """Some ten records are a step."""
+    monkeypatch.setattr("dejamq_broker.store.late.STEP_BYTES", 4096)
 
 
 @pytest.fixture
