@@ -8,7 +8,7 @@ READY := $(VENV)/.dejamq-ready
 PACKAGES := proto/dejamq_proto namesrv/dejamq_namesrv broker/dejamq_broker client/dejamq \
 	analytics/dejamq_analytics lab/dejamq_lab cli/dejamq_cli
 TESTS := tests/unit tests/store tests/integration tests/lab tests/docker tests/analytics tests/interop
-RUFF_PATHS := proto namesrv broker client analytics lab cli tests tools $(wildcard examples benchmarks)
+RUFF_PATHS := hatch_build.py proto namesrv broker client analytics lab cli tests tools $(wildcard examples benchmarks)
 STUBS := proto/dejamq_proto/*_pb2*
 PYTEST_ARGS ?=
 TEST_JOBS ?= 2
@@ -23,7 +23,7 @@ help: ## list the targets
 
 setup: $(READY) ## create .venv with everything in it (also a Java for Spark where there is none)
 
-$(READY): pyproject.toml constraints.txt tools/install.sh
+$(READY): pyproject.toml constraints.txt tools/install.sh hatch_build.py client/dejamq/_native.c
 	PYTHON="$(PYTHON)" tools/install.sh $(VENV)
 	@touch $@
 
@@ -69,6 +69,11 @@ interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (ne
 # Two at a time, because most of them wait; `tests/conftest.py` says which stay together.
 test: check ## everything that is checked: `make check`, then all tests
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadscope $(PYTEST_ARGS)
+	DEJAMQ_PURE_PYTHON=1 $(BIN)/python -m pytest -q -n $(TEST_JOBS) --dist loadscope $(SENDING)
+
+# Once more without the compiled part: what a program without a C compiler has.
+SENDING := tests/unit/test_client_sends.py tests/unit/test_client_unique_id.py $(addprefix tests/integration/test_producer_,\
+	broker.py cancel.py features.py rounds.py troubles.py)
 
 check: format-check lint types layers stubs-fresh settings-fresh ## format, lint, types, layers, stubs, settings page
 

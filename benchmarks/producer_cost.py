@@ -53,7 +53,8 @@ def producer(journal: Journal, link: Echo) -> Producer:
         next_seq=lambda: next(numbers), check=lambda: None, fail=print, fatal=None,
     )  # fmt: skip
     made = Producer("bench-producer")
-    made._instance, made._sender = instance, Sender(instance, made.config, "bench-producer", SendHooks())
+    sender = Sender(instance, made.config, "bench-producer", SendHooks(), plain_below=made._intake.plain_below)
+    made._instance, made._sender, made._take = instance, sender, sender.take
     queues = (BrokerQueues("broker-a", QUEUES, QUEUES, 6),)
     routes.on_change[0](TopicRoute("bench", queues, {"broker-a": {0: "127.0.0.1:1"}}))
     return made

@@ -44,7 +44,7 @@ collect_wheels() {
     }
     echo "collecting wheels for dejamq[$extras]"
     rm -rf "$wheels"
-    "$python" -m pip wheel --quiet --disable-pip-version-check -c constraints.txt -w "$wheels" ".[$extras]" pip hatchling
+    "$python" -m pip wheel --quiet --disable-pip-version-check -c constraints.txt -w "$wheels" ".[$extras]" pip hatchling setuptools
     rm "$wheels"/dejamq-*.whl # the image builds its own from the source
     echo "$key" >"$wheels/.key"
 }

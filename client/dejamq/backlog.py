@@ -4,13 +4,15 @@ import asyncio
 
 from dejamq_proto.codes import BacklogFull
 
+from dejamq.native import Tally
+
 CALL_BYTES = 400
 """What a send takes in memory beside its record, measured: 240 for message and id, 144 for its future, its places in
 columns. Left out, a full backlog of small messages would be several times as large as it says.
 """
 
 
-class Backlog:
+class Backlog(Tally):
     """Bytes and calls from submission to their end. Owned by the event loop.
 
     RocketMQ's counterpart is the back-pressure of async sends (enableBackpressureForAsyncMode: 100 MiB), which
@@ -19,7 +21,7 @@ class Backlog:
 
     def __init__(self, max_bytes: int, call_bytes: int = CALL_BYTES) -> None:
         """``call_bytes`` count for each call, whatever its size."""
-        self._max_bytes, self._call_bytes = max_bytes, call_bytes
+        self.max_bytes, self.call_bytes = max_bytes, call_bytes
         self.bytes = self.calls = 0
         self._wanted = 0  # what was refused last
         self._for_room: list[asyncio.Future[None]] = []
@@ -27,21 +29,21 @@ class Backlog:
 
     def take(self, calls: int, size: int) -> None:
         """Count calls in. Raises BacklogFull; an empty backlog takes any size."""
-        size += calls * self._call_bytes
-        if self.bytes + size > self._max_bytes and self.calls:
+        size += calls * self.call_bytes
+        if self.bytes + size > self.max_bytes and self.calls:
             self._wanted = size
             raise BacklogFull(
-                f"{self.bytes} bytes wait to be sent, max_pending_bytes is {self._max_bytes}; await drain() first"
+                f"{self.bytes} bytes wait to be sent, max_pending_bytes is {self.max_bytes}; await drain() first"
             )
         self.bytes += size
         self.calls += calls
 
     def give_back(self, calls: int, size: int) -> None:
         """Count calls out."""
-        size += calls * self._call_bytes
+        size += calls * self.call_bytes
         self.bytes -= size
         self.calls -= calls
-        if self._for_room and self.bytes <= self._max_bytes // 2:
+        if self._for_room and self.bytes <= self.max_bytes // 2:
             _resolve(self._for_room)
         if self._for_end and not self.calls:
             _resolve(self._for_end)
@@ -51,7 +53,7 @@ class Backlog:
 
         Sooner, a fast producer would wait for each message.
         """
-        while self.calls and (self.bytes > self._max_bytes // 2 or self.bytes + self._wanted > self._max_bytes):
+        while self.calls and (self.bytes > self.max_bytes // 2 or self.bytes + self._wanted > self.max_bytes):
             await self._wait(self._for_room)
         self._wanted = 0
 

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 
 from dejamq.call import Call
+from dejamq.encoding import Template
+from dejamq.message import Message
+from dejamq.native import Shortcut
 from dejamq.sends import Sends
 
 Submitted = Call | Sends
@@ -12,11 +15,14 @@ Submitted = Call | Sends
 class Fresh:
     """Sends without a queue yet, in the order of the submits: calls, and columns of plain ones. Owned by the loop."""
 
-    __slots__ = ("_all", "_budget_s", "_call_ids", "plain")
+    __slots__ = ("_all", "_budget_s", "_call_ids", "_shortcut", "plain")
 
-    def __init__(self, call_ids: Iterator[int], budget_s: float) -> None:
-        """``call_ids``: the same source as of calls. ``budget_s``: that of a plain send."""
-        self._call_ids, self._budget_s = call_ids, budget_s
+    def __init__(self, call_ids: Iterator[int], budget_s: float, shortcut: Shortcut) -> None:
+        """``call_ids``: the same source as of calls. ``budget_s``: that of a plain send.
+
+        ``shortcut`` is open while there is ``plain``, and adds to it.
+        """
+        self._call_ids, self._budget_s, self._shortcut = call_ids, budget_s, shortcut
         self._all: list[Submitted] = []
         self.plain: Sends | None = None
         """What the next plain send of its mode joins."""
@@ -27,7 +33,7 @@ class Fresh:
     def add(self, calls: Sequence[Call]) -> None:
         """Calls come behind what is there."""
         self._all += calls
-        self.plain = None
+        self.end_plain()
 
     def begin(self, mode: str) -> Sends:
         """What plain sends of this mode join from now on.
@@ -38,9 +44,23 @@ class Fresh:
         self._all.append(self.plain)
         return self.plain
 
+    def open_shortcut(self, message: Message, common: Template) -> None:
+        """Let plain sends that are like this message, with which ``plain`` began, join it by the shortcut."""
+        plain = self.plain
+        assert plain is not None
+        self._shortcut.open(
+            message, plain.mode, common, common.size, plain.messages, plain.commons, plain.sizes, plain.futures
+        )
+
+    def end_plain(self) -> None:
+        """Nothing joins it any more."""
+        self.plain = None
+        self._shortcut.close()
+
     def take(self) -> list[Submitted]:
         """The turn has come."""
-        taken, self._all, self.plain = self._all, [], None
+        taken, self._all = self._all, []
+        self.end_plain()
         return taken
 
     def put_back(self, taken: list[Submitted]) -> None:

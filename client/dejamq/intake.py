@@ -31,7 +31,8 @@ class Intake:
         self._namespace = config.namespace
         self._pack_from = config.compress_msg_body_over_howmuch
         self._compression, self._level = config.compression, config.compress_level
-        self._plain_below = 0 if config.namespace else min(config.max_message_size + 1, self._pack_from)
+        # bodies that are neither too large nor packed; with a namespace every message is changed
+        self.plain_below = 0 if config.namespace else min(config.max_message_size + 1, self._pack_from)
         self._last: tuple[str, int, str | None, Template | None] = ("", 0, None, None)
         self.call_ids = count(1)
 
@@ -40,7 +41,7 @@ class Intake:
 
         Raises InvalidName, DejamqError.
         """
-        if type(message) is not Message or not 0 < len(message.body) < self._plain_below or _has_rest(message):
+        if type(message) is not Message or not 0 < len(message.body) < self.plain_below or _has_rest(message):
             return None
         topic, flag, tags = message.topic, message.flag, message.tags
         last_topic, last_flag, last_tags, common = self._last

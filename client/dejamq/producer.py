@@ -17,6 +17,7 @@ from dejamq.instance import Instance
 from dejamq.intake import Destination, Intake, no_message
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.namespace import wrap
+from dejamq.native import Take, declined
 from dejamq.producer_config import ProducerConfig
 from dejamq.received import ReceivedMessage
 from dejamq.requests import Requests
@@ -53,6 +54,7 @@ class Producer:
         self._hooks = SendHooks()
         self._intake = Intake(self.config)
         self._make_call, self._plain = self._intake.call, self._intake.plain
+        self._take: Take = declined
         self._last_batch = 0
 
     # life
@@ -72,9 +74,11 @@ class Producer:
             instance, state={"pending_bytes": sender.backlog.bytes, "pending_messages": sender.backlog.calls},
             stacks=stacks,
         )  # fmt: skip
-        sender = Sender(instance, self.config, self._inner_group, self._hooks, self._intake.call_ids)
+        sender = Sender(
+            instance, self.config, self._inner_group, self._hooks, self._intake.call_ids, self._intake.plain_below
+        )
         instance.on_fatal = lambda error: sender.abandon(lambda definite: _ended(str(error), definite))
-        self._instance, self._sender = instance, sender
+        self._instance, self._sender, self._take = instance, sender, sender.take
         self._requests = Requests(instance)
         await instance.start()
         if sender.faults is not None and self.config.start_detector_enable:
@@ -90,7 +94,7 @@ class Producer:
         self._closing = True
         if self._instance is None or self._sender is None:
             return
-        self._sender.open = False
+        self._sender.shut()
         budget_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(budget_ms / 1000):
@@ -228,10 +232,15 @@ class Producer:
         self, message: Message, queue: Destination, timeout_ms: float | None, mode: str
     ) -> "asyncio.Future[SendResult]":
         """Raises BacklogFull; with no more steps than needed, as every send passes here."""
+        like_most = queue is None and timeout_ms is None
+        if like_most and self._origin.here:
+            taken: asyncio.Future[SendResult] | None = self._take(message, mode)
+            if taken is not None:
+                return taken
         sender = self._sender
         if sender is None or not sender.open or not self._origin.here:
             sender = self._ready()
-        if queue is None and timeout_ms is None:
+        if like_most:
             common = self._plain(message)
             if common is not None:
                 return sender.submit_plain(message, common, mode)

@@ -26,6 +26,7 @@ from dejamq.forking import check_loop
 from dejamq.fresh import Fresh, Submitted
 from dejamq.instance import Instance
 from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.native import Shortcut
 from dejamq.producer_config import ProducerConfig
 from dejamq.rpc_stream import Told
 from dejamq.send_hooks import SendHooks
@@ -46,9 +47,12 @@ class Sender:
 
     def __init__(
         self, instance: Instance, config: ProducerConfig, group: str, hooks: SendHooks,
-        call_ids: Iterator[int] | None = None,
+        call_ids: Iterator[int] | None = None, plain_below: int = 0,
     ) -> None:  # fmt: skip
-        """``call_ids``: those of sends that are submitted without a call; the same source as of calls."""
+        """``call_ids``: those of sends that are submitted without a call; the same source as of calls.
+
+        ``plain_below``: only bodies of fewer bytes may take the shortcut.
+        """
         self._instance, self._config, self._group = instance, config, group
         self.loop = asyncio.get_running_loop()
         self._cap_s = config.send_msg_max_timeout_per_request_ms / 1000
@@ -61,7 +65,11 @@ class Sender:
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self.loop)
-        self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000)
+        backlog = self.backlog
+        shortcut = Shortcut(Message, backlog, self.new_future, backlog.max_bytes, backlog.call_bytes, plain_below)
+        self.take = shortcut.take
+        """The quickest way of a plain send: its future, or None: ``submit_plain`` or ``submit`` it then."""
+        self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000, shortcut)
         self._turning = False
         self.open = True
         """False: ask the producer whether and why not, before submitting."""
@@ -74,6 +82,7 @@ class Sender:
         if plain is None or plain.mode != mode:
             plain = self._fresh.begin(mode)
             self._turn_soon()
+            self._fresh.open_shortcut(message, common)
         future = self.new_future()
         plain.messages.append(message)
         plain.commons.append(common)
@@ -102,9 +111,14 @@ class Sender:
         """Where the batch goes that begins with this call; None while the route is not known."""
         return self._destinations.queue_for(call)
 
+    def shut(self) -> None:
+        """Take nothing more on."""
+        self.open = False
+        self._fresh.end_plain()
+
     def abandon(self, error: Callable[[bool], DejamqError]) -> None:
         """End all that is unfinished with this error (told whether it is definite): the producer closes or failed."""
-        self.open = False
+        self.shut()
         if self._sweeper is not None:
             self._sweeper.cancel()
         fresh = self._fresh.as_calls(self._fresh.take())

@@ -21,7 +21,11 @@ from datetime import datetime
 from itertools import count
 from time import time
 
+from dejamq.native import COMPILED, IdSource
+
 _HEX = tuple(f"{byte:02X}" for byte in range(256))
+Moment = tuple[float, float, int, str]
+"""From when to when (s since 1970) and up to which number ids begin with these 28 digits."""
 _IDS_PER_MS = 60_000  # under 65,536, so that threads racing at the limit stay apart
 
 
@@ -38,7 +42,7 @@ class UniqueIds:
         self._host = (self._ip + ((os.getpid() if pid is None else pid) & 0xFFFF).to_bytes(2, "big")).hex()
         self._used_ms = -1
         self._start, self._month_began_ms, self._month_ends_ms = "", 0, 0
-        self._moment = (0.0, 0.0, -1, "")
+        self._moment: Moment = (0.0, 0.0, -1, "")
 
     def take(self) -> str:
         """A new id, 32 hex digits.
@@ -49,11 +53,14 @@ class UniqueIds:
         number = next(self._numbers)
         begins, ends, last_number, prefix = self._moment  # replaced as a whole: threads see a consistent one
         if not begins <= self._clock() < ends or number > last_number:
-            prefix = self._advance(number)
+            prefix = self.advance(number)[-1]
         return prefix + _HEX[number >> 8 & 255] + _HEX[number & 255]
 
-    def _advance(self, number: int) -> str:
-        """The next millisecond: the clock's, or one after the last where that is used up or the clock went back."""
+    def advance(self, number: int) -> Moment:
+        """The next millisecond: the clock's, or one after the last where that is used up or the clock went back.
+
+        ``number`` is that of the id it is needed for.
+        """
         clock_ms, last_number = int(self._clock() * 1000), self._moment[2]
         if clock_ms > self._used_ms or number > last_number:
             self._used_ms = max(clock_ms, self._used_ms + 1)
@@ -62,7 +69,7 @@ class UniqueIds:
                 self._begin_month(self._used_ms)
         prefix = f"{self._start}{self._used_ms - self._month_began_ms:08X}"
         self._moment = (clock_ms / 1000, (clock_ms + 1) / 1000, last_number, prefix)
-        return prefix
+        return self._moment
 
     def _begin_month(self, now_ms: int) -> None:
         """Count from this month's beginning, under a new start id: the same millisecond of another month differs."""
@@ -83,6 +90,10 @@ def local_ip() -> str:
 
 
 _ids = UniqueIds(local_ip())
+os.register_at_fork(after_in_child=_ids.forget)
 next_unique_id = _ids.take
 """A new UNIQ_KEY of this process."""
-os.register_at_fork(after_in_child=_ids.forget)
+if COMPILED:
+    _source = IdSource(_ids.advance)
+    os.register_at_fork(after_in_child=_source.forget)
+    next_unique_id = _source.take

@@ -42,6 +42,19 @@ def a_call(number: int) -> Call:
     return Call(message, common, b"\x02", PLAIN, number, 10.0, 100, None, queue=QUEUES[0])
 
 
+class Doors:
+    """A shortcut that remembers whether it is open."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def open(self, *_: Any) -> None:
+        self.is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+
 @pytest.mark.parametrize("number", [1, 12, 100])
 @pytest.mark.parametrize("tags", [False, True])
 async def test_plain_sends_are_the_run_that_calls_of_them_would_be(number: int, tags: bool) -> None:
@@ -103,12 +116,13 @@ async def test_what_a_program_submits_later_leaves_after_what_a_flood_put_in_ano
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), min_size=1, max_size=12), st.booleans())
-def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side_in_theirs(
+async def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side_in_theirs(
     stretches: list[tuple[int, int]], in_turn: bool
 ) -> None:
     places = [place for place, count in stretches for _ in range(count)]
     queues = [QUEUES[number % 4 if in_turn else place] for number, place in enumerate(places)]
-    sends = Sends(queues=queues, messages=[Message("t", b"x")] * len(queues), call_ids=list(range(len(queues))))
+    sends = plain(range(len(queues)))
+    sends.queues = queues
     expected = [number for queue in dict.fromkeys(queues) for number in range(len(queues)) if queues[number] == queue]
     assert sends.by_queue().call_ids == expected
 
@@ -211,23 +225,29 @@ def test_what_messages_have_in_common_is_found_whatever_came_before() -> None:
 
 
 async def test_what_one_turn_submitted_is_calls_in_its_order_where_some_are_calls() -> None:
-    fresh = Fresh(count(7), 3.0)
+    doors: Any = Doors()
+    fresh = Fresh(count(7), 3.0, doors)
     for each in (plain(range(2)), a_call(1), plain(range(1))):
         if isinstance(each, Call):
             fresh.add([each])
+            assert not doors.is_open
             continue
         sends = fresh.begin("sync")
+        fresh.open_shortcut(each.messages[0], each.commons[0])
         assert fresh.plain is sends
+        assert doors.is_open
         sends.extend(each)
     taken = fresh.take()
     assert not fresh
     assert fresh.plain is None
+    assert not doors.is_open
     assert fresh.as_plain(taken) is None
     assert [call.call_id for call in fresh.as_calls(taken)] == [7, 8, 1, 9]
 
 
 async def test_what_one_turn_submitted_stays_plain_where_all_is() -> None:
-    fresh = Fresh(count(7), 3.0)
+    doors: Any = Doors()
+    fresh = Fresh(count(7), 3.0, doors)
     sends = fresh.begin("sync")
     sends.extend(plain(range(2)))
     taken = fresh.take()

@@ -1,0 +1,44 @@
+"""The steps of a plain send that every message passes: compiled where the installation found a C compiler.
+
+What is here says nothing and refuses nothing: ``_native.c`` takes what is plainly fit and declines the rest, which goes
+the usual way (``unique_id.py``, ``intake.py``, ``sender.py``). Without the extension that is the only way.
+"""
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+COMPILED = not os.environ.get("DEJAMQ_PURE_PYTHON") and find_spec("dejamq._native") is not None
+"""False as well where DEJAMQ_PURE_PYTHON is set."""
+
+Take = Callable[[object, str], Any]
+"""The future of a message that is sent in this mode; None declines it."""
+
+if TYPE_CHECKING or COMPILED:
+    from dejamq._native import IdSource, Shortcut, Tally
+else:
+    IdSource = None
+
+    class Tally:
+        """How much a producer has taken on."""
+
+        bytes = calls = 0
+
+    class Shortcut:
+        """Declines everything."""
+
+        def __init__(self, *_: object) -> None: ...
+
+        def open(self, *_: object) -> None: ...
+
+        def close(self) -> None: ...
+
+        def take(self, _: object, __: str) -> None: ...
+
+
+__all__ = ["COMPILED", "IdSource", "Shortcut", "Take", "Tally", "declined"]
+
+
+def declined(_: object, __: str) -> None:
+    """Before a producer starts, and after its end."""

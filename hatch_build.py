@@ -1,0 +1,43 @@
+"""Compiles ``client/dejamq/_native.c`` when dejamq is installed; without a C compiler it is left out, and said so.
+
+Hatchling calls it for wheels and for editable installations; ``make setup`` installs again when the C source changed.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from setuptools import Distribution, Extension
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
+
+ROOT = Path(__file__).resolve().parent
+SOURCE = ROOT / "client" / "dejamq" / "_native.c"
+
+
+def compile_native() -> Path:
+    """Put the extension beside its source; gives where it is. Raises BaseError, CCompilerError."""
+    extension = Extension("_native", [str(SOURCE)], extra_compile_args=["-O2"])
+    with TemporaryDirectory() as directory:
+        command = build_ext(Distribution({"name": "dejamq", "ext_modules": [extension]}))
+        command.build_lib, command.build_temp = str(SOURCE.parent), directory
+        command.ensure_finalized()
+        command.run()
+        return Path(command.get_ext_fullpath(extension.name))
+
+
+class NativeHook(BuildHookInterface[Any]):
+    """What hatchling asks before it packs."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Have the extension in the wheel, which is then one of this platform."""
+        try:
+            compiled = compile_native()
+        except (BaseError, CCompilerError) as error:
+            self.app.display_warning(f"dejamq goes without its compiled part, and sends a third slower: {error}")
+            return
+        build_data["artifacts"].append(compiled.relative_to(ROOT).as_posix())
+        build_data["pure_python"], build_data["infer_tag"] = False, True

@@ -1,0 +1,224 @@
+"""The compiled steps of a plain send: they take what the usual way would take, and decline the rest."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from typing import Any
+
+import msgspec
+import pytest
+from dejamq import Message
+from dejamq.backlog import Backlog
+from dejamq.encoding import Template, template
+from dejamq.intake import Intake
+from dejamq.message import SendResult
+from dejamq.native import COMPILED
+from dejamq.producer_config import ProducerConfig
+from hypothesis import given
+from hypothesis import strategies as st
+
+if not COMPILED:
+    pytest.skip("dejamq was installed without its compiled part", allow_module_level=True)
+
+from dejamq.native import IdSource, Shortcut
+
+BODY_BELOW = 4096
+CALL_BYTES = 400
+
+
+class Columns:
+    """What a shortcut adds to."""
+
+    def __init__(self, new_future: Any = object, max_bytes: int = 1 << 20) -> None:
+        self.messages: list[Message] = []
+        self.commons: list[Template] = []
+        self.sizes: list[int] = []
+        self.futures: list[asyncio.Future[SendResult]] = []
+        self.backlog = Backlog(max_bytes, CALL_BYTES)
+        self.shortcut = Shortcut(Message, self.backlog, new_future, max_bytes, CALL_BYTES, BODY_BELOW)
+
+    def opened(self, model: Message, mode: str = "sync") -> "Columns":
+        common = template(model.topic, model.flag, model.tags)
+        self.shortcut.open(
+            model, mode, common, common.size, self.messages, self.commons, self.sizes, self.futures
+        )  # fmt: skip
+        return self
+
+    @property
+    def counts(self) -> set[int]:
+        return {len(self.messages), len(self.commons), len(self.sizes), len(self.futures)}
+
+
+ORDINARY = Message("orders", b"first", tags="paid")
+UNLIKE: dict[str, Any] = {
+    "another topic": Message("other", b"x", tags="paid"),
+    "other tags": Message("orders", b"x", tags="open"),
+    "no tags": Message("orders", b"x"),
+    "another flag": Message("orders", b"x", tags="paid", flag=1),
+    "a key": Message("orders", b"x", tags="paid", keys="k"),
+    "a property": Message("orders", b"x", tags="paid", properties={"a": "b"}),
+    "a delay": Message("orders", b"x", tags="paid", delay_level=1),
+    "a sharding key": Message("orders", b"x", tags="paid", sharding_key=""),
+    "no wait for the flush": Message("orders", b"x", tags="paid", wait_store=False),
+    "an id of the program": Message("orders", b"x", tags="paid", message_id="mine"),
+    "an id beyond ASCII": Message("orders", b"x", tags="paid", message_id="Ä" * 32),
+    "no body": Message("orders", b"", tags="paid"),
+    "a body to be packed": Message("orders", bytes(BODY_BELOW), tags="paid"),
+    "no message at all": "orders",
+}
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+def test_it_declines_what_differs_in_more_than_body_and_id(what: str) -> None:
+    columns = Columns().opened(ORDINARY)
+    assert columns.shortcut.take(UNLIKE[what], "sync") is None
+    assert columns.counts == {0}
+    assert (columns.backlog.calls, columns.backlog.bytes) == (0, 0)
+
+
+def test_it_takes_a_message_like_the_first_to_all_columns_and_counts_it() -> None:
+    columns = Columns().opened(ORDINARY)
+    topic, tags = "".join(["or", "ders"]), "".join(["pa", "id"])  # equal, and not the same objects
+    message = Message(topic, b"second", tags=tags)
+    future = columns.shortcut.take(message, "sync")
+    common = template("orders", 0, "paid")
+    assert columns.messages == [message]
+    assert columns.commons == [common]
+    assert columns.sizes == [common.size + 6]
+    assert columns.futures == [future]
+    assert (columns.backlog.calls, columns.backlog.bytes) == (1, common.size + 6 + CALL_BYTES)
+
+
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "topic": st.sampled_from(["orders", "other"]), "body": st.binary(max_size=8) | st.just(bytes(BODY_BELOW)),
+    "tags": st.sampled_from([None, "paid", "open"]), "keys": st.sampled_from([(), "k"]),
+    "properties": st.sampled_from([{}, {"a": "b"}]), "delay_level": st.sampled_from([0, 3]),
+    "sharding_key": st.sampled_from([None, "s"]), "flag": st.sampled_from([0, 1, 100_000]), "wait_store": st.booleans(),
+    "message_id": st.none() | st.sampled_from(["mine", "Ä" * 32]),
+}  # fmt: skip
+
+
+def unlike_in(names: set[str], values: dict[str, Any]) -> Message:
+    """A message as most are, but in these fields."""
+    given_fields = {name: value for name, value in values.items() if name in names and value is not None}
+    return Message(**{"topic": "orders", "body": b"x", **given_fields})
+
+
+messages_strategy = st.builds(
+    unlike_in, st.sets(st.sampled_from(sorted(FIELDS)), max_size=3), st.fixed_dictionaries(FIELDS)
+)
+
+
+@given(messages_strategy, messages_strategy)
+def test_what_it_takes_the_usual_way_would_take_to_the_same_place(model: Message, message: Message) -> None:
+    intake = Intake(ProducerConfig(compress_msg_body_over_howmuch=BODY_BELOW))
+    common = intake.plain(model)
+    if common is None:
+        return
+    columns = Columns().opened(model)
+    taken = columns.shortcut.take(message, "sync") is not None
+    usual = intake.plain(message)
+    assert taken == (usual is common)
+    if usual is not None and taken:
+        assert columns.sizes == [usual.size + len(message.body)]
+
+
+def test_it_declines_another_mode_and_everything_once_it_is_closed() -> None:
+    columns = Columns().opened(ORDINARY)
+    assert columns.shortcut.take(ORDINARY, "async") is None
+    columns.shortcut.close()
+    assert columns.shortcut.take(ORDINARY, "sync") is None
+    assert columns.counts == {0}
+
+
+def test_a_full_backlog_is_left_to_the_usual_way_which_refuses() -> None:
+    size = template("orders", 0, "paid").size + len(ORDINARY.body) + CALL_BYTES
+    columns = Columns(max_bytes=2 * size).opened(ORDINARY)
+    assert [columns.shortcut.take(ORDINARY, "sync") is None for _ in range(3)] == [False, False, True]
+    assert columns.counts == {2}
+
+
+def test_a_future_that_cannot_be_made_leaves_no_trace() -> None:
+    def fails() -> None:
+        raise MemoryError
+
+    columns = Columns(new_future=fails).opened(ORDINARY)
+    with pytest.raises(MemoryError):
+        columns.shortcut.take(ORDINARY, "sync")
+    assert columns.counts == {0}
+    assert columns.backlog.calls == 0
+
+
+def test_it_declines_when_it_is_closed_while_the_future_is_made() -> None:
+    columns: Columns = Columns(new_future=lambda: columns.shortcut.close()).opened(ORDINARY)
+    assert columns.shortcut.take(ORDINARY, "sync") is None
+    assert columns.counts == {0}
+
+
+def test_it_is_not_made_for_a_type_whose_fields_are_no_slots() -> None:
+    class Loose:
+        topic = body = tags = keys = properties = delay_level = sharding_key = flag = wait_store = message_id = None
+
+    with pytest.raises(TypeError, match=r"Loose\.topic is no slot"):
+        Shortcut(Loose, Backlog(1), asyncio.Future, 1, 1, 1)
+
+
+def test_it_goes_with_the_cycle_it_is_part_of() -> None:
+    class Maker:
+        shortcut: Any
+
+        def __call__(self) -> None: ...
+
+    maker = Maker()
+    maker.shortcut = Columns(new_future=maker).opened(ORDINARY).shortcut
+    gone = weakref.ref(maker)
+    del maker
+    gc.collect()
+    assert gone() is None
+
+
+def test_ids_begin_with_the_moment_and_end_with_their_number() -> None:
+    asked: list[int] = []
+
+    def advance(number: int) -> tuple[float, float, int, str]:
+        asked.append(number)
+        return (0.0, 1e12, number + 2, f"{len(asked):028d}")
+
+    source = IdSource(advance)
+    ids = [source.take() for _ in range(4)]
+    assert asked == [0, 3]
+    assert [(each[:28], int(each[28:], 16)) for each in ids] == [
+        (f"{m:028d}", n) for m, n in ((1, 0), (1, 1), (1, 2), (2, 3))
+    ]
+    source.forget()
+    source.take()
+    assert asked == [0, 3, 4]
+
+
+@pytest.mark.parametrize("moment", [(0.0, 1e12, 9, "short"), (0.0, 1e12, 9), None])
+def test_a_moment_that_is_none_raises_and_the_next_id_asks_again(moment: Any) -> None:
+    moments = [moment, (0.0, 1e12, 9, "0" * 28)]
+    source = IdSource(lambda number: moments.pop(0))
+    with pytest.raises((TypeError, ValueError)):
+        source.take()
+    assert source.take() == "0" * 31 + "1"
+
+
+def test_four_threads_get_no_id_twice() -> None:
+    taken: list[list[str]] = [[] for _ in range(4)]
+
+    def take(ids: list[str]) -> None:
+        ids += [Message("t", b"x").message_id for _ in range(50_000)]
+
+    threads = [threading.Thread(target=take, args=(ids,)) for ids in taken]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set().union(*taken)) == 200_000
+
+
+def test_a_copy_of_a_message_is_taken_like_the_message() -> None:
+    columns = Columns().opened(ORDINARY)
+    assert columns.shortcut.take(msgspec.structs.replace(ORDINARY, body=b"y"), "sync") is not None
