@@ -4,13 +4,12 @@ What is here says nothing and refuses nothing: ``_native.c`` takes what is plain
 the usual way (``unique_id.py``, ``intake.py``, ``sender.py``). Without the extension that is the only way.
 """
 
-import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-COMPILED = not os.environ.get("DEJAMQ_PURE_PYTHON") and find_spec("dejamq._native") is not None
-"""False as well where DEJAMQ_PURE_PYTHON is set."""
+from dejamq_proto.compiled import compiled
+
+COMPILED = compiled("dejamq._native")
 
 Take = Callable[[object, str], Any]
 """The future of a message that is sent in this mode; None declines it."""

@@ -5,12 +5,14 @@ hosts are IPv4 (what producers send); a record with wide hosts is refused here a
 """
 
 import struct
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
+from dejamq_proto.compiled import compiled
 from dejamq_proto.record import (
     HEADER,
     HEADER_SIZE,
@@ -24,6 +26,10 @@ from dejamq_proto.record import (
     SYS_STORE_HOST_V6,
     decode_properties,
 )
+
+COMPILED = compiled("dejamq_proto._native")
+if TYPE_CHECKING or COMPILED:
+    from dejamq_proto._native import scan
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -40,6 +46,8 @@ BROKER_FIELDS = np.dtype({
     "offsets": [PLACE_AT, PLACE_AT + 8, STAMP_AT], "itemsize": HEADER_SIZE,
 })  # fmt: skip
 _HEADER_BYTES = np.dtype(f"V{HEADER_SIZE}")
+
+_SCANNED = 5
 
 WIDE_HOSTS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
@@ -82,6 +90,23 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
     """
     data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
     sizes: Ints = announced.astype(np.int64)
+    found = scan(data, sizes) if COMPILED else None
+    if found is not None:
+        return _scanned(data, sizes, found)
+    return _demanded(data, sizes)
+
+
+def _scanned(data: Bytes, sizes: Ints, found: bytearray) -> Run:
+    """Five columns and the headers, as ``_native.c`` has left them."""
+    count = len(sizes)
+    columns = np.frombuffer(found, np.int64, _SCANNED * count).reshape(_SCANNED, count)
+    positions, topic_at, topic_size, properties_at, properties_size = columns
+    headers = np.frombuffer(found, HEADER, count, columns.nbytes)
+    return Run(data, sizes, positions, headers, topic_at, topic_size, properties_at, properties_size)
+
+
+def _demanded(data: Bytes, sizes: Ints) -> Run:
+    """Column by column, each rule with its words."""
     if not len(sizes):
         raise BadRun(0, "the run is empty")
     demand(sizes >= OVERHEAD, f"its size is under {OVERHEAD} bytes")

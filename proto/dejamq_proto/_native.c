@@ -1,0 +1,97 @@
+/* What stands where in a run of records, found in one pass: as run.parse, for records that nearly all are.
+
+   Only good news, as few.py: of a run that is not plainly fit nothing is said here, and the columns of numpy in run.py
+   find the record at fault and the words for it. V2 records and IPv6 hosts are theirs too. Layout: record.py.
+   Earned when it was made: 3 us for a run of 64 instead of 24, of the 230 that a broker took for all of it. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+enum { TOTAL_SIZE_AT = 0, MAGIC_AT = 4, SYS_FLAG_AT = 36, BODY_SIZE_AT = 84, HEADER_SIZE = 88, OVERHEAD = 91 };
+enum { WIDE_HOSTS = 0x30, MAX_TOPIC_SIZE = 127, MAX_PROPERTIES_SIZE = 32767 };
+static const uint32_t MAGIC_V1 = 0xDAA320A7;
+
+enum { POSITION, TOPIC_AT, TOPIC_SIZE, PROPERTIES_AT, PROPERTIES_SIZE, COLUMNS };
+
+static uint32_t number_at(const uint8_t *bytes)
+{
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+/* Whether a plain record of this size begins at `at`; then its line of the columns and its header are filled. */
+static int scan_one(const uint8_t *data, int64_t at, int64_t size, int64_t *const columns[COLUMNS], Py_ssize_t index,
+                    uint8_t *header)
+{
+    const uint8_t *record = data + at;
+    int64_t body_size = (int32_t)number_at(record + BODY_SIZE_AT);
+    if (number_at(record + TOTAL_SIZE_AT) != size || number_at(record + MAGIC_AT) != MAGIC_V1 ||
+        number_at(record + SYS_FLAG_AT) & WIDE_HOSTS || body_size < 0 || body_size > size - OVERHEAD)
+        return 0;
+    int64_t end = at + size, topic_at = at + HEADER_SIZE + body_size + 1, topic_size = data[topic_at - 1];
+    int64_t properties_at = topic_at + topic_size + 2;
+    if (topic_size > MAX_TOPIC_SIZE || properties_at > end)
+        return 0;
+    int64_t properties_size = (int64_t)data[properties_at - 2] << 8 | data[properties_at - 1];
+    if (properties_at + properties_size != end || properties_size > MAX_PROPERTIES_SIZE)
+        return 0;
+    columns[POSITION][index] = at;
+    columns[TOPIC_AT][index] = topic_at, columns[TOPIC_SIZE][index] = topic_size;
+    columns[PROPERTIES_AT][index] = properties_at, columns[PROPERTIES_SIZE][index] = properties_size;
+    memcpy(header, record, HEADER_SIZE);
+    return 1;
+}
+
+static int scan_all(const Py_buffer *data, const Py_buffer *sizes, char *target)
+{
+    Py_ssize_t count = sizes->len / (Py_ssize_t)sizeof(int64_t);
+    const int64_t *size = sizes->buf;
+    int64_t *columns[COLUMNS], at = 0;
+    for (int column = 0; column < COLUMNS; column++)
+        columns[column] = (int64_t *)target + column * count;
+    uint8_t *headers = (uint8_t *)((int64_t *)target + COLUMNS * count);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        if (size[index] < OVERHEAD || size[index] > data->len - at ||
+            !scan_one(data->buf, at, size[index], columns, index, headers + index * HEADER_SIZE))
+            return 0;
+        at += size[index];
+    }
+    return count > 0 && at == data->len;
+}
+
+static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    Py_buffer data, sizes;
+    if (given != 2)
+        return PyErr_Format(PyExc_TypeError, "scan needs data and sizes, not %zd arguments", given);
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[1], &sizes, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&data);
+        return NULL;
+    }
+    Py_ssize_t count = sizes.len / (Py_ssize_t)sizeof(int64_t);
+    PyObject *found = PyByteArray_FromStringAndSize(NULL, count * (COLUMNS * (Py_ssize_t)sizeof(int64_t) + HEADER_SIZE));
+    if (found != NULL && !scan_all(&data, &sizes, PyByteArray_AS_STRING(found)))
+        Py_SETREF(found, Py_NewRef(Py_None));
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&data);
+    return found;
+}
+
+static PyMethodDef methods[] = {
+    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL,
+     "scan(data, sizes)\n--\n\nColumns and headers of records of these sizes (int64) in data; None: it is not plainly so."},
+    {NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef native = {
+    PyModuleDef_HEAD_INIT, "_native", "What stands where in a run of records.", 0, methods, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&native);
+}

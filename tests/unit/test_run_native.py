@@ -1,0 +1,94 @@
+"""Runs read by the compiled pass: it finds what the columns find, and leaves to them whatever is not plainly fit."""
+
+import msgspec
+import numpy as np
+import pytest
+from dejamq_proto import record, run
+from hypothesis import given
+from hypothesis import strategies as st
+
+if not run.COMPILED:
+    pytest.skip("dejamq was installed without its compiled parts", allow_module_level=True)
+
+from dejamq_proto._native import scan
+
+PROPERTIES = [b"", b"UNIQ_KEY\x01" + b"7F000001" * 4 + b"\x02", b"TAGS\x01" + b"a" * 500 + b"\x02"]
+RECORDS = st.builds(
+    lambda topic, queue_id, body, properties: record.Outgoing.to(topic).encode(queue_id, 1, body, properties),
+    st.sampled_from(["t", "orders", "t" * 127]), st.integers(0, 7), st.binary(max_size=64), st.sampled_from(PROPERTIES),
+)  # fmt: skip
+RUNS = st.lists(RECORDS, min_size=1, max_size=6)
+
+
+def sizes_of(records: list[bytes]) -> run.Ints:
+    return np.array([len(each) for each in records], np.int64)
+
+
+def by_columns(data: bytes, sizes: run.Ints) -> run.Run | None:
+    """None for what the columns refuse."""
+    try:
+        return run._demanded(np.frombuffer(data, np.uint8), sizes)
+    except run.BadRun:
+        return None
+
+
+def same(one: run.Run, other: run.Run) -> bool:
+    return all(
+        np.array_equal(mine, others)
+        for mine, others in zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
+    )
+
+
+@given(RUNS)
+def test_what_stands_where_is_what_the_columns_say(records: list[bytes]) -> None:
+    data, sizes = b"".join(records), sizes_of(records)
+    assert scan(data, sizes) is not None
+    expected = by_columns(data, sizes)
+    assert expected is not None
+    assert same(run.parse(data, sizes), expected)
+
+
+@given(RUNS, st.data())
+def test_of_a_run_with_changed_bytes_it_takes_what_the_columns_take_and_no_more(
+    records: list[bytes], chosen: st.DataObject
+) -> None:
+    data, sizes = bytearray(b"".join(records)), sizes_of(records)
+    for _ in range(chosen.draw(st.integers(1, 3))):
+        at = chosen.draw(st.integers(0, len(data) - 1) | st.sampled_from([0, 3, 4, 7, 36, 39, 84, 87, 88]))
+        data[at] = chosen.draw(st.integers(0, 255))
+    expected = by_columns(bytes(data), sizes)
+    if scan(data, sizes) is None:
+        assert expected is None or (expected.headers["magic"] != record.MAGIC_V1).any()
+    else:
+        assert expected is not None
+        assert same(run.parse(data, sizes), expected)
+
+
+@given(RUNS, st.lists(st.integers(-5, 400) | st.sampled_from([-(1 << 63), (1 << 63) - 1]), max_size=7))
+def test_sizes_that_are_not_the_records_are_left_to_the_columns(records: list[bytes], sizes: list[int]) -> None:
+    announced = np.array(sizes, np.int64)
+    if sizes != sizes_of(records).tolist():
+        assert scan(b"".join(records), announced) is None
+
+
+@given(RUNS, st.integers(1, 200))
+def test_a_run_that_ends_early_or_late_is_left_to_the_columns(records: list[bytes], count: int) -> None:
+    data, sizes = b"".join(records), sizes_of(records)
+    assert scan(data[: max(0, len(data) - count)], sizes) is None
+    assert scan(data + bytes(count), sizes) is None
+
+
+def test_a_record_with_a_wide_topic_is_left_to_the_columns() -> None:
+    wide = record.Outgoing.to("t" * 200).encode(0, 1, b"x", b"")
+    assert scan(wide, sizes_of([wide])) is None
+    assert len(run.parse(wide, sizes_of([wide]))) == 1
+
+
+@pytest.mark.parametrize("given_things", [(), (b"",), (b"", b"", b""), ("text", b""), (b"", None)])
+def test_it_refuses_what_is_no_data_and_sizes(given_things: tuple[object, ...]) -> None:
+    with pytest.raises(TypeError):
+        scan(*given_things)
+
+
+def test_sizes_that_are_cut_are_no_sizes() -> None:
+    assert scan(b"x" * 100, b"1234567") is None
