@@ -17,7 +17,7 @@ from dejamq.batch_kinds import FewBatch, WideBatch
 from dejamq.message import MessageQueue
 from dejamq.namespace import unwrap, unwrap_queue
 
-MOST_FEW = 12 if run.COMPILED else 16
+MOST_FEW = 16
 """So many records are read faster one by one: fewer than ``few.FEW``, as a client only checks and reads them."""
 
 

@@ -2,7 +2,7 @@
 
    Only good news, as few.py: of a run that is not plainly fit nothing is said here, and the columns of numpy in run.py
    find the record at fault and the words for it. V2 records and IPv6 hosts are theirs too. Layout: record.py.
-   Earned when it was made: 3 us for a run of 64 instead of 24, of the 230 that a broker took for all of it. */
+   Earned when it was made: 3 us for a run of 64 instead of 24, a tenth of what a polled message cost its consumer. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -20,9 +20,9 @@ from dejamq_proto.record import (
     WHOLE,
     decode_properties,
 )
-from dejamq_proto.run import COMPILED, KEY_DIGITS, PROPERTY_END, UNIQUE_KEY_NAME, WIDE_HOSTS
+from dejamq_proto.run import KEY_DIGITS, PROPERTY_END, UNIQUE_KEY_NAME, WIDE_HOSTS
 
-FEW = 32 if COMPILED else 48
+FEW = 48
 """Records of a run that a broker reads so: with more, the price of columns is less than theirs. Measured against its
 whole way there, checks, places and entries, where others have the processor's caches between two runs; where numpy has
 less to do, or nobody comes between, other files have smaller measures of their own."""
