@@ -132,3 +132,4 @@ image: setup ## the container image, without an image registry where none answer
 clean: ## remove what is generated here, the environment too
 	rm -rf $(VENV) build dist demo-out .dejamq .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f $(wildcard */*/_native*.so)

@@ -1,6 +1,7 @@
-"""Compiles what is in C when dejamq is installed; without a C compiler it is left out, and said so.
+"""Compiles what is in C when dejamq is installed; without a C compiler it is left out.
 
 Hatchling calls it for wheels and for editable installations; ``make setup`` installs again when a C source changed.
+What was compiled before is never taken for what is compiled now: it may be another source's, or another machine's.
 """
 
 from pathlib import Path
@@ -27,6 +28,13 @@ def compile_native(source: Path) -> Path:
         return Path(command.get_ext_fullpath(extension.name))
 
 
+def remove_compiled() -> None:
+    """All or none is there: a program has both extensions or goes without."""
+    for source in SOURCES:
+        for compiled in source.parent.glob("_native.*.so"):
+            compiled.unlink()
+
+
 class NativeHook(BuildHookInterface[Any]):
     """What hatchling asks before it packs."""
 
@@ -34,10 +42,12 @@ class NativeHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Have the extensions in the wheel, which is then one of this platform."""
+        remove_compiled()
         try:
             compiled = [compile_native(source) for source in SOURCES]
         except (BaseError, CCompilerError) as error:
-            self.app.display_warning(f"dejamq goes without its compiled parts, and sends a quarter slower: {error}")
+            remove_compiled()
+            self.app.display_warning(f"dejamq goes without its compiled parts: {error}")
             return
         build_data["artifacts"] += [each.relative_to(ROOT).as_posix() for each in compiled]
         build_data["pure_python"], build_data["infer_tag"] = False, True

@@ -24,4 +24,7 @@ for java in "${JAVA_HOME:-/nowhere}/bin/java" java; do
 done
 
 echo "installing dejamq[$extras] into $venv"
-exec "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt -e ".[$extras]"
+"$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt -e ".[$extras]"
+"$venv/bin/python" -c 'import sys; from dejamq.native import COMPILED; sys.exit(not COMPILED)' ||
+    echo "without gcc or python3-dev, dejamq's compiled parts are left out: it works the same, and sends a third slower;" \
+        "with them, run tools/install.sh $venv again"

@@ -47,10 +47,10 @@ class Fresh:
     def open_shortcut(self, message: Message, common: Template) -> None:
         """Let plain sends that are like this message, with which ``plain`` began, join it by the shortcut."""
         plain = self.plain
-        assert plain is not None
-        self._shortcut.open(
-            message, plain.mode, common, common.size, plain.messages, plain.commons, plain.sizes, plain.futures
-        )
+        if plain is not None:  # the garbage collector may have run code that submitted something else meanwhile
+            self._shortcut.open(
+                message, plain.mode, common, common.size, plain.messages, plain.commons, plain.sizes, plain.futures
+            )
 
     def end_plain(self) -> None:
         """Nothing joins it any more."""

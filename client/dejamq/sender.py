@@ -35,6 +35,8 @@ from dejamq.send_outcomes import Outcomes
 from dejamq.sends import Sends
 
 SWEEP_S = 0.1
+MOST_COUNTED = 1 << 62
+"""Bytes; the compiled part counts in 64 bits, and no memory has so many."""
 
 
 class Sender:
@@ -66,7 +68,8 @@ class Sender:
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self.loop)
         backlog = self.backlog
-        shortcut = Shortcut(Message, backlog, self.new_future, backlog.max_bytes, backlog.call_bytes, plain_below)
+        most = min(backlog.max_bytes, MOST_COUNTED)
+        shortcut = Shortcut(Message, backlog, self.new_future, most, backlog.call_bytes, plain_below)
         self.take = shortcut.take
         """The quickest way of a plain send: its future, or None: ``submit_plain`` or ``submit`` it then."""
         self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000, shortcut)

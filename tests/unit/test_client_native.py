@@ -156,6 +156,40 @@ def test_it_declines_when_it_is_closed_while_the_future_is_made() -> None:
     assert columns.counts == {0}
 
 
+def test_it_declines_when_it_is_opened_for_others_while_the_future_is_made() -> None:
+    others = Columns()
+
+    def reopen() -> object:
+        """As a finalizer may, which the garbage collector runs then."""
+        columns.shortcut.close()
+        other, common = Message("audit", b"x"), template("audit", 0, None)
+        columns.shortcut.open(
+            other, "sync", common, common.size, others.messages, others.commons, others.sizes, others.futures
+        )  # fmt: skip
+        return object()
+
+    columns: Columns = Columns(new_future=reopen).opened(ORDINARY)
+    assert columns.shortcut.take(ORDINARY, "sync") is None
+    assert columns.counts == others.counts == {0}
+
+
+def test_it_declines_when_the_backlog_is_full_by_the_time_the_future_is_made() -> None:
+    def fill() -> object:
+        columns.backlog.take(1, 500)
+        return object()
+
+    columns: Columns = Columns(new_future=fill, max_bytes=1000).opened(ORDINARY)
+    assert columns.shortcut.take(ORDINARY, "sync") is None
+    assert columns.counts == {0}
+    assert columns.backlog.calls == 1
+
+
+def test_it_is_opened_for_messages_only() -> None:
+    model: Any = "no message"
+    with pytest.raises(TypeError, match="the model is no message"):
+        Columns().shortcut.open(model, "sync", None, 1, [], [], [], [])
+
+
 def test_it_is_not_made_for_a_type_whose_fields_are_no_slots() -> None:
     class Loose:
         topic = body = tags = keys = properties = delay_level = sharding_key = flag = wait_store = message_id = None

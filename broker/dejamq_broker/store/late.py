@@ -22,9 +22,8 @@ LOOK_S = 0.1
 """Pause between looks at the log."""
 QUIET_BYTES = 64 << 10
 """A log that grew by no more than this since the last look counts as quiet."""
-STEP_BYTES = 1 << 20
-"""As much of the log as is handed on at once: half a millisecond, for which the process's other threads may have to
-wait. Of 4 MiB a KiB costs a third less, and whoever sends meanwhile waits for all of them."""
+STEP_BYTES = 4 << 20
+"""As much of the log as is handed on at once, or a little more: some ten milliseconds."""
 BUSY_SHARE = 0.2
 """Part of the time that a busy log's reader takes, when it is too far behind."""
 BUSY_CORE = 0.2
@@ -113,7 +112,7 @@ class LateReader:
             else:
                 # damage is passed over; at an End there is nothing good before the limit
                 self._dispatcher.skip_to(limit if isinstance(piece, End) else piece.end)
-            if self._dispatcher.position - at >= STEP_BYTES // 2:
+            if self._dispatcher.position - at >= STEP_BYTES:
                 break
         return True
 
@@ -129,8 +128,7 @@ class LateReader:
         def read(log_offset: int, size: int) -> memoryview:
             return log.view(log_offset, min(size, limit - log_offset))
 
-        extent = Extent(log.min_offset, limit, log.files.file_size)
-        return walk(read, extent, at, check_crc=False, chunk_bytes=STEP_BYTES)
+        return walk(read, Extent(log.min_offset, limit, log.files.file_size), at, check_crc=False)
 
     def catch_up(self, deadline: float | None = None) -> bool:
         """Hand on everything up to the limit; False when the deadline (monotonic, s) came first. Raises OSError."""

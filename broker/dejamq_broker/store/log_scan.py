@@ -82,14 +82,12 @@ class Extent(msgspec.Struct, frozen=True):
         return (log_offset // self.file_size + 1) * self.file_size
 
 
-def walk(
-    read: Read, extent: Extent, log_offset: int, *, check_crc: bool = True, chunk_bytes: int = CHUNK_SIZE
-) -> Iterator[Found | Damage | End]:
-    """Everything from ``log_offset`` on; the last piece is an End. ``chunk_bytes`` are looked at together.
+def walk(read: Read, extent: Extent, log_offset: int, *, check_crc: bool = True) -> Iterator[Found | Damage | End]:
+    """Everything from ``log_offset`` on; the last piece is an End.
 
     ``check_crc=False`` leaves bodies unread, for bytes that were checked before (as RocketMQ's reput does).
     """
-    at, chunk_size = log_offset, chunk_bytes
+    at, chunk_size = log_offset, CHUNK_SIZE
     while at < extent.end:
         for piece in _chunk(read, extent, at, chunk_size, check_crc):
             if isinstance(piece, int):
@@ -98,7 +96,7 @@ def walk(
                 yield piece
                 at = piece.end
                 # if the next ones are of this size too, the chunk ends with a record and needs no second copy
-                chunk_size = max(chunk_bytes - chunk_bytes % piece.sizes[-1], piece.sizes[-1])
+                chunk_size = max(CHUNK_SIZE - CHUNK_SIZE % piece.sizes[-1], piece.sizes[-1])
             else:
                 resumed = find_record(read, extent, at)
                 if resumed is None:
