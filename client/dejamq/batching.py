@@ -5,7 +5,7 @@ While runs are under way to a broker, further sends to it gather here; nobody wa
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter
@@ -81,6 +81,12 @@ class Lane:
         """Return calls to the front, in their order."""
         self.waiting.extendleft(reversed(calls))
         self.first_deadline = min([self.first_deadline, *(call.deadline for call in calls)])
+
+    def of_one_patience(self, calls: list[Call], patient: Callable[[Call], bool]) -> list[Call]:
+        """The first calls that all may, or all may not, go elsewhere when the answer takes too long; others wait."""
+        end = next((n for n, call in enumerate(calls) if patient(call) is not patient(calls[0])), len(calls))
+        self.put_back(calls[end:])
+        return calls[:end]
 
     def take_run(self) -> Sends:
         """What goes together next, that of one queue side by side and in order; empty when nothing waits.

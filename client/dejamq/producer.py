@@ -20,7 +20,7 @@ from dejamq.namespace import wrap
 from dejamq.native import Take, declined
 from dejamq.producer_config import ProducerConfig
 from dejamq.received import ReceivedMessage
-from dejamq.requests import Requests
+from dejamq.requests import Requests, seen
 from dejamq.running_info import client_info
 from dejamq.send_batches import all_stored, check_batch, split
 from dejamq.send_hooks import SendHook, SendHooks
@@ -203,7 +203,7 @@ class Producer:
         async with self._requests.expecting(message, timeout_ms, self._intake.topic(message.topic)) as expected:
             left_ms = max(1.0, (deadline - monotonic()) * 1000)
             sending = asyncio.ensure_future(self._patiently(expected.message, queue, left_ms, "request"))
-            sending.add_done_callback(_seen)
+            sending.add_done_callback(seen)
             try:
                 return await expected.reply(sending, deadline)
             finally:
@@ -293,12 +293,6 @@ class Producer:
 def _future(call: Call) -> "asyncio.Future[SendResult]":
     assert call.future is not None
     return call.future
-
-
-def _seen(future: "asyncio.Future[Any]") -> None:
-    """Nobody may wait for it any more; its failure is then no news."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _ended(reason: str, definite: bool) -> DejamqError:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -95,8 +96,8 @@ class Requests:
             yield Expected(msgspec.structs.replace(message, properties=properties), future)
         finally:
             del self._waiting[correlation_id]
-            if not future.cancel() and not future.cancelled():
-                future.exception()  # the producer was closed; nobody waits for that news
+            future.cancel()
+            seen(future)  # the producer may have been closed
 
     def arrived(self, record: bytes) -> None:
         """A broker pushed a reply. One that nobody waits for (any more) is dropped."""
@@ -172,3 +173,9 @@ def reply_to(request: ReceivedMessage, body: bytes) -> Message:
             names.PROPERTY_TTL: properties.get(names.PROPERTY_TTL, "0"),
         },
     )
+
+
+def seen(future: "asyncio.Future[Any]") -> None:
+    """Nobody may wait for what is done with it any more; its failure is then no news."""
+    if not future.cancelled():
+        future.exception()

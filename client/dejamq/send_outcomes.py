@@ -23,6 +23,7 @@ from dejamq.producer_config import ProducerConfig
 from dejamq.send_hooks import SendContext, SendHooks
 from dejamq.send_journal import SendJournal
 from dejamq.send_retry import TRANSPORT, RetryRule, final_error, outcome_of
+from dejamq.sends import Sends
 
 log = logging.getLogger("dejamq")
 
@@ -41,6 +42,14 @@ class Outcomes:
         self.rule = RetryRule(
             config.retry_times_when_send_failed, config.retriable, None if asynchronous < 0 else asynchronous
         )
+
+    def without_ended(self, sends: Sends) -> Sends:
+        """Drop those whose program cancelled them before they left."""
+        if not sends.any_ended:
+            return sends
+        ended = [call for call in sends.unfold() if call.ended]
+        self.backlog.give_back(len(ended), sum(call.size for call in ended))
+        return Sends.of([call for call in sends.unfold() if not call.ended])
 
     def leaving(self, flight: Flight) -> None:
         """A run is about to leave."""

@@ -23,10 +23,9 @@ from dejamq.destinations import Destinations
 from dejamq.encoding import Template
 from dejamq.fault_strategy import FaultTable
 from dejamq.forking import check_loop
-from dejamq.fresh import Fresh, Submitted
+from dejamq.fresh import Fresh, Submitted, shortcut_for
 from dejamq.instance import Instance
 from dejamq.message import Message, MessageQueue, SendResult
-from dejamq.native import Shortcut
 from dejamq.producer_config import ProducerConfig
 from dejamq.rpc_stream import Told
 from dejamq.send_hooks import SendHooks
@@ -35,8 +34,6 @@ from dejamq.send_outcomes import Outcomes
 from dejamq.sends import Sends
 
 SWEEP_S = 0.1
-MOST_COUNTED = 1 << 62
-"""Bytes; the compiled part counts in 64 bits, and no memory has so many."""
 
 
 class Sender:
@@ -67,9 +64,7 @@ class Sender:
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self.loop)
-        backlog = self.backlog
-        most = min(backlog.max_bytes, MOST_COUNTED)
-        shortcut = Shortcut(Message, backlog, self.new_future, most, backlog.call_bytes, plain_below)
+        shortcut = shortcut_for(self.backlog, self.new_future, plain_below)
         self.take = shortcut.take
         """The quickest way of a plain send: its future, or None: ``submit_plain`` or ``submit`` it then."""
         self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000, shortcut)
@@ -189,22 +184,15 @@ class Sender:
         sends = Sends()
         try:
             while lane.busy and len(lane.in_flight) < self._config.max_runs_in_flight:
-                sends = self._without_ended(lane.take_run())
+                sends = self._outcomes.without_ended(lane.take_run())
                 if sends and self._cap_s:
-                    sends = self._of_one_patience(lane, sends.unfold())
+                    sends = Sends.of(lane.of_one_patience(sends.unfold(), self._outcomes.rule.patient))
                 if sends:
                     self._depart(lane, sends)
         except Exception as error:
             if not any(flight.sends is sends for flight in lane.in_flight):
                 lane.put_back(sends.unfold())
             self._broke(error)
-
-    def _of_one_patience(self, lane: Lane, calls: list[Call]) -> Sends:
-        """The first calls that all may, or all may not, go elsewhere when the answer takes too long."""
-        patient = self._outcomes.rule.patient
-        end = next((n for n, call in enumerate(calls) if patient(call) is not patient(calls[0])), len(calls))
-        lane.put_back(calls[end:])
-        return Sends.of(calls[:end])
 
     def _broke(self, error: Exception) -> None:
         """A fault of our own: without this the futures concerned would never be resolved."""
@@ -237,14 +225,6 @@ class Sender:
         lane.in_flight.append(flight)
         flight.answer = Told(partial(self._landed, flight))
         self._instance.link(address).send_run_for(flight.answer, run)
-
-    def _without_ended(self, sends: Sends) -> Sends:
-        """Drop those whose program cancelled them before they left."""
-        if not sends.any_ended:
-            return sends
-        ended = [call for call in sends.unfold() if call.ended]
-        self.backlog.give_back(len(ended), sum(call.size for call in ended))
-        return Sends.of([call for call in sends.unfold() if not call.ended])
 
     # from the broker
 
