@@ -1,9 +1,11 @@
 """One name server and brokers that tests of the producer close, start again, and look into."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from broker_wire import until
 from dejamq import MessageQueue, Producer
 from dejamq.config import ClientConfig
 from dejamq.instance import Instance
@@ -13,6 +15,7 @@ from dejamq_broker.store import MessageStore, StoreConfig
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.client_pb2 import ConsumerData
+from dejamq_proto.codes import RouteNotFound
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.record import Record, decode
 
@@ -76,8 +79,15 @@ async def stored(site: Site, queue: MessageQueue) -> list[Record]:
         group="reader", topic=queue.topic, queue_id=queue.queue_id, max_messages=1000, max_bytes=1 << 20
     )
     instance.register_consumer(lambda: ConsumerData(group="reader"))
+
+    async def routed() -> bool:
+        with suppress(RouteNotFound):
+            await instance.routes.get(queue.topic)
+            return True
+        return False
+
     try:
-        await instance.routes.get(queue.topic)
+        await until(routed)  # a broker tells the name server of a new topic after it has answered
         assert await instance.heartbeat() == []
         async with asyncio.timeout(10):
             while True:
