@@ -14,8 +14,6 @@ typedef struct {
     PyTypeObject *tally;
 } State;
 
-static struct PyModuleDef native;
-
 static void free_object(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);

@@ -14,6 +14,11 @@ COMPILED = compiled("dejamq._native")
 Take = Callable[[object, str], Any]
 """The future of a message that is sent in this mode; None declines it."""
 
+
+def declined(_: object, __: str) -> None:
+    """The answer to every message before a producer starts, and where nothing is compiled."""
+
+
 if TYPE_CHECKING or COMPILED:
     from dejamq._native import IdSource, Shortcut, Tally
 else:
@@ -33,11 +38,7 @@ else:
 
         def close(self) -> None: ...
 
-        def take(self, _: object, __: str) -> None: ...
+        take = staticmethod(declined)
 
 
 __all__ = ["COMPILED", "IdSource", "Shortcut", "Take", "Tally", "declined"]
-
-
-def declined(_: object, __: str) -> None:
-    """Before a producer starts, and after its end."""

@@ -47,8 +47,6 @@ BROKER_FIELDS = np.dtype({
 })  # fmt: skip
 _HEADER_BYTES = np.dtype(f"V{HEADER_SIZE}")
 
-_SCANNED = 5
-
 WIDE_HOSTS = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 UNIQUE_KEY_TEXT = np.dtype([("name", "V9"), ("key", "V33")])
@@ -99,7 +97,7 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
 def _scanned(data: Bytes, sizes: Ints, found: bytearray) -> Run:
     """Five columns and the headers, as ``_native.c`` has left them."""
     count = len(sizes)
-    columns = np.frombuffer(found, np.int64, _SCANNED * count).reshape(_SCANNED, count)
+    columns = np.frombuffer(found, np.int64, 5 * count).reshape(5, count)
     positions, topic_at, topic_size, properties_at, properties_size = columns
     headers = np.frombuffer(found, HEADER, count, columns.nbytes)
     return Run(data, sizes, positions, headers, topic_at, topic_size, properties_at, properties_size)
