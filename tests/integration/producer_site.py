@@ -80,14 +80,8 @@ async def stored(site: Site, queue: MessageQueue) -> list[Record]:
     )
     instance.register_consumer(lambda: ConsumerData(group="reader"))
 
-    async def routed() -> bool:
-        with suppress(RouteNotFound):
-            await instance.routes.get(queue.topic)
-            return True
-        return False
-
     try:
-        await until(routed)  # a broker tells the name server of a new topic after it has answered
+        await routed(instance, queue.topic)
         assert await instance.heartbeat() == []
         async with asyncio.timeout(10):
             while True:
@@ -103,6 +97,18 @@ async def stored(site: Site, queue: MessageQueue) -> list[Record]:
         return records
     finally:
         await instance.close()
+
+
+async def routed(instance: Instance, topic: str) -> None:
+    """Wait for the route of a topic that a send has just made: the name server hears of it after the answer."""
+
+    async def known() -> bool:
+        with suppress(RouteNotFound):
+            await instance.routes.get(topic)
+            return True
+        return False
+
+    await until(known)
 
 
 async def bodies_at(site: Site, topic: str) -> list[bytes]:

@@ -12,7 +12,7 @@ from dejamq.instance import Instance
 from dejamq_proto.client_pb2 import ConsumerData
 from dejamq_proto.codes import Code
 from dejamq_proto.hosts import parse_offset_message_id
-from producer_site import STORE, Site, stored
+from producer_site import STORE, Site, routed, stored
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def test_offsets_and_members_are_asked_of_a_real_broker(site: Site, produc
     heard = asyncio.Event()
     instance.on_ids_changed("readers", heard.set)
     await instance.start()
-    await instance.routes.get("t")
+    await routed(instance, "t")
     assert await instance.heartbeat() == []
     link = instance.link(site.brokers["broker-a"].address)
     async with asyncio.timeout(10):

@@ -29,10 +29,15 @@ def _lines(directory: Path) -> Iterator[Line]:
 
 
 def between_cut_and_heal(lines: list[Line]) -> list[Line]:
+    cut, heal = _cut_and_heal(lines)
+    return lines[cut:heal]
+
+
+def _cut_and_heal(lines: list[Line]) -> tuple[int, int]:
     faults = [number for number, line in enumerate(lines) if line["event"] == "FAULT"]
     cut = [number for number in faults if lines[number]["kind"] == "cut"]
     heal = [number for number in faults if lines[number]["kind"] == "heal"]
-    return lines[cut[-1] : heal[0]]
+    return cut[-1], heal[0]
 
 
 def rounds(lines: list[Line], client: str) -> list[Line]:
@@ -40,16 +45,20 @@ def rounds(lines: list[Line], client: str) -> list[Line]:
 
 
 def owned_twice(lines: list[Line]) -> set[str]:
-    """Queues that a member held through a whole round after another one had opened them: no lag of a hand-over."""
+    """Queues that a member kept in a round while apart though another one had opened them.
+
+    Before the cut a member may do so too, for a moment: it asked a broker that had not heard of the new one yet.
+    """
+    cut, heal = _cut_and_heal(lines)
     held: dict[tuple[str, int], Line] = {}
     twice = set()
-    for line in lines:
+    for number, line in enumerate(lines):
         holder = (line["boot_id"], line.get("pq_id", 0))
         if line["event"] == "PQ_OPEN":
             held[holder] = line
         elif line["event"] == "PQ_DROP":
             held.pop(holder, None)
-        elif line["event"] == "ASSIGN":
+        elif line["event"] == "ASSIGN" and cut < number < heal:
             twice |= _kept_from_others(line, list(held.values()))
     return twice
 
@@ -85,6 +94,15 @@ def test_with_name_servers_that_disagree_one_queue_has_two_owners_and_three_have
     assert {line["process"] for line in routes if len(line["brokers"]) == 2} == {"namesrv-0"}
     healed = [rounds(lines, client)[-1] for client in ("c1", "c2")]
     assert (healed[0]["queues"], healed[1]["route_digest"]) == (A, first["route_digest"])
+
+
+def test_a_hand_over_before_the_cut_is_nobodys_double_ownership() -> None:
+    opened = {"event": "PQ_OPEN", "pq_id": 1, "broker_name": "b", "queue_id": 0}
+    kept = {"event": "ASSIGN", "boot_id": "c1", "queues": ["b:0"]}
+    cut, heal = ({"event": "FAULT", "boot_id": "lab", "kind": kind} for kind in ("cut", "heal"))
+    both = [opened | {"boot_id": "c1", "wall_us": 1}, opened | {"boot_id": "c2", "wall_us": 2}]
+    assert owned_twice([*both, kept, cut, heal, kept]) == set()
+    assert owned_twice([*both, cut, kept, heal]) == {"b:0"}
 
 
 @pytest.mark.timeout(120)
