@@ -8,13 +8,14 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from dejamq import Message, MessageQueue, Producer
+from dejamq import Message, Producer
 from dejamq.routes import BrokerQueues, TopicRoute
 from dejamq.rpc_stream import Told
 from dejamq.send_hooks import SendHooks
@@ -44,8 +45,8 @@ class Echo:
         asyncio.get_running_loop().call_soon(told.set_result, answer)
 
 
-def producer(journal: Journal, link: Echo) -> Producer:
-    """One that has its route and is wired to the link."""
+def producer(journal: Journal, link: Echo, topics: Sequence[str]) -> Producer:
+    """One that has their routes and is wired to the link."""
     numbers = iter(range(1, 1 << 60))
     routes: Any = SimpleNamespace(on_change=[], master_address=lambda name: "127.0.0.1:1")
     instance: Any = SimpleNamespace(
@@ -56,22 +57,27 @@ def producer(journal: Journal, link: Echo) -> Producer:
     sender = Sender(instance, made.config, "bench-producer", SendHooks(), plain_below=made._intake.plain_below)
     made._instance, made._sender, made._take = instance, sender, sender.take
     queues = (BrokerQueues("broker-a", QUEUES, QUEUES, 6),)
-    routes.on_change[0](TopicRoute("bench", queues, {"broker-a": {0: "127.0.0.1:1"}}))
+    for topic in topics:
+        routes.on_change[0](TopicRoute(topic, queues, {"broker-a": {0: "127.0.0.1:1"}}))
     return made
 
 
-async def submits(sending: Producer, body: bytes, messages: int) -> None:
+async def submits(sending: Producer, body: bytes, messages: int, topics: Sequence[str]) -> None:
+    """Messages to the topics in turn."""
+    turns = cycle(topics)
     for _ in range(messages // BURST):
-        pending = [sending.submit(Message("bench", body)) for _ in range(BURST)]
+        pending = [sending.submit(Message(next(turns), body)) for _ in range(BURST)]
         await sending.flush()
         for future in pending:
             future.result()
 
 
-async def awaits(sending: Producer, body: bytes, messages: int) -> None:
+async def awaits(sending: Producer, body: bytes, messages: int, topics: Sequence[str]) -> None:
+    turns = cycle(topics)
+
     async def sender() -> None:
         for _ in range(messages // 256):
-            await sending.send(Message("bench", body))
+            await sending.send(Message(next(turns), body))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(256):
@@ -90,20 +96,20 @@ async def bare_futures(messages: int) -> None:
         loop.create_future().set_result(None)
 
 
-async def measure(messages: int, body_bytes: int, level: Level, rounds: int, folder: Path) -> None:
-    body = bytes(range(256)) * (body_bytes // 256 + 1)
-    body = body[:body_bytes]
-    journal = Journal(folder / "j.jsonl", role="producer", process="p", boot_id="0" * 16, level=level)
+async def measure(given: argparse.Namespace, folder: Path) -> None:
+    messages, topics = given.messages, [f"bench-{number}" for number in range(given.topics)]
+    body = bytes(range(256)) * (given.body_bytes // 256 + 1)
+    body = body[: given.body_bytes]
+    journal = Journal(folder / "j.jsonl", role="producer", process="p", boot_id="0" * 16, level=given.level)
     link = Echo()
-    sending = producer(journal, link)
-    assert MessageQueue("bench", "broker-a", 0)
+    sending = producer(journal, link, topics)
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "a bare future": lambda: bare_futures(messages),
-        "submit": lambda: submits(sending, body, messages),
-        "256 × await send": lambda: awaits(sending, body, messages),
+        "submit": lambda: submits(sending, body, messages, topics),
+        "256 × await send": lambda: awaits(sending, body, messages, topics),
     }
     found: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(rounds):
+    for _ in range(given.rounds):
         for name, work in works.items():
             found[name].append(await core_us(work, messages))
     for name, values in found.items():
@@ -115,11 +121,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--messages", type=int, default=1 << 16)
     parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--topics", type=int, default=1, help="that messages go to in turn")
     parser.add_argument("--level", type=Level, default=Level.AUDIT, choices=list(Level))
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure(given.messages, given.body_bytes, given.level, given.rounds, Path(folder)))
+        asyncio.run(measure(given, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -155,14 +155,24 @@ static PyType_Spec tally_spec = {
     "dejamq._native.Tally", sizeof(Tally), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, tally_slots,
 };
 
-/* Shortcut: puts a message behind others that differ from it in body and id only. Owned by the producer's loop. */
+/* Shortcut: puts a message behind others, when one like it was sent before: it has nothing of its own but body and id.
+   Owned by the producer's loop. */
 
 enum { TOPIC, BODY, TAGS, KEYS, PROPERTIES, DELAY_LEVEL, SHARDING_KEY, FLAG, WAIT_STORE, MESSAGE_ID, FIELDS };
 static const char *const field_names[FIELDS] = {
     "topic", "body", "tags", "keys", "properties", "delay_level", "sharding_key", "flag", "wait_store", "message_id",
 };
 
-enum { MODE, COMMON, MESSAGES, COMMONS, SIZES, FUTURES, JOINED };
+enum { MODE, MESSAGES, COMMONS, SIZES, FUTURES, JOINED };
+
+/* What messages that were sent before have in common, found by the hashes of topic and tags. */
+typedef struct {
+    PyObject *topic, *tags, *flag; /* NULL: nothing is here */
+    PyObject *common;
+    long long size; /* of a record without its body */
+} Model;
+
+enum { MODELS = 1 << 9, NEIGHBOURS = 4 };
 
 typedef struct {
     PyObject_HEAD
@@ -171,10 +181,9 @@ typedef struct {
     Tally *tally;
     PyObject *new_future;
     long long max_bytes, call_bytes, body_below;
-    PyObject *model;          /* the message that the others are like; NULL while closed */
     unsigned long long turns; /* how often it was opened and closed */
-    PyObject *joined[JOINED]; /* what they join */
-    long long common_size;
+    PyObject *joined[JOINED]; /* what they join; NULL while closed */
+    Model models[MODELS];
 } Shortcut;
 
 /* Borrowed; NULL for a field that was never set. */
@@ -203,7 +212,6 @@ static int find_places(Shortcut *self)
 static PyObject *shortcut_close(Shortcut *self, PyObject *Py_UNUSED(none))
 {
     self->turns++;
-    Py_CLEAR(self->model);
     for (int number = 0; number < JOINED; number++)
         Py_CLEAR(self->joined[number]);
     Py_RETURN_NONE;
@@ -230,10 +238,19 @@ static int shortcut_traverse(Shortcut *self, visitproc visit, void *arg)
     Py_VISIT(self->message_type);
     Py_VISIT(self->tally);
     Py_VISIT(self->new_future);
-    Py_VISIT(self->model);
     for (int number = 0; number < JOINED; number++)
         Py_VISIT(self->joined[number]);
+    for (int number = 0; number < MODELS; number++)
+        Py_VISIT(self->models[number].common);
     return 0;
+}
+
+static void forget(Model *model)
+{
+    Py_CLEAR(model->topic);
+    Py_CLEAR(model->tags);
+    Py_CLEAR(model->flag);
+    Py_CLEAR(model->common);
 }
 
 static int shortcut_clear(Shortcut *self)
@@ -242,24 +259,22 @@ static int shortcut_clear(Shortcut *self)
     Py_CLEAR(self->message_type);
     Py_CLEAR(self->tally);
     Py_CLEAR(self->new_future);
+    for (int number = 0; number < MODELS; number++)
+        forget(&self->models[number]);
     return 0;
 }
 
-static PyObject *shortcut_open(Shortcut *self, PyObject *args)
+/* Its arguments are no tuple: making one may collect garbage, which may close what is to be opened. */
+static PyObject *shortcut_open(Shortcut *self, PyObject *const *args, Py_ssize_t count)
 {
-    PyObject *model, *joined[JOINED];
-    long long common_size;
-    if (!PyArg_ParseTuple(args, "OUOLO!O!O!O!:open", &model, &joined[MODE], &joined[COMMON], &common_size, &PyList_Type,
-                          &joined[MESSAGES], &PyList_Type, &joined[COMMONS], &PyList_Type, &joined[SIZES], &PyList_Type,
-                          &joined[FUTURES]))
-        return NULL;
-    if (self->message_type == NULL || !Py_IS_TYPE(model, self->message_type))
-        return PyErr_Format(PyExc_TypeError, "the model is no message");
-    Py_DECREF(shortcut_close(self, NULL));
+    int fit = count == JOINED && PyUnicode_CheckExact(args[MODE]);
+    for (int number = MESSAGES; fit && number < JOINED; number++)
+        fit = PyList_CheckExact(args[number]);
+    if (!fit)
+        return PyErr_Format(PyExc_TypeError, "open needs a mode and four lists");
+    self->turns++;
     for (int number = 0; number < JOINED; number++)
-        Py_XSETREF(self->joined[number], Py_NewRef(joined[number]));
-    self->common_size = common_size;
-    Py_XSETREF(self->model, Py_NewRef(model)); /* last: without it nobody looks at the others */
+        Py_XSETREF(self->joined[number], Py_NewRef(args[number]));
     Py_RETURN_NONE;
 }
 
@@ -272,37 +287,79 @@ static int same(PyObject *one, PyObject *other)
     return PyUnicode_GET_LENGTH(one) == PyUnicode_GET_LENGTH(other) && PyUnicode_Compare(one, other) == 0;
 }
 
-/* The size of its record when the message is like the model and has nothing but body and id of its own; else 0. */
-static long long plain_size(const Shortcut *self, PyObject *message)
+/* Where a model like the message is, or may be put: free, or else the first of its neighbours. NULL: it has no hash. */
+static Model *model_of(Shortcut *self, PyObject *message)
 {
-    PyObject *model = self->model;
-    if (model == NULL || !Py_IS_TYPE(message, self->message_type))
+    PyObject *topic = field(self, message, TOPIC), *tags = field(self, message, TAGS), *flag = field(self, message, FLAG);
+    if (!PyUnicode_CheckExact(topic) || !(tags == Py_None || PyUnicode_CheckExact(tags)) || !PyLong_CheckExact(flag))
+        return NULL;
+    size_t place = (size_t)PyObject_Hash(topic) ^ (tags == Py_None ? 0 : 31 * (size_t)PyObject_Hash(tags));
+    for (size_t next = 0; next < NEIGHBOURS; next++) {
+        Model *model = &self->models[(place + next) % MODELS];
+        if (model->common == NULL ||
+            (model->flag == flag && same(model->topic, topic) && same(model->tags, tags)))
+            return model;
+    }
+    return &self->models[place % MODELS];
+}
+
+static int is_like(const Shortcut *self, PyObject *message, const Model *model)
+{
+    return model->common != NULL && model->flag == field(self, message, FLAG) &&
+           same(model->topic, field(self, message, TOPIC)) && same(model->tags, field(self, message, TAGS));
+}
+
+static int has_all_fields(const Shortcut *self, PyObject *message)
+{
+    if (self->message_type == NULL || !Py_IS_TYPE(message, self->message_type))
         return 0;
     for (int number = 0; number < FIELDS; number++)
         if (field(self, message, number) == NULL)
             return 0;
-    if (!same(field(self, message, TOPIC), field(self, model, TOPIC)) ||
-        !same(field(self, message, TAGS), field(self, model, TAGS)) || field(self, message, FLAG) != field(self, model, FLAG))
-        return 0;
+    return 1;
+}
+
+static PyObject *shortcut_learn(Shortcut *self, PyObject *args)
+{
+    PyObject *message, *common;
+    long long size;
+    if (!PyArg_ParseTuple(args, "OOL:learn", &message, &common, &size))
+        return NULL;
+    if (!has_all_fields(self, message))
+        return PyErr_Format(PyExc_TypeError, "the model is no message");
+    Model *model = model_of(self, message);
+    if (model != NULL) {
+        Model before = *model;
+        *model = (Model){Py_NewRef(field(self, message, TOPIC)), Py_NewRef(field(self, message, TAGS)),
+                         Py_NewRef(field(self, message, FLAG)), Py_NewRef(common), size};
+        forget(&before);
+    }
+    Py_RETURN_NONE;
+}
+
+/* What the message has in common with others when it has nothing but body and id of its own; else NULL. */
+static const Model *plain(Shortcut *self, PyObject *message)
+{
+    if (!has_all_fields(self, message))
+        return NULL;
     PyObject *keys = field(self, message, KEYS), *properties = field(self, message, PROPERTIES);
     if (!PyTuple_CheckExact(keys) || PyTuple_GET_SIZE(keys) || !PyDict_CheckExact(properties) || PyDict_GET_SIZE(properties))
-        return 0;
+        return NULL;
     PyObject *delay_level = field(self, message, DELAY_LEVEL);
     if (!PyLong_CheckExact(delay_level) || PyObject_IsTrue(delay_level) ||
         field(self, message, SHARDING_KEY) != Py_None || field(self, message, WAIT_STORE) != Py_True)
-        return 0;
+        return NULL;
     PyObject *id = field(self, message, MESSAGE_ID), *body = field(self, message, BODY);
     if (!PyUnicode_CheckExact(id) || PyUnicode_GET_LENGTH(id) != ID_DIGITS || !PyUnicode_IS_ASCII(id) ||
-        !PyBytes_CheckExact(body))
-        return 0;
-    Py_ssize_t size = PyBytes_GET_SIZE(body);
-    return 0 < size && size < self->body_below ? self->common_size + size : 0;
+        !PyBytes_CheckExact(body) || PyBytes_GET_SIZE(body) == 0 || PyBytes_GET_SIZE(body) >= self->body_below)
+        return NULL;
+    const Model *model = model_of(self, message);
+    return model != NULL && is_like(self, message, model) ? model : NULL;
 }
 
 /* All four columns grow or none does: what takes columns for equally long would break the producer. */
-static int join(Shortcut *self, PyObject *message, PyObject *size, PyObject *future)
+static int join(Shortcut *self, PyObject *const values[JOINED])
 {
-    PyObject *values[JOINED] = {NULL, NULL, message, self->joined[COMMON], size, future};
     for (int number = MESSAGES; number < JOINED; number++) {
         if (PyList_Append(self->joined[number], values[number]) == 0)
             continue;
@@ -320,36 +377,43 @@ static int has_room(const Shortcut *self, long long size)
     return self->tally->bytes + size + self->call_bytes <= self->max_bytes;
 }
 
+static PyObject *take_like(Shortcut *self, PyObject *message, PyObject *common, long long size)
+{
+    unsigned long long turns = self->turns;
+    PyObject *size_number = PyLong_FromLongLong(size);
+    PyObject *future = size_number == NULL ? NULL : PyObject_CallNoArgs(self->new_future);
+    if (future != NULL && (turns != self->turns || !has_room(self, size))) {
+        /* garbage went, and something of it used this producer */
+        Py_SETREF(future, Py_NewRef(Py_None));
+    } else if (future != NULL) {
+        PyObject *const values[JOINED] = {NULL, message, common, size_number, future};
+        if (join(self, values) < 0)
+            Py_CLEAR(future);
+        else
+            self->tally->bytes += size + self->call_bytes, self->tally->calls += 1;
+    }
+    Py_XDECREF(size_number);
+    return future;
+}
+
 static PyObject *shortcut_take(Shortcut *self, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2)
         return PyErr_Format(PyExc_TypeError, "take needs a message and a mode, not %zd arguments", count);
     PyObject *message = args[0], *mode = args[1];
-    long long size = plain_size(self, message);
-    if (size == 0 || !same(mode, self->joined[MODE]) || !has_room(self, size))
+    const Model *model = same(mode, self->joined[MODE]) ? plain(self, message) : NULL;
+    long long size = model == NULL ? 0 : model->size + PyBytes_GET_SIZE(field(self, message, BODY));
+    if (model == NULL || !has_room(self, size))
         Py_RETURN_NONE;
-    unsigned long long turns = self->turns;
-    PyObject *future = PyObject_CallNoArgs(self->new_future);
-    if (future == NULL)
-        return NULL;
-    if (turns != self->turns || !has_room(self, size)) { /* garbage went, and something of it used this producer */
-        Py_DECREF(future);
-        Py_RETURN_NONE;
-    }
-    PyObject *size_number = PyLong_FromLongLong(size);
-    if (size_number == NULL || join(self, message, size_number, future) < 0) {
-        Py_XDECREF(size_number);
-        Py_DECREF(future);
-        return NULL;
-    }
-    Py_DECREF(size_number);
-    self->tally->bytes += size + self->call_bytes;
-    self->tally->calls += 1;
+    PyObject *common = Py_NewRef(model->common); /* while the future is made, another may take the model's place */
+    PyObject *future = take_like(self, message, common, size);
+    Py_DECREF(common);
     return future;
 }
 
 static PyMethodDef shortcut_methods[] = {
-    {"open", (PyCFunction)shortcut_open, METH_VARARGS, "From now on messages like this one join these columns."},
+    {"open", (PyCFunction)(void (*)(void))shortcut_open, METH_FASTCALL, "From now on messages of this mode join these columns."},
+    {"learn", (PyCFunction)shortcut_learn, METH_VARARGS, "From now on messages like this one are taken."},
     {"close", (PyCFunction)shortcut_close, METH_NOARGS, "From now on every message is declined."},
     {"take", (PyCFunction)(void (*)(void))shortcut_take, METH_FASTCALL, "The future of a message; None declines it."},
     {NULL},

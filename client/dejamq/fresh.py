@@ -6,7 +6,6 @@ from time import monotonic
 
 from dejamq.backlog import Backlog
 from dejamq.call import Call
-from dejamq.encoding import Template
 from dejamq.message import Message, SendResult
 from dejamq.native import Shortcut
 from dejamq.sends import Sends
@@ -34,7 +33,7 @@ class Fresh:
     def __init__(self, call_ids: Iterator[int], budget_s: float, shortcut: Shortcut) -> None:
         """``call_ids``: the same source as of calls. ``budget_s``: that of a plain send.
 
-        ``shortcut`` is open while there is ``plain``, and adds to it.
+        ``shortcut`` is open while there is ``plain``, and adds what it has learned to it.
         """
         self._call_ids, self._budget_s, self._shortcut = call_ids, budget_s, shortcut
         self._all: list[Submitted] = []
@@ -54,17 +53,10 @@ class Fresh:
 
         One deadline for all of a turn: it lasts some ms, the budget is seconds.
         """
-        self.plain = Sends(mode, monotonic() + self._budget_s)
-        self._all.append(self.plain)
-        return self.plain
-
-    def open_shortcut(self, message: Message, common: Template) -> None:
-        """Let plain sends that are like this message, with which ``plain`` began, join it by the shortcut."""
-        plain = self.plain
-        if plain is not None:  # the garbage collector may have run code that submitted something else meanwhile
-            self._shortcut.open(
-                message, plain.mode, common, common.size, plain.messages, plain.commons, plain.sizes, plain.futures
-            )
+        self.plain = plain = Sends(mode, monotonic() + self._budget_s)
+        self._all.append(plain)
+        self._shortcut.open(mode, plain.messages, plain.commons, plain.sizes, plain.futures)
+        return plain
 
     def end_plain(self) -> None:
         """Nothing joins it any more."""

@@ -65,7 +65,7 @@ class Sender:
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self.loop)
         shortcut = shortcut_for(self.backlog, self.new_future, plain_below)
-        self.take = shortcut.take
+        self.take, self._learn = shortcut.take, shortcut.learn
         """The quickest way of a plain send: its future, or None: ``submit_plain`` or ``submit`` it then."""
         self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000, shortcut)
         self._turning = False
@@ -75,13 +75,13 @@ class Sender:
     def submit_plain(self, message: Message, common: Template, mode: str) -> "asyncio.Future[SendResult]":
         """Take a send on that is nothing but its message; gives its future. Raises BacklogFull."""
         size = common.size + len(message.body)
+        self._learn(message, common, common.size)
+        future = self.new_future()  # first: with it garbage may go, and something of that may use this producer
         self.backlog.take(1, size)
         plain = self._fresh.plain
         if plain is None or plain.mode != mode:
             plain = self._fresh.begin(mode)
             self._turn_soon()
-            self._fresh.open_shortcut(message, common)
-        future = self.new_future()
         plain.messages.append(message)
         plain.commons.append(common)
         plain.sizes.append(size)

@@ -39,11 +39,14 @@ class Columns:
         self.shortcut = Shortcut(Message, self.backlog, new_future, max_bytes, CALL_BYTES, BODY_BELOW)
 
     def opened(self, model: Message, mode: str = "sync") -> "Columns":
-        common = template(model.topic, model.flag, model.tags)
-        self.shortcut.open(
-            model, mode, common, common.size, self.messages, self.commons, self.sizes, self.futures
-        )  # fmt: skip
+        self.shortcut.open(mode, self.messages, self.commons, self.sizes, self.futures)
+        self.learn(model)
         return self
+
+    def learn(self, model: Message) -> Template:
+        common = template(model.topic, model.flag, model.tags)
+        self.shortcut.learn(model, common, common.size)
+        return common
 
     @property
     def counts(self) -> set[int]:
@@ -162,10 +165,7 @@ def test_it_declines_when_it_is_opened_for_others_while_the_future_is_made() -> 
     def reopen() -> object:
         """As a finalizer may, which the garbage collector runs then."""
         columns.shortcut.close()
-        other, common = Message("audit", b"x"), template("audit", 0, None)
-        columns.shortcut.open(
-            other, "sync", common, common.size, others.messages, others.commons, others.sizes, others.futures
-        )  # fmt: skip
+        columns.shortcut.open("sync", others.messages, others.commons, others.sizes, others.futures)
         return object()
 
     columns: Columns = Columns(new_future=reopen).opened(ORDINARY)
@@ -184,10 +184,57 @@ def test_it_declines_when_the_backlog_is_full_by_the_time_the_future_is_made() -
     assert columns.backlog.calls == 1
 
 
-def test_it_is_opened_for_messages_only() -> None:
+def test_it_learns_messages_only_and_opens_to_lists() -> None:
     model: Any = "no message"
+    nothing: Any = None
     with pytest.raises(TypeError, match="the model is no message"):
-        Columns().shortcut.open(model, "sync", None, 1, [], [], [], [])
+        Columns().shortcut.learn(model, None, 1)
+    with pytest.raises(TypeError, match="a mode and four lists"):
+        Columns().shortcut.open("sync", [], [], [], nothing)
+
+
+def test_messages_to_several_topics_and_with_several_tags_join_the_same_columns() -> None:
+    columns = Columns().opened(ORDINARY)
+    models = [Message("audit", b"a"), Message("audit", b"a", tags="open"), Message("audit", b"a", flag=1)]
+    commons = [columns.learn(model) for model in models]
+    messages = [Message("audit", b"x"), ORDINARY, Message("audit", b"y", tags="open"), Message("audit", b"z", flag=1)]
+    assert all(columns.shortcut.take(message, "sync") for message in messages)
+    assert columns.messages == messages
+    assert columns.commons == [commons[0], template("orders", 0, "paid"), *commons[1:]]
+    assert columns.shortcut.take(Message("audit", b"x", tags="open", flag=1), "sync") is None
+
+
+def test_what_it_has_learned_stays_while_columns_come_and_go() -> None:
+    columns = Columns().opened(ORDINARY)
+    columns.shortcut.close()
+    columns.shortcut.open("async", columns.messages, columns.commons, columns.sizes, columns.futures)
+    assert columns.shortcut.take(ORDINARY, "async") is not None
+    assert columns.counts == {1}
+
+
+def test_more_topics_than_it_has_room_for_only_take_the_place_of_others() -> None:
+    columns = Columns(max_bytes=1 << 30).opened(ORDINARY)
+    models = [Message(f"topic-{number}", b"x") for number in range(2000)]
+    for model in models:
+        common = columns.learn(model)
+        assert columns.shortcut.take(model, "sync") is not None
+        assert columns.commons[-1] is common
+    known = [columns.shortcut.take(model, "sync") is not None for model in models]
+    assert 100 < sum(known) <= 512
+    assert [each.record.topic for each in columns.commons] == [
+        template(one.topic, 0, None).record.topic for one in columns.messages
+    ]
+
+
+def test_a_model_whose_place_is_taken_while_the_future_is_made_still_serves_its_message() -> None:
+    def learn_others() -> object:
+        for number in range(2000):
+            columns.learn(Message(f"topic-{number}", b"x"))
+        return object()
+
+    columns: Columns = Columns(new_future=learn_others).opened(ORDINARY)
+    assert columns.shortcut.take(ORDINARY, "sync") is not None
+    assert columns.commons == [template("orders", 0, "paid")]
 
 
 def test_it_is_not_made_for_a_type_whose_fields_are_no_slots() -> None:

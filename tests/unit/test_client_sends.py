@@ -233,7 +233,6 @@ async def test_what_one_turn_submitted_is_calls_in_its_order_where_some_are_call
             assert not doors.is_open
             continue
         sends = fresh.begin("sync")
-        fresh.open_shortcut(each.messages[0], each.commons[0])
         assert fresh.plain is sends
         assert doors.is_open
         sends.extend(each)
@@ -243,15 +242,6 @@ async def test_what_one_turn_submitted_is_calls_in_its_order_where_some_are_call
     assert not doors.is_open
     assert fresh.as_plain(taken) is None
     assert [call.call_id for call in fresh.as_calls(taken)] == [7, 8, 1, 9]
-
-
-async def test_no_shortcut_opens_to_what_has_ended_meanwhile() -> None:
-    doors: Any = Doors()
-    fresh = Fresh(count(7), 3.0, doors)
-    fresh.begin("sync")
-    fresh.end_plain()  # by code that the garbage collector ran
-    fresh.open_shortcut(Message("t", b"x"), template("t", 0, None))
-    assert not doors.is_open
 
 
 async def test_what_one_turn_submitted_stays_plain_where_all_is() -> None:
