@@ -225,7 +225,7 @@ static int shortcut_init(Shortcut *self, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OLLL:Shortcut", names, &PyType_Type, &message_type, state->tally,
                                      &tally, &new_future, &self->max_bytes, &self->call_bytes, &self->body_below))
         return -1;
-    Py_DECREF(shortcut_close(self, NULL)); /* made anew, its model would be of another type */
+    Py_DECREF(shortcut_close(self, NULL)); /* made anew, it is for other messages than those that it was open to */
     Py_XSETREF(self->message_type, (PyTypeObject *)Py_NewRef(message_type));
     Py_XSETREF(self->tally, (Tally *)Py_NewRef(tally));
     Py_XSETREF(self->new_future, Py_NewRef(new_future));
@@ -287,26 +287,29 @@ static int same(PyObject *one, PyObject *other)
     return PyUnicode_GET_LENGTH(one) == PyUnicode_GET_LENGTH(other) && PyUnicode_Compare(one, other) == 0;
 }
 
-/* Where a model like the message is, or may be put: free, or else the first of its neighbours. NULL: it has no hash. */
-static Model *model_of(Shortcut *self, PyObject *message)
-{
-    PyObject *topic = field(self, message, TOPIC), *tags = field(self, message, TAGS), *flag = field(self, message, FLAG);
-    if (!PyUnicode_CheckExact(topic) || !(tags == Py_None || PyUnicode_CheckExact(tags)) || !PyLong_CheckExact(flag))
-        return NULL;
-    size_t place = (size_t)PyObject_Hash(topic) ^ (tags == Py_None ? 0 : 31 * (size_t)PyObject_Hash(tags));
-    for (size_t next = 0; next < NEIGHBOURS; next++) {
-        Model *model = &self->models[(place + next) % MODELS];
-        if (model->common == NULL ||
-            (model->flag == flag && same(model->topic, topic) && same(model->tags, tags)))
-            return model;
-    }
-    return &self->models[place % MODELS];
-}
-
 static int is_like(const Shortcut *self, PyObject *message, const Model *model)
 {
     return model->common != NULL && model->flag == field(self, message, FLAG) &&
            same(model->topic, field(self, message, TOPIC)) && same(model->tags, field(self, message, TAGS));
+}
+
+/* Where the model of the message is, which `known` says, or may be put: free, or else the first of its neighbours.
+   NULL: it can have none. */
+static Model *model_of(Shortcut *self, PyObject *message, int *known)
+{
+    PyObject *topic = field(self, message, TOPIC), *tags = field(self, message, TAGS);
+    *known = 0;
+    if (!PyUnicode_CheckExact(topic) || !(tags == Py_None || PyUnicode_CheckExact(tags)) ||
+        !PyLong_CheckExact(field(self, message, FLAG)))
+        return NULL;
+    size_t place = (size_t)PyObject_Hash(topic) ^ (tags == Py_None ? 0 : 31 * (size_t)PyObject_Hash(tags));
+    for (size_t next = 0; next < NEIGHBOURS; next++) {
+        Model *model = &self->models[(place + next) % MODELS];
+        *known = is_like(self, message, model);
+        if (*known || model->common == NULL)
+            return model;
+    }
+    return &self->models[place % MODELS];
 }
 
 static int has_all_fields(const Shortcut *self, PyObject *message)
@@ -327,7 +330,8 @@ static PyObject *shortcut_learn(Shortcut *self, PyObject *args)
         return NULL;
     if (!has_all_fields(self, message))
         return PyErr_Format(PyExc_TypeError, "the model is no message");
-    Model *model = model_of(self, message);
+    int known;
+    Model *model = model_of(self, message, &known);
     if (model != NULL) {
         Model before = *model;
         *model = (Model){Py_NewRef(field(self, message, TOPIC)), Py_NewRef(field(self, message, TAGS)),
@@ -353,8 +357,9 @@ static const Model *plain(Shortcut *self, PyObject *message)
     if (!PyUnicode_CheckExact(id) || PyUnicode_GET_LENGTH(id) != ID_DIGITS || !PyUnicode_IS_ASCII(id) ||
         !PyBytes_CheckExact(body) || PyBytes_GET_SIZE(body) == 0 || PyBytes_GET_SIZE(body) >= self->body_below)
         return NULL;
-    const Model *model = model_of(self, message);
-    return model != NULL && is_like(self, message, model) ? model : NULL;
+    int known;
+    const Model *model = model_of(self, message, &known);
+    return known ? model : NULL;
 }
 
 /* All four columns grow or none does: what takes columns for equally long would break the producer. */
