@@ -79,7 +79,6 @@ async def stored(site: Site, queue: MessageQueue) -> list[Record]:
         group="reader", topic=queue.topic, queue_id=queue.queue_id, max_messages=1000, max_bytes=1 << 20
     )
     instance.register_consumer(lambda: ConsumerData(group="reader"))
-
     try:
         await routed(instance, queue.topic)
         assert await instance.heartbeat() == []
