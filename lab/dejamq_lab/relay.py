@@ -71,17 +71,26 @@ class Relay:
         if self._refusing:
             writer.transport.abort()
             return
+        self._writers.add(writer)  # so that whatever breaks connections finds it while the other side is dialled
         host, _, port = self._target().rpartition(":")
         try:
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
         except (OSError, ValueError):
-            writer.transport.abort()
+            self._drop(writer)
             return
-        self._writers |= {writer, far_writer}
+        if writer.transport.is_closing():
+            self._drop(writer)
+            far_writer.transport.abort()
+            return
+        self._writers.add(far_writer)
         for source, sink, way in ((reader, far_writer, UP), (far_reader, writer, DOWN)):
             pipe = asyncio.create_task(self._pipe(source, sink, way))
             self._pipes.add(pipe)
             pipe.add_done_callback(self._pipes.discard)
+
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        writer.transport.abort()
 
     async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, way: str) -> None:
         with contextlib.suppress(OSError):
