@@ -98,10 +98,7 @@ class Fetcher:
                 self._hand_over(owned)
                 await failpoints.reached("consumer.pull")
             try:
-                answer, asked = await self._pull(owned), owned.next_offset
-                found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
-                if answer.next_offset == asked and self._sent_in_vain(owned, answer):
-                    await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
+                found = await self._next(owned)
             except (DejamqError, BadRun, BadRecord) as error:
                 queue = owned.queue
                 level = logging.DEBUG if failing else logging.WARNING  # once for each outage
@@ -113,6 +110,14 @@ class Fetcher:
                 if found and self._interval_s:
                     self._hand_over(owned)
                     await asyncio.sleep(self._interval_s)
+
+    async def _next(self, owned: OwnedQueue) -> bool:
+        """Whether messages came. The answer's bytes are theirs alone: it may be long until the queue has another one."""
+        answer, asked = await self._pull(owned), owned.next_offset
+        found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
+        if answer.next_offset == asked and self._sent_in_vain(owned, answer):
+            await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
+        return found
 
     async def _may_pull(self, owned: OwnedQueue) -> bool:
         """False after a wait: then everything must be looked at again."""

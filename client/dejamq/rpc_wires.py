@@ -68,6 +68,7 @@ class GrpcWire:
         try:
             while (frame := await self._call.read()) is not END:
                 self._line.received(frame)
+                del frame  # it may be long until there is another one
         except grpc.aio.AioRpcError as error:
             return error_from(error, self._address)
         except asyncio.CancelledError:

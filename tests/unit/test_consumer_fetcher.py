@@ -1,4 +1,5 @@
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -186,6 +187,30 @@ async def test_bytes_held_are_summed_up_only_when_they_may_have_become_too_many(
         assert (sums[:2], len(sink)) == ([0, 400], 40), "the third pull filled it, the fourth went beyond it"
         owned.process_queue.finish_all(range(10))
         await until(lambda: len(sink) == 50)
+
+
+class Seen(PullAnswer, weakref=True):
+    """An answer of which one can tell whether it is still there."""
+
+
+async def test_while_the_next_messages_are_waited_for_nothing_of_the_last_answer_is_kept() -> None:
+    """With hundreds of queues it was a MiB for each."""
+
+    class Once(FakeLink):
+        async def pull(self, request: PullRequest) -> PullAnswer:
+            self.pulls.append(request)
+            if len(self.pulls) > 1:
+                await asyncio.Event().wait()
+            came = answer([stored(0)], 1)
+            whole = Seen(**{name: getattr(came, name) for name in came.__struct_fields__})
+            kept.append(weakref.ref(whole))
+            return whole
+
+    kept: list[weakref.ref[PullAnswer]] = []
+    link, owned = Once(), owned_queue()
+    async with fetching(link, owned) as (_, sink):
+        await until(lambda: sink and len(link.pulls) > 1)
+        assert kept[0]() is None
 
 
 async def test_a_broker_that_is_away_is_asked_again_until_it_is_back() -> None:
