@@ -52,11 +52,15 @@ class PullService:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(requests, outbox))
                     while (item := await outbox.get()) is not None:
-                        if answers := await self._answers(item, outbox):
-                            await context.write(answers[0].encode(answers[1:]))
+                        await self._write(item, outbox, context)
                     reader.cancel()
             finally:
                 self._long_poll.forget(outbox)
+
+    async def _write(self, item: object, outbox: Outbox[object], context: Context) -> None:
+        """The answers are views of the log. None is kept until the next one: a deleted file would stay on the disk."""
+        if answers := await self._answers(item, outbox):
+            await context.write(answers[0].encode(answers[1:]))
 
     async def _answers(self, item: object, outbox: Outbox[object]) -> list[PullAnswer]:
         """What leaves in one frame: the answer to this item, and to those behind it for a client that reads such.

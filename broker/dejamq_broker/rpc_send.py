@@ -106,6 +106,7 @@ class SendService:
                 continue
             late = await intake.enter(len(frame))
             outbox.put(self._accept(frame, born_host, intake, late))
+            del frame  # it is stored, and it may be long until there is another one
         outbox.end()
 
     def _accept(self, frame: bytes, born_host: IntHost, intake: Intake, late: DejamqError | None = None) -> Outcome:

@@ -1,0 +1,90 @@
+"""A stream on which nothing is said any more keeps nothing of what was said last: it may be a run or an answer of MBs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from sys import getrefcount
+from typing import Any
+from weakref import ref
+
+import pytest
+from broker_parts import Parts, parts_in
+from broker_wire import a_run
+from consumer_fakes import until
+from dejamq_broker.fast_failure import FastFailure
+from dejamq_broker.limits_config import LimitSettings
+from dejamq_broker.long_poll import LongPoll
+from dejamq_broker.rpc_pull import PullService
+from dejamq_broker.rpc_send import SendService
+from dejamq_broker.streams import Streams
+from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.wire import PullAnswer
+
+
+class Client:
+    """Says what it has to say, then nothing, and keeps the lengths of the answers."""
+
+    def __init__(self, *said: Any) -> None:
+        self._said, self.silent, self.heard = list(said), False, list[int]()
+
+    async def asks(self) -> AsyncIterator[Any]:
+        while self._said:
+            yield self._said.pop()
+        self.silent = True
+        await asyncio.Event().wait()
+
+    async def write(self, answer: bytes) -> None:
+        self.heard.append(len(answer))
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:4711"
+
+
+async def ended(stream: "asyncio.Task[None]") -> None:
+    stream.cancel()
+    await asyncio.wait((stream,))
+
+
+async def test_an_idle_producer_costs_the_broker_no_copy_of_its_last_run(tmp_path: Path) -> None:
+    with parts_in(tmp_path) as parts:
+        frame = a_run("orders", [b"x" * 1000]).encode()
+        alone, client = getrefcount(frame), Client(frame)
+        service = SendService(parts.sender, parts.retries, Streams(), FastFailure(LimitSettings()), 1000)
+        stream = asyncio.create_task(service.SendStream(client.asks(), client))  # type: ignore[arg-type]
+        await until(lambda: client.silent and client.heard)
+        assert getrefcount(frame) == alone
+        await ended(stream)
+
+
+async def test_an_idle_consumer_keeps_no_log_file_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Seen(PullAnswer, weakref=True):
+        """As what a puller answers with, and one can tell whether it is still there."""
+
+    given: list[ref[PullAnswer]] = []
+
+    def look(parts: Parts) -> Any:
+        inner = parts.puller.look
+
+        def seen(*args: Any, **more: Any) -> PullAnswer | None:
+            found = inner(*args, **more)
+            if found is None:
+                return None
+            answer = Seen(**{name: getattr(found, name) for name in found.__struct_fields__})
+            given.append(ref(answer))
+            return answer
+
+        return seen
+
+    with parts_in(tmp_path) as parts:
+        parts.send("orders", b"x" * 1000)
+        parts.settle()
+        monkeypatch.setattr(parts.puller, "look", look(parts))
+        request = PullRequest(group="g", topic="orders", max_messages=10, max_bytes=10_000, expression="*")
+        request.caller.seq = 1
+        client = Client(request)
+        service = PullService(parts.puller, parts.rules.filters, LongPoll(), Streams(), None)
+        stream = asyncio.create_task(service.PullStream(client.asks(), client))  # type: ignore[arg-type]
+        await until(lambda: client.silent and client.heard)
+        assert client.heard[0] > 1000
+        assert [answer() for answer in given] == [None]
+        await ended(stream)
