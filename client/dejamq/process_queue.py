@@ -99,6 +99,11 @@ class ProcessQueue:
             del self._offsets[: self._head], self._sizes[: self._head]
             self._head = 0
 
+    def _forget_if_all(self) -> None:
+        """Of what is wholly finished nothing is kept until more comes: with hundreds of queues that is tens of MB."""
+        if self._head == len(self._offsets):
+            self._offsets, self._sizes, self._head = [], [], 0
+
     def finish(self, queue_offset: int) -> bool:
         """The message needs no more of this owner. False when it is not held (any more).
 
@@ -106,6 +111,7 @@ class ProcessQueue:
         """
         found = self._finish(queue_offset)
         if found:
+            self._forget_if_all()
             self._tell()
         return found
 
@@ -117,9 +123,11 @@ class ProcessQueue:
         if not self._later and self._offsets[head:end] == queue_offsets:
             self.cached_bytes -= sum(self._sizes[head:end])
             self._head = end
+            self._forget_if_all()
         else:
             for queue_offset in queue_offsets:
                 self._finish(queue_offset)
+            self._forget_if_all()
         self._tell()
 
     def _finish(self, queue_offset: int) -> bool:

@@ -140,3 +140,13 @@ def test_finishing_many_at_once_is_like_finishing_each() -> None:
     for held in (one, all_at_once):
         assert (len(held), held.cached_bytes, held.low_water, held.commit_offset, held.span) == (3, 30, 2, 2, 3)
     assert rooms == [3]
+
+
+def test_of_messages_that_are_all_finished_nothing_is_kept() -> None:
+    """A client may own hundreds of queues that had a thousand messages each and get no more for hours."""
+    for finish in (lambda queue: queue.finish_all([5, 6]), lambda queue: [queue.finish(6), queue.finish(5)]):
+        queue = filled(5, 6)
+        finish(queue)
+        assert (queue._offsets, queue._sizes, queue.commit_offset, queue.ends) == ([], [], 7, None)
+        queue.put([9], [10])
+        assert (queue.low_water, len(queue), queue.cached_bytes) == (9, 1, 10)
