@@ -112,7 +112,7 @@ class Fetcher:
                     await asyncio.sleep(self._interval_s)
 
     async def _next(self, owned: OwnedQueue) -> bool:
-        """Whether messages came. The answer's bytes are theirs alone: it may be long until the queue has another one."""
+        """Whether messages came. Nothing else keeps the answer's bytes: it may be long until the queue has another."""
         answer, asked = await self._pull(owned), owned.next_offset
         found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
         if answer.next_offset == asked and self._sent_in_vain(owned, answer):

@@ -1,4 +1,4 @@
-"""A stream on which nothing is said any more keeps nothing of what was said last: it may be a run or an answer of MBs."""
+"""A stream on which nothing is said any more keeps nothing of what was said last, which may be a run of a MiB."""
 
 import asyncio
 from collections.abc import AsyncIterator
