@@ -22,7 +22,8 @@ from dejamq.handlers import Outcome
 from dejamq.received import ReceivedMessage
 from dejamq.stretch import Stretches
 
-GATHER_AT_MOST = 2048
+GATHER_AT_MOST, GATHER_OF_ALL = 2048, 8192
+"""So many messages of one queue, and of all of them, are gathered: until their line is written their bytes are kept."""
 
 
 class Deliveries:
@@ -42,6 +43,7 @@ class Deliveries:
         """The next delivery's number: whoever calls a handler takes it."""
         self._batches = 0
         self._gathering: dict[int, OwnedQueue] = {}
+        self._gathered = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
@@ -91,10 +93,13 @@ class Deliveries:
                 self.tell_succeeded(owned, message)
         elif self._on:
             owned.succeeded.add(messages)
+            self._gathered += len(messages)
+            if owned.number not in self._gathering:
+                self._gather(owned)
             if owned.succeeded.count >= GATHER_AT_MOST:
                 self.flush(owned)
-            elif owned.number not in self._gathering:
-                self._gather(owned)
+            elif self._gathered >= GATHER_OF_ALL:
+                self.close()
 
     def end(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], outcome: Outcome) -> None:
         """It ended in any other way, or too late: when the queue is dropped the result is thrown away.
@@ -147,6 +152,7 @@ class Deliveries:
             self._write_deliver(owned, entered, kind=self._kind)
         if owned.succeeded.count:
             succeeded, owned.succeeded = owned.succeeded, Stretches()
+            self._gathered -= succeeded.count
             self._journal.write(self._result(owned, succeeded, "success"))
 
     def close(self) -> None:
