@@ -81,6 +81,11 @@ class OwnedQueue:
     """What all its pulls have in common; of ``subscription_version``."""
 
     @property
+    def has_more(self) -> bool | None:
+        """Whether the broker has told of messages that have not come yet; None while it has told nothing."""
+        return None if self.max_offset is None else self.next_offset < self.max_offset
+
+    @property
     def dropped(self) -> bool:
         """Results count for nothing any more."""
         return self.process_queue.dropped

@@ -26,6 +26,7 @@ from dejamq.namespace import unwrap, unwrap_queue
 from dejamq.offset_store import OffsetStore
 from dejamq.process_queue import Limits
 from dejamq.received import ReceivedMessage, receive
+from dejamq.room import Room
 from dejamq.waits import set_within
 
 log = logging.getLogger("dejamq.consumer")
@@ -42,13 +43,18 @@ class Fetcher:
     def __init__(self, context: Context, deliveries: Deliveries, offsets: OffsetStore, submit: Submit) -> None:
         self._context, self._deliveries, self._offsets, self._submit = context, deliveries, offsets, submit
         self._thresholds = Thresholds(context.config)
-        self._interval_s = context.config.pull_interval_ms / 1000
-        self._timeout_s = context.config.consumer_timeout_when_suspend_ms / 1000
+        config = context.config
+        self._interval_s = config.pull_interval_ms / 1000
+        self._pause_s = config.pull_time_delay_when_exception_ms / 1000
+        self._timeout_s = config.consumer_timeout_when_suspend_ms / 1000
+        self._room = Room(
+            config.max_cached_bytes, lambda: self.cached_bytes(), config.pull_batch_size_in_bytes,
+            config.flow_control_interval_ms / 1000,
+        )  # fmt: skip
         self._resumed = asyncio.Event()
         self._resumed.set()
         self.cached_bytes: Callable[[], int] = lambda: 0
         """Bodies held in all queues of the client."""
-        self._surely_free = -1
         self.queue_count: Callable[[], int] = lambda: 1
         """How many queues are assigned to it."""
         self._locked: Callable[[OwnedQueue], bool] = lambda owned: True
@@ -104,7 +110,7 @@ class Fetcher:
                 level = logging.DEBUG if failing else logging.WARNING  # once for each outage
                 log.log(level, "pull_failed queue=%s:%d reason=%s", queue.broker_name, queue.queue_id, error)
                 failing, owned.replica = True, MASTER_ID
-                await asyncio.sleep(self._pause_s(error))
+                await asyncio.sleep(self._pause_after(error))
             else:
                 failing = False
                 if found and self._interval_s:
@@ -113,44 +119,39 @@ class Fetcher:
 
     async def _next(self, owned: OwnedQueue) -> bool:
         """Whether messages came. Nothing else keeps the answer's bytes: it may be long until the queue has another."""
-        answer, asked = await self._pull(owned), owned.next_offset
-        found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
+        with self._room.asked(owned.queue.broker_name, owned.has_more):
+            answer, asked = await self._pull(owned), owned.next_offset
+            found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
         if answer.next_offset == asked and self._sent_in_vain(owned, answer):
-            await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
+            await asyncio.sleep(self._pause_s)
         return found
 
     async def _may_pull(self, owned: OwnedQueue) -> bool:
         """False after a wait: then everything must be looked at again."""
         if not self._resumed.is_set():
             self._hand_over(owned)
-            interval_s = self._context.config.pull_time_delay_when_exception_ms / 1000
-            await set_within(self._resumed, interval_s)  # wakes in between, so that the queue does not look idle
+            await set_within(self._resumed, self._pause_s)  # wakes in between, so that the queue does not look idle
             return False
         if not self._locked(owned):
             self._hand_over(owned)
-            await asyncio.sleep(self._context.config.pull_time_delay_when_exception_ms / 1000)
+            await asyncio.sleep(self._pause_s)
             return False
         excess = owned.process_queue.excess(self._limits())
-        if not excess and self._bytes_free():
+        if not excess and self._room.is_free:
             return True
         self._hand_over(owned)
         log.debug("flow_control queue=%s:%d %s", owned.queue.broker_name, owned.queue.queue_id, excess)
-        await self._room(owned)
-        return False
-
-    def _bytes_free(self) -> bool:
-        """Whether all queues together hold no more than they may. They are summed up only when so much came since the
-        last time that it may be too much now: with hundreds of queues that costs as much as a pull.
-        """
-        if self._surely_free < 0:
-            self._surely_free = self._context.config.max_cached_bytes - self.cached_bytes()
-        return self._surely_free >= 0
+        if excess:
+            await self._own_room(owned)
+            return False
+        turn = await self._room.turn(self._pause_s)
+        return turn and self._resumed.is_set() and self._locked(owned)  # these may have changed meanwhile
 
     def _limits(self) -> Limits:
         return self._thresholds.limits(self.queue_count())
 
-    async def _room(self, owned: OwnedQueue) -> None:
-        """Until a finished message makes room here, at most the interval: other queues' bytes count as well."""
+    async def _own_room(self, owned: OwnedQueue) -> None:
+        """Until a finished message makes room here; wakes in between, so that the queue does not look idle."""
         room, held = asyncio.Event(), owned.process_queue
         limits = self._limits()
 
@@ -162,7 +163,7 @@ class Fetcher:
         if held.excess(limits):
             held.on_room = look
         try:
-            await set_within(room, self._context.config.flow_control_interval_ms / 1000)
+            await set_within(room, self._pause_s)
         finally:
             held.on_room = None
 
@@ -270,7 +271,7 @@ class Fetcher:
             offsets, sizes = [one.queue_offset for one in messages], [sizes[one._index] for one in messages]
         if messages:
             owned.process_queue.put(offsets, sizes)
-            self._surely_free -= sum(sizes)
+            self._room.came(sum(sizes))
             self._deliveries.handed_out(owned, messages)
             owned.came = messages
 
@@ -280,7 +281,7 @@ class Fetcher:
             messages, owned.came = owned.came, []
             self._submit(owned, messages)
 
-    def _pause_s(self, error: Exception) -> float:
+    def _pause_after(self, error: Exception) -> float:
         if isinstance(error, DejamqError) and error.code == Code.FLOW_CONTROL:
             return BROKER_FLOW_CONTROL_MS / 1000
-        return self._context.config.pull_time_delay_when_exception_ms / 1000
+        return self._pause_s

@@ -40,7 +40,7 @@ class FlowConfig:
     )
     max_cached_bytes: int = setting(64 << 20, unit="bytes", help="bodies of unfinished messages of all queues together")
     flow_control_interval_ms: int = setting(
-        50, unit="ms", scale="interval", help="until a queue above its limits is looked at again"
+        50, unit="ms", scale="interval", help="until it is looked again whether there is room, while queues wait for it"
     )
     pull_interval_ms: int = setting(
         0, rocketmq="pullInterval", unit="ms", scale="interval", help="to wait after a pull that brought messages"

@@ -1,0 +1,106 @@
+"""How much all queues of a consumer may hold and ask for together, and who is next."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+
+from consumer_fakes import until
+from dejamq.room import Room
+
+PULL, INTERVAL_S, NEVER_S = 100, 0.01, 3600.0
+
+
+def room_for(pulls: int, held: list[int], interval_s: float = NEVER_S) -> Room:
+    return Room(pulls * PULL, lambda: sum(held), PULL, interval_s)
+
+
+@asynccontextmanager
+async def waiting(room: Room, count: int, turns: list[int]) -> AsyncIterator[list["asyncio.Task[None]"]]:
+    """So many queues that wait, one after the other; ``turns`` says whose turn came."""
+
+    async def wait(number: int) -> None:
+        if await room.turn(NEVER_S):
+            turns.append(number)
+
+    tasks = [asyncio.create_task(wait(number)) for number in range(count)]
+    await asyncio.sleep(0)
+    yield tasks
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def test_no_more_is_asked_for_at_once_than_there_is_room_for() -> None:
+    room = room_for(2, [])
+    with room.asked("a", True), room.asked("a", True):
+        assert room.is_free, "what is held may be exceeded by one pull"
+        with room.asked("a", True):
+            assert not room.is_free
+    assert room.is_free
+
+
+async def test_pulls_of_which_is_known_that_they_bring_nothing_take_no_room() -> None:
+    room = room_for(0, [])
+    with room.asked("a", False):
+        assert room.is_free
+
+
+async def test_what_a_pull_brought_counts_until_it_is_not_held_any_more() -> None:
+    held: list[int] = []
+    room = room_for(1, held, INTERVAL_S)
+    with room.asked("a", True):
+        held.append(150)
+        room.came(150)
+    assert not room.is_free
+    turns: list[int] = []
+    async with waiting(room, 1, turns):
+        await asyncio.sleep(3 * INTERVAL_S)
+        assert not turns
+        held.clear()
+        await until(lambda: turns)
+
+
+async def test_who_waits_first_pulls_first_and_nobody_new_before_them() -> None:
+    room, turns, first, second = room_for(1, []), list[int](), ExitStack(), ExitStack()
+    first.enter_context(room.asked("a", True))
+    second.enter_context(room.asked("a", True))
+    async with waiting(room, 3, turns):
+        first.close()
+        await until(lambda: turns)
+        assert turns == [0]
+        assert not room.is_free
+        second.close()
+        await until(lambda: len(turns) == 3)
+        assert turns == [0, 1, 2]
+
+
+async def test_a_pull_of_a_new_queue_takes_no_room_once_a_later_one_of_its_broker_is_answered() -> None:
+    """Brokers answer in the order in which they are asked, and hold what they have nothing for."""
+    room = room_for(0, [])
+    with room.asked("a", None), room.asked("b", None):
+        assert not room.is_free
+        with room.asked("a", False):
+            pass
+        assert not room.is_free, "the other broker has answered nothing"
+        with room.asked("b", False):
+            pass
+        assert room.is_free
+    assert room.is_free
+
+
+async def test_where_no_answer_comes_at_all_pulls_of_new_queues_take_no_room_for_long() -> None:
+    room, turns = room_for(0, [], INTERVAL_S), list[int]()
+    with room.asked("a", None):
+        async with waiting(room, 1, turns):
+            assert not turns
+            await until(lambda: turns)
+
+
+async def test_who_waits_long_enough_gets_no_turn_and_keeps_nobody_else_from_it() -> None:
+    room, turns = room_for(0, [PULL]), list[int]()
+    assert not await room.turn(0.001)
+    async with waiting(room, 2, turns) as tasks:
+        tasks[0].cancel()
+        await asyncio.wait(tasks[:1])
+        assert len(room._waiting) == 1
+    assert not room._waiting
