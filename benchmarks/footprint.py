@@ -1,14 +1,16 @@
-"""``python benchmarks/footprint.py start|memory|idle``: what servers and clients take, beside what is measured bare.
+"""``python benchmarks/footprint.py start|memory|idle|stuck``: what servers and clients take, beside what is bare.
 
 ``start``: from ``dejamq cluster up`` of two name servers and two brokers to its return, when clients can use them,
 beside a Python that imports what they need and ends. ``memory``: what each process keeps of its own (RssAnon; the
 log's pages are the kernel's) while a producer floods and a consumer takes what it can. ``idle``: the time of a core
-that consumers cost which wait for messages that do not come, in the broker and in their own process.
+that consumers cost which wait for messages that do not come, in the broker and in their own process. ``stuck``: what
+one consumer of many topics keeps and costs whose handlers do not come to an end while messages wait in all its queues.
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -27,6 +29,8 @@ TOPIC = "footprint"
 BARE = "import asyncio, grpc.aio, numpy, msgspec"
 SAMPLE_S = 0.1
 SETTLE_S = 5
+FILL = 10_000
+"""So many messages are submitted before they are waited for."""
 Report = dict[str, Any]
 
 
@@ -43,11 +47,13 @@ def main() -> int:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=(*MEASURES, *CLIENTS), help="start, memory or idle; the others are its parts")
+    parser.add_argument("what", choices=(*MEASURES, *CLIENTS), help="a figure; or a part of one")
     parser.add_argument("--rounds", type=int, default=3, help="start")
-    parser.add_argument("--seconds", type=float, default=15, help="memory, idle")
+    parser.add_argument("--seconds", type=float, default=15, help="memory, idle, stuck")
     parser.add_argument("--consumers", type=int, default=200, help="idle")
     parser.add_argument("--groups", type=int, default=200, help="idle: the consumers are spread over so many")
+    parser.add_argument("--topics", type=int, default=200, help="stuck")
+    parser.add_argument("--messages", type=int, default=400_000, help="stuck: in all queues together")
     parser.add_argument("--queues", type=int, default=4)
     parser.add_argument("--namesrv", default="", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -161,9 +167,69 @@ async def wait(options: argparse.Namespace) -> None:
         await asyncio.sleep(SETTLE_S + options.seconds)
 
 
+# stuck
+
+
+async def stuck(options: argparse.Namespace) -> Report:
+    """What the consumer keeps of its own, MiB, at the end, and percent of a core after it has taken what it may."""
+    topics = dict.fromkeys(names(options), options.queues)
+    async with cluster(topics) as servers:
+        async with clients(servers, __file__, given(options, "fill")) as filling:
+            await filling["fill"].wait()
+        async with clients(servers, __file__, given(options, "hold")) as processes:
+            process = processes["hold"]
+            assert process.stdout is not None
+            before, began = core_seconds(process.pid), time.monotonic()
+            await process.stdout.readline()
+            first_s, held = core_seconds(process.pid) - before, memory_mib(process.pid)
+            before, began = core_seconds(process.pid), time.monotonic()
+            await asyncio.sleep(options.seconds)
+            percent = 100 * (core_seconds(process.pid) - before) / (time.monotonic() - began)
+            return {
+                "own_mib": rounded(held), "first_core_s": rounded(first_s), "core_percent": rounded(percent),
+                "bodies_mib": int(await process.stdout.readline()) >> 20, "topics": options.topics,
+                "queues": options.queues, "messages": options.messages,
+            }  # fmt: skip
+
+
+def names(options: argparse.Namespace) -> list[str]:
+    return [f"{TOPIC}-{number}" for number in range(options.topics)]
+
+
+async def fill(options: argparse.Namespace) -> None:
+    """Messages of 1 KiB to all topics in turn."""
+    turns = itertools.cycle(names(options))
+    async with Producer("footprint", namesrv=options.namesrv, **journal()) as producer:
+        for begin in range(0, options.messages, FILL):
+            for _ in range(min(FILL, options.messages - begin)):
+                producer.submit(Message(next(turns), bytes(1024)))
+            await producer.flush()
+
+
+async def hold(options: argparse.Namespace) -> None:
+    """Take what may be taken and come to no end with it."""
+    never = asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        await never.wait()
+
+    consumer = PushConsumer(
+        "footprint", namesrv=options.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET, shutdown_mode="rocketmq",
+        **journal(),
+    )  # fmt: skip
+    for topic in names(options):
+        consumer.subscribe(topic, handle)
+    async with consumer:
+        await asyncio.sleep(SETTLE_S)
+        print("taken", flush=True)
+        await asyncio.sleep(options.seconds)
+        print(sum(queue.cached_msg_bytes for queue in consumer.statistics().queues.values()), flush=True)
+
+
 def given(options: argparse.Namespace, *parts: str) -> dict[str, list[str]]:
     """The arguments of these parts in processes of their own."""
-    arguments = [f"--{name}={getattr(options, name)}" for name in ("seconds", "consumers", "groups")]
+    of_parts = ("seconds", "consumers", "groups", "topics", "messages")
+    arguments = [f"--{name}={getattr(options, name)}" for name in of_parts]
     return dict.fromkeys(parts, arguments)
 
 
@@ -171,8 +237,8 @@ def rounded(value: float) -> float:
     return round(value, 3)
 
 
-MEASURES = {"start": start, "memory": memory, "idle": idle}
-CLIENTS = {"flood": flood, "consume": consume, "wait": wait}
+MEASURES = {"start": start, "memory": memory, "idle": idle, "stuck": stuck}
+CLIENTS = {"flood": flood, "consume": consume, "wait": wait, "fill": fill, "hold": hold}
 
 if __name__ == "__main__":
     sys.exit(main())
