@@ -14,6 +14,8 @@ from dejamq.process_queue import ProcessQueue
 from dejamq.received import ReceivedMessage
 from dejamq.stretch import Stretches
 
+LATELY_S = 1.0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
@@ -69,6 +71,10 @@ class OwnedQueue:
     """Which one the last pull went to."""
     max_offset: int | None = None
     """The end of the queue as the broker told it last."""
+    told_s: float = 0.0
+    """When that was, by ``Context.age_s``."""
+    in_line: bool = False
+    """It waits until all queues together hold less, however long that takes."""
     counts: Counts = field(default_factory=Counts)
     """What was pulled and handled, for the statistics."""
     fetching: asyncio.Task[None] | None = None
@@ -80,10 +86,11 @@ class OwnedQueue:
     asking: PullRequest | None = None
     """What all its pulls have in common; of ``subscription_version``."""
 
-    @property
-    def has_more(self) -> bool | None:
-        """Whether the broker has told of messages that have not come yet; None while it has told nothing."""
-        return None if self.max_offset is None else self.next_offset < self.max_offset
+    def has_more(self, now_s: float) -> bool | None:
+        """Whether the broker has told of messages that have not come yet; None where it has told nothing lately."""
+        if self.max_offset is not None and self.next_offset < self.max_offset:
+            return True
+        return False if self.max_offset is not None and now_s - self.told_s < LATELY_S else None
 
     @property
     def dropped(self) -> bool:

@@ -119,7 +119,8 @@ class Fetcher:
 
     async def _next(self, owned: OwnedQueue) -> bool:
         """Whether messages came. Nothing else keeps the answer's bytes: it may be long until the queue has another."""
-        with self._room.asked(owned.queue.broker_name, owned.has_more):
+        broker, has_more = (owned.queue.broker_name, owned.replica), owned.has_more(self._context.age_s())
+        with self._room.asked(broker, has_more):
             answer, asked = await self._pull(owned), owned.next_offset
             found, owned.replica = self._take(owned, answer), answer.suggest_broker_id
         if answer.next_offset == asked and self._sent_in_vain(owned, answer):
@@ -144,8 +145,18 @@ class Fetcher:
         if excess:
             await self._own_room(owned)
             return False
-        turn = await self._room.turn(self._pause_s)
-        return turn and self._resumed.is_set() and self._locked(owned)  # these may have changed meanwhile
+        await self._turn(owned)
+        if owned.dropped or not self._resumed.is_set() or not self._locked(owned):  # any of it may be new
+            return False
+        return not owned.process_queue.excess(self._limits())
+
+    async def _turn(self, owned: OwnedQueue) -> None:
+        """However long it takes: a queue in line does not look idle."""
+        owned.in_line = True
+        try:
+            await self._room.turn()
+        finally:
+            owned.in_line, owned.last_pull_s = False, self._context.age_s()
 
     def _limits(self) -> Limits:
         return self._thresholds.limits(self.queue_count())
@@ -163,7 +174,8 @@ class Fetcher:
         if held.excess(limits):
             held.on_room = look
         try:
-            await set_within(room, self._pause_s)
+            # what lite pull holds is too much in all queues together, and their messages do not tell here
+            await set_within(room, self._context.config.flow_control_interval_ms / 1000 if self.lite else self._pause_s)
         finally:
             held.on_room = None
 
@@ -241,6 +253,7 @@ class Fetcher:
         elif answer.code not in (Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY):
             raise error_for(answer.code, answer.remark)
         owned.next_offset, owned.max_offset = answer.next_offset, answer.max_offset
+        owned.told_s = self._context.age_s()
         owned.process_queue.advance(answer.next_offset)
         return answer.code == Code.SUCCESS
 

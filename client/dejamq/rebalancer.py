@@ -156,7 +156,8 @@ class Rebalancer:
         mine = [one for one in self.assignment if one.queue.topic in shares]
         await self._let_go([one for one in mine if one.queue not in wanted], "reassigned")
         idle_since = self._context.age_s() - self._context.config.pull_max_idle_time_ms / 1000
-        await self._let_go([one for one in mine if one.last_pull_s < idle_since], "pull_idle")
+        idle = [one for one in mine if one.last_pull_s < idle_since and not one.in_line]
+        await self._let_go(idle, "pull_idle")
         new = by_broker(queue for queue in wanted if queue not in self.assignment)
         await asyncio.gather(*map(self._open_new, new.values()))
 

@@ -2,17 +2,29 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 
 import msgspec
 
+SILENT_S = 1.0
+"""A broker that answers nothing for so long keeps nobody from pulling at another one."""
+
 
 class _Pull(msgspec.Struct, eq=False, gc=False):
-    """One that is under way, asked at ``asked_s``: the bytes that it counts for."""
+    """One that is under way: its bytes count since then (s), not when its broker has been silent for so long (s)."""
 
     size: int
     asked_s: float
+    patience_s: float
+
+
+class _Broker(msgspec.Struct, eq=False):
+    """Pulls under way to it that count, in the order in which they were asked, and when it answered last (s)."""
+
+    answered_s: float
+    pulls: dict[_Pull, bool] = {}
 
 
 class Room:
@@ -28,10 +40,10 @@ class Room:
         """
         self._most, self._held, self._pull_bytes, self._interval_s = most, held, pull_bytes, interval_s
         self._asked, self._surely_free = 0, -1
-        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._given = 0  # turns of those that have not gone on yet
         self._watching: asyncio.TimerHandle | None = None
-        self._unknown: dict[str, deque[_Pull]] = {}
-        self._last_s = 0.0  # when an answer came last
+        self._brokers: dict[Hashable, _Broker] = {}
 
     @property
     def is_free(self) -> bool:
@@ -39,83 +51,78 @@ class Room:
         return not self._waiting and self._free() >= 0
 
     @contextmanager
-    def asked(self, broker_name: str, has_more: bool | None) -> Iterator[None]:
-        """While a pull is under way. ``has_more``: whether it surely brings something; None: nobody knows yet.
+    def asked(self, broker: Hashable, has_more: bool | None) -> Iterator[None]:
+        """While a pull is under way. ``has_more``: whether it surely brings something; None: nobody knows.
 
-        What nobody knows of counts until the broker has surely found nothing for it and holds it: it answers others in
-        the order in which it was asked.
+        It counts until it ends, or its broker has surely found nothing for it and holds it: it answers others in the
+        order in which it was asked. Where the broker answers nobody, what nobody knows of counts for an interval.
         """
-        pull = _Pull(self._pull_bytes if has_more is not False else 0, asyncio.get_running_loop().time())
-        self._count(pull.size)
-        unknown = self._unknown.setdefault(broker_name, deque())
-        if has_more is None:
-            unknown.append(pull)
+        now_s = asyncio.get_running_loop().time()
+        line = self._brokers.setdefault(broker, _Broker(now_s))
+        pull = _Pull(self._pull_bytes, now_s, SILENT_S if has_more else self._interval_s)
+        if has_more is not False:
+            line.pulls[pull] = True
+            self._count(pull.size)
         try:
             yield
+            line.answered_s = asyncio.get_running_loop().time()
+            self._uncount(line, list(takewhile(lambda one: one.asked_s <= now_s, line.pulls)))
         finally:
-            self._last_s = asyncio.get_running_loop().time()
-            while unknown and unknown[0].asked_s <= pull.asked_s:
-                self._uncount(unknown.popleft())
-            self._uncount(pull)
-            if self._waiting:
-                self._admit()
+            self._uncount(line, (pull,))
+            self._admit()
 
     def came(self, size: int) -> None:
         """So many bytes are held in addition: what a pull brought, before it has ended."""
         self._surely_free -= size
 
-    async def turn(self, patience_s: float) -> bool:
-        """Wait for the caller's turn to pull; False when none came in that time (s)."""
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[bool] = loop.create_future()
+    async def turn(self) -> None:
+        """Wait for the caller's turn to pull, which it does at once or not at all."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._watch()
-        timer, turn = loop.call_later(patience_s, _give, waiting, False), False
         try:
-            turn = await waiting
+            await waiting
         finally:
-            timer.cancel()
-            if not turn and waiting in self._waiting:
+            if waiting.done() and not waiting.cancelled():
+                self._given -= 1
+            elif waiting in self._waiting:
                 self._waiting.remove(waiting)
-        return turn
 
     def _count(self, size: int) -> None:
         self._asked += size
         self._surely_free -= size
 
-    def _uncount(self, pull: "_Pull") -> None:
+    def _uncount(self, line: _Broker, pulls: Iterable[_Pull]) -> None:
         """Only the first time for each."""
-        self._count(-pull.size)
-        pull.size = 0
+        for pull in pulls:
+            if line.pulls.pop(pull, False):
+                self._count(-pull.size)
 
     def _free(self) -> int:
         if self._surely_free < 0:
             self._surely_free = self._most - self._asked - self._held()
-        return self._surely_free
+        return self._surely_free - self._given * self._pull_bytes
 
     def _admit(self) -> None:
         """As many as find room by what each may bring, and one more."""
-        free = self._free()
-        while free >= 0 and self._waiting:
-            _give(self._waiting.popleft(), True)
-            free -= self._pull_bytes
+        while self._waiting and self._free() >= 0:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                self._given += 1
 
     def _watch(self) -> None:
         if self._watching is None:
             self._watching = asyncio.get_running_loop().call_later(self._interval_s, self._look)
 
     def _look(self) -> None:
-        """Where no answers come at all, brokers have nothing for those that were asked an interval ago."""
         self._watching = None
-        before_s = asyncio.get_running_loop().time() - self._interval_s
-        for unknown in self._unknown.values() if self._last_s < before_s else ():
-            while unknown and unknown[0].asked_s < before_s:
-                self._uncount(unknown.popleft())
+        now_s = asyncio.get_running_loop().time()
+        for line in self._brokers.values():
+            silent_s = now_s - line.answered_s
+            self._uncount(
+                line, [one for one in line.pulls if min(silent_s, now_s - one.asked_s) >= one.patience_s]
+            )  # fmt: skip
         self._admit()
         if self._waiting:
             self._watch()
-
-
-def _give(waiting: "asyncio.Future[bool]", turn: bool) -> None:
-    if not waiting.done():
-        waiting.set_result(turn)

@@ -173,6 +173,27 @@ async def test_bytes_held_by_all_queues_together_stop_every_one_of_them() -> Non
         await until(lambda: len(link.pulls) > before)
 
 
+async def test_a_queue_that_is_lost_while_it_waits_for_room_is_not_pulled_again() -> None:
+    """Another member may have it by now, and the pull would carry a commit along."""
+    link, owned, held = FakeLink(), owned_queue(), 10 << 20
+    async with fetching(link, owned, max_cached_bytes=1 << 20) as (fetcher, _):
+        fetcher.cached_bytes = lambda: held
+        await until(lambda: owned.in_line)
+        before, owned.process_queue.dropped, held = len(link.pulls), True, 0
+        await until(lambda: not owned.in_line)
+        await asyncio.sleep(0)
+        assert len(link.pulls) == before
+
+
+def test_whether_there_is_more_is_not_known_for_long() -> None:
+    owned = owned_queue()
+    assert owned.has_more(0) is None
+    owned.next_offset, owned.max_offset, owned.told_s = 5, 5, 100.0
+    assert [owned.has_more(now_s) for now_s in (100.5, 101.5)] == [False, None]
+    owned.max_offset = 6
+    assert owned.has_more(101.5) is True
+
+
 async def test_bytes_held_are_summed_up_only_when_they_may_have_become_too_many() -> None:
     link, owned, sums = FakeLink(), owned_queue(), list[int]()
     link.records = [stored(offset, body=b"ten bytes.") for offset in range(50)]

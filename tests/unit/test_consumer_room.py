@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 
+import pytest
 from consumer_fakes import until
+from dejamq import room as room_module
 from dejamq.room import Room
 
 PULL, INTERVAL_S, NEVER_S = 100, 0.01, 3600.0
@@ -24,8 +26,8 @@ async def waiting(room: Room, count: int, turns: list[int]) -> AsyncIterator[lis
     """So many queues that wait, one after the other; ``turns`` says whose turn came."""
 
     async def wait(number: int) -> None:
-        if await room.turn(NEVER_S):
-            turns.append(number)
+        await room.turn()
+        turns.append(number)
 
     tasks = [asyncio.create_task(wait(number)) for number in range(count)]
     await asyncio.sleep(0)
@@ -101,11 +103,50 @@ async def test_where_no_answer_comes_at_all_pulls_of_new_queues_take_no_room_for
             await until(lambda: turns)
 
 
-async def test_who_waits_long_enough_gets_no_turn_and_keeps_nobody_else_from_it() -> None:
+async def test_who_waits_no_more_has_no_place_and_keeps_nobody_else_from_theirs() -> None:
     room, turns = room_for(0, [PULL]), list[int]()
-    assert not await room.turn(0.001)
     async with waiting(room, 2, turns) as tasks:
         tasks[0].cancel()
         await asyncio.wait(tasks[:1])
         assert len(room._waiting) == 1
     assert not room._waiting
+
+
+async def test_turns_that_are_given_and_not_taken_yet_count() -> None:
+    """Answers that come in one frame, or fail with one connection, all end pulls in one turn of the loop."""
+    room, turns, pulls = room_for(5, [], INTERVAL_S), list[int](), [ExitStack() for _ in range(10)]
+    for one in pulls:
+        one.enter_context(room.asked("a", True))
+    async with waiting(room, 100, turns):
+        for one in pulls:
+            one.close()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert turns == list(range(6))
+
+
+async def test_a_turn_that_is_not_taken_is_another_ones() -> None:
+    room, turns, first = room_for(0, [], INTERVAL_S), list[int](), ExitStack()
+    first.enter_context(room.asked("a", True))
+    async with waiting(room, 2, turns) as tasks:
+        first.close()
+        tasks[0].cancel()  # in the very moment in which its turn has come
+        await until(lambda: turns)
+    assert turns == [1]
+
+
+async def test_a_broker_that_answers_nobody_keeps_nobody_from_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room_module, "SILENT_S", 3 * INTERVAL_S)
+    room, turns = room_for(0, [], INTERVAL_S), list[int]()
+    with room.asked("frozen", True):
+        async with waiting(room, 1, turns):
+            await until(lambda: turns)
+
+
+async def test_a_pull_that_fails_says_nothing_of_those_asked_before_it() -> None:
+    room = room_for(0, [])
+    with room.asked("a", None):
+        with suppress(OSError), room.asked("a", None):
+            raise OSError("the connection is lost")
+        assert not is_free(room)
+    assert is_free(room)
