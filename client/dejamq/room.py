@@ -21,9 +21,13 @@ class _Pull(msgspec.Struct, eq=False, gc=False):
 
 
 class _Broker(msgspec.Struct, eq=False):
-    """Pulls under way to it that count, in the order in which they were asked, and when it answered last (s)."""
+    """Pulls under way to it that count, in the order in which they were asked, and when it last answered one (s).
+
+    ``silent``: it let one time out that surely had something. Until it answers none counts, or each would cost a second.
+    """
 
     answered_s: float
+    silent: bool = False
     pulls: dict[_Pull, bool] = {}
 
 
@@ -60,12 +64,14 @@ class Room:
         now_s = asyncio.get_running_loop().time()
         line = self._brokers.setdefault(broker, _Broker(now_s))
         pull = _Pull(self._pull_bytes, now_s, SILENT_S if has_more else self._interval_s)
-        if has_more is not False:
+        if has_more is not False and not line.silent:
             line.pulls[pull] = True
             self._count(pull.size)
         try:
             yield
-            line.answered_s = asyncio.get_running_loop().time()
+            line.silent = False
+            if pull in line.pulls:  # else it was held: its answer says nothing of those asked since
+                line.answered_s = asyncio.get_running_loop().time()
             self._uncount(line, list(takewhile(lambda one: one.asked_s <= now_s, line.pulls)))
         finally:
             self._uncount(line, (pull,))
@@ -99,9 +105,10 @@ class Room:
                 self._count(-pull.size)
 
     def _free(self) -> int:
-        if self._surely_free < 0:
+        given = self._given * self._pull_bytes
+        if self._surely_free < given:
             self._surely_free = self._most - self._asked - self._held()
-        return self._surely_free - self._given * self._pull_bytes
+        return self._surely_free - given
 
     def _admit(self) -> None:
         """As many as find room by what each may bring, and one more."""
@@ -116,13 +123,17 @@ class Room:
             self._watching = asyncio.get_running_loop().call_later(self._interval_s, self._look)
 
     def _look(self) -> None:
+        """Answers that came while the loop stood still go first."""
+        asyncio.get_running_loop().call_soon(self._forget_silent)
+
+    def _forget_silent(self) -> None:
         self._watching = None
         now_s = asyncio.get_running_loop().time()
         for line in self._brokers.values():
             silent_s = now_s - line.answered_s
-            self._uncount(
-                line, [one for one in line.pulls if min(silent_s, now_s - one.asked_s) >= one.patience_s]
-            )  # fmt: skip
+            expired = [one for one in line.pulls if min(silent_s, now_s - one.asked_s) >= one.patience_s]
+            line.silent = line.silent or any(one.patience_s >= SILENT_S for one in expired)
+            self._uncount(line, expired)
         self._admit()
         if self._waiting:
             self._watch()

@@ -150,3 +150,29 @@ async def test_a_pull_that_fails_says_nothing_of_those_asked_before_it() -> None
             raise OSError("the connection is lost")
         assert not is_free(room)
     assert is_free(room)
+
+
+async def test_of_a_broker_that_was_silent_nothing_counts_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room_module, "SILENT_S", 3 * INTERVAL_S)
+    room, turns = room_for(0, [], INTERVAL_S), list[int]()
+    with room.asked("frozen", True):
+        async with waiting(room, 1, turns):
+            await until(lambda: turns)
+        with room.asked("frozen", True):
+            assert is_free(room)
+        with room.asked("frozen", True):
+            assert not is_free(room), "it has answered"
+
+
+async def test_answers_to_pulls_that_were_held_say_nothing_of_those_asked_since() -> None:
+    """A broker answers what it held whenever a message comes, also where it has nothing for anybody new."""
+    room, turns, held = room_for(0, [], INTERVAL_S), list[int](), [ExitStack() for _ in range(40)]
+    for one in held:
+        one.enter_context(room.asked("a", False))
+    with room.asked("a", None):
+        async with waiting(room, 1, turns):
+            for one in held:
+                if not turns:
+                    one.close()
+                    await asyncio.sleep(INTERVAL_S / 2)
+            assert turns
