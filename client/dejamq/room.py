@@ -23,7 +23,7 @@ class _Pull(msgspec.Struct, eq=False, gc=False):
 class _Broker(msgspec.Struct, eq=False):
     """Pulls under way to it that count, in the order in which they were asked, and when it last answered one (s).
 
-    ``silent``: it let one time out that surely had something. Until it answers none counts, or each would cost a second.
+    ``silent``: it let one time out that surely had some. Until it answers none counts, or each would cost a second.
     """
 
     answered_s: float
