@@ -15,6 +15,7 @@ from dejamq.received import ReceivedMessage
 from dejamq.stretch import Stretches
 
 LATELY_S = 1.0
+"""For so long a queue that had nothing more is taken to have nothing more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,9 +89,11 @@ class OwnedQueue:
 
     def has_more(self, now_s: float) -> bool | None:
         """Whether the broker has told of messages that have not come yet; None where it has told nothing lately."""
-        if self.max_offset is not None and self.next_offset < self.max_offset:
+        if self.max_offset is None:
+            return None
+        if self.next_offset < self.max_offset:
             return True
-        return False if self.max_offset is not None and now_s - self.told_s < LATELY_S else None
+        return False if now_s - self.told_s < LATELY_S else None
 
     @property
     def dropped(self) -> bool:

@@ -42,15 +42,13 @@ class Fetcher:
 
     def __init__(self, context: Context, deliveries: Deliveries, offsets: OffsetStore, submit: Submit) -> None:
         self._context, self._deliveries, self._offsets, self._submit = context, deliveries, offsets, submit
-        self._thresholds = Thresholds(context.config)
         config = context.config
+        self._thresholds = Thresholds(config)
         self._interval_s = config.pull_interval_ms / 1000
         self._pause_s = config.pull_time_delay_when_exception_ms / 1000
         self._timeout_s = config.consumer_timeout_when_suspend_ms / 1000
-        self._room = Room(
-            config.max_cached_bytes, lambda: self.cached_bytes(), config.pull_batch_size_in_bytes,
-            config.flow_control_interval_ms / 1000,
-        )  # fmt: skip
+        self._look_s, pull_bytes = config.flow_control_interval_ms / 1000, config.pull_batch_size_in_bytes
+        self._room = Room(config.max_cached_bytes, lambda: self.cached_bytes(), pull_bytes, self._look_s)
         self._resumed = asyncio.Event()
         self._resumed.set()
         self.cached_bytes: Callable[[], int] = lambda: 0
@@ -175,7 +173,7 @@ class Fetcher:
             held.on_room = look
         try:
             # what lite pull holds is too much in all queues together, and their messages do not tell here
-            await set_within(room, self._context.config.flow_control_interval_ms / 1000 if self.lite else self._pause_s)
+            await set_within(room, self._look_s if self.lite else self._pause_s)
         finally:
             held.on_room = None
 

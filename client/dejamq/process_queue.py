@@ -99,11 +99,6 @@ class ProcessQueue:
             del self._offsets[: self._head], self._sizes[: self._head]
             self._head = 0
 
-    def _forget_if_all(self) -> None:
-        """Of what is wholly finished nothing is kept until more comes: with hundreds of queues that is tens of MB."""
-        if self._head == len(self._offsets):
-            self._offsets, self._sizes, self._head = [], [], 0
-
     def finish(self, queue_offset: int) -> bool:
         """The message needs no more of this owner. False when it is not held (any more).
 
@@ -111,8 +106,7 @@ class ProcessQueue:
         """
         found = self._finish(queue_offset)
         if found:
-            self._forget_if_all()
-            self._tell()
+            self._some_finished()
         return found
 
     def finish_all(self, queue_offsets: Sequence[int]) -> None:
@@ -123,12 +117,10 @@ class ProcessQueue:
         if not self._later and self._offsets[head:end] == queue_offsets:
             self.cached_bytes -= sum(self._sizes[head:end])
             self._head = end
-            self._forget_if_all()
         else:
             for queue_offset in queue_offsets:
                 self._finish(queue_offset)
-            self._forget_if_all()
-        self._tell()
+        self._some_finished()
 
     def _finish(self, queue_offset: int) -> bool:
         place = self._place(queue_offset)
@@ -158,7 +150,10 @@ class ProcessQueue:
             later.remove(offsets[self._head])
             self._head += 1
 
-    def _tell(self) -> None:
+    def _some_finished(self) -> None:
+        """Of what is wholly finished nothing is kept until more comes: with hundreds of queues that is tens of MB."""
+        if self._head == len(self._offsets):
+            self._offsets, self._sizes, self._head = [], [], 0
         self._settled = True
         if self.on_room is not None:
             self.on_room()

@@ -15,7 +15,6 @@ SILENT_S = 1.0
 class _Pull(msgspec.Struct, eq=False, gc=False):
     """One that is under way: its bytes count since then (s), not when its broker has been silent for so long (s)."""
 
-    size: int
     asked_s: float
     patience_s: float
 
@@ -63,10 +62,10 @@ class Room:
         """
         now_s = asyncio.get_running_loop().time()
         line = self._brokers.setdefault(broker, _Broker(now_s))
-        pull = _Pull(self._pull_bytes, now_s, SILENT_S if has_more else self._interval_s)
+        pull = _Pull(now_s, SILENT_S if has_more else self._interval_s)
         if has_more is not False and not line.silent:
             line.pulls[pull] = True
-            self._count(pull.size)
+            self._count(self._pull_bytes)
         try:
             yield
             line.silent = False
@@ -102,7 +101,7 @@ class Room:
         """Only the first time for each."""
         for pull in pulls:
             if line.pulls.pop(pull, False):
-                self._count(-pull.size)
+                self._count(-self._pull_bytes)
 
     def _free(self) -> int:
         given = self._given * self._pull_bytes

@@ -55,6 +55,14 @@ def answer(records: Iterable[bytes], next_offset: int) -> PullAnswer:
     )
 
 
+class Seen(PullAnswer, weakref=True):
+    """An answer of which one can tell, by a weak reference, whether it is still there."""
+
+    @classmethod
+    def of(cls, given: PullAnswer) -> "Seen":
+        return cls(**msgspec.structs.asdict(given))
+
+
 class FakeLink:
     """Answers pulls from ``records``; keeps everything it was told. ``refuse`` makes calls fail by name."""
 

@@ -10,7 +10,7 @@ from weakref import ref
 import pytest
 from broker_parts import Parts, parts_in
 from broker_wire import a_run
-from consumer_fakes import until
+from consumer_fakes import Seen, until
 from dejamq_broker.fast_failure import FastFailure
 from dejamq_broker.limits_config import LimitSettings
 from dejamq_broker.long_poll import LongPoll
@@ -57,9 +57,6 @@ async def test_an_idle_producer_costs_the_broker_no_copy_of_its_last_run(tmp_pat
 
 
 async def test_an_idle_consumer_keeps_no_log_file_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Seen(PullAnswer, weakref=True):
-        """As what a puller answers with, and one can tell whether it is still there."""
-
     given: list[ref[PullAnswer]] = []
 
     def look(parts: Parts) -> Any:
@@ -69,7 +66,7 @@ async def test_an_idle_consumer_keeps_no_log_file_mapped(tmp_path: Path, monkeyp
             found = inner(*args, **more)
             if found is None:
                 return None
-            answer = Seen(**{name: getattr(found, name) for name in found.__struct_fields__})
+            answer = Seen.of(found)
             given.append(ref(answer))
             return answer
 

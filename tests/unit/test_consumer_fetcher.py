@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, answer, context, lines, owned_queue, stored, until
+from consumer_fakes import FakeLink, Seen, answer, context, lines, owned_queue, stored, until
 from dejamq.assignment import OwnedQueue
 from dejamq.deliveries import Deliveries
 from dejamq.fetcher import Fetcher
@@ -210,10 +210,6 @@ async def test_bytes_held_are_summed_up_only_when_they_may_have_become_too_many(
         await until(lambda: len(sink) == 50)
 
 
-class Seen(PullAnswer, weakref=True):
-    """An answer of which one can tell whether it is still there."""
-
-
 async def test_while_the_next_messages_are_waited_for_nothing_of_the_last_answer_is_kept() -> None:
     """With hundreds of queues it was a MiB for each."""
 
@@ -222,8 +218,7 @@ async def test_while_the_next_messages_are_waited_for_nothing_of_the_last_answer
             self.pulls.append(request)
             if len(self.pulls) > 1:
                 await asyncio.Event().wait()
-            came = answer([stored(0)], 1)
-            whole = Seen(**{name: getattr(came, name) for name in came.__struct_fields__})
+            whole = Seen.of(answer([stored(0)], 1))
             kept.append(weakref.ref(whole))
             return whole
 
