@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -137,17 +138,14 @@ async def consume(options: argparse.Namespace) -> None:
 
 async def idle(options: argparse.Namespace) -> Report:
     """Percent of a core, over the seconds after everybody has its queues and its first pulls wait."""
-    topics = {f"{TOPIC}-{number}": options.queues for number in range(options.groups)}
+    topics = dict.fromkeys(names(options.groups), options.queues)
     async with cluster(topics) as servers, clients(servers, __file__, given(options, "wait")) as processes:
         process = processes["wait"]
         assert process.stdout is not None
         await process.stdout.readline()
         await asyncio.sleep(SETTLE_S)
         pids = {"broker": broker_of(servers).pid, "namesrv": namesrv_of(servers).pid, "consumers": process.pid}
-        before, began = {name: core_seconds(pid) for name, pid in pids.items()}, time.monotonic()
-        await asyncio.sleep(options.seconds)
-        passed = time.monotonic() - began
-        cost = {name: rounded(100 * (core_seconds(pid) - before[name]) / passed) for name, pid in pids.items()}
+        cost = await core_percent(pids, options.seconds)
     return {"core_percent": cost, "consumers": options.consumers, "groups": options.groups, "queues": options.queues}
 
 
@@ -171,34 +169,28 @@ async def wait(options: argparse.Namespace) -> None:
 
 
 async def stuck(options: argparse.Namespace) -> Report:
-    """What the consumer keeps of its own, MiB, at the end, and percent of a core after it has taken what it may."""
-    topics = dict.fromkeys(names(options), options.queues)
+    """When the consumer has taken what it may: what it keeps of its own, MiB, and percent of a core from then on."""
+    topics = dict.fromkeys(names(options.topics), options.queues)
     async with cluster(topics) as servers:
         async with clients(servers, __file__, given(options, "fill")) as filling:
             await filling["fill"].wait()
         async with clients(servers, __file__, given(options, "hold")) as processes:
             process = processes["hold"]
             assert process.stdout is not None
-            before, began = core_seconds(process.pid), time.monotonic()
+            before = core_seconds(process.pid)
             await process.stdout.readline()
-            first_s, held = core_seconds(process.pid) - before, memory_mib(process.pid)
-            before, began = core_seconds(process.pid), time.monotonic()
-            await asyncio.sleep(options.seconds)
-            percent = 100 * (core_seconds(process.pid) - before) / (time.monotonic() - began)
+            first_s, own_mib = core_seconds(process.pid) - before, memory_mib(process.pid)
+            cost = await core_percent({"consumer": process.pid}, options.seconds)
             return {
-                "own_mib": rounded(held), "first_core_s": rounded(first_s), "core_percent": rounded(percent),
+                "own_mib": rounded(own_mib), "first_core_s": rounded(first_s), "core_percent": cost["consumer"],
                 "bodies_mib": int(await process.stdout.readline()) >> 20, "topics": options.topics,
                 "queues": options.queues, "messages": options.messages,
             }  # fmt: skip
 
 
-def names(options: argparse.Namespace) -> list[str]:
-    return [f"{TOPIC}-{number}" for number in range(options.topics)]
-
-
 async def fill(options: argparse.Namespace) -> None:
     """Messages of 1 KiB to all topics in turn."""
-    turns = itertools.cycle(names(options))
+    turns = itertools.cycle(names(options.topics))
     async with Producer("footprint", namesrv=options.namesrv, **journal()) as producer:
         for begin in range(0, options.messages, FILL):
             for _ in range(min(FILL, options.messages - begin)):
@@ -217,7 +209,7 @@ async def hold(options: argparse.Namespace) -> None:
         "footprint", namesrv=options.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET, shutdown_mode="rocketmq",
         **journal(),
     )  # fmt: skip
-    for topic in names(options):
+    for topic in names(options.topics):
         consumer.subscribe(topic, handle)
     async with consumer:
         await asyncio.sleep(SETTLE_S)
@@ -231,6 +223,19 @@ def given(options: argparse.Namespace, *parts: str) -> dict[str, list[str]]:
     of_parts = ("seconds", "consumers", "groups", "topics", "messages")
     arguments = [f"--{name}={getattr(options, name)}" for name in of_parts]
     return dict.fromkeys(parts, arguments)
+
+
+def names(topics: int) -> list[str]:
+    """Those of so many topics."""
+    return [f"{TOPIC}-{number}" for number in range(topics)]
+
+
+async def core_percent(pids: Mapping[str, int], seconds: float) -> dict[str, float]:
+    """What each process takes from now on, for so long."""
+    before, began = {name: core_seconds(pid) for name, pid in pids.items()}, time.monotonic()
+    await asyncio.sleep(seconds)
+    passed = time.monotonic() - began
+    return {name: rounded(100 * (core_seconds(pid) - before[name]) / passed) for name, pid in pids.items()}
 
 
 def rounded(value: float) -> float:
