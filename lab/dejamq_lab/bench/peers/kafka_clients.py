@@ -28,12 +28,21 @@ class TopicSender:
             try:
                 produce(topic, body, on_delivery=told)
             except BufferError:
-                self._producer.poll(0.1)
-                produce(topic, body, on_delivery=told)
+                self._send_when_there_is_room(body)
             if number % SERVED == 0:
                 self._producer.poll(0)
         self._producer.flush()
         self._check()
+
+    def _send_when_there_is_room(self, body: bytes) -> None:
+        """A broker that stands still keeps the queue full; what waits in it too long fails, and so makes room."""
+        while True:
+            self._producer.poll(0.1)
+            try:
+                self._producer.produce(self._topic, body, on_delivery=self._told)
+            except BufferError:
+                continue
+            return
 
     async def send(self, body: bytes) -> None:
         self._producer.produce(self._topic, body, on_delivery=self._told)
