@@ -14,7 +14,7 @@ MODULE = "dejamq_lab.bench.peers.kafka_clients"
 
 
 class FullQueue:
-    """Takes one message, then none until it was asked for results `polls` times; then it has room for one again."""
+    """Takes one message, then none until it was asked for results ``polls`` times; then it has room for one again."""
 
     def __init__(self, polls: int) -> None:
         self._polls = polls

@@ -25,24 +25,16 @@ class TopicSender:
     async def send_all(self, bodies: Iterable[bytes]) -> None:
         produce, told, topic = self._producer.produce, self._told, self._topic
         for number, body in enumerate(bodies):
-            try:
-                produce(topic, body, on_delivery=told)
-            except BufferError:
-                self._send_when_there_is_room(body)
+            while True:
+                try:
+                    produce(topic, body, on_delivery=told)
+                    break
+                except BufferError:  # a broker that stands still; what waits too long fails, and so makes room
+                    self._producer.poll(0.1)
             if number % SERVED == 0:
                 self._producer.poll(0)
         self._producer.flush()
         self._check()
-
-    def _send_when_there_is_room(self, body: bytes) -> None:
-        """A broker that stands still keeps the queue full; what waits in it too long fails, and so makes room."""
-        while True:
-            self._producer.poll(0.1)
-            try:
-                self._producer.produce(self._topic, body, on_delivery=self._told)
-            except BufferError:
-                continue
-            return
 
     async def send(self, body: bytes) -> None:
         self._producer.produce(self._topic, body, on_delivery=self._told)
