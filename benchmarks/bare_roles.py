@@ -79,7 +79,7 @@ async def serve(path: str, body_bytes: int, messages: int) -> None:
         with suppress(ConnectionError):
             sends = await stream.read() == SEND
             while True:
-                frame = await stream.read()
+                frame = bytes(await stream.read())
                 await stream.send(log.append(frame) if sends else await log.read(int.from_bytes(frame, "little")))
 
     print(f"127.0.0.1:{await frame_server.listen(conversation)}", flush=True)
@@ -216,7 +216,7 @@ async def consume(address: str, body_bytes: int, messages: int) -> Span:
     await stream.send(place.to_bytes(8, "little"))
     print("ready", flush=True)
     while place < messages * record:
-        found = await stream.read()
+        found = bytes(await stream.read())
         if not place:
             watch.start()
         place += len(found)

@@ -19,13 +19,14 @@ import grpc.aio
 from dejamq_lab.bench import rpc_echo
 from dejamq_proto.calling import dial, keep_pages
 from dejamq_proto.frame_stream import FrameStream
+from dejamq_proto.framed import Frame
 
 MESSAGE = bytes(1 << 20)
 KIB = len(MESSAGE) >> 10
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 TASKS = 256
 Figures = dict[str, float]
-Read = Callable[[], Awaitable[bytes]]
+Read = Callable[[], Awaitable[Frame]]
 Write = Callable[[bytes], Awaitable[object]]
 
 

@@ -93,7 +93,7 @@ class Puller:
         if (here := self.replicas.code(code)) is not code:
             code, found = here, msgspec.structs.replace(found, next_offset=pull.read_offset)
         waits = bool(pull.suspend_ms) and not last
-        if not found.records:
+        if not found.sizes:
             self.counts.missed(took_us)
         if code is Code.PULL_NOT_FOUND and waits:
             return None
@@ -104,7 +104,7 @@ class Puller:
         if code is Code.PULL_NOT_FOUND and pull.read_offset != pull.queue_offset:
             code = Code.PULL_RETRY_IMMEDIATELY
         answer = self._answer(pull, found, code)
-        if found.records:
+        if found.sizes:
             answer.suggest_broker_id = self._count(pull, found, took_us)
         return answer
 
@@ -125,8 +125,9 @@ class Puller:
 
         That also says from which replica to pull next.
         """
-        counted = self.counts.found(pull.topic, pull.group, len(found.sizes), len(found.records), took_us)
-        log_offset, stored_ms = stored_at(found.records, len(found.records) - found.sizes[-1])
+        counted = self.counts.found(pull.topic, pull.group, len(found.sizes), sum(found.sizes), took_us)
+        last = found.pieces[-1]
+        log_offset, stored_ms = stored_at(last, len(last) - found.sizes[-1])
         counted.fall_bytes += self._store.log_max - log_offset
         counted.fall_ms += max(0, self.clock_ms() - stored_ms)
         return self.replicas.suggest(pull.group, log_offset)
@@ -151,8 +152,8 @@ class Puller:
             seq=pull.asker.seq, code=int(code), remark="" if code is Code.SUCCESS else found.status.name,
             next_offset=found.next_offset, min_offset=found.min_offset, max_offset=found.max_offset,
         )  # fmt: skip
-        if found.records:
-            answer.sizes, answer.records = np.array(found.sizes, "<u4"), (found.records,)
+        if found.sizes:
+            answer.sizes, answer.records = np.array(found.sizes, "<u4"), found.pieces
         return answer
 
     def _tell_journal(self, pull: Pull, next_offset: int, count: int, code: Code) -> None:

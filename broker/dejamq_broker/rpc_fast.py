@@ -16,6 +16,7 @@ from dejamq_proto.codes import Code, ConfigError
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest, WhereResponse
 from dejamq_proto.fast_pb2_grpc import FastServicer
 from dejamq_proto.frame_stream import FrameStream
+from dejamq_proto.framed import Frame
 from google.protobuf.message import DecodeError
 
 from dejamq_broker.site import Site
@@ -31,11 +32,16 @@ WAITING_CONNECTIONS = 1024
 NO_PORT, ANY_PORT, BELOW = -1, 0, 2
 
 
+def as_it_is(frame: Frame) -> Frame:
+    """For who reads the bytes himself."""
+    return frame
+
+
 class Method(NamedTuple):
     """A streaming call, how its requests are read, and how large one may be."""
 
     handler: Callable[[Any, Any], Awaitable[None]]
-    decode: Callable[[bytes], Any] = bytes
+    decode: Callable[[Frame], Any] = as_it_is
     most_bytes: int = MAX_FRAME_BYTES
 
 
@@ -47,7 +53,7 @@ class Conversation(FrameStream):
         super().__init__()
         self._accepted = accepted
         self.most_bytes = HELLO_BYTES
-        self.decode: Callable[[bytes], Any] = bytes
+        self.decode: Callable[[Frame], Any] = as_it_is
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -74,9 +80,9 @@ class Conversation(FrameStream):
 
 
 class HandlerContext(NamedTuple):
-    """What handlers use of gRPC's context."""
+    """What handlers use of gRPC's context. An answer may be in pieces, which gRPC joins to serialize them."""
 
-    write: Callable[[bytes], Awaitable[None]]
+    write: Callable[[Frame | list[Frame]], Awaitable[None]]
     peer: Callable[[], str]
 
 
@@ -169,7 +175,7 @@ class FastDoor(FastServicer):
         """One connection, from its greeting to its end."""
         try:
             async with asyncio.timeout(HELLO_S):
-                hello = Hello.FromString(await conversation.read())
+                hello = Hello.FromString(bytes(await conversation.read()))
             await self._converse(conversation, hello)
             async with asyncio.timeout(LINGER_S):
                 await conversation.finish()

@@ -36,9 +36,11 @@ class PullService:
         self._max_suspend_ms = max_suspend_ms
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """Answers leave as raw bytes written by ``wire.py``."""
+        """Answers leave as raw bytes written by ``wire.py``, on streams in pieces."""
         return grpc.method_handlers_generic_handler(self.name, {
-            "PullStream": grpc.stream_stream_rpc_method_handler(self.PullStream, PullRequest.FromString),
+            "PullStream": grpc.stream_stream_rpc_method_handler(
+                self.PullStream, PullRequest.FromString, b"".join
+            ),
             "PullOne": grpc.unary_unary_rpc_method_handler(self.PullOne, PullRequest.FromString),
             "CheckFilter": grpc.unary_unary_rpc_method_handler(
                 self.CheckFilter, CheckFilterRequest.FromString, CheckFilterResponse.SerializeToString
@@ -60,7 +62,7 @@ class PullService:
     async def _write(self, item: object, outbox: Outbox[object], context: Context) -> None:
         """The answers are views of the log. None is kept until the next one: a deleted file would stay on the disk."""
         if answers := await self._answers(item, outbox):
-            await context.write(answers[0].encode(answers[1:]))
+            await context.write(answers[0].pieces(answers[1:]))
 
     async def _answers(self, item: object, outbox: Outbox[object]) -> list[PullAnswer]:
         """What leaves in one frame: the answer to this item, and to those behind it for a client that reads such.

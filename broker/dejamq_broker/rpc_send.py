@@ -12,6 +12,7 @@ import grpc.aio
 from dejamq_proto import failpoints
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.fields import BadFrame
+from dejamq_proto.framed import Frame
 from dejamq_proto.send_pb2 import SendBackRequest, SendBackResponse
 from dejamq_proto.wire import SendRun, SendRunResult
 
@@ -55,7 +56,7 @@ class SendService:
             ),
         })  # fmt: skip
 
-    async def SendStream(self, frames: AsyncIterator[bytes], context: Context) -> None:
+    async def SendStream(self, frames: AsyncIterator[Frame], context: Context) -> None:
         """Answers in order. A run that waits for the disk does not keep the next ones from being read."""
         born_host = peer_host(context.peer())
         with self._streams.outbox() as outbox, Intake(self._fast).open() as intake:
@@ -96,7 +97,7 @@ class SendService:
         return SendBackResponse()
 
     async def _read(
-        self, frames: AsyncIterator[bytes], born_host: IntHost, outbox: Outbox[object], intake: Intake
+        self, frames: AsyncIterator[Frame], born_host: IntHost, outbox: Outbox[object], intake: Intake
     ) -> None:
         """A client that sends faster than disk and slaves confirm is slowed down by the stream's own flow control, and
         its runs are refused when they wait too long.
@@ -109,7 +110,7 @@ class SendService:
             del frame  # it is stored, and it may be long until there is another one
         outbox.end()
 
-    def _accept(self, frame: bytes, born_host: IntHost, intake: Intake, late: DejamqError | None = None) -> Outcome:
+    def _accept(self, frame: Frame, born_host: IntHost, intake: Intake, late: DejamqError | None = None) -> Outcome:
         """What is no frame at all has no number to answer to: the answer's ``seq`` is 0, which no run has.
 
         ``late``: why a run is refused that waited for others.

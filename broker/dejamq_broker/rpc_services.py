@@ -7,6 +7,7 @@ from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
 from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
 from dejamq_proto.dead_letters_pb2_grpc import add_DeadLettersServicer_to_server
 from dejamq_proto.fast_pb2_grpc import add_FastServicer_to_server
+from dejamq_proto.framed import Frame
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.refusals import MAX_REQUEST_BYTES
 from dejamq_proto.running_pb2_grpc import add_RunningServicer_to_server
@@ -59,7 +60,11 @@ def add_services(server: grpc.aio.Server, domain: "Domain") -> FastDoor:
     add_TransactionServicer_to_server(TransactionService(domain.transactions, streams), server)
     fast = FastDoor(domain.site, {
         f"/{sends.name}/SendStream": Method(sends.SendStream),
-        f"/{pulls.name}/PullStream": Method(pulls.PullStream, PullRequest.FromString, MAX_REQUEST_BYTES),
+        f"/{pulls.name}/PullStream": Method(pulls.PullStream, _pull_request, MAX_REQUEST_BYTES),
     })  # fmt: skip
     add_FastServicer_to_server(fast, server)
     return fast
+
+
+def _pull_request(frame: Frame) -> PullRequest:
+    return PullRequest.FromString(bytes(frame))

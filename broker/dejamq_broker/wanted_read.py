@@ -39,7 +39,7 @@ def read_wanted(read: Read, wanted: Wanted, queue_offset: int, most: Most) -> Re
         chosen = _chosen(found, wanted, most)
         if chosen is not None:
             return chosen
-        at, seen = found.next_offset, seen + len(found.records)
+        at, seen = found.next_offset, seen + sum(found.sizes)
         if at >= min(end, found.max_offset) or seen >= MAX_SEEN:
             return _nothing(found, at)
 
@@ -48,14 +48,15 @@ def _chosen(found: ReadResult, wanted: Wanted, most: Most) -> ReadResult | None:
     """The wanted ones of what was read, None when there are none. What no longer fits is looked at again later."""
     sizes: list[int] = []
     pieces: list[bytes] = []
+    records = found.records
     room, next_offset = most.bytes, found.next_offset
-    for start, size, offset, properties in _records(found):
+    for start, size, offset, properties in _records(found, records):
         if not wanted(decode_properties(properties)):
             continue
         if pieces and size > room:
             next_offset = offset
             break
-        pieces.append(found.records[start : start + size])
+        pieces.append(records[start : start + size])
         sizes.append(size)
         room -= size
         if len(sizes) == most.messages:
@@ -63,23 +64,23 @@ def _chosen(found: ReadResult, wanted: Wanted, most: Most) -> ReadResult | None:
             break
     if not pieces:
         return None
-    return msgspec.structs.replace(found, next_offset=next_offset, sizes=sizes, records=b"".join(pieces))
+    return msgspec.structs.replace(found, next_offset=next_offset, sizes=sizes, pieces=pieces)
 
 
-def _records(found: ReadResult) -> Iterator[tuple[int, int, int, bytes]]:
+def _records(found: ReadResult, records: bytes) -> Iterator[tuple[int, int, int, bytes]]:
     """Of each record: where it begins, its size, its queue offset, its properties."""
     try:
-        run = parse(found.records, np.array(found.sizes))
+        run = parse(records, np.array(found.sizes))
     except BadRun:  # a record with an IPv6 host stands in no run
         start = 0
         for size in found.sizes:
-            record = decode(found.records, start, check_crc=False)
+            record = decode(records, start, check_crc=False)
             yield start, size, record.queue_offset, record.raw_properties
             start += size
         return
     columns = run.positions, run.sizes, run.headers["queue_offset"], run.properties_at, run.properties_size
     for start, size, offset, at, length in zip(*(column.tolist() for column in columns), strict=True):
-        yield start, size, offset, found.records[at : at + length]
+        yield start, size, offset, records[at : at + length]
 
 
 def _nothing(found: ReadResult, next_offset: int) -> ReadResult:

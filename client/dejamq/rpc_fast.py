@@ -16,7 +16,7 @@ from dejamq_proto.calling import call
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest
 from dejamq_proto.fast_pb2_grpc import FastStub
-from dejamq_proto.framed import Framed
+from dejamq_proto.framed import Frame, Framed
 from google.protobuf.message import DecodeError
 
 from dejamq.identity import Identity
@@ -80,9 +80,9 @@ async def _dialled(host: str, port: int, hello: Hello) -> Framed:
 
 
 async def _greet(framed: Framed, hello: Hello) -> None:
-    answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
 
-    def received(frame: bytes) -> None:
+    def received(frame: Frame) -> None:
         if not answer.done():
             answer.set_result(frame)
 
@@ -92,6 +92,6 @@ async def _greet(framed: Framed, hello: Hello) -> None:
 
     framed.received, framed.lost = received, lost
     framed.write(hello.SerializeToString())
-    welcome = Welcome.FromString(await answer)
+    welcome = Welcome.FromString(bytes(await answer))
     if welcome.code or welcome.boot_id != hello.boot_id:
         raise ConnectionError(welcome.remark or "somebody else answers there")

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
+from dejamq_proto.framed import Frame
 
 from dejamq.rpc_wires import Line, Wire
 
@@ -20,7 +21,7 @@ NO_ANSWER = 0
 READ_S = 1.0
 """So long a broker may take at the end to read what it was told and answers with nothing."""
 Answer = TypeVar("Answer")
-Decode = Callable[[bytes], list[tuple[int, Answer]]]  # seq of the question, 0 for what the broker says unasked
+Decode = Callable[[Frame], list[tuple[int, Answer]]]  # seq of the question, 0 for what the broker says unasked
 Join = Callable[[list[bytes]], bytes]  # several questions as one frame
 Open = Callable[[Line], Awaitable[Wire]]
 
@@ -191,7 +192,7 @@ class _Connection(Generic[Answer]):
         self._pending.pop(seq, None)
         return True
 
-    def received(self, frame: bytes) -> None:
+    def received(self, frame: Frame) -> None:
         """Deliver the answers in it.
 
         One that nobody waits for any more is dropped, as RocketMQ drops a response whose opaque is gone.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import grpc.aio
 from dejamq_proto.calling import error_from
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
-from dejamq_proto.framed import Framed
+from dejamq_proto.framed import Frame, Framed
 
 AT_ONCE_S = 1.0
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
@@ -23,7 +23,7 @@ class Line(Protocol):
     def next_frame(self) -> bytes | None:
         """Take the next one to send; None while there is none."""
 
-    def received(self, frame: bytes) -> None:
+    def received(self, frame: Frame) -> None:
         """Raises ValueError for what is no frame of the broker's."""
 
 
@@ -125,7 +125,7 @@ class FastWire:
         while not framed.full and not framed.closing and (frame := line.next_frame()) is not None:
             framed.write(frame)
 
-    def _received(self, frame: bytes) -> None:
+    def _received(self, frame: Frame) -> None:
         self._useful = True
         try:
             self._line.received(frame)

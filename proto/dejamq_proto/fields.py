@@ -16,11 +16,13 @@ class BadFrame(ValueError):
     """Bytes that are not the expected message."""
 
 
-def with_payload(head: list[bytes], pieces: Sequence[bytes | memoryview], size: int | None = None) -> bytes:
-    """The whole frame, with the pieces as its field 15. ``size``: bytes of all together, where it is known."""
+def with_payload(
+    head: list[bytes], pieces: Sequence[bytes | memoryview], size: int | None = None
+) -> list[bytes | memoryview]:
+    """The frame before it is joined, with the pieces as its field 15. ``size``: bytes of all of them, where known."""
     if pieces:
         head += [b"\x7a", varint(sum(map(len, pieces)) if size is None else size)]
-    return b"".join((*head, *pieces))
+    return [b"".join(head), *pieces]
 
 
 def integer(field: int, value: int) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from dejamq_proto.framed import Framed
+from dejamq_proto.framed import Frame, Framed
 
 MOST_UNREAD, MOST_UNREAD_BYTES = 4, 8 << 20
 """Frames that are here and not read; what is more, or makes more than so many bytes, waits at the other end."""
@@ -15,7 +15,7 @@ class FrameStream(Framed):
     def __init__(self) -> None:
         super().__init__()
         self.received, self.room = self._take, self._go_on
-        self.unread: deque[bytes] = deque()
+        self.unread: deque[Frame] = deque()
         self.unread_bytes = 0
         self.held = False
         """So much is unread that nothing more is taken from the network."""
@@ -23,7 +23,7 @@ class FrameStream(Framed):
         self._ended = ""
         self._finished = False
 
-    async def read(self) -> bytes:
+    async def read(self) -> Frame:
         """The next frame. Raises ConnectionError when none will come."""
         while not self.unread:
             if self._ended:
@@ -37,7 +37,7 @@ class FrameStream(Framed):
             self.transport.resume_reading()
         return frame
 
-    async def send(self, frame: bytes) -> None:
+    async def send(self, frame: Frame | list[Frame]) -> None:
         """Waits until most of it is on its way: who does not read is not sent to from memory."""
         self.write(frame)
         while self.full:
@@ -74,7 +74,7 @@ class FrameStream(Framed):
     def _too_much(self) -> bool:
         return len(self.unread) >= MOST_UNREAD or self.unread_bytes > MOST_UNREAD_BYTES
 
-    def _take(self, frame: bytes) -> None:
+    def _take(self, frame: Frame) -> None:
         if self._finished:
             return
         self.unread.append(frame)

@@ -8,17 +8,20 @@ import socket
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
+
 from dejamq_proto.calling import MAX_FRAME_BYTES
 
 HEAD_BYTES = 4
 FIRST_ROOM, MOST_AHEAD = 16 << 10, 256 << 10
-"""Bytes that are read at once: at first, and at most where no frame is larger."""
-SPARE_S = 1.0
-"""Room for larger frames is given back when none came for so long."""
+"""Bytes of small frames that are read at once: at first, and at most."""
 TOGETHER_BYTES = 64 << 10
-"""A frame that is larger goes behind its length by itself: to put both together is one more copy."""
+"""A frame that is larger is read into room of its own, and its large pieces are sent by themselves: to put them beside
+others is one more copy."""
 IDLE_S, PROBE_S = 30, 10
 """As gRPC's keepalive in ``calling``: who is silent so long is asked, and given up when no answer comes."""
+Frame = bytes | memoryview
+NO_FRAME = memoryview(b"")
 
 
 def _nothing(_: Any = None) -> None:
@@ -28,12 +31,12 @@ def _nothing(_: Any = None) -> None:
 class Framed(asyncio.BufferedProtocol):
     """One connection. Owned by its event loop.
 
-    ``received`` gets each frame in the turn in which it came, ``lost`` the reason of the end, once. ``room`` is called
-    when ``full`` is over.
+    ``received`` gets each frame in the turn in which it came, and owns it: a large one is a view that may be written.
+    ``lost`` gets the reason of the end, once. ``room`` is called when ``full`` is over.
     """
 
     def __init__(self) -> None:
-        self.received: Callable[[bytes], None] = _nothing
+        self.received: Callable[[Frame], None] = _nothing
         self.lost: Callable[[str], None] = _nothing
         self.room: Callable[[], None] = _nothing
         self.full = False
@@ -41,8 +44,8 @@ class Framed(asyncio.BufferedProtocol):
         self.most_bytes = MAX_FRAME_BYTES
         """Of a frame that comes."""
         self._space, self._have = memoryview(bytearray(FIRST_ROOM)), 0
-        self._peak = 0  # bytes that were in it at once since the last look at whether it is too large
-        self._sparing: asyncio.TimerHandle | None = None
+        self._large, self._here = NO_FRAME, 0
+        """The large frame that is coming, and how much of it is here."""
         self._reason = ""
 
     @property
@@ -57,21 +60,27 @@ class Framed(asyncio.BufferedProtocol):
         _notice_silence(self.transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._space[self._have :]
+        return self._large[self._here :] if self._large else self._space[self._have :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        space, have, at, wanted = self._space, self._have + nbytes, 0, HEAD_BYTES
+        if self._large:
+            self._enlarge(nbytes)
+            return
+        space, have, at = self._space, self._have + nbytes, 0
         while have - at >= HEAD_BYTES:
-            size = int.from_bytes(space[at : at + HEAD_BYTES])
+            begin = at + HEAD_BYTES
+            size = int.from_bytes(space[at:begin])
             if size > self.most_bytes:
                 self.fail(f"a frame of {size} bytes came, and {self.most_bytes} is the most")
                 return
-            wanted = HEAD_BYTES + size
-            if at + wanted > have:
+            if size > TOGETHER_BYTES:
+                at = begin + self._begin_large(size, space[begin:have])
+                continue
+            if begin + size > have:
                 break
-            self.received(bytes(space[at + HEAD_BYTES : at + wanted]))
-            at, wanted = at + wanted, HEAD_BYTES
-        self._keep(at, have, wanted)
+            self.received(bytes(space[begin : begin + size]))
+            at = begin + size
+        self._keep(at, have)
 
     def pause_writing(self) -> None:
         self.full = True
@@ -86,21 +95,28 @@ class Framed(asyncio.BufferedProtocol):
         lost, room = self.lost, self.room
         self.received = self.lost = self.room = _nothing
         self._space, self._have = memoryview(b""), 0
-        if self._sparing is not None:
-            self._sparing.cancel()
+        self._large = NO_FRAME
         lost(self._reason or (str(exc) if exc else "the other side closed the connection"))
         room()
 
     # by its owner
 
-    def write(self, frame: bytes) -> None:
-        """Send it behind what was written before. What the kernel does not take at once is kept: look at ``full``."""
-        head = len(frame).to_bytes(HEAD_BYTES)
-        if len(frame) <= TOGETHER_BYTES:
-            self.transport.write(head + frame)
-        else:
-            self.transport.write(head)
-            self.transport.write(memoryview(frame))
+    def write(self, frame: Frame | list[Frame]) -> None:
+        """Send a frame, maybe in pieces, behind what was written before. What the kernel does not take at once is kept:
+        look at ``full``.
+        """
+        pieces = frame if isinstance(frame, list) else [frame]
+        small: list[Frame] = [sum(map(len, pieces)).to_bytes(HEAD_BYTES)]
+        for piece in pieces:
+            if len(piece) <= TOGETHER_BYTES:
+                small.append(piece)
+                continue
+            if small:
+                self.transport.write(b"".join(small))
+                small = []
+            self.transport.write(memoryview(piece))
+        if small:
+            self.transport.write(b"".join(small))
 
     def close(self) -> None:
         """End the connection behind what was written."""
@@ -111,32 +127,31 @@ class Framed(asyncio.BufferedProtocol):
         self._reason = self._reason or reason
         self.transport.abort()
 
-    def _keep(self, begin: int, end: int, wanted: int) -> None:
-        """What is left of the bytes, the begin of a frame of ``wanted``, goes to the front with room behind it.
+    def _begin_large(self, size: int, come: memoryview) -> int:
+        """A large frame begins with what has come; how much of that is the frame's.
 
-        Room grows with what has come, and not with what a stranger says will come.
+        Memory that nothing was read into is none yet: what a stranger only announces takes no room.
         """
-        rest, size = self._space[begin:end], len(self._space)
-        self._peak = max(self._peak, end)
-        if end - begin == size or end == size < MOST_AHEAD:
-            size = min(2 * size, max(wanted, MOST_AHEAD))
-            self._space, begin = memoryview(bytearray(size)), end
-            if size > MOST_AHEAD and self._sparing is None:
-                self._spare_later()
+        self._large, self._here = np.empty(size, np.uint8).data, 0
+        its = come[:size]
+        self._large[: len(its)] = its
+        self._enlarge(len(its))
+        return len(its)
+
+    def _enlarge(self, more: int) -> None:
+        self._here += more
+        if self._here == len(self._large):
+            frame, self._large = self._large, NO_FRAME
+            self.received(frame)
+
+    def _keep(self, begin: int, end: int) -> None:
+        """What is left of the bytes, the begin of a small frame, goes to the front with room behind it."""
+        rest = self._space[begin:end]
+        if end == len(self._space) < MOST_AHEAD and not self._large:
+            self._space, begin = memoryview(bytearray(2 * len(self._space))), end
         if begin:
             self._space[: len(rest)] = rest
         self._have = len(rest)
-
-    def _spare_later(self) -> None:
-        self._sparing = asyncio.get_running_loop().call_later(SPARE_S, self._spare)
-
-    def _spare(self) -> None:
-        """Give the room for large frames back when it was not needed since the last look."""
-        if self._peak > MOST_AHEAD or self._have:
-            self._peak = self._have
-            self._spare_later()
-        else:
-            self._sparing, self._space = None, memoryview(bytearray(FIRST_ROOM))
 
 
 def _notice_silence(sock: socket.socket) -> None:

@@ -20,7 +20,7 @@ class LogSlice(msgspec.Struct, kw_only=True):
     def encode(self) -> bytes:
         head = [integer(1, self.log_offset), integer(2, self.master_end), integer(3, self.master_timestamp_ms)]
         head += [chunk(4, topic.encode()) for topic in self.deleted_topics]
-        return with_payload(head, (self.data,) if len(self.data) else ())
+        return b"".join(with_payload(head, (self.data,) if len(self.data) else ()))
 
     @classmethod
     def decode(cls, frame: bytes) -> "LogSlice":

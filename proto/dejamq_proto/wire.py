@@ -51,10 +51,11 @@ class SendRun(msgspec.Struct, kw_only=True):
         if self.reply:
             head.append(integer(10, True))
         head.append(integer(11, self.sent_ms))
-        return with_payload(head, self.records, int(self.sizes.sum()) if len(self.records) > 1 else None)
+        size = int(self.sizes.sum()) if len(self.records) > 1 else None
+        return b"".join(with_payload(head, self.records, size))
 
     @classmethod
-    def decode(cls, frame: bytes) -> "SendRun":
+    def decode(cls, frame: bytes | memoryview) -> "SendRun":
         """Read a frame. Raises BadFrame. Lengths of the arrays are checked by ``check``."""
         run = cls(queues=[])
         for number, value in fields_of(frame):
@@ -123,7 +124,7 @@ class SendRunResult(msgspec.Struct, kw_only=True):
         ))  # fmt: skip
 
     @classmethod
-    def decode(cls, frame: bytes) -> "SendRunResult":
+    def decode(cls, frame: bytes | memoryview) -> "SendRunResult":
         """Read a frame. Raises BadFrame."""
         result = cls(bad_record=0)
         for number, value in fields_of(frame):
@@ -174,6 +175,10 @@ class PullAnswer(msgspec.Struct, kw_only=True):
 
     def encode(self, also: "Iterable[PullAnswer]" = ()) -> bytes:
         """One frame, with other answers inside it if there are any."""
+        return b"".join(self.pieces(also))
+
+    def pieces(self, also: "Iterable[PullAnswer]" = ()) -> list[bytes | memoryview]:
+        """As ``encode``, before they are joined: the records as they are, behind everything else."""
         head = [
             integer(1, self.seq), integer(2, self.code), chunk(3, self.remark.encode()), integer(4, self.next_offset),
             integer(5, self.min_offset), integer(6, self.max_offset), integer(7, self.suggest_broker_id),

@@ -188,11 +188,11 @@ class Attack:
         try:
             async with asyncio.timeout(STREAM_S):
                 await stream.send(Hello(boot_id=where.boot_id, method=method.path).SerializeToString())
-                assert Welcome.FromString(await stream.read()).code == 0
+                assert Welcome.FromString(bytes(await stream.read())).code == 0
                 for frame in frames:
                     await stream.send(frame)
                 for frame in frames:
-                    answer = await stream.read()
+                    answer = bytes(await stream.read())
                     if method.path.endswith("SendStream"):
                         self._remember(frame, answer)
             self.told.outcomes["answered by frames"] += 1

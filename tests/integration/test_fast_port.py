@@ -17,7 +17,7 @@ from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.fast_pb2 import Hello, Welcome
 from dejamq_proto.frame_stream import MOST_UNREAD
-from dejamq_proto.framed import Framed
+from dejamq_proto.framed import Frame, Framed
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.refusals import MAX_REQUEST_BYTES
 from dejamq_proto.wire import PullAnswer, SendRunResult
@@ -254,7 +254,7 @@ class Raw(Framed):
 
     def __init__(self) -> None:
         super().__init__()
-        self.frames: list[bytes] = []
+        self.frames: list[Frame] = []
         self.reasons: list[str] = []
         self.received, self.lost = self.frames.append, self.reasons.append
 
@@ -279,7 +279,7 @@ async def test_who_wants_something_else_is_told_and_sent_away(
     broker: Broker, method: str, boot_id: str | None, code: Code
 ) -> None:
     raw = await dialled(broker, method, boot_id)
-    welcome = Welcome.FromString(raw.frames[0])
+    welcome = Welcome.FromString(bytes(raw.frames[0]))
     assert welcome.code == code
     assert welcome.remark
     await until(lambda: raw.reasons)

@@ -19,6 +19,7 @@ from dejamq_proto.record import (
     encode_properties,
     tags_code,
 )
+from msgspec.structs import replace
 from store_making import bodies, bodies_of, fill_queue, open_small, records_of, run_of, settle, until
 
 
@@ -48,6 +49,18 @@ def test_the_stored_record_carries_what_the_broker_fills_in(tmp_path: Path) -> N
     assert record.offset_message_id == f"7F00000100002A9F{appended.log_offsets[0]:016X}"
     settle(store)
     assert store.tags_code_at("T", 3, 1) == tags_code("TagA")
+    store.close()
+
+
+def test_a_run_is_filled_in_where_it_is_when_it_may_be_written(tmp_path: Path) -> None:
+    store, runs = open_small(tmp_path), [run_of([("T", 0, body) for body in bodies(40)]) for _ in range(2)]
+    kept, given = (run.run.data for run in runs)
+    runs[1] = replace(runs[1], run=replace(runs[1].run, data=(given := given.copy())))
+    before = kept.tobytes()
+    first, second = map(store.append_run, runs)
+    assert kept.tobytes() == before
+    assert given.tobytes() == store._log.files.read(first.end_log_offset, len(given))
+    assert decode(given.data).queue_offset == second.queue_offsets[0] == 40
     store.close()
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, ReadStatus, StoreConfig
+from dejamq_broker.store.commit_log import SHORT_BYTES
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.reading import Reader
 from dejamq_proto.record import HEADER_SIZE, I32, Record, decode, tags_code
@@ -191,3 +192,13 @@ def test_time_search_reads_records_with_wide_hosts(tmp_path: Path) -> None:
     assert store.search_offset("T", 0, 20) == 1
     assert len(records_of(store)) == 3
     assert isinstance(store._reader, Reader)
+
+
+def test_long_stretches_of_the_log_are_read_as_they_lie_and_short_ones_as_one_copy(tmp_path: Path) -> None:
+    store, sizes = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20)), (SHORT_BYTES, 100)
+    for number in range(12):
+        store.append_run(run_of([("T", number % 2, bytes((number,)) * sizes[number // 6])]))
+    settle(store)
+    long, short = (store.read("T", 1, at, max_messages=3, max_bytes=1 << 20) for at in (0, 3))
+    assert (len(long.pieces), len(short.pieces)) == (3, 1)
+    assert [record.body[0] for record in records_of(store, "T", 1)] == [1, 3, 5, 7, 9, 11]

@@ -454,11 +454,11 @@ def test_a_read_across_the_beginning_gives_what_is_left(tmp_path: Path) -> None:
     assert decode(found.records).body == bodies(1, first=2 * PER_FILE)[0]
 
 
-@pytest.mark.parametrize("step", ["at", "read"])
+@pytest.mark.parametrize("step", ["at", "view"])
 def test_a_file_that_goes_during_a_read_takes_no_other_bytes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Between the choice of what to answer and the copy, and between two copies."""
+    """Between the choice of what to answer and the look, and between two looks."""
     store = filled(tmp_path, 4)
     at_use(store, 99)
     files, real, calls = store._log.files, getattr(store._log.files, step), []

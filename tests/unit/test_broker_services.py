@@ -82,7 +82,7 @@ class Schedule:
             encode(Record(topic=topic, queue_id=0, body=b"", raw_properties=properties, queue_offset=number))
             for number in range(queue_offset, end)
         ]
-        return ReadResult(ReadStatus.FOUND, end, sizes=[len(each) for each in raw], records=b"".join(raw))
+        return ReadResult(ReadStatus.FOUND, end, sizes=[len(each) for each in raw], pieces=raw)
 
     def put(self, record: Record, origin: Origin) -> None:
         if self.full:

@@ -32,7 +32,7 @@ class Queue:
             return ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, self.gone.stop, 0, end)
         pieces = self.records[queue_offset : queue_offset + min(most, self.stretch)]
         sizes = [len(piece) for piece in pieces]
-        return ReadResult(ReadStatus.FOUND, queue_offset + len(pieces), 0, end, sizes, b"".join(pieces))
+        return ReadResult(ReadStatus.FOUND, queue_offset + len(pieces), 0, end, sizes, pieces)
 
 
 def numbers(result: ReadResult) -> list[int]:

@@ -2,12 +2,14 @@
 
 import asyncio
 import gc
+import os
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
 from dejamq_proto.calling import MAX_FRAME_BYTES
-from dejamq_proto.framed import FIRST_ROOM, MOST_AHEAD, TOGETHER_BYTES, Framed
+from dejamq_proto.framed import FIRST_ROOM, MOST_AHEAD, TOGETHER_BYTES, Frame, Framed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +37,7 @@ class End(Framed):
 
     def __init__(self) -> None:
         super().__init__()
-        self.frames: list[bytes] = []
+        self.frames: list[Frame] = []
         self.reasons: list[str] = []
         self.received, self.lost = self.frames.append, self.reasons.append
         self.other = Transport()
@@ -49,6 +51,11 @@ class End(Framed):
             room[: len(data)] = data[: len(room)]
             self.buffer_updated(min(len(room), len(data)))
             data = data[len(room) :]
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def on_the_wire(*frames: bytes) -> bytes:
@@ -93,10 +100,12 @@ def test_what_is_no_frame_of_ours_ends_the_connection_and_takes_no_memory() -> N
     assert len(end.get_buffer(-1)) <= FIRST_ROOM
 
 
-def test_a_frame_that_is_only_announced_takes_no_room() -> None:
-    end = End()
-    end.feed(MAX_FRAME_BYTES.to_bytes(4) + b"x" * 100)
-    assert len(end._space) <= MOST_AHEAD
+def test_a_frame_that_is_only_announced_takes_no_memory() -> None:
+    ends = [End() for _ in range(20)]
+    before = resident_bytes()
+    for end in ends:
+        end.feed(MAX_FRAME_BYTES.to_bytes(4) + b"x" * 100)
+    assert resident_bytes() - before < MAX_FRAME_BYTES
 
 
 def test_what_is_too_large_is_refused_also_with_frames_behind_it() -> None:
@@ -107,20 +116,36 @@ def test_what_is_too_large_is_refused_also_with_frames_behind_it() -> None:
     assert not end.frames
 
 
-async def test_room_for_large_frames_is_given_back_when_none_came_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("dejamq_proto.framed.SPARE_S", 0.05)
-    end, large = End(), b"x" * (8 * MOST_AHEAD)
-    end.feed(on_the_wire(large))
-    assert len(end._space) > MOST_AHEAD
-    end.feed(on_the_wire(large)[:10])
-    async with asyncio.timeout(5):
-        while len(end._space) > FIRST_ROOM:
-            await asyncio.sleep(0.06)
-            end.feed(on_the_wire(large)[10:] if end._have else b"")
-    end.feed(on_the_wire(b"small"))
-    assert end.frames == [large, large, b"small"]
+@given(st.lists(st.integers(1, 2 * TOGETHER_BYTES), min_size=1))
+def test_large_frames_and_small_ones_come_as_they_were_sent(cuts: list[int]) -> None:
+    frames = [b"a", b"l" * (3 * TOGETHER_BYTES), b"", b"m" * (TOGETHER_BYTES + 1), b"n" * (2 * MOST_AHEAD), b"last"]
+    end, data, at = End(), on_the_wire(*frames), 0
+    for cut in (*cuts, len(data)):
+        end.feed(data[at : at + cut])
+        at += cut
+    assert end.frames == frames
+
+
+def test_a_large_frame_is_its_receivers_to_write_into() -> None:
+    end, large = End(), b"x" * (TOGETHER_BYTES + 1)
+    end.feed(on_the_wire(large, large))
+    first, second = end.frames
+    assert isinstance(first, memoryview)
+    first[:2] = b"yy"
+    assert (bytes(first), bytes(second)) == (b"yy" + large[2:], large)
+
+
+def test_what_stands_behind_large_frames_is_room_for_small_ones_only() -> None:
+    end = End()
+    end.feed(on_the_wire(*[b"x" * (8 * MOST_AHEAD)] * 3, b"small"))
+    assert len(end._space) == FIRST_ROOM
+
+
+def test_pieces_are_one_frame_and_only_small_ones_are_put_together() -> None:
+    end, large = End(), b"x" * (TOGETHER_BYTES + 1)
+    end.write([b"head", memoryview(b"and"), large, large, b"rest", b"end"])
+    size = len(b"headand" + large + large + b"restend")
+    assert end.other.written == [size.to_bytes(4) + b"headand", large, large, b"restend"]
 
 
 async def test_a_connection_that_is_lost_lets_go_of_what_it_holds() -> None:
@@ -160,7 +185,7 @@ def test_who_waits_for_room_is_woken_when_there_is_some_and_at_the_end() -> None
 async def test_two_ends_over_a_real_connection_have_the_same_frames() -> None:
     loop, frames = asyncio.get_running_loop(), [b"small", b"L" * (5 << 20), b"", b"behind"]
     accepted: asyncio.Future[Framed] = loop.create_future()
-    came: list[bytes] = []
+    came: list[Frame] = []
     done = asyncio.Event()
 
     def answering() -> Framed:
@@ -169,7 +194,7 @@ async def test_two_ends_over_a_real_connection_have_the_same_frames() -> None:
         accepted.set_result(end)
         return end
 
-    def take(frame: bytes) -> None:
+    def take(frame: Frame) -> None:
         came.append(frame)
         if len(came) == len(frames):
             done.set()

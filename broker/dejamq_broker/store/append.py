@@ -36,6 +36,8 @@ Render = Callable[[Ints, Ints, int], Bytes]
 class AppendRun(msgspec.Struct, frozen=True):
     """A checked run to store. Record i goes to ``keys[key_index[i]]``; hosts are (IPv4 as int, port).
 
+    What the broker knows is filled in where the run is, if that may be written, and else in a copy.
+
     ``tags_codes`` are what the queue entries keep: the tags' hashes, for the schedule topic the delivery times (ms).
     """
 
@@ -121,7 +123,7 @@ class Appender:
         self._check_sizes(sizes, len(run.run.data))
 
         def render(queue_offsets: Ints, log_offsets: Ints, store_timestamp_ms: int) -> Bytes:
-            data = run.run.data.copy()
+            data = run.run.data if run.run.data.flags.writeable else run.run.data.copy()
             fill(data, run.run, queue_offsets, log_offsets, (*run.born_host, store_timestamp_ms, *run.store_host))
             return data
 

@@ -3,7 +3,7 @@
 One thread appends. ``max_offset`` is published after the bytes are in place, so any thread may read below it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -15,6 +15,8 @@ from dejamq_broker.store.batch import Ints
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 
+SHORT_BYTES = 64 << 10
+"""Stretches of the log that are shorter on average are read as one copy: to send each by itself costs more."""
 NewFile = Callable[[int], MappedFile]
 """Make, or hand over, the file that begins at this log offset. Raises OSError."""
 
@@ -136,31 +138,31 @@ class CommitLog:
         return self.files.read(log_offset, size) if size > 0 else b""
 
     def view(self, log_offset: int, size: int) -> memoryview:
-        """As ``read``, without a copy, for whoever looks at little of it and lets go of it soon."""
+        """As ``read``, without a copy, for whoever lets go of it soon."""
         return self.files.view(log_offset, max(0, min(size, self.max_offset - log_offset)))
 
-    def read_range(self, log_offset: int, end: int) -> bytes:
-        """All bytes between two offsets, which may lie in different files."""
-        parts = []
-        while log_offset < end:
-            part = self.read(log_offset, end - log_offset)
-            if not part:
-                break
-            parts.append(part)
-            log_offset += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def read_ranges(self, starts: Sequence[int], ends: Sequence[int]) -> bytes:
-        """As ``read_range``, of several in the log's order, one after the other.
+    def stretches(self, starts: Sequence[int], ends: Sequence[int]) -> "list[bytes | memoryview]":
+        """What lies between these offsets, in the log's order: views of it, or one copy of many that are short.
 
         Messages of a queue lie between those of others: in one file it takes one look for all of them, where a look
         each was a third of what a pull of many cost.
         """
         first = starts[0]
         view = self.view(first, ends[-1] - first)
+        places = zip(starts, ends, strict=True)
         if len(view) == ends[-1] - first:
-            return b"".join([view[start - first : end - first] for start, end in zip(starts, ends, strict=True)])
-        return b"".join([self.read_range(start, end) for start, end in zip(starts, ends, strict=True)])
+            pieces = [view[start - first : end - first] for start, end in places]
+        else:
+            pieces = [piece for start, end in places for piece in self._stretch(start, end)]
+        if len(pieces) > 1 and sum(map(len, pieces)) < len(pieces) * SHORT_BYTES:
+            return [b"".join(pieces)]
+        return list(pieces)
+
+    def _stretch(self, log_offset: int, end: int) -> Iterator[memoryview]:
+        """May lie in different files; ends where one is gone."""
+        while log_offset < end and (part := self.view(log_offset, end - log_offset)):
+            yield part
+            log_offset += len(part)
 
     def _put(self, log_offset: int, data: memoryview) -> None:
         file = self.files.at(log_offset)

@@ -1,6 +1,7 @@
 """Reading a queue: which entries, which bytes, where to go on. Source: RocketMQ ``DefaultMessageStore``."""
 
 import os
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -37,14 +38,21 @@ class ReadStatus(Enum):
 
 
 class ReadResult(msgspec.Struct, frozen=True, gc=False):
-    """``records`` are copies, one after the other, ``sizes`` their lengths. ``next_offset`` is a queue offset."""
+    """``sizes`` are the lengths of the records, which follow one another in ``pieces``: copies, or views of the log,
+    which keep a file that is deleted on the disk. ``next_offset`` is a queue offset.
+    """
 
     status: ReadStatus
     next_offset: int
     min_offset: int = 0
     max_offset: int = 0
     sizes: list[int] = []
-    records: bytes = b""
+    pieces: "Sequence[bytes | memoryview]" = ()
+
+    @property
+    def records(self) -> bytes:
+        """A copy of all of them."""
+        return b"".join(self.pieces)
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
@@ -75,12 +83,12 @@ class Reader:
             # the queue's file may have expired since the first look
             nothing = ReadResult(ReadStatus.OFFSET_FOUND_NULL, min(queue.next_file(queue_offset), high), low, high)
             return self._outside(queue, queue_offset) or nothing
-        chosen, scanned, records = self._take(entries, limits)
+        chosen, scanned, pieces = self._take(entries, limits)
         next_offset = queue_offset + scanned
         if not len(chosen):
             status = ReadStatus.NO_MATCHED_MESSAGE if self._any_there(entries) else ReadStatus.MESSAGE_WAS_REMOVING
             return ReadResult(status, next_offset, low, high)
-        return ReadResult(ReadStatus.FOUND, next_offset, low, high, chosen["size"].tolist(), records)
+        return ReadResult(ReadStatus.FOUND, next_offset, low, high, chosen["size"].tolist(), pieces)
 
     def _few(self, queue: ConsumeQueue, queue_offset: int, limits: Limits) -> ReadResult | None:
         """As ``read`` where a few entries are asked for or left and all are wanted and may be given, in plain numbers:
@@ -102,13 +110,13 @@ class Reader:
         starts = [log_offset for log_offset, _, _ in entries]
         end = starts[-1] + sizes[-1]
         if end - starts[0] == total:  # no other queue's between them
-            records = self._log.read_range(starts[0], end)
+            pieces = self._log.stretches(starts[:1], [end])
         else:
-            records = self._log.read_ranges(starts, [log_offset + size for log_offset, size, _ in entries])
-        if len(records) != total:
+            pieces = self._log.stretches(starts, [log_offset + size for log_offset, size, _ in entries])
+        if sum(map(len, pieces)) != total:
             return None
         after = queue_offset + len(sizes)
-        return ReadResult(ReadStatus.FOUND, after, queue.min_offset, queue.max_offset, sizes, records)
+        return ReadResult(ReadStatus.FOUND, after, queue.min_offset, queue.max_offset, sizes, pieces)
 
     def in_memory(self, log_offset: int) -> bool:
         """Young enough to be in the page cache, by RocketMQ's rule."""
@@ -195,21 +203,21 @@ class Reader:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, corrected, low, high)
         return None
 
-    def _take(self, entries: Entries, limits: Limits) -> tuple[Entries, int, bytes]:
+    def _take(self, entries: Entries, limits: Limits) -> "tuple[Entries, int, list[bytes | memoryview]]":
         """The entries to answer, how many were looked at for them, and their records' bytes.
 
-        A log file may expire between the choice and the copy. The log's minimum moves before the bytes go, so a copy
+        A log file may expire between the choice and the look. The log's minimum moves before the bytes go, so a look
         that is short is followed by another choice, among what is left; records are never answered in part.
         """
         while True:
             log_min = self._log.min_offset
             chosen, scanned = self._choose(entries, limits)
             if not len(chosen):
-                return chosen, scanned, b""
+                return chosen, scanned, []
             sizes = chosen["size"].astype(np.int64)
-            records = self._bytes(chosen["log_offset"].astype(np.int64), sizes)
-            if len(records) == int(sizes.sum()):
-                return chosen, scanned, records
+            pieces = self._pieces(chosen["log_offset"].astype(np.int64), sizes)
+            if sum(map(len, pieces)) == int(sizes.sum()):
+                return chosen, scanned, pieces
             if self._log.min_offset == log_min:
                 raise StoreDamaged(
                     f"the queue entry for log offset {int(chosen['log_offset'][0])} points at bytes that the log does "
@@ -248,12 +256,10 @@ class Reader:
     def _any_there(self, entries: Entries) -> bool:
         return bool(self._there(entries).any())
 
-    def _bytes(self, log_offsets: Ints, sizes: Ints) -> bytes:
-        """The records' bytes: one copy for each stretch of the log that is without a gap."""
+    def _pieces(self, log_offsets: Ints, sizes: Ints) -> "list[bytes | memoryview]":
+        """The records' bytes, by stretches of the log that are without a gap."""
         ends = log_offsets + sizes
         breaks = np.flatnonzero(ends[:-1] != log_offsets[1:])
-        if not len(breaks):
-            return self._log.read_range(int(log_offsets[0]), int(ends[-1]))
         starts = log_offsets[np.concatenate(([0], breaks + 1))].tolist()
         stops = ends[np.concatenate((breaks, [len(ends) - 1]))].tolist()
-        return self._log.read_ranges(starts, stops)
+        return self._log.stretches(starts, stops)
