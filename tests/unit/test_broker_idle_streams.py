@@ -17,6 +17,7 @@ from dejamq_broker.long_poll import LongPoll
 from dejamq_broker.rpc_pull import PullService
 from dejamq_broker.rpc_send import SendService
 from dejamq_broker.streams import Streams
+from dejamq_proto.framed import Frame
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.wire import PullAnswer
 
@@ -33,8 +34,8 @@ class Client:
         self.silent = True
         await asyncio.Event().wait()
 
-    async def write(self, answer: bytes) -> None:
-        self.heard.append(len(answer))
+    async def write(self, answer: Frame | list[Frame]) -> None:
+        self.heard.append(sum(map(len, answer)) if isinstance(answer, list) else len(answer))
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:4711"
