@@ -23,7 +23,7 @@ help: ## list the targets
 
 setup: $(READY) ## create .venv with everything in it (also a Java for Spark where there is none)
 
-$(READY): pyproject.toml constraints.txt tools/install.sh hatch_build.py $(wildcard */*/_native.c)
+$(READY): pyproject.toml constraints.txt tools/install.sh hatch_build.py $(wildcard */*/_native*.[ch])
 	PYTHON="$(PYTHON)" tools/install.sh $(VENV)
 	@touch $@
 

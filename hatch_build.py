@@ -14,15 +14,17 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).resolve().parent
-SOURCES = (ROOT / "proto" / "dejamq_proto" / "_native.c", ROOT / "client" / "dejamq" / "_native.c")
+PACKAGES = (ROOT / "proto" / "dejamq_proto", ROOT / "client" / "dejamq")
+"""Each with one extension, of all C files in it."""
 
 
-def compile_native(source: Path) -> Path:
-    """Put the extension beside its source; gives where it is. Raises BaseError, CCompilerError."""
-    extension = Extension("_native", [str(source)], extra_compile_args=["-O2"])
+def compile_native(package: Path) -> Path:
+    """Put the extension beside its sources; gives where it is. Raises BaseError, CCompilerError."""
+    sources = sorted(map(str, package.glob("_native*.c")))
+    extension = Extension("_native", sources, extra_compile_args=["-O2", "-fvisibility=hidden"])
     with TemporaryDirectory() as directory:
         command = build_ext(Distribution({"name": "dejamq", "ext_modules": [extension]}))
-        command.build_lib, command.build_temp = str(source.parent), directory
+        command.build_lib, command.build_temp = str(package), directory
         command.ensure_finalized()
         command.run()
         return Path(command.get_ext_fullpath(extension.name))
@@ -30,8 +32,8 @@ def compile_native(source: Path) -> Path:
 
 def remove_compiled() -> None:
     """All or none is there: a program has both extensions or goes without."""
-    for source in SOURCES:
-        for compiled in source.parent.glob("_native.*.so"):
+    for package in PACKAGES:
+        for compiled in package.glob("_native.*.so"):
             compiled.unlink()
 
 
@@ -44,7 +46,7 @@ class NativeHook(BuildHookInterface[Any]):
         """Have the extensions in the wheel, which is then one of this platform."""
         remove_compiled()
         try:
-            compiled = [compile_native(source) for source in SOURCES]
+            compiled = [compile_native(package) for package in PACKAGES]
         except (BaseError, CCompilerError) as error:
             remove_compiled()
             self.app.display_warning(f"dejamq goes without its compiled parts: {error}")

@@ -35,7 +35,7 @@ class Echo:
         self.runs = 0
 
     def send_run_for(self, told: Told[SendRunResult], run: SendRun) -> None:
-        run.encode()
+        run.pieces()
         self.runs += 1
         count = len(run.sizes)
         answer = SendRunResult(

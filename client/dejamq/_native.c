@@ -1,133 +1,16 @@
 /* The steps of a plain send that every message passes, in C: its id, and its place among those that leave together.
 
    Only what is plainly fit is taken here. Everything else is declined, and the usual way in Python, which knows every
-   rule and its words, takes it: unique_id.py, intake.py, sender.py. Nothing here waits; where the garbage collector may
-   run code of the program (an allocation, before Python 3.12), what was found before is looked at again.
+   rule and its words, takes it: unique_id.py, message.py, intake.py, sender.py. Nothing here waits; where the garbage
+   collector may run code of the program (an allocation, before Python 3.12), what was found before is looked at again.
    Earned when it was made: a message of a flood costs its producer 1.9 us instead of 2.8, without a network. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_native.h"
 #include <structmember.h>
-#include <time.h>
 
 typedef struct {
     PyTypeObject *tally;
 } State;
-
-static void free_object(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    type->tp_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-/* IdSource: ids of one millisecond differ in their last four digits only. As UniqueIds.take, whose advance gives what
-   the ids of the next millisecond begin with. The interpreter's lock makes each step whole; advance may let go of it,
-   and each of several threads then goes on with a moment of its own. */
-
-enum { ID_DIGITS = 32, PREFIX_DIGITS = 28 };
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *advance;
-    unsigned long long number;
-    double begins, ends; /* seconds since 1970 */
-    long long last_number;
-    char prefix[PREFIX_DIGITS];
-} IdSource;
-
-static int id_source_init(IdSource *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"advance", NULL};
-    PyObject *advance;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:IdSource", names, &advance))
-        return -1;
-    Py_XSETREF(self->advance, Py_NewRef(advance));
-    self->last_number = -1;
-    return 0;
-}
-
-static int id_source_traverse(IdSource *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->advance);
-    return 0;
-}
-
-static int id_source_clear(IdSource *self)
-{
-    Py_CLEAR(self->advance);
-    return 0;
-}
-
-static int id_source_advance(IdSource *self, unsigned long long number)
-{
-    double begins, ends;
-    long long last_number;
-    const char *prefix;
-    Py_ssize_t size;
-    PyObject *moment = PyObject_CallFunction(self->advance, "K", number);
-    if (moment == NULL)
-        return -1;
-    int parsed = PyTuple_Check(moment);
-    if (!parsed)
-        PyErr_Format(PyExc_TypeError, "advance gave a %s, not a tuple", Py_TYPE(moment)->tp_name);
-    else
-        parsed = PyArg_ParseTuple(moment, "ddLs#:advance", &begins, &ends, &last_number, &prefix, &size);
-    if (parsed && size != PREFIX_DIGITS) {
-        PyErr_Format(PyExc_ValueError, "an id begins with %d digits, not %zd", PREFIX_DIGITS, size);
-        parsed = 0;
-    }
-    if (parsed) {
-        self->begins = begins, self->ends = ends, self->last_number = last_number;
-        memcpy(self->prefix, prefix, PREFIX_DIGITS);
-    }
-    Py_DECREF(moment);
-    return parsed ? 0 : -1;
-}
-
-static PyObject *id_source_take(IdSource *self, PyObject *Py_UNUSED(none))
-{
-    static const char hex[] = "0123456789ABCDEF";
-    unsigned long long number = self->number++;
-    struct timespec clock;
-    clock_gettime(CLOCK_REALTIME, &clock);
-    double now = (double)clock.tv_sec + 1e-9 * (double)clock.tv_nsec;
-    int inside = self->begins <= now && now < self->ends && (long long)number <= self->last_number;
-    if (!inside && id_source_advance(self, number) < 0)
-        return NULL;
-    PyObject *id = PyUnicode_New(ID_DIGITS, 127);
-    if (id == NULL)
-        return NULL;
-    Py_UCS1 *digits = PyUnicode_1BYTE_DATA(id);
-    memcpy(digits, self->prefix, PREFIX_DIGITS);
-    for (int place = PREFIX_DIGITS; place < ID_DIGITS; place++)
-        digits[place] = (Py_UCS1)hex[number >> 4 * (ID_DIGITS - 1 - place) & 15];
-    return id;
-}
-
-static PyObject *id_source_forget(IdSource *self, PyObject *Py_UNUSED(none))
-{
-    self->last_number = -1;
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef id_source_methods[] = {
-    {"take", (PyCFunction)id_source_take, METH_NOARGS, "A new id, 32 hex digits."},
-    {"forget", (PyCFunction)id_source_forget, METH_NOARGS, "Ask advance before the next id: a fork made another process."},
-    {NULL},
-};
-
-static PyType_Slot id_source_slots[] = {
-    {Py_tp_init, id_source_init},       {Py_tp_dealloc, free_object},       {Py_tp_traverse, id_source_traverse},
-    {Py_tp_clear, id_source_clear},     {Py_tp_methods, id_source_methods}, {0, NULL},
-};
-
-static PyType_Spec id_source_spec = {
-    "dejamq._native.IdSource", sizeof(IdSource), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, id_source_slots,
-};
 
 /* Tally: how much a producer has taken on. The base of backlog.Backlog, which counts in it too. */
 
@@ -158,11 +41,6 @@ static PyType_Spec tally_spec = {
 /* Shortcut: puts a message behind others, when one like it was sent before: it has nothing of its own but body and id.
    Owned by the producer's loop. */
 
-enum { TOPIC, BODY, TAGS, KEYS, PROPERTIES, DELAY_LEVEL, SHARDING_KEY, FLAG, WAIT_STORE, MESSAGE_ID, FIELDS };
-static const char *const field_names[FIELDS] = {
-    "topic", "body", "tags", "keys", "properties", "delay_level", "sharding_key", "flag", "wait_store", "message_id",
-};
-
 enum { MODE, MESSAGES, COMMONS, SIZES, FUTURES, JOINED };
 
 /* What messages that were sent before have in common, found by the hashes of topic and tags. */
@@ -176,8 +54,7 @@ enum { MODELS = 1 << 9, NEIGHBOURS = 4 };
 
 typedef struct {
     PyObject_HEAD
-    PyTypeObject *message_type;
-    Py_ssize_t places[FIELDS]; /* where a message holds its fields */
+    Places places;
     Tally *tally;
     PyObject *new_future;
     long long max_bytes, call_bytes, body_below;
@@ -189,24 +66,7 @@ typedef struct {
 /* Borrowed; NULL for a field that was never set. */
 static PyObject *field(const Shortcut *self, PyObject *message, int number)
 {
-    return *(PyObject **)((char *)message + self->places[number]);
-}
-
-static int find_places(Shortcut *self)
-{
-    for (int number = 0; number < FIELDS; number++) {
-        PyObject *member = PyObject_GetAttrString((PyObject *)self->message_type, field_names[number]);
-        if (member == NULL)
-            return -1;
-        PyMemberDef *found = Py_IS_TYPE(member, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)member)->d_member : NULL;
-        Py_DECREF(member);
-        if (found == NULL || found->type != T_OBJECT_EX) {
-            PyErr_Format(PyExc_TypeError, "%s.%s is no slot", self->message_type->tp_name, field_names[number]);
-            return -1;
-        }
-        self->places[number] = found->offset;
-    }
-    return 0;
+    return native_field(&self->places, message, number);
 }
 
 static PyObject *shortcut_close(Shortcut *self, PyObject *Py_UNUSED(none))
@@ -226,16 +86,15 @@ static int shortcut_init(Shortcut *self, PyObject *args, PyObject *kwargs)
                                      &tally, &new_future, &self->max_bytes, &self->call_bytes, &self->body_below))
         return -1;
     Py_DECREF(shortcut_close(self, NULL)); /* made anew, it is for other messages than those that it was open to */
-    Py_XSETREF(self->message_type, (PyTypeObject *)Py_NewRef(message_type));
     Py_XSETREF(self->tally, (Tally *)Py_NewRef(tally));
     Py_XSETREF(self->new_future, Py_NewRef(new_future));
-    return find_places(self);
+    return native_find_places(&self->places, (PyTypeObject *)message_type);
 }
 
 static int shortcut_traverse(Shortcut *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->message_type);
+    Py_VISIT(self->places.type);
     Py_VISIT(self->tally);
     Py_VISIT(self->new_future);
     for (int number = 0; number < JOINED; number++)
@@ -256,7 +115,7 @@ static void forget(Model *model)
 static int shortcut_clear(Shortcut *self)
 {
     Py_XDECREF(shortcut_close(self, NULL));
-    Py_CLEAR(self->message_type);
+    Py_CLEAR(self->places.type);
     Py_CLEAR(self->tally);
     Py_CLEAR(self->new_future);
     for (int number = 0; number < MODELS; number++)
@@ -314,12 +173,7 @@ static Model *model_of(Shortcut *self, PyObject *message, int *known)
 
 static int has_all_fields(const Shortcut *self, PyObject *message)
 {
-    if (self->message_type == NULL || !Py_IS_TYPE(message, self->message_type))
-        return 0;
-    for (int number = 0; number < FIELDS; number++)
-        if (field(self, message, number) == NULL)
-            return 0;
-    return 1;
+    return native_has_all_fields(&self->places, message);
 }
 
 static PyObject *shortcut_learn(Shortcut *self, PyObject *args)
@@ -425,7 +279,7 @@ static PyMethodDef shortcut_methods[] = {
 };
 
 static PyType_Slot shortcut_slots[] = {
-    {Py_tp_init, shortcut_init},   {Py_tp_dealloc, free_object},      {Py_tp_traverse, shortcut_traverse},
+    {Py_tp_init, shortcut_init},   {Py_tp_dealloc, native_free},      {Py_tp_traverse, shortcut_traverse},
     {Py_tp_clear, shortcut_clear}, {Py_tp_methods, shortcut_methods}, {0, NULL},
 };
 
@@ -446,11 +300,13 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
 static int native_exec(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    PyTypeObject *id_source = add_type(module, &id_source_spec), *shortcut = add_type(module, &shortcut_spec);
+    PyTypeObject *shortcut = add_type(module, &shortcut_spec), *id_source = add_type(module, &native_id_source);
+    PyTypeObject *check = add_type(module, &native_message_check);
     state->tally = add_type(module, &tally_spec);
-    int made = id_source != NULL && shortcut != NULL && state->tally != NULL;
-    Py_XDECREF(id_source);
+    int made = shortcut != NULL && id_source != NULL && check != NULL && state->tally != NULL;
     Py_XDECREF(shortcut);
+    Py_XDECREF(id_source);
+    Py_XDECREF(check);
     return made ? 0 : -1;
 }
 

@@ -10,6 +10,7 @@ from dejamq_proto.codes import Code
 from dejamq_proto.hosts import Host, offset_message_id
 from dejamq_proto.wire import SendRunResult, Words
 
+from dejamq.native import MessageCheck
 from dejamq.unique_id import next_unique_id
 
 
@@ -41,6 +42,25 @@ class _Body(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+def _check_types(message: "Message") -> None:
+    """What construction refuses, or puts right."""
+    if type(message.topic) is not str:
+        raise TypeError(f"topic must be a str, not {type(message.topic).__name__}")
+    if type(message.body) is not bytes:
+        _set(message, "body", _as_bytes(message.body))
+    keys, tags, sharding_key = message.keys, message.tags, message.sharding_key
+    if keys is not _NO_KEYS:
+        _set(message, "keys", ((keys,) if keys else ()) if type(keys) is str else _texts("keys", keys))
+    if message.properties:
+        _set(message, "properties", _properties(message.properties))
+    if tags is not None and type(tags) is not str:
+        raise TypeError(f"tags must be a str, not {type(tags).__name__}")
+    if sharding_key is not None and type(sharding_key) is not str:
+        raise TypeError(f"sharding_key must be a str, not {type(sharding_key).__name__}")
+    if type(message.delay_level) is not int or type(message.flag) is not int:
+        raise TypeError("delay_level and flag must be whole numbers")
+
+
 class Message(_Body, frozen=True, kw_only=True, gc=False):
     """A message to send. Construction checks types only; ``send`` refuses bad topics, sizes and characters.
 
@@ -59,22 +79,7 @@ class Message(_Body, frozen=True, kw_only=True, gc=False):
     wait_store: bool = True
     message_id: str = msgspec.field(default_factory=next_unique_id)
 
-    def __post_init__(self) -> None:
-        if type(self.topic) is not str:
-            raise TypeError(f"topic must be a str, not {type(self.topic).__name__}")
-        if type(self.body) is not bytes:
-            _set(self, "body", _as_bytes(self.body))
-        keys, tags, sharding_key = self.keys, self.tags, self.sharding_key
-        if keys is not _NO_KEYS:
-            _set(self, "keys", ((keys,) if keys else ()) if type(keys) is str else _texts("keys", keys))
-        if self.properties:
-            _set(self, "properties", _properties(self.properties))
-        if tags is not None and type(tags) is not str:
-            raise TypeError(f"tags must be a str, not {type(tags).__name__}")
-        if sharding_key is not None and type(sharding_key) is not str:
-            raise TypeError(f"sharding_key must be a str, not {type(sharding_key).__name__}")
-        if type(self.delay_level) is not int or type(self.flag) is not int:
-            raise TypeError("delay_level and flag must be whole numbers")
+    __post_init__ = MessageCheck(_check_types).take  # type: ignore[misc]  # msgspec calls whatever stands here
 
     def replace(self, **changes: Any) -> "Message":
         """A copy with these fields changed and a new ``message_id``."""

@@ -1,7 +1,7 @@
 """The steps of a plain send that every message passes: compiled where the installation found a C compiler.
 
 What is here says nothing and refuses nothing: ``_native.c`` takes what is plainly fit and declines the rest, which goes
-the usual way (``unique_id.py``, ``intake.py``, ``sender.py``). Without the extension that is the only way.
+the usual way (``unique_id.py``, ``message.py``, ``intake.py``, ``sender.py``), without the extension the only one.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,15 @@ def declined(_: object, __: str) -> None:
 
 
 if TYPE_CHECKING or COMPILED:
-    from dejamq._native import IdSource, Shortcut, Tally
+    from dejamq._native import IdSource, MessageCheck, Shortcut, Tally
 else:
     IdSource = None
+
+    class MessageCheck:
+        """Leaves every message to the slow way."""
+
+        def __init__(self, slow: Callable[[Any], None]) -> None:
+            self.take = slow
 
     class Tally:
         """How much a producer has taken on."""
@@ -43,4 +49,4 @@ else:
         take = staticmethod(declined)
 
 
-__all__ = ["COMPILED", "IdSource", "Shortcut", "Take", "Tally", "declined"]
+__all__ = ["COMPILED", "IdSource", "MessageCheck", "Shortcut", "Take", "Tally", "declined"]

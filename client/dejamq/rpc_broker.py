@@ -86,12 +86,12 @@ class BrokerLink:
     def send_run(self, run: SendRun) -> asyncio.Future[SendRunResult]:
         """Send a run; ``run.seq`` is the caller's. A refusal is a result with its code, not an exception."""
         run.sent_ms = _now_ms()
-        return self._runs.ask(run.seq, run.encode())
+        return self._runs.ask(run.seq, run.pieces())
 
     def send_run_for(self, told: Told[SendRunResult], run: SendRun) -> None:
         """As ``send_run``, for somebody who is told in the turn in which the answer comes."""
         run.sent_ms = _now_ms()
-        self._runs.ask_for(told, run.seq, run.encode())
+        self._runs.ask_for(told, run.seq, run.pieces())
 
     def break_sends(self, reason: str) -> None:
         """Give up the send stream: all runs under way fail, indefinite."""

@@ -11,6 +11,8 @@ from dejamq_proto.codes import BrokerUnavailable, DejamqError
 from dejamq_proto.framed import Frame, Framed
 
 AT_ONCE_S = 1.0
+Question = bytes | list[Frame]
+"""A frame to send, maybe in pieces."""
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 
 
@@ -20,7 +22,7 @@ class Line(Protocol):
     ending: bool
     """Nothing follows what is untaken now, of which nothing is answered."""
 
-    def next_frame(self) -> bytes | None:
+    def next_frame(self) -> Question | None:
         """Take the next one to send; None while there is none."""
 
     def received(self, frame: Frame) -> None:
@@ -82,7 +84,7 @@ class GrpcWire:
         try:
             while True:
                 while (frame := self._line.next_frame()) is not None:
-                    await self._call.write(frame)
+                    await self._call.write(frame if isinstance(frame, bytes) else b"".join(frame))
                 if self._line.ending:
                     await self._call.done_writing()
                     return

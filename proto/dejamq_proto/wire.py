@@ -43,6 +43,11 @@ class SendRun(msgspec.Struct, kw_only=True):
     records: Sequence[bytes | memoryview] = ()
 
     def encode(self) -> bytes:
+        """One frame."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[bytes | memoryview]:
+        """As ``encode``, before it is joined: records that are one piece stay so, behind everything else."""
         caller = _client_bytes(self.client_id, self.boot_id) + integer(3, self.seq)
         head = [chunk(1, caller), chunk(2, self.group.encode())]
         head += map(_queue_chunk, self.queues)
@@ -51,8 +56,9 @@ class SendRun(msgspec.Struct, kw_only=True):
         if self.reply:
             head.append(integer(10, True))
         head.append(integer(11, self.sent_ms))
-        size = int(self.sizes.sum()) if len(self.records) > 1 else None
-        return b"".join(with_payload(head, self.records, size))
+        if len(self.records) == 1:
+            return with_payload(head, self.records)
+        return [b"".join(with_payload(head, self.records, int(self.sizes.sum())))]
 
     @classmethod
     def decode(cls, frame: bytes | memoryview) -> "SendRun":

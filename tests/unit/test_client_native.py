@@ -12,7 +12,7 @@ from dejamq import Message
 from dejamq.backlog import Backlog
 from dejamq.encoding import Template, template
 from dejamq.intake import Intake
-from dejamq.message import SendResult
+from dejamq.message import SendResult, _check_types
 from dejamq.native import COMPILED
 from dejamq.producer_config import ProducerConfig
 from hypothesis import given
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 if not COMPILED:
     pytest.skip("dejamq was installed without its compiled part", allow_module_level=True)
 
-from dejamq.native import IdSource, Shortcut
+from dejamq.native import IdSource, MessageCheck, Shortcut
 
 BODY_BELOW = 4096
 CALL_BYTES = 400
@@ -303,3 +303,50 @@ def test_four_threads_get_no_id_twice() -> None:
 def test_a_copy_of_a_message_is_taken_like_the_message() -> None:
     columns = Columns().opened(ORDINARY)
     assert columns.shortcut.take(msgspec.structs.replace(ORDINARY, body=b"y"), "sync") is not None
+
+
+TYPES: dict[str, list[Any]] = {
+    "topic": ["orders", 5, None], "body": [b"x", bytearray(b"x"), "x"], "tags": [None, "paid", 5],
+    "keys": [(), "", "k", ["k"], 5], "properties": [{}, {"a": "b"}, {"a": 5}, 5], "delay_level": [0, 1, "1", None],
+    "sharding_key": [None, "s", 5], "flag": [0, 1 << 70, 0.5],
+}  # fmt: skip
+
+
+@given(st.fixed_dictionaries({name: st.sampled_from(values) for name, values in TYPES.items()}))
+def test_only_messages_that_the_slow_check_would_pass_as_they_are_do_without_it(values: dict[str, Any]) -> None:
+    seen: list[Message] = []
+    message = Message("t", b"x")
+    for name, value in values.items():
+        msgspec.structs.force_setattr(message, name, value)
+    MessageCheck(seen.append).take(message)
+    if not seen:
+        before = msgspec.structs.asdict(message)
+        _check_types(message)
+        assert msgspec.structs.asdict(message) == before
+    ordinary = all(values[name] is plain[0] for name, plain in TYPES.items())
+    assert not (ordinary and seen)
+
+
+def test_a_thing_that_is_no_message_is_left_to_the_slow_check() -> None:
+    seen: list[object] = []
+    MessageCheck(seen.append).take("no message")
+    assert seen == ["no message"]
+
+
+def test_what_the_slow_check_raises_is_raised() -> None:
+    def refuses(_: Message) -> None:
+        raise TypeError("no")
+
+    with pytest.raises(TypeError, match="no"):
+        MessageCheck(refuses).take(UNLIKE["a key"])
+
+
+def test_a_message_of_a_program_s_own_kind_is_checked_as_well() -> None:
+    class Order(Message, frozen=True, kw_only=True):
+        number: int = 0
+
+    assert Order("orders", b"x", number=7).number == 7
+    body: Any = "text"
+    for kind in (Order, Message, Order):
+        with pytest.raises(TypeError, match="body must be bytes"):
+            kind("orders", body)

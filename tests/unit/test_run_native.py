@@ -1,16 +1,19 @@
 """Runs read by the compiled pass: it finds what the columns find, and leaves to them whatever is not plainly fit."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
 from dejamq_proto import record, run
 from hypothesis import given
 from hypothesis import strategies as st
+from isal import isal_zlib
 
 if not run.COMPILED:
     pytest.skip("dejamq was installed without its compiled parts", allow_module_level=True)
 
-from dejamq_proto._native import scan
+from dejamq_proto._native import join, scan
 
 PROPERTIES = [b"", b"UNIQ_KEY\x01" + b"7F000001" * 4 + b"\x02", b"TAGS\x01" + b"a" * 500 + b"\x02"]
 RECORDS = st.builds(
@@ -92,3 +95,51 @@ def test_it_refuses_what_is_no_data_and_sizes(given_things: tuple[object, ...]) 
 
 def test_sizes_that_are_cut_are_no_sizes() -> None:
     assert scan(b"x" * 100, b"1234567") is None
+
+
+PARTS = st.tuples(
+    st.sampled_from(["t", "orders", "t" * 200]), st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=64),
+    st.sampled_from(["", "7F000001" * 4]), st.integers(0, (1 << 63) - 1),
+)  # fmt: skip
+
+
+@given(st.lists(PARTS, min_size=1, max_size=6), st.integers(0, (1 << 63) - 1))
+def test_records_joined_from_parts_are_those_made_one_by_one(parts: list[tuple[Any, ...]], born_ms: int) -> None:
+    out = [record.Outgoing.to(topic) for topic, *_ in parts]
+    rest = b"\x02TAGS\x01a\x02"
+    befores = [one.topic + record.I16.pack(len(part[3]) + len(rest)) for one, part in zip(out, parts, strict=True)]
+    queue_ids, bodies, ids = ([part[place] for part in parts] for place in (1, 2, 3))
+    joined = join(
+        [one.header for one in out], bodies, befores, ids, [rest] * len(parts),
+        np.array([isal_zlib.crc32(body) for body in bodies], np.uint32), np.array(queue_ids, np.int32), born_ms,
+    )  # fmt: skip
+    assert joined == b"".join(
+        one.encode(part[1], born_ms, part[2], part[3].encode() + rest) for one, part in zip(out, parts, strict=True)
+    )
+
+
+def parts_of_one(**changed: Any) -> list[Any]:
+    """What ``join`` takes, with a change."""
+    fit = {
+        "headers": [record.Outgoing.to("t").header], "bodies": [b"body"], "before_ids": [b"b"], "ids": ["id"],
+        "rests": [b"r"], "crcs": np.zeros(1, np.uint32), "queue_ids": np.zeros(1, np.int32), "born_ms": 1,
+    }  # fmt: skip
+    return list((fit | changed).values())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ids": ["\xc4"]}, {"ids": [b"id"]}, {"headers": [b"short"]}, {"bodies": [bytearray(b"x")]}, {"rests": []},
+        {"before_ids": (b"b",)}, {"crcs": np.zeros(2, np.uint32)}, {"queue_ids": np.zeros(2, np.int32)},
+    ],
+)  # fmt: skip
+def test_parts_that_are_not_plainly_fit_are_left_to_the_columns(changed: dict[str, Any]) -> None:
+    assert join(*parts_of_one()) is not None
+    assert join(*parts_of_one(**changed)) is None
+
+
+@pytest.mark.parametrize("changed", [{"born_ms": "now"}, {"crcs": None}, {"queue_ids": None}, {"born_ms": 1 << 64}])
+def test_what_is_no_part_at_all_raises(changed: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, OverflowError)):
+        join(*parts_of_one(**changed))

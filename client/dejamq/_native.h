@@ -1,0 +1,29 @@
+/* What the files of the compiled module share. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+enum { ID_DIGITS = 32 }; /* of an id that no program chose */
+
+/* Fields of a message, and where in memory objects of its type hold them. */
+enum { TOPIC, BODY, TAGS, KEYS, PROPERTIES, DELAY_LEVEL, SHARDING_KEY, FLAG, WAIT_STORE, MESSAGE_ID, FIELDS };
+
+typedef struct {
+    PyTypeObject *type; /* NULL: of none yet */
+    Py_ssize_t at[FIELDS];
+} Places;
+
+/* -1 with an error where it is no type of messages. */
+int native_find_places(Places *places, PyTypeObject *type);
+int native_has_all_fields(const Places *places, PyObject *message);
+
+/* Borrowed; NULL for a field that was never set. */
+static inline PyObject *native_field(const Places *places, PyObject *message, int number)
+{
+    return *(PyObject **)((char *)message + places->at[number]);
+}
+
+/* Of objects that the garbage collector follows. */
+void native_free(PyObject *self);
+
+extern PyType_Spec native_id_source, native_message_check;

@@ -1,0 +1,121 @@
+/* Messages: where they hold their fields, and whether these are of the types that nearly all have. */
+
+#include "_native.h"
+#include <structmember.h>
+
+static const char *const field_names[FIELDS] = {
+    "topic", "body", "tags", "keys", "properties", "delay_level", "sharding_key", "flag", "wait_store", "message_id",
+};
+
+int native_find_places(Places *places, PyTypeObject *type)
+{
+    Py_CLEAR(places->type);
+    for (int number = 0; number < FIELDS; number++) {
+        PyObject *member = PyObject_GetAttrString((PyObject *)type, field_names[number]);
+        if (member == NULL)
+            return -1;
+        PyMemberDef *found = Py_IS_TYPE(member, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)member)->d_member : NULL;
+        Py_DECREF(member);
+        if (found == NULL || found->type != T_OBJECT_EX) {
+            PyErr_Format(PyExc_TypeError, "%s.%s is no slot", type->tp_name, field_names[number]);
+            return -1;
+        }
+        places->at[number] = found->offset;
+    }
+    places->type = (PyTypeObject *)Py_NewRef(type);
+    return 0;
+}
+
+int native_has_all_fields(const Places *places, PyObject *message)
+{
+    if (places->type == NULL || !Py_IS_TYPE(message, places->type))
+        return 0;
+    for (int number = 0; number < FIELDS; number++)
+        if (native_field(places, message, number) == NULL)
+            return 0;
+    return 1;
+}
+
+void native_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    type->tp_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* MessageCheck: what a message does when it has been made. Those whose fields are plainly right pass; `slow` looks at
+   all others, says what is wrong with them, or puts it right.
+   Earned when it was made: 0.12 us for a message instead of 0.22. */
+
+typedef struct {
+    PyObject_HEAD
+    Places places; /* of the type that was checked last */
+    PyObject *slow;
+} MessageCheck;
+
+static int check_init(MessageCheck *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"slow", NULL};
+    PyObject *slow;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:MessageCheck", names, &slow))
+        return -1;
+    Py_XSETREF(self->slow, Py_NewRef(slow));
+    return 0;
+}
+
+static int check_traverse(MessageCheck *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->places.type);
+    Py_VISIT(self->slow);
+    return 0;
+}
+
+static int check_clear(MessageCheck *self)
+{
+    Py_CLEAR(self->places.type);
+    Py_CLEAR(self->slow);
+    return 0;
+}
+
+static int is_text_or_none(PyObject *value)
+{
+    return value == Py_None || PyUnicode_CheckExact(value);
+}
+
+static int has_plain_types(const Places *places, PyObject *message)
+{
+    PyObject *keys = native_field(places, message, KEYS), *properties = native_field(places, message, PROPERTIES);
+    return PyUnicode_CheckExact(native_field(places, message, TOPIC)) &&
+           PyBytes_CheckExact(native_field(places, message, BODY)) && PyTuple_CheckExact(keys) &&
+           PyTuple_GET_SIZE(keys) == 0 && PyDict_CheckExact(properties) && PyDict_GET_SIZE(properties) == 0 &&
+           is_text_or_none(native_field(places, message, TAGS)) &&
+           is_text_or_none(native_field(places, message, SHARDING_KEY)) &&
+           PyLong_CheckExact(native_field(places, message, DELAY_LEVEL)) &&
+           PyLong_CheckExact(native_field(places, message, FLAG));
+}
+
+static PyObject *check_take(MessageCheck *self, PyObject *message)
+{
+    if (self->places.type != Py_TYPE(message) && native_find_places(&self->places, Py_TYPE(message)) < 0)
+        PyErr_Clear(); /* a type that slow has to know */
+    if (native_has_all_fields(&self->places, message) && has_plain_types(&self->places, message))
+        Py_RETURN_NONE;
+    return PyObject_CallOneArg(self->slow, message);
+}
+
+static PyMethodDef check_methods[] = {
+    {"take", (PyCFunction)check_take, METH_O, "Look at a message that has just been made."},
+    {NULL},
+};
+
+static PyType_Slot check_slots[] = {
+    {Py_tp_init, check_init},   {Py_tp_dealloc, native_free},   {Py_tp_traverse, check_traverse},
+    {Py_tp_clear, check_clear}, {Py_tp_methods, check_methods}, {0, NULL},
+};
+
+PyType_Spec native_message_check = {
+    "dejamq._native.MessageCheck", sizeof(MessageCheck), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, check_slots,
+};
