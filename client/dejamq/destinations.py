@@ -10,11 +10,12 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq.call import Call
 from dejamq.fault_strategy import FaultTable
 from dejamq.instance import Instance
-from dejamq.message import Message, MessageQueue
+from dejamq.message import MessageQueue
 from dejamq.routes import TopicRoute
 from dejamq.selectors import Rotation
+from dejamq.sends import Sends
 
-_TOPIC, _TOPIC_OF = attrgetter("message.topic"), attrgetter("topic")
+_TOPIC = attrgetter("message.topic")
 
 
 class Destinations:
@@ -52,14 +53,14 @@ class Destinations:
                 chosen += self._with_queues(list(of_topic), rotation)
         return chosen
 
-    def turns(self, messages: Sequence[Message]) -> list[MessageQueue] | None:
+    def turns(self, sends: Sends) -> list[MessageQueue] | None:
         """A queue for each of these, which nobody chooses; None: it takes calls to find them, by ``choose``."""
         if self._faults is not None or self._parked:
             return None
-        topics = list(map(_TOPIC_OF, messages))
+        topics = sends.topics
         try:
             if topics.count(topics[0]) == len(topics):
-                return self._rotations[topics[0]].take(len(topics), monotonic())
+                return self._rotations[topics[0]].take(len(sends), monotonic())
             return [self._rotations[topic].next() for topic in topics]
         except KeyError:
             return None

@@ -1,7 +1,6 @@
 """What a producer's journal says of its sends: each try before it leaves, each outcome, each failed call."""
 
 from collections.abc import Sequence
-from operator import attrgetter
 
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import SendEnd, SendResult, SendTry
@@ -13,8 +12,6 @@ from dejamq.call import Call
 from dejamq.message import Message, SendStatus
 from dejamq.send_retry import final_error
 from dejamq.sends import Sends
-
-_TOPIC = attrgetter("topic")
 
 
 class SendJournal:
@@ -35,7 +32,7 @@ class SendJournal:
         self._journal.write(
             SendTry(
                 request_seq=flight.seq, broker_name=flight.lane.broker_name, address=flight.address, group=self._group,
-                topics=sorted(set(map(_TOPIC, sends.messages))),
+                topics=sorted(set(sends.topics)),
                 call_ids=sends.call_ids,
                 tries=sends.tries,
                 unique_keys=sends.message_ids,

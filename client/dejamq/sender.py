@@ -166,7 +166,7 @@ class Sender:
             self._enqueue(self._destinations.choose(self._fresh.as_calls(fresh)))
             return
         for sends in plain:
-            queues = self._destinations.turns(sends.messages)
+            queues = self._destinations.turns(sends)
             if queues is None:
                 self._enqueue(self._destinations.choose(sends.unfold()))
                 continue

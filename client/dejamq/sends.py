@@ -18,7 +18,8 @@ from dejamq.message import Message, MessageQueue, SendResult
 
 Pick = Callable[[list[Any]], list[Any]]  # some elements of a column, maybe in another order
 
-_ID, _BODY = attrgetter("message_id"), attrgetter("body")
+_ID, _BODY, _TOPIC = attrgetter("message_id"), attrgetter("body"), attrgetter("topic")
+_BROKER_NAME = attrgetter("broker_name")
 _DONE: Any = asyncio.Future.done
 _TELL: Any = asyncio.Future.set_result
 FEW_STRETCHES = 8
@@ -121,7 +122,7 @@ class Sends(msgspec.Struct, eq=False):
 
     def by_broker(self) -> "list[tuple[str, Sends]]":
         """Those of each broker, in their order."""
-        names = [queue.broker_name for queue in self.queues]
+        names = list(map(_BROKER_NAME, self.queues))
         if names.count(names[0]) == len(names):
             return [(names[0], self)]
         return [(name, self.pick(_only(name, names))) for name in dict.fromkeys(names)]
@@ -185,6 +186,11 @@ class Sends(msgspec.Struct, eq=False):
         if not self.ids:
             self.ids = list(map(_ID, self.messages))
         return self.ids
+
+    @property
+    def topics(self) -> list[str]:
+        """That of each; a single one is that of all."""
+        return [self.messages[0].topic] if self.alike else list(map(_TOPIC, self.messages))
 
     @property
     def alike(self) -> bool:
