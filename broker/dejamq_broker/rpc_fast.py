@@ -80,7 +80,7 @@ class Conversation(FrameStream):
 
 
 class HandlerContext(NamedTuple):
-    """What handlers use of gRPC's context. An answer may be in pieces, which gRPC joins to serialize them."""
+    """What handlers use of gRPC's context. A frame may be in pieces."""
 
     write: Callable[[Frame | list[Frame]], Awaitable[None]]
     peer: Callable[[], str]

@@ -16,6 +16,7 @@ from dejamq_broker.filters.chosen import Filters
 from dejamq_broker.long_poll import Hold, LongPoll
 from dejamq_broker.pull import Puller
 from dejamq_broker.pull_rules import Pull
+from dejamq_broker.rpc_fast import HandlerContext
 from dejamq_broker.rpc_values import asker_of
 from dejamq_broker.streams import Outbox, Streams
 
@@ -38,9 +39,7 @@ class PullService:
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Answers leave as raw bytes written by ``wire.py``, on streams in pieces."""
         return grpc.method_handlers_generic_handler(self.name, {
-            "PullStream": grpc.stream_stream_rpc_method_handler(
-                self.PullStream, PullRequest.FromString, b"".join
-            ),
+            "PullStream": grpc.stream_stream_rpc_method_handler(self._over_grpc, PullRequest.FromString),
             "PullOne": grpc.unary_unary_rpc_method_handler(self.PullOne, PullRequest.FromString),
             "CheckFilter": grpc.unary_unary_rpc_method_handler(
                 self.CheckFilter, CheckFilterRequest.FromString, CheckFilterResponse.SerializeToString
@@ -59,10 +58,23 @@ class PullService:
             finally:
                 self._long_poll.forget(outbox)
 
+    async def _over_grpc(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
+        """An answer is joined before it waits for the client."""
+
+        def write(pieces: Any) -> Any:
+            return context.write(b"".join(pieces))
+
+        joining: Any = HandlerContext(write, context.peer)
+        await self.PullStream(requests, joining)
+
     async def _write(self, item: object, outbox: Outbox[object], context: Context) -> None:
-        """The answers are views of the log. None is kept until the next one: a deleted file would stay on the disk."""
+        """The answers are views of the log. None is kept until the next one, or while the client does not read: a file
+        that is deleted would stay on the disk.
+        """
         if answers := await self._answers(item, outbox):
-            await context.write(answers[0].pieces(answers[1:]))
+            writing = context.write(answers[0].pieces(answers[1:]))
+            del answers
+            await writing
 
     async def _answers(self, item: object, outbox: Outbox[object]) -> list[PullAnswer]:
         """What leaves in one frame: the answer to this item, and to those behind it for a client that reads such.

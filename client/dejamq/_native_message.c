@@ -9,20 +9,23 @@ static const char *const field_names[FIELDS] = {
 
 int native_find_places(Places *places, PyTypeObject *type)
 {
-    Py_CLEAR(places->type);
+    Places found = {NULL};
     for (int number = 0; number < FIELDS; number++) {
-        PyObject *member = PyObject_GetAttrString((PyObject *)type, field_names[number]);
-        if (member == NULL)
+        PyObject *name = PyObject_GetAttrString((PyObject *)type, field_names[number]);
+        if (name == NULL)
             return -1;
-        PyMemberDef *found = Py_IS_TYPE(member, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)member)->d_member : NULL;
-        Py_DECREF(member);
-        if (found == NULL || found->type != T_OBJECT_EX) {
+        PyMemberDef *member = Py_IS_TYPE(name, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)name)->d_member : NULL;
+        Py_DECREF(name);
+        if (member == NULL || member->type != T_OBJECT_EX) {
             PyErr_Format(PyExc_TypeError, "%s.%s is no slot", type->tp_name, field_names[number]);
             return -1;
         }
-        places->at[number] = found->offset;
+        found.at[number] = member->offset;
     }
-    places->type = (PyTypeObject *)Py_NewRef(type);
+    found.type = (PyTypeObject *)Py_NewRef(type);
+    PyTypeObject *before = places->type;
+    *places = found;
+    Py_XDECREF(before);
     return 0;
 }
 
@@ -51,9 +54,12 @@ void native_free(PyObject *self)
 
 typedef struct {
     PyObject_HEAD
+    vectorcallfunc call;
     Places places; /* of the type that was checked last */
     PyObject *slow;
 } MessageCheck;
+
+static PyObject *check_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names);
 
 static int check_init(MessageCheck *self, PyObject *args, PyObject *kwargs)
 {
@@ -62,6 +68,7 @@ static int check_init(MessageCheck *self, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:MessageCheck", names, &slow))
         return -1;
     Py_XSETREF(self->slow, Py_NewRef(slow));
+    self->call = check_call;
     return 0;
 }
 
@@ -97,25 +104,39 @@ static int has_plain_types(const Places *places, PyObject *message)
            PyLong_CheckExact(native_field(places, message, FLAG));
 }
 
-static PyObject *check_take(MessageCheck *self, PyObject *message)
+static PyObject *check_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names)
 {
+    MessageCheck *self = (MessageCheck *)callable;
+    if (PyVectorcall_NARGS(flags) != 1 || (names != NULL && PyTuple_GET_SIZE(names)))
+        return PyErr_Format(PyExc_TypeError, "a check looks at one message");
+    PyObject *message = args[0];
     if (self->places.type != Py_TYPE(message) && native_find_places(&self->places, Py_TYPE(message)) < 0)
         PyErr_Clear(); /* a type that slow has to know */
     if (native_has_all_fields(&self->places, message) && has_plain_types(&self->places, message))
         Py_RETURN_NONE;
+    if (self->slow == NULL) /* it is just being collected */
+        Py_RETURN_NONE;
     return PyObject_CallOneArg(self->slow, message);
 }
 
-static PyMethodDef check_methods[] = {
-    {"take", (PyCFunction)check_take, METH_O, "Look at a message that has just been made."},
+/* As of a function: `super().__post_init__()` in a program's own kind of message. */
+static PyObject *check_bound(PyObject *self, PyObject *message, PyObject *Py_UNUSED(type))
+{
+    return message == NULL || message == Py_None ? Py_NewRef(self) : PyMethod_New(self, message);
+}
+
+static PyMemberDef check_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(MessageCheck, call), READONLY, NULL},
     {NULL},
 };
 
 static PyType_Slot check_slots[] = {
-    {Py_tp_init, check_init},   {Py_tp_dealloc, native_free},   {Py_tp_traverse, check_traverse},
-    {Py_tp_clear, check_clear}, {Py_tp_methods, check_methods}, {0, NULL},
+    {Py_tp_init, check_init},     {Py_tp_dealloc, native_free},      {Py_tp_traverse, check_traverse},
+    {Py_tp_clear, check_clear},   {Py_tp_call, PyVectorcall_Call},   {Py_tp_descr_get, check_bound},
+    {Py_tp_members, check_members}, {0, NULL},
 };
 
 PyType_Spec native_message_check = {
-    "dejamq._native.MessageCheck", sizeof(MessageCheck), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, check_slots,
+    "dejamq._native.MessageCheck", sizeof(MessageCheck), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, check_slots,
 };

@@ -79,7 +79,7 @@ class Message(_Body, frozen=True, kw_only=True, gc=False):
     wait_store: bool = True
     message_id: str = msgspec.field(default_factory=next_unique_id)
 
-    __post_init__ = MessageCheck(_check_types).take  # type: ignore[misc]  # msgspec calls whatever stands here
+    __post_init__ = MessageCheck(_check_types)  # type: ignore[misc]  # msgspec calls whatever stands here
 
     def replace(self, **changes: Any) -> "Message":
         """A copy with these fields changed and a new ``message_id``."""

@@ -27,8 +27,8 @@ else:
     class MessageCheck:
         """Leaves every message to the slow way."""
 
-        def __init__(self, slow: Callable[[Any], None]) -> None:
-            self.take = slow
+        def __new__(cls, slow: Callable[[Any], None]) -> Callable[[Any], None]:
+            return slow
 
     class Tally:
         """How much a producer has taken on."""

@@ -40,6 +40,7 @@ class FrameStream(Framed):
     async def send(self, frame: Frame | list[Frame]) -> None:
         """Waits until most of it is on its way: who does not read is not sent to from memory."""
         self.write(frame)
+        del frame  # of what waits the connection keeps its own
         while self.full:
             self._roomy.clear()
             await self._roomy.wait()

@@ -23,10 +23,10 @@ from dejamq_proto.wire import PullAnswer
 
 
 class Client:
-    """Says what it has to say, then nothing, and keeps the lengths of the answers."""
+    """Says what it has to say, then nothing, and keeps the lengths of the answers. Without ``reads`` none arrives."""
 
-    def __init__(self, *said: Any) -> None:
-        self._said, self.silent, self.heard = list(said), False, list[int]()
+    def __init__(self, *said: Any, reads: bool = True) -> None:
+        self._said, self.silent, self.heard, self._reads = list(said), False, list[int](), reads
 
     async def asks(self) -> AsyncIterator[Any]:
         while self._said:
@@ -36,6 +36,9 @@ class Client:
 
     async def write(self, answer: Frame | list[Frame]) -> None:
         self.heard.append(sum(map(len, answer)) if isinstance(answer, list) else len(answer))
+        del answer
+        if not self._reads:
+            await asyncio.Event().wait()
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:4711"
@@ -57,7 +60,10 @@ async def test_an_idle_producer_costs_the_broker_no_copy_of_its_last_run(tmp_pat
         await ended(stream)
 
 
-async def test_an_idle_consumer_keeps_no_log_file_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_consumer_that_is_idle_or_does_not_read_keeps_no_log_file_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
     given: list[ref[PullAnswer]] = []
 
     def look(parts: Parts) -> Any:
@@ -79,7 +85,7 @@ async def test_an_idle_consumer_keeps_no_log_file_mapped(tmp_path: Path, monkeyp
         monkeypatch.setattr(parts.puller, "look", look(parts))
         request = PullRequest(group="g", topic="orders", max_messages=10, max_bytes=10_000, expression="*")
         request.caller.seq = 1
-        client = Client(request)
+        client = Client(request, reads=reads)
         service = PullService(parts.puller, parts.rules.filters, LongPoll(), Streams(), None)
         stream = asyncio.create_task(service.PullStream(client.asks(), client))  # type: ignore[arg-type]
         await until(lambda: client.silent and client.heard)

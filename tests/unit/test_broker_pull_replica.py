@@ -29,6 +29,13 @@ def a_slave(directory: Path, **settings: bool) -> Iterator[Parts]:
         yield parts
 
 
+def test_what_a_slave_gives_stays_as_it_was_when_its_log_is_cut_back(tmp_path: Path) -> None:
+    with a_slave(tmp_path) as parts:
+        answer = answered(parts, pull(0))
+        assert bodies(answer) == [b"a", b"b", b"c"]
+        assert all(isinstance(piece, bytes) for piece in answer.records)
+
+
 def test_a_slave_gives_what_it_has_and_says_to_go_on_at_the_master(tmp_path: Path) -> None:
     with a_slave(tmp_path) as parts:
         answer = answered(parts, pull(1))

@@ -95,3 +95,16 @@ def test_a_message_can_be_written_as_json_for_a_log() -> None:
 def test_the_status_of_a_send_prints_as_its_name_and_is_a_number() -> None:
     status = SendStatus.FLUSH_DISK_TIMEOUT
     assert (str(status), f"{status}", int(status)) == ("FLUSH_DISK_TIMEOUT", "FLUSH_DISK_TIMEOUT", 10)
+
+
+def test_a_program_s_own_kind_of_message_may_look_at_itself_after_the_usual_check() -> None:
+    seen: list[str] = []
+
+    class Order(Message, frozen=True, kw_only=True):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            seen.append(self.topic)
+
+    assert Order("orders", b"x", keys="k").keys == ("k",)
+    assert Order("orders", b"x").body == b"x"
+    assert seen == ["orders", "orders"]

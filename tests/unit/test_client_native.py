@@ -318,7 +318,7 @@ def test_only_messages_that_the_slow_check_would_pass_as_they_are_do_without_it(
     message = Message("t", b"x")
     for name, value in values.items():
         msgspec.structs.force_setattr(message, name, value)
-    MessageCheck(seen.append).take(message)
+    MessageCheck(seen.append)(message)
     if not seen:
         before = msgspec.structs.asdict(message)
         _check_types(message)
@@ -329,7 +329,7 @@ def test_only_messages_that_the_slow_check_would_pass_as_they_are_do_without_it(
 
 def test_a_thing_that_is_no_message_is_left_to_the_slow_check() -> None:
     seen: list[object] = []
-    MessageCheck(seen.append).take("no message")
+    MessageCheck(seen.append)("no message")
     assert seen == ["no message"]
 
 
@@ -338,7 +338,7 @@ def test_what_the_slow_check_raises_is_raised() -> None:
         raise TypeError("no")
 
     with pytest.raises(TypeError, match="no"):
-        MessageCheck(refuses).take(UNLIKE["a key"])
+        MessageCheck(refuses)(UNLIKE["a key"])
 
 
 def test_a_message_of_a_program_s_own_kind_is_checked_as_well() -> None:
@@ -350,3 +350,14 @@ def test_a_message_of_a_program_s_own_kind_is_checked_as_well() -> None:
     for kind in (Order, Message, Order):
         with pytest.raises(TypeError, match="body must be bytes"):
             kind("orders", body)
+
+
+def test_a_check_looks_at_one_message_and_one_that_was_never_made_at_none() -> None:
+    check: Any = MessageCheck(print)
+    for arguments in ((), (ORDINARY, ORDINARY)):
+        with pytest.raises(TypeError, match="one message"):
+            check(*arguments)
+    with pytest.raises(TypeError, match="one message"):
+        check(message=ORDINARY)
+    with pytest.raises(TypeError):
+        MessageCheck.__new__(MessageCheck)(UNLIKE["a key"])

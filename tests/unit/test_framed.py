@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from dejamq_proto.calling import MAX_FRAME_BYTES
+from dejamq_proto.frame_stream import FrameStream
 from dejamq_proto.framed import FIRST_ROOM, MOST_AHEAD, TOGETHER_BYTES, Frame, Framed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,6 +147,20 @@ def test_pieces_are_one_frame_and_only_small_ones_are_put_together() -> None:
     end.write([b"head", memoryview(b"and"), large, large, b"rest", b"end"])
     size = len(b"headand" + large + large + b"restend")
     assert end.other.written == [size.to_bytes(4) + b"headand", large, large, b"restend"]
+
+
+async def test_who_waits_for_room_does_not_keep_what_it_sent() -> None:
+    stream, piece = FrameStream(), memoryview(bytes(8))
+    stream.connection_made(Transport())
+    stream.pause_writing()
+    gone = weakref.ref(piece)
+    sending = asyncio.create_task(stream.send([piece]))
+    del piece
+    await asyncio.sleep(0)
+    assert not sending.done()
+    assert gone() is None
+    stream.resume_writing()
+    await sending
 
 
 async def test_a_connection_that_is_lost_lets_go_of_what_it_holds() -> None:
