@@ -16,7 +16,7 @@ from dejamq_proto.codes import Code, ConfigError
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest, WhereResponse
 from dejamq_proto.fast_pb2_grpc import FastServicer
 from dejamq_proto.frame_stream import FrameStream
-from dejamq_proto.framed import Frame
+from dejamq_proto.framed import Frame, Pieces
 from google.protobuf.message import DecodeError
 
 from dejamq_broker.site import Site
@@ -80,9 +80,9 @@ class Conversation(FrameStream):
 
 
 class HandlerContext(NamedTuple):
-    """What handlers use of gRPC's context. A frame may be in pieces."""
+    """What handlers use of gRPC's context."""
 
-    write: Callable[[Frame | list[Frame]], Awaitable[None]]
+    write: Callable[[Pieces], Awaitable[None]]
     peer: Callable[[], str]
 
 

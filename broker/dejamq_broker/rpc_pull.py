@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 from dejamq_proto import failpoints
 from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.framed import joined
 from dejamq_proto.pull_pb2 import CheckFilterRequest, CheckFilterResponse, PullRequest
 from dejamq_proto.wire import PullAnswer
 
@@ -37,7 +38,7 @@ class PullService:
         self._max_suspend_ms = max_suspend_ms
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """Answers leave as raw bytes written by ``wire.py``, on streams in pieces."""
+        """Answers leave as raw bytes written by ``wire.py``."""
         return grpc.method_handlers_generic_handler(self.name, {
             "PullStream": grpc.stream_stream_rpc_method_handler(self._over_grpc, PullRequest.FromString),
             "PullOne": grpc.unary_unary_rpc_method_handler(self.PullOne, PullRequest.FromString),
@@ -60,11 +61,7 @@ class PullService:
 
     async def _over_grpc(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
         """An answer is joined before it waits for the client."""
-
-        def write(pieces: Any) -> Any:
-            return context.write(b"".join(pieces))
-
-        joining: Any = HandlerContext(write, context.peer)
+        joining: Any = HandlerContext(lambda frame: context.write(joined(frame)), context.peer)
         await self.PullStream(requests, joining)
 
     async def _write(self, item: object, outbox: Outbox[object], context: Context) -> None:

@@ -171,18 +171,13 @@ static Model *model_of(Shortcut *self, PyObject *message, int *known)
     return &self->models[place % MODELS];
 }
 
-static int has_all_fields(const Shortcut *self, PyObject *message)
-{
-    return native_has_all_fields(&self->places, message);
-}
-
 static PyObject *shortcut_learn(Shortcut *self, PyObject *args)
 {
     PyObject *message, *common;
     long long size;
     if (!PyArg_ParseTuple(args, "OOL:learn", &message, &common, &size))
         return NULL;
-    if (!has_all_fields(self, message))
+    if (!native_has_all_fields(&self->places, message))
         return PyErr_Format(PyExc_TypeError, "the model is no message");
     int known;
     Model *model = model_of(self, message, &known);
@@ -198,7 +193,7 @@ static PyObject *shortcut_learn(Shortcut *self, PyObject *args)
 /* What the message has in common with others when it has nothing but body and id of its own; else NULL. */
 static const Model *plain(Shortcut *self, PyObject *message)
 {
-    if (!has_all_fields(self, message))
+    if (!native_has_all_fields(&self->places, message))
         return NULL;
     PyObject *keys = field(self, message, KEYS), *properties = field(self, message, PROPERTIES);
     if (!PyTuple_CheckExact(keys) || PyTuple_GET_SIZE(keys) || !PyDict_CheckExact(properties) || PyDict_GET_SIZE(properties))

@@ -59,19 +59,6 @@ typedef struct {
     PyObject *slow;
 } MessageCheck;
 
-static PyObject *check_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names);
-
-static int check_init(MessageCheck *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"slow", NULL};
-    PyObject *slow;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:MessageCheck", names, &slow))
-        return -1;
-    Py_XSETREF(self->slow, Py_NewRef(slow));
-    self->call = check_call;
-    return 0;
-}
-
 static int check_traverse(MessageCheck *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
@@ -112,17 +99,27 @@ static PyObject *check_call(PyObject *callable, PyObject *const *args, size_t fl
     PyObject *message = args[0];
     if (self->places.type != Py_TYPE(message) && native_find_places(&self->places, Py_TYPE(message)) < 0)
         PyErr_Clear(); /* a type that slow has to know */
-    if (native_has_all_fields(&self->places, message) && has_plain_types(&self->places, message))
-        Py_RETURN_NONE;
-    if (self->slow == NULL) /* it is just being collected */
+    int plain = native_has_all_fields(&self->places, message) && has_plain_types(&self->places, message);
+    if (plain || self->slow == NULL) /* the latter while it is collected */
         Py_RETURN_NONE;
     return PyObject_CallOneArg(self->slow, message);
+}
+
+static int check_init(MessageCheck *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"slow", NULL};
+    PyObject *slow;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:MessageCheck", names, &slow))
+        return -1;
+    Py_XSETREF(self->slow, Py_NewRef(slow));
+    self->call = check_call;
+    return 0;
 }
 
 /* As of a function: `super().__post_init__()` in a program's own kind of message. */
 static PyObject *check_bound(PyObject *self, PyObject *message, PyObject *Py_UNUSED(type))
 {
-    return message == NULL || message == Py_None ? Py_NewRef(self) : PyMethod_New(self, message);
+    return message == NULL ? Py_NewRef(self) : PyMethod_New(self, message);
 }
 
 static PyMemberDef check_members[] = {

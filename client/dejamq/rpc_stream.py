@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
-from dejamq_proto.framed import Frame
+from dejamq_proto.framed import Frame, Pieces
 
-from dejamq.rpc_wires import Line, Question, Wire
+from dejamq.rpc_wires import Line, Wire
 
 log = logging.getLogger("dejamq")
 
@@ -77,13 +77,13 @@ class AnswerStream(Generic[Answer]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def ask(self, seq: int, frame: Question) -> asyncio.Future[Answer]:
+    def ask(self, seq: int, frame: Pieces) -> asyncio.Future[Answer]:
         """Send a question; its answer, or the failure of the stream, resolves the future. Cancel it to forget it."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.ask_for(future, seq, frame)
         return future
 
-    def ask_for(self, waiter: "asyncio.Future[Answer] | Told[Answer]", seq: int, frame: Question) -> None:
+    def ask_for(self, waiter: "asyncio.Future[Answer] | Told[Answer]", seq: int, frame: Pieces) -> None:
         """As ``ask``, for a waiter that is there already."""
         if self._closed:
             waiter.set_exception(BrokerUnavailable(f"the connection to {self.address} is closed", definite=True))
@@ -133,17 +133,17 @@ class _Connection(Generic[Answer]):
     def __init__(self, stream: AnswerStream[Answer]) -> None:
         self._stream = stream
         self._wire: Wire | None = None
-        self._unsent: deque[tuple[int, Question]] = deque()
+        self._unsent: deque[tuple[int, Pieces]] = deque()
         self._pending: dict[int, asyncio.Future[Answer] | Told[Answer]] = {}
         self._told = self.ending = False
         self.broken = False
 
-    def ask(self, seq: int, frame: Question, waiter: "asyncio.Future[Answer] | Told[Answer]") -> None:
+    def ask(self, seq: int, frame: Pieces, waiter: "asyncio.Future[Answer] | Told[Answer]") -> None:
         """``seq`` may not be in use by another question of this connection."""
         self._pending[seq] = waiter
         self.send(seq, frame)
 
-    def send(self, seq: int, frame: Question) -> None:
+    def send(self, seq: int, frame: Pieces) -> None:
         """Put it behind what is not sent yet."""
         self._unsent.append((seq, frame))
         self._told |= seq == NO_ANSWER
@@ -169,7 +169,7 @@ class _Connection(Generic[Answer]):
             if self._wire is not None:
                 self._wire.cancel()
 
-    def next_frame(self) -> Question | None:
+    def next_frame(self) -> Pieces | None:
         """As ``Line`` says."""
         join, unsent = self._stream.join, self._unsent
         while unsent and self._unwanted(unsent[0][0]):

@@ -8,11 +8,9 @@ from typing import Any, Protocol
 import grpc.aio
 from dejamq_proto.calling import error_from
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
-from dejamq_proto.framed import Frame, Framed
+from dejamq_proto.framed import Frame, Framed, Pieces, joined
 
 AT_ONCE_S = 1.0
-Question = bytes | list[Frame]
-"""A frame to send, maybe in pieces."""
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lacks it
 
 
@@ -22,7 +20,7 @@ class Line(Protocol):
     ending: bool
     """Nothing follows what is untaken now, of which nothing is answered."""
 
-    def next_frame(self) -> Question | None:
+    def next_frame(self) -> Pieces | None:
         """Take the next one to send; None while there is none."""
 
     def received(self, frame: Frame) -> None:
@@ -84,7 +82,7 @@ class GrpcWire:
         try:
             while True:
                 while (frame := self._line.next_frame()) is not None:
-                    await self._call.write(frame if isinstance(frame, bytes) else b"".join(frame))
+                    await self._call.write(joined(frame))
                 if self._line.ending:
                     await self._call.done_writing()
                     return

@@ -1,20 +1,16 @@
 """The records of a run, encoded together: what one costs is a fifth of a send when they are made one by one."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from dejamq_proto.native import join
 from dejamq_proto.record import HEADER, HEADER_SIZE
-from dejamq_proto.run import COMPILED
 from dejamq_proto.wire import Words
 from isal import isal_zlib
 
 from dejamq.encoding import UNIQUE_NAME
 from dejamq.message import MessageQueue
 from dejamq.sends import Sends
-
-if TYPE_CHECKING or COMPILED:
-    from dejamq_proto._native import join
 
 FEW = 12
 """So many records are encoded faster one by one: the measure of making a run, as ``few.FEW`` is that of taking one."""
@@ -43,10 +39,9 @@ def encode_records(
         return np.array(list(map(len, records)), "<u4"), records
     sizes, crcs = np.array(sends.sizes, "<u4"), np.fromiter(map(isal_zlib.crc32, bodies), np.uint32, count)
     queue_ids = np.array([queue.queue_id for queue, _ in stretches], np.int32).repeat([many for _, many in stretches])
-    if COMPILED:
-        joined = join(headers, bodies, before_ids, sends.message_ids, rests, crcs, queue_ids, born_ms)
-        if joined is not None:
-            return sizes, [joined]
+    joined = join(headers, bodies, before_ids, sends.message_ids, rests, crcs, queue_ids, born_ms)
+    if joined is not None:
+        return sizes, [joined]
     columns = np.frombuffer(bytearray(b"".join(headers)), HEADER)
     columns["total_size"], columns["body_size"] = sizes, list(map(len, bodies))
     columns["body_crc"], columns["queue_id"] = crcs & 0x7FFFFFFF, queue_ids

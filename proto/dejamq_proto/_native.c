@@ -189,7 +189,8 @@ static PyMethodDef methods[] = {
 static PyModuleDef_Slot slots[] = {{0, NULL}};
 
 static struct PyModuleDef native = {
-    PyModuleDef_HEAD_INIT, "_native", "Runs of records: what stands where, and their making.", 0, methods, slots, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "Runs of records: what stands where, and their making.", 0, methods, slots,
+    NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__native(void)

@@ -1,4 +1,4 @@
-"""What the compiled module offers; ``compiled.py`` says when it is used."""
+"""What the compiled module offers; ``native.py`` says when it is used."""
 
 from typing import Any
 

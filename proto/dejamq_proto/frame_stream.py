@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from dejamq_proto.framed import Frame, Framed
+from dejamq_proto.framed import Frame, Framed, Pieces
 
 MOST_UNREAD, MOST_UNREAD_BYTES = 4, 8 << 20
 """Frames that are here and not read; what is more, or makes more than so many bytes, waits at the other end."""
@@ -37,7 +37,7 @@ class FrameStream(Framed):
             self.transport.resume_reading()
         return frame
 
-    async def send(self, frame: Frame | list[Frame]) -> None:
+    async def send(self, frame: Pieces) -> None:
         """Waits until most of it is on its way: who does not read is not sent to from memory."""
         self.write(frame)
         del frame  # of what waits the connection keeps its own

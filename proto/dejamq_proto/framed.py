@@ -21,7 +21,14 @@ others is one more copy."""
 IDLE_S, PROBE_S = 30, 10
 """As gRPC's keepalive in ``calling``: who is silent so long is asked, and given up when no answer comes."""
 Frame = bytes | memoryview
+Pieces = Frame | list[Frame]
+"""A frame to send, maybe in pieces."""
 NO_FRAME = memoryview(b"")
+
+
+def joined(frame: Pieces) -> bytes:
+    """For who sends bytes only."""
+    return b"".join(frame) if isinstance(frame, list) else bytes(frame)
 
 
 def _nothing(_: Any = None) -> None:
@@ -101,10 +108,8 @@ class Framed(asyncio.BufferedProtocol):
 
     # by its owner
 
-    def write(self, frame: Frame | list[Frame]) -> None:
-        """Send a frame, maybe in pieces, behind what was written before. What the kernel does not take at once is kept:
-        look at ``full``.
-        """
+    def write(self, frame: Pieces) -> None:
+        """Send it behind what was written before. What the kernel does not take at once is kept: look at ``full``."""
         pieces = frame if isinstance(frame, list) else [frame]
         small: list[Frame] = [sum(map(len, pieces)).to_bytes(HEAD_BYTES)]
         for piece in pieces:

@@ -5,14 +5,13 @@ hosts are IPv4 (what producers send); a record with wide hosts is refused here a
 """
 
 import struct
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from dejamq_proto.compiled import compiled
+from dejamq_proto.native import scan
 from dejamq_proto.record import (
     HEADER,
     HEADER_SIZE,
@@ -26,10 +25,6 @@ from dejamq_proto.record import (
     SYS_STORE_HOST_V6,
     decode_properties,
 )
-
-COMPILED = compiled("dejamq_proto._native")
-if TYPE_CHECKING or COMPILED:
-    from dejamq_proto._native import scan
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -88,7 +83,7 @@ def parse(buffer: bytes | bytearray | memoryview | Bytes, announced: npt.NDArray
     """
     data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
     sizes: Ints = announced.astype(np.int64)
-    found = scan(data, sizes) if COMPILED else None
+    found = scan(data, sizes)
     if found is not None:
         return _scanned(data, sizes, found)
     return _demanded(data, sizes)

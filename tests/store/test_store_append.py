@@ -54,8 +54,8 @@ def test_the_stored_record_carries_what_the_broker_fills_in(tmp_path: Path) -> N
 
 def test_a_run_is_filled_in_where_it_is_when_it_may_be_written(tmp_path: Path) -> None:
     store, runs = open_small(tmp_path), [run_of([("T", 0, body) for body in bodies(40)]) for _ in range(2)]
-    kept, given = (run.run.data for run in runs)
-    runs[1] = replace(runs[1], run=replace(runs[1].run, data=(given := given.copy())))
+    kept, given = runs[0].run.data, runs[1].run.data.copy()
+    runs[1] = replace(runs[1], run=replace(runs[1].run, data=given))
     before = kept.tobytes()
     first, second = map(store.append_run, runs)
     assert kept.tobytes() == before

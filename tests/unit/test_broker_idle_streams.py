@@ -17,7 +17,7 @@ from dejamq_broker.long_poll import LongPoll
 from dejamq_broker.rpc_pull import PullService
 from dejamq_broker.rpc_send import SendService
 from dejamq_broker.streams import Streams
-from dejamq_proto.framed import Frame
+from dejamq_proto.framed import Pieces, joined
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.wire import PullAnswer
 
@@ -34,8 +34,8 @@ class Client:
         self.silent = True
         await asyncio.Event().wait()
 
-    async def write(self, answer: Frame | list[Frame]) -> None:
-        self.heard.append(sum(map(len, answer)) if isinstance(answer, list) else len(answer))
+    async def write(self, answer: Pieces) -> None:
+        self.heard.append(len(joined(answer)))
         del answer
         if not self._reads:
             await asyncio.Event().wait()

@@ -66,16 +66,21 @@ def on_the_wire(*frames: bytes) -> bytes:
     return b"".join(end.other.written)
 
 
+def read_in(cuts: list[int], frames: list[bytes]) -> list[Frame]:
+    """What comes of these frames in reads of these sizes, and the rest in one."""
+    end, data, at = End(), on_the_wire(*frames), 0
+    for cut in (*cuts, len(data)):
+        end.feed(data[at : at + cut])
+        at += cut
+    return end.frames
+
+
 FRAMES = [b"", b"a", b"four", b"x" * 300, b"y" * FIRST_ROOM, b"z" * (3 * FIRST_ROOM), b"", b"last"]
 
 
 @given(st.lists(st.integers(1, 2 * FIRST_ROOM), min_size=1))
 def test_frames_come_as_they_were_sent_wherever_the_reads_end(cuts: list[int]) -> None:
-    end, data, at = End(), on_the_wire(*FRAMES), 0
-    for cut in (*cuts, len(data)):
-        end.feed(data[at : at + cut])
-        at += cut
-    assert end.frames == FRAMES
+    assert read_in(cuts, FRAMES) == FRAMES
 
 
 def test_frames_that_come_byte_by_byte_are_the_same() -> None:
@@ -120,11 +125,7 @@ def test_what_is_too_large_is_refused_also_with_frames_behind_it() -> None:
 @given(st.lists(st.integers(1, 2 * TOGETHER_BYTES), min_size=1))
 def test_large_frames_and_small_ones_come_as_they_were_sent(cuts: list[int]) -> None:
     frames = [b"a", b"l" * (3 * TOGETHER_BYTES), b"", b"m" * (TOGETHER_BYTES + 1), b"n" * (2 * MOST_AHEAD), b"last"]
-    end, data, at = End(), on_the_wire(*frames), 0
-    for cut in (*cuts, len(data)):
-        end.feed(data[at : at + cut])
-        at += cut
-    assert end.frames == frames
+    assert read_in(cuts, frames) == frames
 
 
 def test_a_large_frame_is_its_receivers_to_write_into() -> None:

@@ -6,14 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 from dejamq_proto import record, run
+from dejamq_proto.native import COMPILED, join, scan
 from hypothesis import given
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-if not run.COMPILED:
+if not COMPILED:
     pytest.skip("dejamq was installed without its compiled parts", allow_module_level=True)
-
-from dejamq_proto._native import join, scan
 
 PROPERTIES = [b"", b"UNIQ_KEY\x01" + b"7F000001" * 4 + b"\x02", b"TAGS\x01" + b"a" * 500 + b"\x02"]
 RECORDS = st.builds(
