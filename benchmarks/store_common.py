@@ -159,7 +159,7 @@ def fill(store: MessageStore, run: AppendRun, log_bytes: int) -> int:
 
 def warm_first_file(store: MessageStore) -> None:
     """Touch all pages of the first log file before it is used, which the flush thread would do little by little."""
-    next_file = store._flusher._next_file
-    next_file.prepare(store.log_max)
-    while next_file.warm_step():
+    flusher = store._flusher
+    flusher._next_file.prepare(store.log_max)
+    while flusher.pages.step(store.log_max, time.monotonic()):
         pass

@@ -45,7 +45,7 @@ STORE_ROWS = (
     ("replica",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
     ("queue_flush", "recovery_walk"),
-    ("consume_queues", "next_file", "at_rest", "late", "log_copy", "incoming"),
+    ("consume_queues", "next_file", "pages_ahead", "at_rest", "late", "log_copy", "incoming"),
     ("queue_again", "coverage"),
     ("commit_log", "consume_queue", "index", "disk", "log_cut", "deleted"),
     ("index_trust",),

@@ -98,7 +98,7 @@ class Life:
         wrecks.mkdir()
 
     def live(self) -> None:
-        actions = [self.append] * 12 + [self.turn] * 9 + [self.wait, self.put, self.warm, self.index] * 3
+        actions = [self.append] * 12 + [self.turn] * 9 + [self.wait, self.put, self.index] * 3
         actions += [self.expire, self.expire, self.restart]
         with self._disk.watching():
             self._open()
@@ -132,10 +132,6 @@ class Life:
         self._opened._flusher.turn(self._now_s)
         assert promise.done()
         self._know(durable=len(self._known.messages))
-
-    def warm(self) -> None:
-        """The next log file gets its zeros."""
-        self._opened._flusher._next_file.warm_step()
 
     def index(self) -> None:
         """What the reput thread does when nothing else is to be done."""

@@ -11,7 +11,7 @@ from dejamq_broker.store.checkpoint import Checkpoint, Progress
 from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.errors import StoreShort
 from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.next_file import NextFile
+from dejamq_broker.store.pages_ahead import PagesAhead
 from dejamq_proto.codes import Code
 from store_making import (
     bodies_of,
@@ -160,13 +160,13 @@ def test_a_hole_that_a_power_loss_left_in_the_log_ends_it_though_good_records_fo
     assert Path(cut.kept).stat().st_size > 30 * RECORD_SIZE
 
 
-def test_a_disk_that_fails_while_the_next_file_is_made_ready_is_told_to_who_waits(
+def test_a_disk_that_fails_in_a_pause_of_the_flush_thread_is_told_to_who_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(next_file: NextFile) -> bool:
+    def broken(pages: PagesAhead, log_end: int, now: float) -> bool:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(NextFile, "warm_step", broken)
+    monkeypatch.setattr(PagesAhead, "step", broken)
     store = open_small(tmp_path, LAZY)
     until(lambda: store._flusher.failure is not None)
     with pytest.raises(StoreError, match="Input/output error"):

@@ -5,13 +5,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import prove_memory
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, StoreConfig
 from dejamq_broker.store.batch import QueueTable
 from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.consume_queues import ConsumeQueues
@@ -20,10 +18,9 @@ from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.paths import StorePaths
-from store_making import SMALL, bodies_of, fill_queue, log_files, open_small, run_of, settle, until
+from store_making import SMALL, bodies_of, fill_queue, log_files, open_small, settle, until
 
 SIZE = 4096
-WARMED = StoreConfig(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=1000)
 
 
 def descriptors() -> int:
@@ -222,17 +219,13 @@ def test_memory_stays_flat_while_a_store_is_written_and_read() -> None:
 def next_file_of(directory: Path) -> tuple[FileQueue, NextFile]:
     files = FileQueue(directory, 1 << 18)
     files.load()
-    return files, NextFile(files, warm=True)
+    return files, NextFile(files)
 
 
-def test_a_prepared_file_has_all_its_blocks_and_is_touched_step_by_step(tmp_path: Path) -> None:
+def test_a_prepared_file_has_all_its_blocks_and_nothing_in_them(tmp_path: Path) -> None:
     files, ahead = next_file_of(tmp_path)
     ahead.prepare(0)
     assert files.path(0).stat().st_blocks * 512 >= 1 << 18
-    steps = 0
-    while ahead.warm_step():
-        steps += 1
-    assert steps == (1 << 18) // (64 << 10)
     assert files.path(0).read_bytes() == bytes(1 << 18)
 
 
@@ -259,29 +252,6 @@ def test_the_next_file_is_prepared_once_an_eighth_of_the_last_one_is_used(tmp_pa
     assert not files.path(1 << 18).exists()
 
 
-def test_the_very_first_file_is_made_and_warmed_before_anything_comes(tmp_path: Path) -> None:
-    store = open_small(tmp_path, WARMED)
-    until(warmed(store._flusher._next_file))
-    first = tmp_path / "commitlog" / f"{0:020d}"
-    assert first.stat().st_blocks * 512 >= 1 << 20
-    store.append_run(run_of([("T", 0, b"x")]))
-    assert [path.name for path in log_files(tmp_path)] == [first.name]
-    store.close()
-    assert log_files(tmp_path) == [first]
-
-
-def warmed(ahead: NextFile) -> Callable[[], bool]:
-    return lambda: ahead._warm_to == 1 << 20
-
-
-def test_with_sync_flush_files_are_made_ahead_but_not_warmed(tmp_path: Path) -> None:
-    """Their pages would have to be written before each answer."""
-    store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type=SYNC_FLUSH))
-    until(lambda: log_files(tmp_path) != [])
-    store.durable(store.append_run(run_of([("T", 0, b"x")])).end_log_offset).result(timeout=10)
-    assert store._flusher._next_file._warm_to == 0
-
-
 def test_that_no_file_can_be_made_ahead_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -297,18 +267,6 @@ def test_that_no_file_can_be_made_ahead_is_logged_once(
     monkeypatch.setattr(store._flusher._next_file, "prepare", no_room)
     until(lambda: len(tries) > 5)
     assert caplog.text.count("next_file_not_prepared") == 1
-
-
-def test_a_file_that_cannot_be_warmed_is_used_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(file: MappedFile, at: int) -> int:
-        raise OSError(5, "Input/output error")
-
-    _, ahead = next_file_of(tmp_path)
-    ahead.prepare(0)
-    monkeypatch.setattr(MappedFile, "zero", broken)
-    assert ahead.warm_step()
-    assert not ahead.warm_step()
-    assert ahead.take(0).start == 0
 
 
 def test_a_store_that_got_nothing_leaves_no_log_file(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What is on disk: one thread, and a promise for those who must know. Source: RocketMQ ``FlushManager``.
 
 The log is flushed for whoever waits (group commit: all who came during one ``fdatasync`` share the next) or by the
-intervals of ASYNC_FLUSH. The same thread has the queues brought to disk and the next file made ready.
+intervals of ASYNC_FLUSH. The same thread has the queues brought to disk, the next file made ready and pages made ahead.
 """
 
 import errno
@@ -14,7 +14,8 @@ from concurrent.futures import Future
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.errors import StoreError, out_of_descriptors
-from dejamq_broker.store.next_file import WARM_INTERVAL_S, NextFile
+from dejamq_broker.store.next_file import NextFile
+from dejamq_broker.store.pages_ahead import INTERVAL_S, PagesAhead
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.queue_flush import QueueFlush
 
@@ -39,6 +40,7 @@ class Flusher:
         self._log, self._queues, self._paths, self._config = log, queues, paths, config
         self._next_file = next_file
         next_file.marked = lambda: queues.marked
+        self.pages = PagesAhead(log.files, lambda: next_file.ready)
         self.flushed = log.max_offset
         self.failure: StoreError | None = None
         self.full = self.short = False
@@ -145,12 +147,12 @@ class Flusher:
         self.turn(time.monotonic())
 
     def _wait(self) -> None:
-        warming = self._next_file.warm_step()
+        more = self.pages.step(self._log.max_offset, time.monotonic())
         with self._wake:
             if self.short and not self._stopping:
                 self._wake.wait_for(lambda: self._stopping, SHORT_PAUSE_S)
             elif not self._urgent and not self._nudged and not self._stopping:
-                self._wake.wait(WARM_INTERVAL_S if warming else self._pause_s())
+                self._wake.wait(INTERVAL_S if more else self._pause_s())
 
     def _pause_s(self) -> float:
         shortest = min(self._config.flush_interval_commit_log_ms, self._config.flush_interval_consume_queue_ms)

@@ -128,13 +128,13 @@ class MappedFile:
             at -= step
         return 0
 
-    def zero(self, at: int) -> int:
-        """Write one step of zeros, which makes the pages warm. Answers where the next step begins.
+    def expect(self, at: int, size: int) -> None:
+        """Have pages made for bytes that will be written, with what the file has there. Raises OSError.
 
-        Only before the file has any data.
+        By a call that holds neither the interpreter nor the mapping, and makes nothing dirty. A file system may have no
+        use for it.
         """
-        opened = self._opened()
-        return at + os.pwrite(opened.descriptor, _ZEROS[: self.size - at], at)
+        os.posix_fadvise(self._opened().descriptor, at, size, os.POSIX_FADV_WILLNEED)
 
     def sync(self) -> None:
         """Put all written bytes on disk; of a deleted file nothing. Raises OSError.

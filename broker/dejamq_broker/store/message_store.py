@@ -101,7 +101,7 @@ class MessageStore(StoreReading):
         """Make all parts anew, of what is in the directory; ``keep_to`` as in ``Recovery``."""
         paths, config, clock_ms = self._paths, self._config, self._around.clock_ms
         files = FileQueue(paths.commit_log, config.mapped_file_size_commit_log)
-        next_file = NextFile(files, warm=not config.sync_flush)
+        next_file = NextFile(files)
         self._recover(CommitLog(files, next_file.take), keep_to)
         self._reader = Reader(self._log, config, self.recovery.damages)
         queue_flush = QueueFlush(self._queues, paths, config)

@@ -1,7 +1,6 @@
 """The log file after the last one, ready before an append needs it. Source: RocketMQ ``AllocateMappedFileService``."""
 
 import errno
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -9,10 +8,6 @@ from collections.abc import Callable
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 
-logger = logging.getLogger(__name__)
-
-WARM_INTERVAL_S = 0.001
-"""One step of zeros each so often: fast enough to be ahead of appends, slow enough not to be felt by them."""
 ENTRIES_SHARE = 4
 """Queue entries take less than this fraction of their log: 20 bytes of a record of 91 or more."""
 ROOM_FOR_MARKS = 32 << 10
@@ -20,16 +15,20 @@ ROOM_FOR_MARKS = 32 << 10
 
 
 class NextFile:
-    """Makes and warms one file ahead: the flush thread prepares it, the appender takes it."""
+    """Makes one file ahead: the flush thread prepares it, the appender takes it."""
 
-    def __init__(self, files: FileQueue, *, warm: bool) -> None:
-        self._files, self._warm = files, warm
+    def __init__(self, files: FileQueue) -> None:
+        self._files = files
         self.marked: Callable[[], int] = lambda: 0
         """The log offset up to which a mark says that the queues are on disk."""
         self._lock = threading.Lock()
         self._ready: MappedFile | None = None
-        self._warm_to = 0
         self._end = 0
+
+    @property
+    def ready(self) -> MappedFile | None:
+        """The file that is prepared and not taken."""
+        return self._ready
 
     def take(self, start: int) -> MappedFile:
         """The file that begins at ``start``: the prepared one, or a new one. For the appender. Raises OSError."""
@@ -46,20 +45,6 @@ class NextFile:
             start = max(self._end, self._files.end)
             if self._ready is None and start - log_end < self._files.file_size * 7 // 8:
                 self._ready = self._create(start)
-                self._warm_to = 0
-
-    def warm_step(self) -> bool:
-        """Write one step of zeros into the prepared file. False when there is nothing to warm."""
-        with self._lock:
-            if not self._warm or self._ready is None or self._warm_to >= self._ready.size:
-                return False
-            try:
-                self._warm_to = self._ready.zero(self._warm_to)
-            except OSError as error:
-                # it stays cold: whether it can be written shows when it is
-                logger.warning("next_file_not_warmed path=%s error=%s", self._ready.path, error)
-                self._warm_to = self._ready.size
-            return True
 
     def discard(self) -> None:
         """Delete a prepared file that nobody took."""

@@ -1,0 +1,56 @@
+"""Pages for the log before records come: who writes into a page that nobody had before waits for it.
+
+Where memory is only lent, as in virtual machines, such a page costs many times what it costs to fill one that is
+there. RocketMQ has ``warmMapedFileEnable`` for this, which writes zeros; here nothing is written, so nothing more has
+to go to disk, and what the machine needs for something else it takes back.
+"""
+
+import logging
+from collections.abc import Callable
+
+from dejamq_broker.store.file_queue import FileQueue
+from dejamq_broker.store.mapped_file import MappedFile
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 0.001
+"""Between two steps."""
+STEP, QUIET_STEP = 64 << 10, 512 << 10
+"""Bytes of a step: ahead of a steady stream of appends without being felt by them; and where there are none."""
+QUIET_S = 0.02
+"""No append for so long: nobody is there to feel it."""
+FAR = 1 << 30
+"""Bytes after the log's end that are enough: two seconds of a flood."""
+
+
+class PagesAhead:
+    """Asks the kernel for them, step by step. Owned by the flush thread."""
+
+    def __init__(self, files: FileQueue, prepared: Callable[[], MappedFile | None]) -> None:
+        """``prepared`` is the file after the last one, if it is made already."""
+        self._files, self._prepared = files, prepared
+        self.reached = 0
+        """Everything between the log's end and this log offset was asked for."""
+        self._log_end, self._grown_s = 0, 0.0
+
+    def step(self, log_end: int, now: float) -> bool:
+        """Ask for the next ones, at this time (monotonic, s). False when all there is room for were."""
+        if log_end != self._log_end:
+            self._log_end, self._grown_s = log_end, now
+        at = max(self.reached, log_end)
+        file = self._file_at(at) if at - log_end < FAR else None
+        if file is None:
+            return False
+        size = min(QUIET_STEP if now - self._grown_s > QUIET_S else STEP, file.end - at)
+        try:
+            file.expect(at - file.start, size)
+        except OSError as error:
+            # whether it can be written shows when it is
+            logger.warning("log_pages_not_ahead path=%s error=%s", file.path, error)
+            size = file.end - at
+        self.reached = at + size
+        return True
+
+    def _file_at(self, log_offset: int) -> MappedFile | None:
+        file = self._files.at(log_offset) or self._prepared()
+        return file if file is not None and file.start <= log_offset < file.end else None

@@ -1,0 +1,140 @@
+"""Pages of the log that are there before records come."""
+
+import ctypes
+import mmap
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig, pages_ahead
+from dejamq_broker.store.file_queue import FileQueue
+from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.next_file import NextFile
+from dejamq_broker.store.pages_ahead import PagesAhead
+from store_making import log_files, open_small, run_of, until
+
+STEP, FILE = 64 << 10, 256 << 10
+Asked = list[tuple[int, int]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """(log offset, bytes) of what the kernel is asked for."""
+    calls: Asked = []
+    monkeypatch.setattr(MappedFile, "expect", lambda file, at, size: calls.append((file.start + at, size)))
+    return calls
+
+
+def log_of(directory: Path, count: int = 1) -> tuple[FileQueue, NextFile, PagesAhead]:
+    """A log of so many files, and nothing made ahead."""
+    files = FileQueue(directory, FILE)
+    files.load()
+    ahead = NextFile(files)
+    for number in range(count):
+        files.add(ahead.take(number * FILE))
+    return files, ahead, PagesAhead(files, lambda: ahead.ready)
+
+
+def steps(pages: PagesAhead, log_end: int) -> int:
+    """Of a log that grows all the time."""
+    count = 0
+    while pages.step(log_end, 0.0):
+        count += 1
+    return count
+
+
+def test_pages_are_asked_for_from_the_end_of_the_log_to_that_of_the_file_made_ahead(
+    tmp_path: Path, asked: Asked
+) -> None:
+    _, ahead, pages = log_of(tmp_path)
+    ahead.prepare(FILE)
+    assert steps(pages, FILE - STEP - 100) == 2 + FILE // STEP
+    assert asked[:3] == [(FILE - STEP - 100, STEP), (FILE - 100, 100), (FILE, STEP)]
+    assert asked[-1] == (2 * FILE - STEP, STEP)
+
+
+def test_a_file_made_later_is_gone_on_with(tmp_path: Path, asked: Asked) -> None:
+    _, ahead, pages = log_of(tmp_path)
+    assert steps(pages, FILE - STEP) == 1
+    ahead.prepare(FILE - STEP)
+    assert steps(pages, FILE - STEP) == FILE // STEP
+    assert len(set(asked)) == len(asked)
+
+
+def test_what_the_log_has_reached_is_not_asked_for(tmp_path: Path, asked: Asked) -> None:
+    _, _, pages = log_of(tmp_path)
+    assert pages.step(0, 0.0)
+    assert pages.step(3 * STEP, 0.0)
+    assert asked == [(0, STEP), (3 * STEP, STEP)]
+
+
+def test_steps_are_large_where_nobody_appends(tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages_ahead, "QUIET_STEP", FILE)
+    _, _, pages = log_of(tmp_path, 2)
+    assert pages.step(100, 1.0)
+    assert pages.step(100, 1.01)
+    assert pages.step(100, 1.03)
+    assert pages.step(200, 1.04)
+    assert [size for _, size in asked] == [STEP, STEP, FILE - 2 * STEP - 100, STEP]
+
+
+def test_no_more_pages_are_asked_for_than_a_flood_fills_soon(
+    tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages_ahead, "FAR", 2 * STEP)
+    _, _, pages = log_of(tmp_path)
+    assert steps(pages, 0) == 2
+    assert steps(pages, 1) == 1
+    assert asked[-1] == (2 * STEP, STEP)
+
+
+def test_a_file_whose_pages_cannot_be_had_is_told_once_and_used_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(file: MappedFile, at: int, size: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    _, _, pages = log_of(tmp_path)
+    monkeypatch.setattr(MappedFile, "expect", broken)
+    assert steps(pages, 0) == 1
+    assert caplog.text.count("log_pages_not_ahead") == 1
+
+
+def test_pages_that_were_asked_for_are_in_memory_and_as_the_file_was(tmp_path: Path) -> None:
+    if kind_of_disk(tmp_path) == "tmpfs":
+        pytest.skip("the files of a tmpfs have no pages but those that were written")
+    file = MappedFile.create(tmp_path / "0", 0, FILE)
+    file.write(STEP, b"record")
+    assert not in_memory(file)
+    file.expect(0, FILE)
+    until(lambda: in_memory(file))
+    assert file.peek(0, FILE) == bytes(STEP) + b"record" + bytes(FILE - STEP - 6)
+
+
+def kind_of_disk(path: Path) -> str:
+    return subprocess.check_output(["stat", "-f", "-c", "%T", path], text=True).strip()
+
+
+def in_memory(file: MappedFile) -> bool:
+    """Whether all its pages are, by ``mincore``."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    pages = (ctypes.c_ubyte * (FILE // mmap.PAGESIZE))()
+    with file.path.open("r+b") as opened, mmap.mmap(opened.fileno(), FILE) as mapping:
+        begin = ctypes.c_char.from_buffer(mapping)
+        failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(begin)), ctypes.c_size_t(FILE), pages)
+        del begin
+    assert not failed, os.strerror(ctypes.get_errno())
+    return all(page & 1 for page in pages)
+
+
+@pytest.mark.parametrize("flush", [ASYNC_FLUSH, SYNC_FLUSH])
+def test_the_very_first_file_is_made_and_has_its_pages_before_anything_comes(tmp_path: Path, flush: str) -> None:
+    store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type=flush))
+    until(lambda: store._flusher.pages.reached == 1 << 20)
+    first = tmp_path / "commitlog" / f"{0:020d}"
+    assert first.stat().st_blocks * 512 >= 1 << 20
+    store.append_run(run_of([("T", 0, b"x")]))
+    assert [path.name for path in log_files(tmp_path)] == [first.name]
+    store.close()
+    assert log_files(tmp_path) == [first]
