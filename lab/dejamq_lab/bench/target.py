@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 from dejamq import Admin
+from dejamq_broker.store import StoreConfig
 
 from dejamq_lab.bench.client_process import python_client
 from dejamq_lab.bench.result import Load
 from dejamq_lab.bench.worker import OWN
 from dejamq_lab.cluster import Cluster
 from dejamq_lab.cluster_process import ServerProcess
+from dejamq_lab.plan import LOG_FILE_BYTES
 from dejamq_lab.usage import core_seconds
 
 FLUSH_TYPES = {"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}
@@ -41,13 +43,23 @@ class Target(msgspec.Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def own_cluster(load: Load, topics: Sequence[str], directory: str | None = None) -> AsyncIterator[Target]:
-    """A name server and a broker as processes, with the topics; without ``directory`` in a folder that goes again."""
+    """A name server and a broker as processes, with the topics; without ``directory`` in a folder that goes again.
+
+    Log files are as large as people's, unless all of the load fits into a test's: with small ones a flood would wait
+    several times a second for one to be made.
+    """
+    log_file_bytes = LOG_FILE_BYTES
+    if load.messages * load.body_bytes > LOG_FILE_BYTES:
+        log_file_bytes = StoreConfig().mapped_file_size_commit_log
     with contextlib.ExitStack() as stack:
         if directory is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="dejamq-bench-"))
         async with Cluster(
             processes=True, topics=dict.fromkeys(topics, load.queues), journal_level=load.journal_level,
-            settings={"flush_disk_type": FLUSH_TYPES[load.flush_mode]}, directory=directory,
+            settings={
+                "flush_disk_type": FLUSH_TYPES[load.flush_mode], "mapped_file_size_commit_log": log_file_bytes,
+            },
+            directory=directory,
         ) as cluster:  # fmt: skip
             broker = cluster.broker("broker-a")
             assert isinstance(broker, ServerProcess)
