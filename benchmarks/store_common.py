@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -161,5 +162,6 @@ def warm_first_file(store: MessageStore) -> None:
     """Touch all pages of the first log file before it is used, which the flush thread would do little by little."""
     flusher = store._flusher
     flusher._next_file.prepare(store.log_max)
-    while flusher.pages.step(store.log_max, time.monotonic()):
+    flusher.pages.busy = lambda: False
+    while flusher.pages.step(store.log_max, time.monotonic()) < inf:
         pass

@@ -56,7 +56,7 @@ STORE_ROWS = (
     ("entries", "index_keys", "torn"),
     ("paths", "config", "log_scan", "directories"),
     ("texts",),
-    ("batch", "errors", "findings", "described", "outcome"),
+    ("batch", "errors", "findings", "described", "other_threads", "outcome"),
 )
 
 

@@ -163,7 +163,7 @@ def test_a_hole_that_a_power_loss_left_in_the_log_ends_it_though_good_records_fo
 def test_a_disk_that_fails_in_a_pause_of_the_flush_thread_is_told_to_who_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(pages: PagesAhead, log_end: int, now: float) -> bool:
+    def broken(pages: PagesAhead, log_end: int, now: float) -> float:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(PagesAhead, "step", broken)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import SYNC_FLUSH, MessageStore
-from dejamq_broker.store.late import LateReader, OtherThreads
+from dejamq_broker.store.late import LateReader
 from dejamq_broker.store.log_scan import Found
+from dejamq_broker.store.other_threads import OtherThreads
 from index_making import fill_keyed, offsets_of
 from store_making import SMALL, bodies_of, fill_queue, open_small, overwrite, until
 

@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import os
 import subprocess
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def log_of(directory: Path, count: int = 1) -> tuple[FileQueue, NextFile, PagesA
 def steps(pages: PagesAhead, log_end: int) -> int:
     """Of a log that grows all the time."""
     count = 0
-    while pages.step(log_end, 0.0):
+    while pages.step(log_end, 0.0) < inf:
         count += 1
     return count
 
@@ -64,19 +65,38 @@ def test_a_file_made_later_is_gone_on_with(tmp_path: Path, asked: Asked) -> None
 
 def test_what_the_log_has_reached_is_not_asked_for(tmp_path: Path, asked: Asked) -> None:
     _, _, pages = log_of(tmp_path)
-    assert pages.step(0, 0.0)
-    assert pages.step(3 * STEP, 0.0)
+    pages.step(0, 0.0)
+    pages.step(3 * STEP, 0.0)
     assert asked == [(0, STEP), (3 * STEP, STEP)]
 
 
 def test_steps_are_large_where_nobody_appends(tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages_ahead, "QUIET_STEP", FILE)
     _, _, pages = log_of(tmp_path, 2)
-    assert pages.step(100, 1.0)
-    assert pages.step(100, 1.01)
-    assert pages.step(100, 1.03)
-    assert pages.step(200, 1.04)
+    pages.busy = lambda: False
+    pages.step(100, 1.0)
+    pages.step(100, 1.01)
+    pages.step(100, 1.03)
+    pages.step(200, 1.04)
     assert [size for _, size in asked] == [STEP, STEP, FILE - 2 * STEP - 100, STEP]
+
+
+def test_where_the_log_does_not_grow_pages_wait_for_who_is_at_work(tmp_path: Path, asked: Asked) -> None:
+    _, _, pages = log_of(tmp_path)
+    answers = iter([True, False])
+    pages.busy = lambda: next(answers)
+    assert pages.step(0, 1.0) == pages.step(0, 1.05) == pages_ahead.LOOK_S
+    assert asked == []
+    pages.step(0, 1.2)
+    assert len(asked) == 1
+
+
+def test_ahead_of_a_log_that_grows_pages_are_asked_for_whoever_is_at_work(tmp_path: Path, asked: Asked) -> None:
+    _, _, pages = log_of(tmp_path)
+    pages.busy = lambda: True
+    pages.step(100, 1.0)
+    pages.step(200, 1.01)
+    assert len(asked) == 2
 
 
 def test_no_more_pages_are_asked_for_than_a_flood_fills_soon(

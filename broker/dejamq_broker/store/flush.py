@@ -15,7 +15,7 @@ from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.errors import StoreError, out_of_descriptors
 from dejamq_broker.store.next_file import NextFile
-from dejamq_broker.store.pages_ahead import INTERVAL_S, PagesAhead
+from dejamq_broker.store.pages_ahead import PagesAhead
 from dejamq_broker.store.paths import StorePaths
 from dejamq_broker.store.queue_flush import QueueFlush
 
@@ -147,12 +147,12 @@ class Flusher:
         self.turn(time.monotonic())
 
     def _wait(self) -> None:
-        more = self.pages.step(self._log.max_offset, time.monotonic())
+        pause_s = self.pages.step(self._log.max_offset, time.monotonic())
         with self._wake:
             if self.short and not self._stopping:
                 self._wake.wait_for(lambda: self._stopping, SHORT_PAUSE_S)
             elif not self._urgent and not self._nudged and not self._stopping:
-                self._wake.wait(INTERVAL_S if more else self._pause_s())
+                self._wake.wait(min(pause_s, self._pause_s()))
 
     def _pause_s(self) -> float:
         shortest = min(self._config.flush_interval_commit_log_ms, self._config.flush_interval_consume_queue_ms)

@@ -15,6 +15,7 @@ from typing import Protocol
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.log_scan import Damage, End, Extent, Found, walk
+from dejamq_broker.store.other_threads import OtherThreads
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +27,6 @@ STEP_BYTES = 4 << 20
 """As much of the log as is handed on at once, or a little more: some ten milliseconds."""
 BUSY_SHARE = 0.2
 """Part of the time that a busy log's reader takes, when it is too far behind."""
-BUSY_CORE = 0.2
-"""A process whose other threads had more than this of a core is busy, as with pulls, which do not make a log grow."""
 SETTLE_S = 10
 """Pause between two times that everything is put on disk."""
 AFTER_FAILURE_S = 5
@@ -52,18 +51,6 @@ class LateDispatcher(Protocol):
 
     def settle(self) -> None:
         """Put everything on disk. Raises OSError."""
-
-
-class OtherThreads:
-    """What the process does beside the thread that asks."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[float, float] | None = None
-
-    def busy(self) -> bool:
-        """Whether it had more than ``BUSY_CORE`` of a core since the last question; False at the first one."""
-        seen, self._seen = self._seen, (time.monotonic(), time.process_time() - time.thread_time())
-        return seen is not None and self._seen[1] - seen[1] > BUSY_CORE * (self._seen[0] - seen[0])
 
 
 class LateReader:

@@ -7,9 +7,11 @@ to go to disk, and what the machine needs for something else it takes back.
 
 import logging
 from collections.abc import Callable
+from math import inf
 
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.other_threads import OtherThreads
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +20,9 @@ INTERVAL_S = 0.001
 STEP, QUIET_STEP = 64 << 10, 512 << 10
 """Bytes of a step: ahead of a steady stream of appends without being felt by them; and where there are none."""
 QUIET_S = 0.02
-"""No append for so long: nobody is there to feel it."""
+"""No append for so long: none is there to feel it."""
+LOOK_S = 0.1
+"""Between two looks at what else the process does."""
 FAR = 1 << 30
 """Bytes after the log's end that are enough: two seconds of a flood."""
 
@@ -31,17 +35,25 @@ class PagesAhead:
         self._files, self._prepared = files, prepared
         self.reached = 0
         """Everything between the log's end and this log offset was asked for."""
+        self.busy = OtherThreads().busy
+        """Whether the process has better things to do where the log does not grow."""
         self._log_end, self._grown_s = 0, 0.0
+        self._looked_s, self._was_busy = 0.0, False
 
-    def step(self, log_end: int, now: float) -> bool:
-        """Ask for the next ones, at this time (monotonic, s). False when all there is room for were."""
+    def step(self, log_end: int, now: float) -> float:
+        """Ask for the next ones, at this time (monotonic, s). Answers in how many seconds to ask again; infinite when
+        all that there is room for were.
+        """
         if log_end != self._log_end:
             self._log_end, self._grown_s = log_end, now
+        quiet = now - self._grown_s > QUIET_S
         at = max(self.reached, log_end)
         file = self._file_at(at) if at - log_end < FAR else None
         if file is None:
-            return False
-        size = min(QUIET_STEP if now - self._grown_s > QUIET_S else STEP, file.end - at)
+            return inf
+        if quiet and self._others_work(now):
+            return LOOK_S
+        size = min(QUIET_STEP if quiet else STEP, file.end - at)
         try:
             file.expect(at - file.start, size)
         except OSError as error:
@@ -49,7 +61,12 @@ class PagesAhead:
             logger.warning("log_pages_not_ahead path=%s error=%s", file.path, error)
             size = file.end - at
         self.reached = at + size
-        return True
+        return INTERVAL_S
+
+    def _others_work(self, now: float) -> bool:
+        if now - self._looked_s > LOOK_S:
+            self._looked_s, self._was_busy = now, self.busy()
+        return self._was_busy
 
     def _file_at(self, log_offset: int) -> MappedFile | None:
         file = self._files.at(log_offset) or self._prepared()
