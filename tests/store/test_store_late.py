@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import SYNC_FLUSH, MessageStore
-from dejamq_broker.store.late import LateReader
+from dejamq_broker.store.late import BUSY_CORE, LateReader
 from dejamq_broker.store.log_scan import Found
 from dejamq_broker.store.other_threads import OtherThreads
 from index_making import fill_keyed, offsets_of
@@ -127,7 +127,7 @@ def test_a_quiet_log_of_a_process_that_is_busy_with_other_things_is_left_alone_t
 
 
 def test_a_process_is_busy_when_other_threads_had_a_core_most_of_the_time_since_the_last_question() -> None:
-    others = OtherThreads()
+    others = OtherThreads(BUSY_CORE)
     assert not others.busy()
 
     def work() -> None:

@@ -27,6 +27,8 @@ STEP_BYTES = 4 << 20
 """As much of the log as is handed on at once, or a little more: some ten milliseconds."""
 BUSY_SHARE = 0.2
 """Part of the time that a busy log's reader takes, when it is too far behind."""
+BUSY_CORE = 0.2
+"""A process whose other threads have more than this of a core has better things to do than what may come late."""
 SETTLE_S = 10
 """Pause between two times that everything is put on disk."""
 AFTER_FAILURE_S = 5
@@ -70,8 +72,7 @@ class LateReader:
         self._seen = limit()
         self._next_look = self._next_settle = 0.0
         self._ended = False
-        self.busy = OtherThreads().busy
-        """Whether the process has better things to do than what may come late."""
+        self.busy = OtherThreads(BUSY_CORE).busy
 
     def step(self, *, wait: bool = True) -> bool:
         """Hand on the next piece of the log, some megabytes; False when there is none. Raises OSError. Any thread.

@@ -2,17 +2,17 @@
 
 import time
 
-BUSY_CORE = 0.2
-"""A process whose other threads had more than this of a core is busy, as with pulls, which do not make a log grow."""
-
 
 class OtherThreads:
-    """What the process does beside the thread that asks."""
+    """What the process does beside the thread that asks. Busy is one whose other threads have more than ``share`` of a
+    core, as with pulls, which do not make a log grow.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, share: float) -> None:
+        self._share = share
         self._seen: tuple[float, float] | None = None
 
     def busy(self) -> bool:
-        """Whether it had more than ``BUSY_CORE`` of a core since the last question; False at the first one."""
+        """Whether it was since the last question; False at the first one."""
         seen, self._seen = self._seen, (time.monotonic(), time.process_time() - time.thread_time())
-        return seen is not None and self._seen[1] - seen[1] > BUSY_CORE * (self._seen[0] - seen[0])
+        return seen is not None and self._seen[1] - seen[1] > self._share * (self._seen[0] - seen[0])

@@ -21,6 +21,8 @@ STEP, QUIET_STEP = 64 << 10, 512 << 10
 """Bytes of a step: ahead of a steady stream of appends without being felt by them; and where there are none."""
 QUIET_S = 0.02
 """No append for so long: none is there to feel it."""
+IDLE_CORE = 0.05
+"""With so much of a core, or less, a broker has nothing to do: whoever is served by it may need the other cores."""
 LOOK_S = 0.1
 """Between two looks at what else the process does."""
 FAR = 1 << 30
@@ -35,7 +37,7 @@ class PagesAhead:
         self._files, self._prepared = files, prepared
         self.reached = 0
         """Everything between the log's end and this log offset was asked for."""
-        self.busy = OtherThreads().busy
+        self.busy = OtherThreads(IDLE_CORE).busy
         """Whether the process has better things to do where the log does not grow."""
         self._log_end, self._grown_s = 0, 0.0
         self._looked_s, self._was_busy = 0.0, False

@@ -1,5 +1,6 @@
 """dejamq beside its peers: all of them standing, measured in turn, so that a busy moment is one of all of them."""
 
+import asyncio
 import contextlib
 import os
 import time
@@ -17,6 +18,8 @@ from dejamq_lab.bench.rpc_echo import baseline
 from dejamq_lab.bench.target import Target, make_topics, own_cluster
 from dejamq_lab.bench.worker import OWN
 
+SETTLE_S = 10
+"""After the servers have started, before the first measurement: a JVM goes on for a while, and so does the disk."""
 Tell = Callable[[str], None]
 
 
@@ -51,6 +54,8 @@ class Rounds:
             self._targets[OWN] = await stack.enter_async_context(own_cluster(Load(), ()))
             for name in wanted:
                 await self._start(stack, name)
+            if self._targets.keys() > {OWN}:
+                await asyncio.sleep(SETTLE_S)
             for number in range(rounds):
                 ground = await baseline(Load().body_bytes)
                 for figure in self._figures:
