@@ -20,6 +20,8 @@ from dejamq_lab.bench.worker import OWN
 
 SETTLE_S = 10
 """After the servers have started, before the first measurement: a JVM goes on for a while, and so does the disk."""
+STANDING_S = 3
+"""The same for dejamq's own where it is alone: it makes pages for its log then, as the one that stands has."""
 Tell = Callable[[str], None]
 
 
@@ -111,6 +113,7 @@ class Rounds:
     async def _servers(self, figure: Figure, bench: Bench, system: str) -> AsyncIterator[Target]:
         if figure.stands_alone:
             async with own_cluster(bench.load, bench.topics) as target:
+                await asyncio.sleep(STANDING_S)
                 yield target
             return
         target = self._targets[system]
