@@ -13,7 +13,7 @@ from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.pages_ahead import PagesAhead
-from store_making import log_files, open_small, run_of, until
+from store_making import SMALL, log_files, open_small, run_of, until
 
 STEP, FILE = 64 << 10, 256 << 10
 Asked = list[tuple[int, int]]
@@ -107,6 +107,24 @@ def test_no_more_pages_are_asked_for_than_a_flood_fills_soon(
     assert steps(pages, 0) == 2
     assert steps(pages, 1) == 1
     assert asked[-1] == (2 * STEP, STEP)
+
+
+def test_who_waits_for_the_disk_does_not_wait_for_pages_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_small(tmp_path, SMALL)
+    store.close()  # its flush thread has ended: the turns are this test's
+    taken: list[int] = []
+
+    def noted(pages: PagesAhead, log_end: int, now: float) -> float:
+        taken.append(log_end)
+        return inf
+
+    monkeypatch.setattr(PagesAhead, "step", noted)
+    store._flusher._urgent = True
+    store._flusher._wait()
+    assert taken == []
+    store._flusher._urgent = False
+    store._flusher._wait()
+    assert taken == [0]
 
 
 def test_a_file_whose_pages_cannot_be_had_is_told_once_and_used_as_it_is(

@@ -147,7 +147,8 @@ class Flusher:
         self.turn(time.monotonic())
 
     def _wait(self) -> None:
-        pause_s = self.pages.step(self._log.max_offset, time.monotonic())
+        # who waits for the disk does not wait for pages too
+        pause_s = 0.0 if self._urgent else self.pages.step(self._log.max_offset, time.monotonic())
         with self._wake:
             if self.short and not self._stopping:
                 self._wake.wait_for(lambda: self._stopping, SHORT_PAUSE_S)
