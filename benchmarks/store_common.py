@@ -159,7 +159,7 @@ def fill(store: MessageStore, run: AppendRun, log_bytes: int) -> int:
 
 
 def warm_first_file(store: MessageStore) -> None:
-    """Touch all pages of the first log file before it is used, which the flush thread would do little by little."""
+    """Have all pages of the first log file made before it is used, which the flush thread would do step by step."""
     flusher = store._flusher
     flusher._next_file.prepare(store.log_max)
     flusher.pages.busy = lambda: False

@@ -48,18 +48,15 @@ async def own_cluster(load: Load, topics: Sequence[str], directory: str | None =
     Log files are as large as people's, unless all of the load fits into a test's: with small ones a flood would wait
     several times a second for one to be made.
     """
-    log_file_bytes = LOG_FILE_BYTES
+    settings: dict[str, Any] = {"flush_disk_type": FLUSH_TYPES[load.flush_mode]}
     if load.messages * load.body_bytes > LOG_FILE_BYTES:
-        log_file_bytes = StoreConfig().mapped_file_size_commit_log
+        settings["mapped_file_size_commit_log"] = StoreConfig().mapped_file_size_commit_log
     with contextlib.ExitStack() as stack:
         if directory is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="dejamq-bench-"))
         async with Cluster(
             processes=True, topics=dict.fromkeys(topics, load.queues), journal_level=load.journal_level,
-            settings={
-                "flush_disk_type": FLUSH_TYPES[load.flush_mode], "mapped_file_size_commit_log": log_file_bytes,
-            },
-            directory=directory,
+            settings=settings, directory=directory,
         ) as cluster:  # fmt: skip
             broker = cluster.broker("broker-a")
             assert isinstance(broker, ServerProcess)
