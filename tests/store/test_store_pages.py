@@ -8,12 +8,12 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig, pages_ahead
+from dejamq_broker.store import SYNC_FLUSH, StoreConfig, pages_ahead
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.pages_ahead import PagesAhead
-from store_making import SMALL, log_files, open_small, run_of, until
+from store_making import log_files, open_small, run_of, until
 
 STEP, FILE = 64 << 10, 256 << 10
 Asked = list[tuple[int, int]]
@@ -109,24 +109,6 @@ def test_no_more_pages_are_asked_for_than_a_flood_fills_soon(
     assert asked[-1] == (2 * STEP, STEP)
 
 
-def test_who_waits_for_the_disk_does_not_wait_for_pages_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_small(tmp_path, SMALL)
-    store.close()  # its flush thread has ended: the turns are this test's
-    taken: list[int] = []
-
-    def noted(pages: PagesAhead, log_end: int, now: float) -> float:
-        taken.append(log_end)
-        return inf
-
-    monkeypatch.setattr(PagesAhead, "step", noted)
-    store._flusher._urgent = True
-    store._flusher._wait()
-    assert taken == []
-    store._flusher._urgent = False
-    store._flusher._wait()
-    assert taken == [0]
-
-
 def test_a_file_whose_pages_cannot_be_had_is_told_once_and_used_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,9 +148,8 @@ def in_memory(file: MappedFile) -> bool:
     return all(page & 1 for page in pages)
 
 
-@pytest.mark.parametrize("flush", [ASYNC_FLUSH, SYNC_FLUSH])
-def test_the_very_first_file_is_made_and_has_its_pages_before_anything_comes(tmp_path: Path, flush: str) -> None:
-    store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type=flush))
+def test_the_very_first_file_is_made_and_has_its_pages_before_anything_comes(tmp_path: Path) -> None:
+    store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20))
     until(lambda: store._flusher.pages.reached == 1 << 20)
     first = tmp_path / "commitlog" / f"{0:020d}"
     assert first.stat().st_blocks * 512 >= 1 << 20
@@ -176,3 +157,10 @@ def test_the_very_first_file_is_made_and_has_its_pages_before_anything_comes(tmp
     assert [path.name for path in log_files(tmp_path)] == [first.name]
     store.close()
     assert log_files(tmp_path) == [first]
+
+
+def test_with_sync_flush_files_are_made_ahead_but_not_their_pages(tmp_path: Path) -> None:
+    store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type=SYNC_FLUSH))
+    until(lambda: log_files(tmp_path) != [])
+    store.durable(store.append_run(run_of([("T", 0, b"x")])).end_log_offset).result(timeout=10)
+    assert store._flusher.pages.reached == 0

@@ -147,13 +147,14 @@ class Flusher:
         self.turn(time.monotonic())
 
     def _wait(self) -> None:
-        # who waits for the disk does not wait for pages too
-        pause_s = 0.0 if self._urgent else self.pages.step(self._log.max_offset, time.monotonic())
+        pause_s = self._pause_s()
+        if not self._config.sync_flush:  # to sync what was written into pages made one by one takes longer
+            pause_s = min(pause_s, self.pages.step(self._log.max_offset, time.monotonic()))
         with self._wake:
             if self.short and not self._stopping:
                 self._wake.wait_for(lambda: self._stopping, SHORT_PAUSE_S)
             elif not self._urgent and not self._nudged and not self._stopping:
-                self._wake.wait(min(pause_s, self._pause_s()))
+                self._wake.wait(pause_s)
 
     def _pause_s(self) -> float:
         shortest = min(self._config.flush_interval_commit_log_ms, self._config.flush_interval_consume_queue_ms)
