@@ -67,13 +67,14 @@ interop: setup ## a real RocketMQ reads what dejamq wrote, and the other way (ne
 	$(BIN)/python tests/interop/interop.py
 
 # Tests once more without the compiled parts: what a program has where there was no C compiler.
-SENDING := tests/unit/test_client_sends.py tests/unit/test_client_unique_id.py $(addprefix tests/integration/test_producer_,\
-	broker.py cancel.py features.py rounds.py troubles.py)
+PURE := $(addprefix tests/unit/test_,client_sends.py client_unique_id.py consumer_batches.py consumer_received.py) \
+	$(addprefix tests/integration/test_,lite_pull.py push_consumer_delivery.py) \
+	$(addprefix tests/integration/test_producer_,broker.py cancel.py features.py rounds.py troubles.py)
 
 # Two at a time, because most of them wait; `tests/conftest.py` says which stay together.
 test: check ## everything that is checked: `make check`, then all tests
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadscope $(PYTEST_ARGS)
-	DEJAMQ_PURE_PYTHON=1 $(BIN)/python -m pytest -q -n $(TEST_JOBS) --dist loadscope $(SENDING)
+	DEJAMQ_PURE_PYTHON=1 $(BIN)/python -m pytest -q -n $(TEST_JOBS) --dist loadscope $(PURE)
 
 check: format-check lint types layers stubs-fresh settings-fresh ## format, lint, types, layers, stubs, settings page
 

@@ -284,6 +284,10 @@ static PyType_Spec shortcut_spec = {
 
 /* The module. */
 
+static PyType_Spec *const specs[] = {
+    &shortcut_spec, &native_id_source, &native_message_check, &native_layout, &native_body_property, &native_id_property,
+};
+
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
 {
     PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
@@ -295,13 +299,13 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
 static int native_exec(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    PyTypeObject *shortcut = add_type(module, &shortcut_spec), *id_source = add_type(module, &native_id_source);
-    PyTypeObject *check = add_type(module, &native_message_check);
     state->tally = add_type(module, &tally_spec);
-    int made = shortcut != NULL && id_source != NULL && check != NULL && state->tally != NULL;
-    Py_XDECREF(shortcut);
-    Py_XDECREF(id_source);
-    Py_XDECREF(check);
+    int made = state->tally != NULL;
+    for (size_t number = 0; made && number < Py_ARRAY_LENGTH(specs); number++) {
+        PyTypeObject *type = add_type(module, specs[number]);
+        made = type != NULL;
+        Py_XDECREF(type);
+    }
     return made ? 0 : -1;
 }
 
@@ -322,7 +326,7 @@ static int native_clear(PyObject *module)
 static PyModuleDef_Slot native_slots[] = {{Py_mod_exec, native_exec}, {0, NULL}};
 
 static struct PyModuleDef native = {
-    PyModuleDef_HEAD_INIT, "_native", "The steps of a plain send that every message passes.", sizeof(State), NULL,
+    PyModuleDef_HEAD_INIT, "_native", "The steps that every message passes.", sizeof(State), NULL,
     native_slots, native_traverse, native_clear, NULL,
 };
 

@@ -15,6 +15,8 @@ typedef struct {
 
 /* -1 with an error where it is no type of messages. */
 int native_find_places(Places *places, PyTypeObject *type);
+/* Where objects of the type hold this field; -1 with an error where they hold none. */
+Py_ssize_t native_slot(PyTypeObject *type, const char *name);
 int native_has_all_fields(const Places *places, PyObject *message);
 
 /* Borrowed; NULL for a field that was never set. */
@@ -26,4 +28,4 @@ static inline PyObject *native_field(const Places *places, PyObject *message, in
 /* Of objects that the garbage collector follows. */
 void native_free(PyObject *self);
 
-extern PyType_Spec native_id_source, native_message_check;
+extern PyType_Spec native_id_source, native_message_check, native_layout, native_body_property, native_id_property;

@@ -7,21 +7,25 @@ static const char *const field_names[FIELDS] = {
     "topic", "body", "tags", "keys", "properties", "delay_level", "sharding_key", "flag", "wait_store", "message_id",
 };
 
+Py_ssize_t native_slot(PyTypeObject *type, const char *field)
+{
+    PyObject *name = PyObject_GetAttrString((PyObject *)type, field);
+    if (name == NULL)
+        return -1;
+    PyMemberDef *member = Py_IS_TYPE(name, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)name)->d_member : NULL;
+    Py_DECREF(name);
+    if (member != NULL && member->type == T_OBJECT_EX)
+        return member->offset;
+    PyErr_Format(PyExc_TypeError, "%s.%s is no slot", type->tp_name, field);
+    return -1;
+}
+
 int native_find_places(Places *places, PyTypeObject *type)
 {
     Places found = {NULL};
-    for (int number = 0; number < FIELDS; number++) {
-        PyObject *name = PyObject_GetAttrString((PyObject *)type, field_names[number]);
-        if (name == NULL)
+    for (int number = 0; number < FIELDS; number++)
+        if ((found.at[number] = native_slot(type, field_names[number])) < 0)
             return -1;
-        PyMemberDef *member = Py_IS_TYPE(name, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)name)->d_member : NULL;
-        Py_DECREF(name);
-        if (member == NULL || member->type != T_OBJECT_EX) {
-            PyErr_Format(PyExc_TypeError, "%s.%s is no slot", type->tp_name, field_names[number]);
-            return -1;
-        }
-        found.at[number] = member->offset;
-    }
     found.type = (PyTypeObject *)Py_NewRef(type);
     PyTypeObject *before = places->type;
     *places = found;

@@ -13,11 +13,12 @@ from dejamq_proto.hosts import Host, host_text
 from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED
 
 from dejamq.message import MessageQueue
+from dejamq.native import COMPILED, Layout
 
 log = logging.getLogger("dejamq.consumer")
 
 
-class Batch(ABC):
+class Batch(Layout, ABC):
     """The records of one pull. Columns become lists on first use and are shared by all messages of the batch.
 
     One batch is what one pull answer held. Its bytes stay as they came; nothing is copied until a body is asked
@@ -34,9 +35,8 @@ class Batch(ABC):
     """Bytes of each body as it is in memory: unpacked where it was compressed."""
     plain: bytes | None = None
     """Bytes in which each body lies as it was sent, from one of ``starts`` to one of ``ends``; None: ask ``body``."""
-    starts: Sequence[int] = ()
-    ends: Sequence[int] = ()
-    _unique_keys: list[str] | None = None
+    starts: Sequence[int] | run.Ints = ()
+    ends: Sequence[int] | run.Ints = ()
     _store_hosts: list[str] | None = None
     _retried: bool | None = None
 
@@ -110,13 +110,13 @@ class Batch(ABC):
 class NarrowBatch(Batch):
     """Records with IPv4 hosts only, one after the other in ``data``, where each one's body begins at its ``starts``."""
 
-    def __init__(self, data: bytes, queue: MessageQueue, boot_id: str) -> None:
+    def __init__(self, data: bytes | memoryview, queue: MessageQueue, boot_id: str) -> None:
         """Whoever inherits has the columns, ``starts`` and ``ends`` by now."""
         self.data, self.queue, self.boot_id = data, queue, boot_id
         self._unpacked: dict[int, bytes] = {}
         if self.packed:
             self._unpack()
-        else:
+        elif isinstance(data, bytes):
             self.plain = data
 
     @property
@@ -131,7 +131,7 @@ class NarrowBatch(Batch):
     def body(self, index: int) -> bytes:
         if index in self._unpacked:
             return self._unpacked[index]
-        return self.data[self.starts[index] : self.ends[index]]
+        return bytes(self.data[self.starts[index] : self.ends[index]])
 
     def born_host(self, index: int) -> Host:
         return ipv4(self.column("born_ip")[index], self.column("born_port")[index])
@@ -141,7 +141,7 @@ class NarrowBatch(Batch):
 
     def raw(self, index: int) -> bytes:
         begin = self.starts[index] - HEADER_SIZE
-        return self.data[begin : begin + self.column("total_size")[index]]
+        return bytes(self.data[begin : begin + self.column("total_size")[index]])
 
     def _unpack(self) -> None:
         """Compressed bodies are unpacked at receipt, the only moment when a damaged one can still be reported."""
@@ -154,15 +154,18 @@ class NarrowBatch(Batch):
 class RunBatch(NarrowBatch):
     """As many records as a pull may bring."""
 
-    def __init__(self, records: run.Run, data: bytes, at: int, queue: MessageQueue, boot_id: str) -> None:
+    def __init__(self, records: run.Run, data: bytes | memoryview, at: int, queue: MessageQueue, boot_id: str) -> None:
         """The run is the data from ``at`` on."""
         self._records = records
         self._columns: dict[str, list[int]] = {}
         sizes = records.headers["body_size"].astype(np.int64)
         self.body_sizes = sizes.tolist()
         starts = records.positions + (HEADER_SIZE + at)
-        self.starts, self.ends = starts.tolist(), (starts + sizes).tolist()
+        ends = starts + sizes
+        self.starts, self.ends = (starts, ends) if COMPILED else (starts.tolist(), ends.tolist())
         super().__init__(data, queue, boot_id)
+        if not self._unpacked:
+            self.lay(data, starts, ends)
 
     @property
     def packed(self) -> bool:

@@ -15,6 +15,8 @@ TOTAL_SIZE, BODY_SIZE, SYS_FLAG = (few.FIELDS[name] for name in ("total_size", "
 class FewBatch(NarrowBatch):
     """A few records, read in plain numbers: where messages come one by one, numpy would be most of what they cost."""
 
+    data: bytes
+
     def __init__(self, headers: Sequence[few.Header], data: bytes, at: int, queue: MessageQueue, boot_id: str) -> None:
         """The records are the data from ``at`` on."""
         self._headers = headers

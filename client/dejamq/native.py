@@ -1,7 +1,8 @@
-"""The steps of a plain send that every message passes: compiled where the installation found a C compiler.
+"""The steps that every message passes, sent or received: compiled where the installation found a C compiler.
 
 What is here says nothing and refuses nothing: ``_native.c`` takes what is plainly fit and declines the rest, which goes
-the usual way (``unique_id.py``, ``message.py``, ``intake.py``, ``sender.py``), without the extension the only one.
+the usual way (``unique_id.py``, ``message.py``, ``intake.py``, ``sender.py``, ``received.py``), without the extension
+the only one.
 """
 
 from collections.abc import Callable
@@ -20,9 +21,17 @@ def declined(_: object, __: str) -> None:
 
 
 if TYPE_CHECKING or COMPILED:
-    from dejamq._native import IdSource, MessageCheck, Shortcut, Tally
+    from dejamq._native import BodyProperty, IdProperty, IdSource, Layout, MessageCheck, Shortcut, Tally
 else:
     IdSource = None
+    BodyProperty = IdProperty = property
+
+    class Layout:
+        """Leaves every body and id to the properties' functions."""
+
+        _unique_keys = None
+
+        def lay(self, *_: object) -> None: ...
 
     class MessageCheck:
         """Leaves every message to the slow way."""
@@ -49,4 +58,7 @@ else:
         take = staticmethod(declined)
 
 
-__all__ = ["COMPILED", "IdSource", "MessageCheck", "Shortcut", "Take", "Tally", "declined"]
+__all__ = [
+    "COMPILED", "BodyProperty", "IdProperty", "IdSource", "Layout", "MessageCheck", "Shortcut", "Take", "Tally",
+    "declined",
+]  # fmt: skip

@@ -16,6 +16,7 @@ from dejamq.batch import Batch, RunBatch
 from dejamq.batch_kinds import FewBatch, WideBatch
 from dejamq.message import MessageQueue
 from dejamq.namespace import unwrap, unwrap_queue
+from dejamq.native import COMPILED, BodyProperty, IdProperty
 
 MOST_FEW = 16
 """So many records are read faster one by one: fewer than ``few.FEW``, as a client only checks and reads them."""
@@ -47,7 +48,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
             return unwrap(self._batch.namespace, self.properties.get(names.PROPERTY_RETRY_TOPIC, topic))
         return topic
 
-    @property
+    @BodyProperty
     def body(self) -> bytes:
         """As the producer gave it: decompressed where the producer compressed it."""
         batch, index = self._batch, self._index
@@ -73,7 +74,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         """Business keys, in the producer's order."""
         return self.properties.get(names.PROPERTY_KEYS, "").split()
 
-    @property
+    @IdProperty
     def message_id(self) -> str:
         """The client-made id, which survives retries; the broker-made one where the producer set none."""
         batch = self._batch
@@ -172,7 +173,8 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 def receive(answer: PullAnswer, queue: MessageQueue, boot_id: str) -> tuple[Batch, list[ReceivedMessage]]:
     """Check a found answer and make its messages. Raises BadRun or BadRecord for bytes that are no records."""
     if answer.frame:
-        data, at = answer.frame, len(answer.frame) - len(answer.records[0])
+        data = answer.frame if COMPILED else bytes(answer.frame)  # in Python slices of bytes cost half of a view's
+        at = len(data) - len(answer.records[0])
     else:
         data, at = b"".join(answer.records), 0
     batch = batch_of(data, at, answer.sizes, queue, boot_id)
@@ -180,9 +182,10 @@ def receive(answer: PullAnswer, queue: MessageQueue, boot_id: str) -> tuple[Batc
     return batch, messages
 
 
-def batch_of(data: bytes, at: int, sizes: Words, queue: MessageQueue, boot_id: str) -> Batch:
+def batch_of(data: bytes | memoryview, at: int, sizes: Words, queue: MessageQueue, boot_id: str) -> Batch:
     """The records of these sizes that are the data from ``at`` on. Raises BadRun or BadRecord for what is none."""
     if 0 < len(sizes) <= MOST_FEW:
+        data = bytes(data)
         headers = few.headers(data, at, sizes.tolist())
         if headers is not None:
             return FewBatch(headers, data, at, queue, boot_id)

@@ -17,7 +17,7 @@ def run_result(frame: Frame) -> list[tuple[int, SendRunResult]]:
 
 def pull_answers(frame: Frame) -> list[tuple[int, PullAnswer]]:
     also: list[PullAnswer] = []
-    first = PullAnswer.decode(bytes(frame), also)  # slices of bytes, as bodies are, cost half of a view's
+    first = PullAnswer.decode(frame, also)
     return [(answer.seq, answer) for answer in (first, *also)]
 
 

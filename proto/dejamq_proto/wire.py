@@ -176,8 +176,8 @@ class PullAnswer(msgspec.Struct, kw_only=True):
     suggest_broker_id: int = 0
     sizes: Words = NO_WORDS
     records: Sequence[bytes | memoryview] = ()
-    frame: bytes = b""
-    """What was read, where the records are its end; empty where they are not. Its slices cost half of a view's."""
+    frame: bytes | memoryview = b""
+    """What was read, where the records are its end; empty where they are not."""
 
     def encode(self, also: "Iterable[PullAnswer]" = ()) -> bytes:
         """One frame, with other answers inside it if there are any."""
@@ -206,10 +206,10 @@ class PullAnswer(msgspec.Struct, kw_only=True):
                 elif number == 3:
                     answer.remark = text_of(value)
                 elif number == 9 and also is not None:
-                    also.append(cls.decode(value))
+                    also.append(cls.decode(bytes(value)))  # it may be kept for longer than the others
             elif number in _PULL_NUMBERS:
                 setattr(answer, _PULL_NUMBERS[number], value)
-        if number == 15 and isinstance(frame, bytes):
+        if number == 15:
             answer.frame = frame
         return answer
 
