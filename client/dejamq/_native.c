@@ -196,7 +196,7 @@ static const Model *plain(Shortcut *self, PyObject *message)
     if (!native_has_all_fields(&self->places, message))
         return NULL;
     PyObject *keys = field(self, message, KEYS), *properties = field(self, message, PROPERTIES);
-    if (!PyTuple_CheckExact(keys) || PyTuple_GET_SIZE(keys) || !PyDict_CheckExact(properties) || PyDict_GET_SIZE(properties))
+    if (!PyTuple_CheckExact(keys) || PyTuple_GET_SIZE(keys) || !PyDict_Check(properties) || PyDict_GET_SIZE(properties))
         return NULL;
     PyObject *delay_level = field(self, message, DELAY_LEVEL);
     if (!PyLong_CheckExact(delay_level) || PyObject_IsTrue(delay_level) ||

@@ -60,7 +60,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
     Places places; /* of the type that was checked last */
-    PyObject *slow;
+    PyObject *slow, *nothing; /* the latter: what messages without properties have */
 } MessageCheck;
 
 static int check_traverse(MessageCheck *self, visitproc visit, void *arg)
@@ -68,6 +68,7 @@ static int check_traverse(MessageCheck *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->places.type);
     Py_VISIT(self->slow);
+    Py_VISIT(self->nothing);
     return 0;
 }
 
@@ -75,6 +76,7 @@ static int check_clear(MessageCheck *self)
 {
     Py_CLEAR(self->places.type);
     Py_CLEAR(self->slow);
+    Py_CLEAR(self->nothing);
     return 0;
 }
 
@@ -85,10 +87,10 @@ static int is_text_or_none(PyObject *value)
 
 static int has_plain_types(const Places *places, PyObject *message)
 {
-    PyObject *keys = native_field(places, message, KEYS), *properties = native_field(places, message, PROPERTIES);
+    PyObject *keys = native_field(places, message, KEYS);
     return PyUnicode_CheckExact(native_field(places, message, TOPIC)) &&
            PyBytes_CheckExact(native_field(places, message, BODY)) && PyTuple_CheckExact(keys) &&
-           PyTuple_GET_SIZE(keys) == 0 && PyDict_CheckExact(properties) && PyDict_GET_SIZE(properties) == 0 &&
+           PyTuple_GET_SIZE(keys) == 0 &&
            is_text_or_none(native_field(places, message, TAGS)) &&
            is_text_or_none(native_field(places, message, SHARDING_KEY)) &&
            PyLong_CheckExact(native_field(places, message, DELAY_LEVEL)) &&
@@ -103,7 +105,8 @@ static PyObject *check_call(PyObject *callable, PyObject *const *args, size_t fl
     PyObject *message = args[0];
     if (self->places.type != Py_TYPE(message) && native_find_places(&self->places, Py_TYPE(message)) < 0)
         PyErr_Clear(); /* a type that slow has to know */
-    int plain = native_has_all_fields(&self->places, message) && has_plain_types(&self->places, message);
+    int plain = native_has_all_fields(&self->places, message) && has_plain_types(&self->places, message) &&
+                native_field(&self->places, message, PROPERTIES) == self->nothing;
     if (plain || self->slow == NULL) /* the latter while it is collected */
         Py_RETURN_NONE;
     return PyObject_CallOneArg(self->slow, message);
@@ -111,11 +114,12 @@ static PyObject *check_call(PyObject *callable, PyObject *const *args, size_t fl
 
 static int check_init(MessageCheck *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"slow", NULL};
-    PyObject *slow;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:MessageCheck", names, &slow))
+    static char *names[] = {"slow", "no_properties", NULL};
+    PyObject *slow, *nothing;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:MessageCheck", names, &slow, &nothing))
         return -1;
     Py_XSETREF(self->slow, Py_NewRef(slow));
+    Py_XSETREF(self->nothing, Py_NewRef(nothing));
     self->call = check_call;
     return 0;
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -34,6 +34,16 @@ class SendStatus(IntEnum):
         return self.name
 
 
+class _NoProperties(dict[str, str]):
+    """Of all messages that have none: to make one for each would take as long as all else of a message."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a message cannot be changed; give properties when it is made, or to replace()")
+
+    __setitem__ = __ior__ = setdefault = update = _refuse
+
+
+_NO_PROPERTIES = _NoProperties()
 _NO_KEYS: tuple[str, ...] = ()
 
 
@@ -51,8 +61,8 @@ def _check_types(message: "Message") -> None:
     keys, tags, sharding_key = message.keys, message.tags, message.sharding_key
     if keys is not _NO_KEYS:
         _set(message, "keys", ((keys,) if keys else ()) if type(keys) is str else _texts("keys", keys))
-    if message.properties:
-        _set(message, "properties", _properties(message.properties))
+    if message.properties is not _NO_PROPERTIES:
+        _set(message, "properties", _properties(message.properties) if message.properties else _NO_PROPERTIES)
     if tags is not None and type(tags) is not str:
         raise TypeError(f"tags must be a str, not {type(tags).__name__}")
     if sharding_key is not None and type(sharding_key) is not str:
@@ -72,14 +82,14 @@ class Message(_Body, frozen=True, kw_only=True, gc=False):
 
     tags: str | None = None
     keys: Iterable[str] = _NO_KEYS
-    properties: Mapping[str, str] = {}
+    properties: Mapping[str, str] = _NO_PROPERTIES
     delay_level: int = 0
     sharding_key: str | None = None
     flag: int = 0
     wait_store: bool = True
     message_id: str = msgspec.field(default_factory=next_unique_id)
 
-    __post_init__ = MessageCheck(_check_types)  # type: ignore[misc]  # msgspec calls whatever stands here
+    __post_init__ = MessageCheck(_check_types, _NO_PROPERTIES)  # type: ignore[misc]  # msgspec calls it
 
     def replace(self, **changes: Any) -> "Message":
         """A copy with these fields changed and a new ``message_id``."""

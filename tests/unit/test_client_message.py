@@ -1,5 +1,7 @@
 """Message: a frozen value that checks types; results that compute their ids when asked."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -21,6 +23,22 @@ def test_a_message_cannot_be_changed_not_even_through_the_dict_it_was_made_from(
     assert message.properties == {"region": "eu"}
     with pytest.raises(AttributeError):
         message.body = b"y"  # type: ignore[misc]  # what is tested
+
+
+def test_a_message_without_properties_takes_none_later_neither_itself_nor_by_the_dict_it_was_made_from() -> None:
+    properties: dict[str, str] = {}
+    message = Message("t", b"x", properties=properties)
+    properties["region"] = "us"
+    added: Any = message.properties
+    with pytest.raises(TypeError, match="when it is made"):
+        added["region"] = "us"
+    with pytest.raises(TypeError, match="when it is made"):
+        added.update(region="us")
+    with pytest.raises(TypeError, match="when it is made"):
+        added.setdefault("region", "us")
+    with pytest.raises(TypeError, match="when it is made"):
+        added |= {"region": "us"}
+    assert message.properties == Message("t", b"x").properties == {}
 
 
 def test_a_replaced_message_has_another_id_and_the_rest_of_the_old() -> None:
