@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
+from dejamq_proto import listed
 from dejamq_proto.codes import DejamqError, MessageTooLarge
 from dejamq_proto.events import Append
 from dejamq_proto.few import unique_key
 from dejamq_proto.journal import Journal
 from dejamq_proto.names import DLQ_PREFIX, PROPERTY_RETRY_TOPIC, PROPERTY_UNIQUE_KEY
 from dejamq_proto.record import BadRecord, Record
-from dejamq_proto.run import Run, unique_keys
+from dejamq_proto.run import Run
 from dejamq_proto.wire import SendRun, Words
 
 from dejamq_broker.counts import Counts
@@ -84,8 +85,8 @@ class RecordWriter:
         if self._journal.on:
             tries = parsed.headers["reconsume_times"]
             self._journal.write(self._line(
-                run, queue_index=key_index.tolist(), queue_offsets=appended.queue_offsets.tolist(),
-                log_offsets=appended.log_offsets.tolist(), unique_keys=unique_keys(parsed),
+                run, queue_index=key_index.tolist(), queue_offsets=listed.numbers(appended.queue_offsets, 0, count),
+                log_offsets=listed.numbers(appended.log_offsets, 0, count), unique_keys=listed.all_keys(parsed),
                 reconsume_times=tries.tolist() if tries.any() else [],
             ))  # fmt: skip
         return appended

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from dejamq_proto import run
+from dejamq_proto import listed, run
 from dejamq_proto.compression import BadCompression, decompress
 from dejamq_proto.hosts import Host, host_text
+from dejamq_proto.listed import Listed
 from dejamq_proto.record import HEADER_SIZE, SYS_COMPRESSED
 
 from dejamq.message import MessageQueue
@@ -37,6 +38,7 @@ class Batch(Layout, ABC):
     """Bytes in which each body lies as it was sent, from one of ``starts`` to one of ``ends``; None: ask ``body``."""
     starts: Sequence[int] | run.Ints = ()
     ends: Sequence[int] | run.Ints = ()
+    _unique_keys: list[str] | None = None
     _store_hosts: list[str] | None = None
     _retried: bool | None = None
 
@@ -51,6 +53,14 @@ class Batch(Layout, ABC):
     @abstractmethod
     def column(self, name: str) -> list[int]:
         """One header field of all records."""
+
+    def listed(self, name: str, first: int, end: int) -> Listed:
+        """One header field of the records ``first`` to ``end`` - 1, for the journal."""
+        return listed.values(self.column(name)[first:end])
+
+    def listed_keys(self, first: int, end: int) -> Listed:
+        """As ``listed``, their UNIQ_KEYs."""
+        return listed.values(self.unique_keys[first:end])
 
     @property
     def unique_keys(self) -> list[str]:
@@ -158,6 +168,7 @@ class RunBatch(NarrowBatch):
         """The run is the data from ``at`` on."""
         self._records = records
         self._columns: dict[str, list[int]] = {}
+        self._numbers: dict[str, run.Ints] = {}
         sizes = records.headers["body_size"].astype(np.int64)
         self.body_sizes = sizes.tolist()
         starts = records.positions + (HEADER_SIZE + at)
@@ -165,7 +176,7 @@ class RunBatch(NarrowBatch):
         self.starts, self.ends = (starts, ends) if COMPILED else (starts.tolist(), ends.tolist())
         super().__init__(data, queue, boot_id)
         if not self._unpacked:
-            self.lay(data, starts, ends)
+            self.lay(data, starts, ends, records.properties_at + at)
 
     @property
     def packed(self) -> bool:
@@ -176,6 +187,15 @@ class RunBatch(NarrowBatch):
         if column is None:
             column = self._columns[name] = self._records.headers[name].tolist()
         return column
+
+    def listed(self, name: str, first: int, end: int) -> Listed:
+        numbers = self._numbers.get(name)
+        if numbers is None:
+            numbers = self._numbers[name] = self._records.headers[name].astype(np.int64)
+        return listed.numbers(numbers, first, end)
+
+    def listed_keys(self, first: int, end: int) -> Listed:
+        return listed.keys(self._records, first, end) or super().listed_keys(first, end)
 
     def _read_unique_keys(self) -> list[str]:
         return run.unique_keys(self._records)

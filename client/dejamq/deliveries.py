@@ -239,14 +239,14 @@ class Deliveries:
     def _deliver(self, owned: OwnedQueue, delivered: Stretches, kind: str, batch_id: int = 0) -> Deliver:
         return replace(
             self.lines(owned).deliver, kind=kind, batch_id=batch_id, delivery_ids=delivered.numbers,
-            queue_offsets=delivered.column("queue_offset"), log_offsets=delivered.column("log_offset"),
+            queue_offsets=delivered.listed("queue_offset"), log_offsets=delivered.listed("log_offset"),
             unique_keys=delivered.unique_keys, store_hosts=delivered.store_hosts,
         )  # fmt: skip
 
     def _result(self, owned: OwnedQueue, delivered: Stretches, status: str) -> Result:
         return replace(
             self.lines(owned).result, status=status, delivery_ids=delivered.numbers,
-            queue_offsets=delivered.column("queue_offset"), mem_off=owned.process_queue.low_water,
+            queue_offsets=delivered.listed("queue_offset"), mem_off=owned.process_queue.low_water,
         )  # fmt: skip
 
     def _place(self, owned: OwnedQueue) -> dict[str, Any]:

@@ -29,8 +29,6 @@ else:
     class Layout:
         """Leaves every body and id to the properties' functions."""
 
-        _unique_keys = None
-
         def lay(self, *_: object) -> None: ...
 
     class MessageCheck:

@@ -1,14 +1,12 @@
 """Deliveries as the journal's lines want them: in stretches, whose columns are slices of what a pull brought."""
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import msgspec
+from dejamq_proto.listed import Listed, counted, joined
 
 from dejamq.batch import Batch
 from dejamq.received import ReceivedMessage
-
-Value = TypeVar("Value")
 
 
 class Stretch(msgspec.Struct, eq=False):
@@ -56,13 +54,13 @@ class Stretches:
             self._parts.append(last)
 
     @property
-    def numbers(self) -> list[int]:
+    def numbers(self) -> Listed:
         """Delivery numbers."""
-        return _joined([list(range(one.first + one.shift, one.end + one.shift)) for one in self._parts])
+        return joined([counted(one.first + one.shift, one.end + one.shift) for one in self._parts])
 
     @property
-    def unique_keys(self) -> list[str]:
-        return _joined([one.batch.unique_keys[one.first : one.end] for one in self._parts])
+    def unique_keys(self) -> Listed:
+        return joined([one.batch.listed_keys(one.first, one.end) for one in self._parts])
 
     @property
     def store_hosts(self) -> list[str]:
@@ -70,16 +68,20 @@ class Stretches:
         different = {host for one in self._parts for host in one.batch.store_hosts}
         if len(different) == 1:
             return list(different)
-        return _joined([_each_of(one, one.batch.store_hosts) for one in self._parts])
+        return [host for one in self._parts for host in _each_of(one, one.batch.store_hosts)]
 
     @property
     def retried(self) -> bool:
         """Some of the pulls they came with brought messages that the group has failed with before."""
         return any(one.batch.retried for one in self._parts)
 
-    def column(self, name: str) -> list[int]:
+    def listed(self, name: str) -> Listed:
         """One header field."""
-        return _joined([one.batch.column(name)[one.first : one.end] for one in self._parts])
+        return joined([one.batch.listed(name, one.first, one.end) for one in self._parts])
+
+    def column(self, name: str) -> list[int]:
+        """As ``listed``, for who reads it."""
+        return [number for one in self._parts for number in one.batch.column(name)[one.first : one.end]]
 
     def properties(self) -> Iterator[dict[str, str]]:
         """Decoded for the occasion."""
@@ -90,12 +92,3 @@ class Stretches:
 def _each_of(stretch: Stretch, hosts: list[str]) -> list[str]:
     """That of each message, of those of a pull."""
     return hosts * (stretch.end - stretch.first) if len(hosts) == 1 else hosts[stretch.first : stretch.end]
-
-
-def _joined(parts: list[list[Value]]) -> list[Value]:
-    if len(parts) == 1:
-        return parts[0]
-    values: list[Value] = []
-    for part in parts:
-        values += part
-    return values

@@ -75,7 +75,7 @@ def pieces(data: bytes | memoryview, sizes: Sequence[int]) -> list[Piece] | None
 def unique_key(properties: bytes) -> str:
     """As ``run.unique_keys``, of one record."""
     if properties.startswith(UNIQUE_KEY_NAME) and properties.find(PROPERTY_END) == KEY_END:
-        return properties[len(UNIQUE_KEY_NAME) : KEY_END].decode("ascii", "replace")
+        return properties[len(UNIQUE_KEY_NAME) : KEY_END].decode("utf-8", "replace")
     return decode_properties(properties).get("UNIQ_KEY", "")
 
 

@@ -1,6 +1,7 @@
-"""Runs of records read and made in C, where the installation found a compiler; else both decline, as with unfit ones.
+"""Runs of records read, made and journalled in C, where the installation found a compiler; else all of it declines, as
+with unfit ones.
 
-What they leave is done in Python, by ``run.py`` here and by the SDK's ``run_records.py``.
+What is left is done in Python, by ``run.py`` and ``listed.py`` here and by the SDK's ``run_records.py``.
 """
 
 from typing import TYPE_CHECKING
@@ -10,13 +11,13 @@ from dejamq_proto.compiled import compiled
 COMPILED = compiled("dejamq_proto._native")
 
 if TYPE_CHECKING or COMPILED:
-    from dejamq_proto._native import join, scan
+    from dejamq_proto._native import counted, join, keys, numbers, scan
 else:
 
     def join(*_: object) -> None:
         """Declines."""
 
-    scan = join
+    counted = keys = numbers = scan = join
 
 
-__all__ = ["COMPILED", "join", "scan"]
+__all__ = ["COMPILED", "counted", "join", "keys", "numbers", "scan"]

@@ -186,7 +186,7 @@ def unique_keys(run: Run) -> list[str]:
         if heads["name"].tobytes() == UNIQUE_KEY_NAME * count:
             keys = heads["key"].tobytes()
             if keys[KEY_DIGITS :: KEY_DIGITS + 1] == PROPERTY_END * count:
-                texts = keys.decode("ascii", "replace").split(PROPERTY_END.decode())
+                texts = keys.decode("utf-8", "replace").split(PROPERTY_END.decode())
                 if len(texts) == count + 1:
                     return texts[:-1]
     return [properties_of(run, index).get("UNIQ_KEY", "") for index in range(len(run))]

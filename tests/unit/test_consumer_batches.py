@@ -43,7 +43,9 @@ def told(batch: Batch) -> list[Any]:
     """Everything that its messages say, also when each is by itself."""
     offsets = batch.column("queue_offset")
     messages = [ReceivedMessage(batch, index, offset) for index, offset in enumerate(offsets)]
-    said = [batch.unique_keys, batch.store_hosts, batch.retried, batch.body_sizes]
+    first, end = len(batch) // 3, len(batch)
+    said: list[Any] = [bytes(batch.listed_keys(first, end)), bytes(batch.listed("log_offset", first, end))]
+    said += [batch.unique_keys, batch.store_hosts, batch.retried, batch.body_sizes]
     for message in messages:
         said += [getattr(message, name) for name in dir(message) if not name.startswith("_") and name != "detach"]
         alone = message.detach()

@@ -3,13 +3,22 @@
 import asyncio
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from consumer_fakes import dispatching, lines, owned_queue, received, until
 from dejamq.received import ReceivedMessage
 from dejamq.stretch import Stretches
 from dejamq.waits import telling
+from dejamq_proto.listed import Listed
 from hypothesis import given
 from hypothesis import strategies as st
+
+
+def read(listed: Listed) -> list[Any]:
+    """As a line of the journal has it."""
+    found: list[Any] = msgspec.json.decode(msgspec.json.encode(listed))
+    return found
 
 
 @given(st.lists(st.integers(1, 2), min_size=12, max_size=12), st.lists(st.integers(1, 5), max_size=12), st.booleans())
@@ -28,9 +37,10 @@ def test_columns_are_those_of_each_message_whatever_is_left_out_or_was_delivered
             gathered.add(some)
             expected += some
     assert gathered.count == len(expected)
-    assert gathered.numbers == [one.delivery_number for one in expected]
+    assert read(gathered.numbers) == [one.delivery_number for one in expected]
+    assert read(gathered.listed("queue_offset")) == [one.queue_offset for one in expected]
     assert gathered.column("queue_offset") == [one.queue_offset for one in expected]
-    assert gathered.unique_keys == [one.message_id for one in expected]
+    assert read(gathered.unique_keys) == [one.message_id for one in expected]
     assert gathered.store_hosts == [one.store_host for one in expected[:1]], "one broker stored them all"
 
 
@@ -41,8 +51,8 @@ def test_messages_that_end_in_another_order_keep_it(order: list[int]) -> None:
         message.delivery_number = number
     for place in order:
         gathered.add((messages[place],))
-    assert gathered.column("queue_offset") == list(order)
-    assert gathered.numbers == [place + 1 for place in order]
+    assert read(gathered.listed("queue_offset")) == list(order)
+    assert read(gathered.numbers) == [place + 1 for place in order]
 
 
 async def test_whoever_waits_tells_it_each_time_and_hears_of_its_cancellation() -> None:

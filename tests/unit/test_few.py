@@ -71,3 +71,7 @@ def test_topics_that_need_a_wide_record_are_left_to_numpy(topic: str) -> None:
     data = record.Outgoing.to(topic).encode(0, 1, b"x", b"")
     assert (few.pieces(data, [len(data)]) is None) == (len(topic) > 127)
     assert by_numpy(data, [len(data)]) is not None
+
+
+def test_an_id_of_32_bytes_beyond_ascii_is_read_as_it_was_written() -> None:
+    assert few.unique_key(record.encode_properties({"UNIQ_KEY": "Ä" * 16})) == "Ä" * 16

@@ -47,9 +47,11 @@ def column(*numbers: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
     return np.array(numbers, np.int64)
 
 
-def laid(data: bytes | memoryview = b"onetwo", starts: Any = (0, 3), ends: Any = (3, 6)) -> Batch:
+def laid(
+    data: bytes | memoryview = b"onetwo", starts: Any = (0, 3), ends: Any = (3, 6), properties_at: Any = None
+) -> Batch:
     batch = Batch()
-    batch.lay(data, column(*starts), column(*ends))
+    batch.lay(data, column(*starts), column(*ends), column(*(ends if properties_at is None else properties_at)))
     return batch
 
 
@@ -82,11 +84,30 @@ def test_the_slow_way_is_asked_where(what: str) -> None:
     assert (message.body, message.message_id) == (b"slow", "slow")
 
 
-def test_an_id_that_was_read_is_told_and_an_empty_one_is_left_to_the_slow_way() -> None:
-    batch = Batch()
-    assert batch._unique_keys is None
-    batch._unique_keys = ["first", ""]
-    assert [Message(batch, index).message_id for index in range(3)] == ["first", "slow", "slow"]
+ID = "7F000001" * 4
+PROPERTIES = f"UNIQ_KEY\1{ID}\2TAGS\1a\2".encode()
+
+
+def test_an_id_is_told_that_stands_first_among_the_properties() -> None:
+    message = Message(laid(b"body" + PROPERTIES, (0,), (4,)), 0)
+    assert (message.body, message.message_id) == (b"body", ID)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"TAGS\1a\2" + PROPERTIES, PROPERTIES[:41], PROPERTIES[:41] + b"0\2", b"UNIQ_KEY\1" + b"Z" * 31 + b"\2",
+        b"UNIQ_KEY\1" + b"Z" * 31 + b"\xc4\2", b"UNIQ_KEY\1" + b"Z" * 31 + b'"\2', b"",
+        b"UNIQ_KEY\1" + b"Z" * 31 + b"\0\2",  # the size of the next record, of 128 KiB
+    ],
+)  # fmt: skip
+def test_an_id_that_is_not_plainly_one_is_left_to_the_slow_way(properties: bytes) -> None:
+    assert Message(laid(properties, (0,), (0,)), 0).message_id == "slow"
+
+
+@pytest.mark.parametrize("at", [-1, 1, 1 << 40])
+def test_properties_outside_of_the_bytes_are_left_to_the_slow_way(at: int) -> None:
+    assert Message(laid(PROPERTIES[:42], (0,), (0,), (at,)), 0).message_id == "slow"
 
 
 def test_an_object_that_holds_its_batch_in_no_slot_is_left_to_the_slow_way_and_the_next_message_is_not() -> None:
@@ -106,10 +127,22 @@ def test_what_the_slow_way_raises_is_raised() -> None:
 
 
 def test_columns_of_different_lengths_are_refused_and_leave_nothing_laid_out() -> None:
-    batch = laid()
-    with pytest.raises(ValueError, match="a start and an end"):
-        batch.lay(b"one", column(0), column())
-    assert Message(batch, 0).body == b"slow"
+    for starts, ends, properties_at in (((0,), (), (3,)), ((0,), (3,), ()), ((), (3,), (3,))):
+        batch = laid()
+        with pytest.raises(ValueError, match="a start, an end and the place"):
+            batch.lay(b"one", column(*starts), column(*ends), column(*properties_at))
+        assert Message(batch, 0).body == b"slow"
+
+
+def test_what_is_no_bytes_is_refused_and_leaves_nothing_laid_out() -> None:
+    for number in range(4):
+        batch, columns = laid(), [b"one", column(0), column(3), column(3)]
+        arguments: list[Any] = [*columns[:number], "text", *columns[number + 1 :]]
+        with pytest.raises(TypeError):
+            batch.lay(*arguments)
+        assert Message(batch, 0).body == b"slow"
+    with pytest.raises(TypeError, match="three columns"):
+        batch.lay(b"one")  # type: ignore[call-arg]  # what is tested
 
 
 def test_the_bytes_are_kept_for_as_long_as_the_batch_and_let_go_with_it() -> None:

@@ -1,0 +1,133 @@
+/* Columns of the journal as JSON lists, without an object for each element: listed.py.
+   Earned when it was made: FIGURES */
+
+#include "_native.h"
+
+enum { MOST_DIGITS = 20, PAIR = 2 };
+static const int64_t NUMBER = sizeof(int64_t);
+static const char UNIQUE_KEY_NAME[] = "UNIQ_KEY\x01";
+enum { NAME_SIZE = sizeof UNIQUE_KEY_NAME - 1, KEY_DIGITS = 32, PROPERTY_END = 2 };
+
+static const char PAIRS[] =
+    "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+    "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
+static char *put_decimal(char *at, int64_t number)
+{
+    char digits[MOST_DIGITS], *first = digits + MOST_DIGITS;
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    for (; rest > 9; rest /= 100)
+        first -= PAIR, memcpy(first, PAIRS + PAIR * (rest % 100), PAIR);
+    if (rest || first == digits + MOST_DIGITS)
+        *--first = (char)('0' + rest);
+    if (number < 0)
+        *at++ = '-';
+    size_t size = (size_t)(digits + MOST_DIGITS - first);
+    memcpy(at, first, size);
+    return at + size;
+}
+
+/* The list of numbers `first` to `end` - 1, or of those in these places of the column. */
+static PyObject *listed(const int64_t *column, int64_t first, int64_t end)
+{
+    PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + (end - first) * (MOST_DIGITS + 1)));
+    if (text == NULL)
+        return NULL;
+    char *begin = PyBytes_AS_STRING(text), *at = begin;
+    *at++ = '[';
+    for (int64_t place = first; place < end; place++) {
+        at = put_decimal(at, column == NULL ? place : column[place]);
+        *at++ = ',';
+    }
+    at[-(end > first)] = ']';
+    _PyBytes_Resize(&text, at - begin + (end == first));
+    return text;
+}
+
+/* Whether these are `first` and `end` of a stretch of `count` elements; else an error is set. */
+static int read_stretch(PyObject *const *args, int64_t *first, int64_t *end, int64_t count)
+{
+    *first = PyLong_AsLongLong(args[0]);
+    *end = PyErr_Occurred() ? -1 : PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred())
+        return 0;
+    if (0 <= *first && *first <= *end && *end <= count)
+        return 1;
+    PyErr_Format(PyExc_IndexError, "no elements %lld to %lld of %lld", *first, *end, count);
+    return 0;
+}
+
+PyObject *native_counted(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    int64_t first, end;
+    if (given != 2)
+        return PyErr_Format(PyExc_TypeError, "counted needs two numbers, not %zd arguments", given);
+    return read_stretch(args, &first, &end, INT64_MAX) ? listed(NULL, first, end) : NULL;
+}
+
+PyObject *native_numbers(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    Py_buffer column;
+    int64_t first, end;
+    if (given != 3)
+        return PyErr_Format(PyExc_TypeError, "numbers needs a column and two numbers, not %zd arguments", given);
+    if (PyObject_GetBuffer(args[0], &column, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *text = read_stretch(args + 1, &first, &end, column.len / NUMBER) ? listed(column.buf, first, end) : NULL;
+    PyBuffer_Release(&column);
+    return text;
+}
+
+/* The key of properties that begin with one of 32 letters and digits; NULL: they do not. Of those, JSON has to spell none
+   in another way, and none can be of the next record, which begins with its size. */
+static const uint8_t *key_at(const Py_buffer *data, int64_t at)
+{
+    if (at < 0 || at > data->len - NAME_SIZE - KEY_DIGITS - 1)
+        return NULL;
+    const uint8_t *key = (const uint8_t *)data->buf + at + NAME_SIZE;
+    int plain = memcmp(key - NAME_SIZE, UNIQUE_KEY_NAME, NAME_SIZE) == 0 && key[KEY_DIGITS] == PROPERTY_END;
+    for (int digit = 0; digit < KEY_DIGITS; digit++)
+        plain &= Py_ISALNUM(key[digit]) != 0;
+    return plain ? key : NULL;
+}
+
+static PyObject *listed_keys(const Py_buffer *data, const int64_t *properties_at, int64_t first, int64_t end)
+{
+    PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + (end - first) * (KEY_DIGITS + 3)));
+    if (text == NULL)
+        return NULL;
+    char *begin = PyBytes_AS_STRING(text), *at = begin;
+    *at++ = '[';
+    for (int64_t place = first; place < end; place++) {
+        const uint8_t *key = key_at(data, properties_at[place]);
+        if (key == NULL) {
+            Py_DECREF(text);
+            Py_RETURN_NONE;
+        }
+        *at++ = '"', memcpy(at, key, KEY_DIGITS), at += KEY_DIGITS;
+        *at++ = '"', *at++ = ',';
+    }
+    at[-(end > first)] = ']';
+    _PyBytes_Resize(&text, at - begin + (end == first));
+    return text;
+}
+
+PyObject *native_keys(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    Py_buffer data, properties_at;
+    int64_t first, end;
+    if (given != 4)
+        return PyErr_Format(PyExc_TypeError, "keys needs data, a column and two numbers, not %zd arguments", given);
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[1], &properties_at, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&data);
+        return NULL;
+    }
+    PyObject *text = NULL;
+    if (read_stretch(args + 2, &first, &end, properties_at.len / NUMBER))
+        text = listed_keys(&data, properties_at.buf, first, end);
+    PyBuffer_Release(&properties_at);
+    PyBuffer_Release(&data);
+    return text;
+}
