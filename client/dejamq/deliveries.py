@@ -60,6 +60,8 @@ class Deliveries:
             for message in messages:
                 self.tell_entered(owned, message)
         elif self._on:
+            if owned.entered.batch_sizes:
+                self.flush(owned)
             owned.entered.add(messages)
             if owned.number not in self._gathering:
                 self._gather(owned)
@@ -81,10 +83,19 @@ class Deliveries:
     def enter_batch(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], *, kind: str = "first") -> None:
         """As ``enter``, for a handler of lists."""
         self._number(messages)
-        self._batches += 1
-        if self._on:
+        if not self._on:
+            return
+        entered = owned.entered
+        ordinary = kind == self._kind and not self.forensic
+        if not ordinary or (entered.count and not entered.batch_sizes):
             self.flush(owned)
-            self._write_deliver(owned, Stretches(messages), kind=kind, batch_id=self._batches)
+            entered = owned.entered if ordinary else Stretches()
+        entered.add(messages)
+        entered.batch_sizes.append(len(messages))
+        if not ordinary:
+            self._write_deliver(owned, entered, kind=kind)
+        elif owned.number not in self._gathering:
+            self._gather(owned)
 
     def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
         """They ended well, each alone, and their process queue knows."""
@@ -100,6 +111,13 @@ class Deliveries:
                 self.flush(owned)
             elif self._gathered >= GATHER_OF_ALL:
                 self.close()
+
+    def succeed_together(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """They ended well, by one answer, and their process queue knows, unless it was dropped."""
+        if self.forensic or owned.dropped:
+            self.end(owned, messages, Outcome("success", len(messages)))
+        else:
+            self.succeed(owned, messages)
 
     def end(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage], outcome: Outcome) -> None:
         """It ended in any other way, or too late: when the queue is dropped the result is thrown away.
@@ -223,10 +241,9 @@ class Deliveries:
             message.delivery_number = number
 
     def _write_deliver(
-        self, owned: OwnedQueue, delivered: Stretches, *, kind: str = "first", batch_id: int = 0,
-        local_retries: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        event, retried = self._deliver(owned, delivered, kind, batch_id), delivered.retried or any(local_retries)
+        self, owned: OwnedQueue, delivered: Stretches, *, kind: str = "first", local_retries: Sequence[int] = ()
+    ) -> None:
+        event, retried = self._deliver(owned, delivered, kind), delivered.retried or any(local_retries)
         if retried or not self.lines(owned).plain:
             if retried or is_internal(owned.queue.topic):
                 times = delivered.column("reconsume_times")
@@ -236,9 +253,12 @@ class Deliveries:
                 event.business_keys = [_business_key(one, self._business_key) for one in delivered.properties()]
         self._journal.write(event)
 
-    def _deliver(self, owned: OwnedQueue, delivered: Stretches, kind: str, batch_id: int = 0) -> Deliver:
+    def _deliver(self, owned: OwnedQueue, delivered: Stretches, kind: str) -> Deliver:
+        batches = len(delivered.batch_sizes)
+        self._batches += batches
         return replace(
-            self.lines(owned).deliver, kind=kind, batch_id=batch_id, delivery_ids=delivered.numbers,
+            self.lines(owned).deliver, kind=kind, batch_id=self._batches - batches + 1 if batches else 0,
+            batch_sizes=delivered.batch_sizes if batches > 1 else [], delivery_ids=delivered.numbers,
             queue_offsets=delivered.listed("queue_offset"), log_offsets=delivered.listed("log_offset"),
             unique_keys=delivered.unique_keys, store_hosts=delivered.store_hosts,
         )  # fmt: skip

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 
 from dejamq.assignment import OwnedQueue
 from dejamq.deliveries import Deliveries
-from dejamq.handlers import Outcome
 from dejamq.message import MessageQueue
 from dejamq.process_queue import Limits, ProcessQueue
 from dejamq.received import ReceivedMessage
@@ -135,10 +134,7 @@ class Shelf:
             held.in_flight -= len(messages)
             if not held.dropped:
                 held.finish_all([message.queue_offset for message in messages])
-            if len(messages) == 1 and not held.dropped:
-                self._deliveries.succeed(owned, messages)
-            else:
-                self._deliveries.end(owned, messages, Outcome("success", len(messages)))
+            self._deliveries.succeed_together(owned, messages)
 
     def commit(self, owned_queues: Iterable[OwnedQueue]) -> None:
         """What the program is done with is committed, in memory (RocketMQ: commitAll)."""

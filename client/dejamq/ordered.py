@@ -234,8 +234,8 @@ class OrderedDispatcher:
             lane.commit()
         elif action is Action.ROLLBACK:
             lane.rollback()
-        if verdict is DONE and len(messages) == 1 and not late:
-            self._deliveries.succeed(owned, messages)
+        if verdict is DONE and not late:
+            self._deliveries.succeed_together(owned, messages)
             return None
         self._end(owned, messages, verdict, late)
         if action is Action.SUSPEND and await self._settled(owned, messages, verdict):

@@ -114,6 +114,9 @@ class Results:
             return
         done, rest = messages[:succeeded], messages[succeeded:]
         held.finish_all(list(map(PLACE, done)))
+        if outcome.status == "success" and not rest:
+            self._deliveries.succeed_together(owned, done)
+            return
         if done and rest:  # the answer named those that are done: they did not fail
             self._deliveries.end(owned, done, DONE)
         self._deliveries.end(owned, rest or done, outcome)

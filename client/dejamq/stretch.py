@@ -19,12 +19,16 @@ class Stretch(msgspec.Struct, eq=False):
 
 
 class Stretches:
-    """Delivered messages in the order of their deliveries; ``count`` is their number."""
+    """Delivered messages in the order of their deliveries; ``count`` is their number.
 
-    __slots__ = ("_last", "_parts", "count")
+    ``batch_sizes`` are those of the batches that they came in; empty where each came alone.
+    """
+
+    __slots__ = ("_last", "_parts", "batch_sizes", "count")
 
     def __init__(self, messages: Sequence[ReceivedMessage] = ()) -> None:
         self.count = 0
+        self.batch_sizes: list[int] = []
         self._last: Stretch | None = None
         self._parts: list[Stretch] = []
         if messages:

@@ -45,6 +45,23 @@ def l2(made: History) -> None:
 
 
 @story
+def l2_of_the_second_list_that_a_line_tells_of(made: History) -> None:
+    """6 by itself was done, of 7 and 8 the call failed: both come again."""
+    consumer = made.consumer()
+    queue = consumer.open_queue(6)
+    consumer.write(Deliver(
+        pq_id=queue, group=made.group, topic=TOPIC, broker_name=made.broker_name, queue_id=0, client_id=consumer.name,
+        delivery_ids=[1, 2, 3], queue_offsets=[6, 7, 8], log_offsets=[600, 700, 800],
+        unique_keys=[made.key(6), made.key(7), made.key(8)], store_hosts=["127.0.0.1:10911"], batch_id=1,
+        batch_sizes=[1, 2],
+    ))  # fmt: skip
+    end_list(made, consumer, queue, "success", 6)
+    end_list(made, consumer, queue, "reconsume", 7, 8)
+    retry(made, consumer, 7, 8)
+    consumer.close()
+
+
+@story
 def l2_not_where_the_handler_said_what_was_done(made: History) -> None:
     consumer = made.consumer()
     queue = consumer.open_queue(6)

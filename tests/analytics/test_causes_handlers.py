@@ -56,8 +56,9 @@ def test_without_one_line_it_stays_undetermined(told: Told, name: str) -> None:
     assert UNDETERMINED[name] in finding.missing, finding.missing
 
 
-def test_a_list_that_failed_as_a_whole_comes_again_as_a_whole(told: Told) -> None:
-    found = told.of("l2")
+@pytest.mark.parametrize("name", ["l2", "l2-of-the-second-list-that-a-line-tells-of"])
+def test_a_list_that_failed_as_a_whole_comes_again_as_a_whole(told: Told, name: str) -> None:
+    found = told.of(name)
     assert [(row.cause, row.expected, row.trigger) for row in found] == [("L2", True, "handler: reconsume of 2")] * 2
 
 

@@ -313,6 +313,59 @@ async def test_audit_gathers_deliveries_and_results_of_a_queue_into_runs(tmp_pat
     ]  # fmt: skip
 
 
+async def test_audit_gathers_batches_and_says_how_large_each_was(tmp_path: Path) -> None:
+    async def handler(messages: list[ReceivedMessage]) -> None:
+        if messages[0].queue_offset == 6:
+            raise ValueError
+
+    owned = owned_queue()
+    async with dispatching(handler, directory=tmp_path, level="audit", workers=1, batch_size=3) as dispatcher:
+        dispatcher.submit(owned, received(owned, *range(11)))
+        await until(lambda: owned.process_queue.commit_offset == 11)
+    told = [
+        (line["event"], line["delivery_ids"], line.get("batch_id"), line.get("batch_sizes"), line.get("status"))
+        for line in lines(tmp_path)
+        if line["event"] != "SENDBACK"
+    ]
+    assert told == [
+        ("DELIVER", [1, 2, 3, 4, 5, 6, 7, 8, 9], 1, [3, 3, 3], None),
+        ("RESULT", [1, 2, 3, 4, 5, 6], None, None, "success"),
+        ("RESULT", [7, 8, 9], None, None, "exception"),
+        ("DELIVER", [10, 11], 4, None, None),
+        ("RESULT", [10, 11], None, None, "success"),
+    ]
+
+
+async def test_forensic_has_a_line_for_each_batch_and_each_result_of_one(tmp_path: Path) -> None:
+    async def handler(messages: list[ReceivedMessage]) -> None: ...
+
+    owned = owned_queue()
+    async with dispatching(handler, directory=tmp_path, workers=1, batch_size=2) as dispatcher:
+        dispatcher.submit(owned, received(owned, *range(4)))
+        await until(lambda: owned.process_queue.commit_offset == 4)
+    told = [
+        (line["event"], line["delivery_ids"], line.get("batch_id"), line.get("mem_off")) for line in lines(tmp_path)
+    ]
+    assert told == [
+        ("DELIVER", [1, 2], 1, None), ("RESULT", [1, 2], None, 2), ("DELIVER", [3, 4], 2, None),
+        ("RESULT", [3, 4], None, 4),
+    ]  # fmt: skip
+
+
+async def test_batches_and_single_messages_of_a_queue_are_told_in_lines_of_their_own(tmp_path: Path) -> None:
+    owned = owned_queue()
+    deliveries = Deliveries(made := context(FakeLink(), tmp_path, "audit"))
+    messages = received(owned, *range(7))
+    deliveries.enter(owned, messages[0])
+    deliveries.enter_batch(owned, messages[1:3])
+    deliveries.enter_batch(owned, messages[3:6])
+    deliveries.enter(owned, messages[6])
+    deliveries.close()
+    made.journal.flush()
+    told = [(line["delivery_ids"], line.get("batch_id", 0), line.get("batch_sizes", [])) for line in lines(tmp_path)]
+    assert told == [([1], 0, []), ([2, 3, 4, 5, 6], 1, [2, 3]), ([7], 0, [])]
+
+
 async def test_what_was_gathered_as_done_counted_although_its_queue_is_dropped_before_it_is_written(
     tmp_path: Path,
 ) -> None:

@@ -41,22 +41,29 @@ def deliveries(events: DataFrame) -> DataFrame:
 
 def _entered(events: DataFrame) -> DataFrame:
     varying = (
-        "delivery_ids", "queue_offsets", "log_offsets", "unique_keys", "reconsume_times", "business_keys", "store_hosts"
+        "delivery_ids", "queue_offsets", "log_offsets", "unique_keys", "reconsume_times", "business_keys",
+        "store_hosts", "batches",
     )  # fmt: skip
     common = (
         "boot_id", "process", "seq", "wall_us", "client_id", "pq_id", "broker_name", "topic", "queue_id", "kind"
     )  # fmt: skip
     # how many messages one call of a handler got; runs of single messages have no batch id
     batch = sf.when(sf.col("batch_id") > 0, sf.size("delivery_ids")).otherwise(1)
-    runs = of(events, Deliver).select(
-        *common,
-        sf.col("group").alias("consumer_group"),
-        batch.alias("batch"),
-        sf.when(sf.size("store_hosts") == 1, sf.get("store_hosts", sf.lit(0))).alias("host_of_all"),
-        sf.posexplode(sf.arrays_zip(*varying)).alias("position", "one"),
+    batches = sf.flatten(sf.transform("batch_sizes", lambda size: sf.array_repeat(size, size.cast("int"))))
+    runs = (
+        of(events, Deliver)
+        .withColumn("batches", batches)
+        .select(
+            *common,
+            sf.col("group").alias("consumer_group"),
+            batch.alias("only_batch"),
+            sf.when(sf.size("store_hosts") == 1, sf.get("store_hosts", sf.lit(0))).alias("host_of_all"),
+            sf.posexplode(sf.arrays_zip(*varying)).alias("position", "one"),
+        )
     )
     return runs.select(
-        *common, "consumer_group", "position", "batch",
+        *common, "consumer_group", "position",
+        sf.coalesce("one.batches", "only_batch").alias("batch"),
         sf.col("one.delivery_ids").alias("delivery_id"),
         sf.col("one.queue_offsets").alias("queue_offset"),
         sf.col("one.log_offsets").alias("log_offset"),

@@ -88,6 +88,9 @@ class Deliver(Event, tag="DELIVER"):
     unique_keys: list[str]
     kind: str = "first"
     batch_id: int = 0
+    """Not 0: a handler of lists got them, or a poll, all at once, or, with ``batch_sizes``, the first of them."""
+    batch_sizes: list[int] = []
+    """Messages of each batch, where the line tells of several; their ids count on from ``batch_id``."""
     reconsume_times: list[int] = []
     origin_ids: list[str] = []
     """ORIGIN_MESSAGE_ID of retried messages, '' for others; empty when no message of the run is a retry."""
