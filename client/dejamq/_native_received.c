@@ -2,7 +2,7 @@
 
    Only what a batch has laid out is read here: bodies that lie as they were sent, ids of 32 digits. For all else the
    function of the property is called, which knows every kind of batch: received.py, batch.py.
-   Earned when it was made: body and id cost 0.18 us instead of 0.36, by what is in the caches. */
+   Earned when it was made: body and id cost 0.18 us instead of 0.36, a fifth of what a polled message cost. */
 
 #include "_native.h"
 
