@@ -12,7 +12,8 @@ Py_ssize_t native_slot(PyTypeObject *type, const char *field)
     PyObject *name = PyObject_GetAttrString((PyObject *)type, field);
     if (name == NULL)
         return -1;
-    PyMemberDef *member = Py_IS_TYPE(name, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)name)->d_member : NULL;
+    int its = Py_IS_TYPE(name, &PyMemberDescr_Type) && PyType_IsSubtype(type, PyDescr_TYPE(name));
+    PyMemberDef *member = its ? ((PyMemberDescrObject *)name)->d_member : NULL;
     Py_DECREF(name);
     if (member != NULL && member->type == T_OBJECT_EX)
         return member->offset;

@@ -187,13 +187,15 @@ static PyObject *property_get(Property *self, PyObject *message, PyObject *Py_UN
 {
     if (message == NULL)
         return Py_NewRef(self);
+    if (self->slow == NULL)
+        return PyErr_Format(PyExc_TypeError, "a property that was never made has no value");
     PyObject *found = self->layout != NULL && knows(self, Py_TYPE(message)) ? looked_up(self, message) : NULL;
     return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(self->slow, message);
 }
 
 static PyObject *property_doc(Property *self, void *Py_UNUSED(closure))
 {
-    return PyObject_GetAttrString(self->slow, "__doc__");
+    return self->slow == NULL ? Py_NewRef(Py_None) : PyObject_GetAttrString(self->slow, "__doc__");
 }
 
 static PyGetSetDef property_getters[] = {{"__doc__", (getter)property_doc, NULL, NULL, NULL}, {NULL}};

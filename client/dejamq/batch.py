@@ -5,6 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from dejamq_proto import listed, run
@@ -44,6 +45,10 @@ class Batch(Layout, ABC):
 
     def __len__(self) -> int:
         return len(self.body_sizes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a program that hands messages to another process. Nothing is laid out there: bodies are asked for."""
+        return {name: bytes(one) if isinstance(one, memoryview) else one for name, one in vars(self).items()}
 
     @property
     @abstractmethod

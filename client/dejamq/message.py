@@ -42,6 +42,10 @@ class _NoProperties(dict[str, str]):
 
     __setitem__ = __ior__ = setdefault = update = _refuse
 
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[()]]:
+        """A copy is a dict as any other."""
+        return dict, ()
+
 
 _NO_PROPERTIES = _NoProperties()
 _NO_KEYS: tuple[str, ...] = ()

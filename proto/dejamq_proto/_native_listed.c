@@ -31,6 +31,8 @@ static char *put_decimal(char *at, int64_t number)
 /* The list of numbers `first` to `end` - 1, or of those in these places of the column. */
 static PyObject *listed(const int64_t *column, int64_t first, int64_t end)
 {
+    if (end - first > PY_SSIZE_T_MAX / (MOST_DIGITS + 2))
+        return PyErr_NoMemory();
     PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + (end - first) * (MOST_DIGITS + 1)));
     if (text == NULL)
         return NULL;

@@ -1,5 +1,7 @@
 """Message: a frozen value that checks types; results that compute their ids when asked."""
 
+import copy
+import pickle
 from typing import Any
 
 import msgspec
@@ -39,6 +41,15 @@ def test_a_message_without_properties_takes_none_later_neither_itself_nor_by_the
     with pytest.raises(TypeError, match="when it is made"):
         added |= {"region": "us"}
     assert message.properties == Message("t", b"x").properties == {}
+
+
+def test_a_copy_of_no_properties_is_a_dict_as_any_other() -> None:
+    message = Message("t", b"x")
+    for same in (copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert same == message
+    properties: Any = copy.deepcopy(message.properties)
+    properties["region"] = "us"
+    assert (properties, message.properties) == ({"region": "us"}, {})
 
 
 def test_a_replaced_message_has_another_id_and_the_rest_of_the_old() -> None:

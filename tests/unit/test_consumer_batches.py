@@ -1,5 +1,7 @@
 """However a pull's records are read, their messages say the same."""
 
+import copy
+import pickle
 import random
 import zlib
 from typing import Any
@@ -103,3 +105,18 @@ def test_messages_of_a_frame_are_those_of_its_records_whether_or_not_they_are_it
     expected = told(receive(answer, QUEUE, "b00")[0])
     for read in (alone, *others, not_last):
         assert told(receive(read, QUEUE, "b00")[0]) == expected
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_message_says_the_same_after_it_went_to_another_process(count: int) -> None:
+    records = [each for _ in range(count) for each in some(random.Random(2))]
+    frame = memoryview(bytearray(PullAnswer(sizes=sizes_of(records), records=records).encode()))
+    _, messages = receive(PullAnswer.decode(frame), QUEUE, "b00")
+    there = pickle.loads(pickle.dumps(messages))
+    for copied, message in zip([*there, *copy.deepcopy(messages)], messages * 2, strict=True):
+        assert (copied.body, copied.message_id, copied.properties) == (
+            message.body,
+            message.message_id,
+            message.properties,
+        )
+        assert told(copied._batch)[:2] == told(message._batch)[:2]

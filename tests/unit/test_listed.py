@@ -82,4 +82,6 @@ def test_what_is_not_there_is_not_listed() -> None:
         native.counted(-1, 2)
     with pytest.raises(OverflowError):
         native.counted(0, 1 << 80)
+    with pytest.raises(MemoryError):
+        native.counted(0, (1 << 63) // 21 + 1)
     assert native.keys(b"x" * 100, np.array([-1, 1 << 40, 60]), 0, 3) is None

@@ -159,3 +159,22 @@ def test_the_bytes_are_kept_for_as_long_as_the_batch_and_let_go_with_it() -> Non
 def test_the_property_itself_has_the_words_of_its_function() -> None:
     assert type(Message.body) is BodyProperty
     assert Message.body.__doc__ == "As it was sent."
+
+
+def test_a_slot_of_another_type_is_left_to_the_slow_way() -> None:
+    class Borrowed:
+        """Its slots are of no use to it: they say where another type has its fields."""
+
+        __slots__ = ()
+        body = Message.body
+        _batch, _index = vars(Message)["_batch"], vars(Message)["_index"]
+
+    assert Borrowed().body == b"slow"
+
+
+def test_a_property_that_was_never_made_has_no_value_and_no_words() -> None:
+    for kind in (BodyProperty, IdProperty):
+        unmade: Any = kind.__new__(kind)
+        assert unmade.__doc__ is None
+        with pytest.raises(TypeError, match="never made"):
+            unmade.__get__(Message(laid(), 0))

@@ -81,7 +81,8 @@ class Follower:
         old_lines, old = self._state.table(spark, "lines"), self._state.table(spark, "processes")
         fresh = settled(_steady(_fresh(batch), old_lines))
         lines = read.readable(fresh)
-        every = lines if old_lines is None else old_lines.unionByName(lines)
+        # the state may be of a version whose events had fewer fields: these are then as where a line has none
+        every = lines if old_lines is None else old_lines.unionByName(lines, allowMissingColumns=True)
         events = settled(every)
         processes = settled(window.known(old, read.processes(fresh), before.floor_us))
         meta = self._meta(step, events)
@@ -155,7 +156,8 @@ def _steady(fresh: DataFrame, before: DataFrame | None) -> DataFrame:
     if before is None:
         return read.steady(fresh)
     jumps = before.where(sf.col("event") == tag_of(ClockJump))
-    both = fresh.withColumn("_fresh", sf.lit(True)).unionByName(jumps.withColumn("_fresh", sf.lit(False)))
+    earlier = jumps.withColumn("_fresh", sf.lit(False))
+    both = fresh.withColumn("_fresh", sf.lit(True)).unionByName(earlier, allowMissingColumns=True)
     return read.steady(both).where("_fresh").drop("_fresh")
 
 

@@ -47,9 +47,12 @@ def _entered(events: DataFrame) -> DataFrame:
     common = (
         "boot_id", "process", "seq", "wall_us", "client_id", "pq_id", "broker_name", "topic", "queue_id", "kind"
     )  # fmt: skip
-    # how many messages one call of a handler got; runs of single messages have no batch id
+    # how many messages one call of a handler got; runs of single messages have no batch id, and of sizes that a damaged
+    # line has nothing is made up
     batch = sf.when(sf.col("batch_id") > 0, sf.size("delivery_ids")).otherwise(1)
-    batches = sf.flatten(sf.transform("batch_sizes", lambda size: sf.array_repeat(size, size.cast("int"))))
+    told = sf.aggregate("batch_sizes", sf.lit(0).cast("bigint"), lambda total, size: total + size)
+    sizes = sf.when(told == sf.size("delivery_ids"), sf.col("batch_sizes")).otherwise(sf.array().cast("array<bigint>"))
+    batches = sf.flatten(sf.transform(sizes, lambda size: sf.array_repeat(size, size.cast("int"))))
     runs = (
         of(events, Deliver)
         .withColumn("batches", batches)
