@@ -85,16 +85,16 @@ class Deliveries:
         self._number(messages)
         if not self._on:
             return
-        entered = owned.entered
-        ordinary = kind == self._kind and not self.forensic
-        if not ordinary or (entered.count and not entered.batch_sizes):
+        if self.forensic or kind != self._kind:
+            batch = Stretches()
+            batch.add_batch(messages)
             self.flush(owned)
-            entered = owned.entered if ordinary else Stretches()
-        entered.add(messages)
-        entered.batch_sizes.append(len(messages))
-        if not ordinary:
-            self._write_deliver(owned, entered, kind=kind)
-        elif owned.number not in self._gathering:
+            self._write_deliver(owned, batch, kind=kind)
+            return
+        if owned.entered.count and not owned.entered.batch_sizes:
+            self.flush(owned)
+        owned.entered.add_batch(messages)
+        if owned.number not in self._gathering:
             self._gather(owned)
 
     def succeed(self, owned: OwnedQueue, messages: Sequence[ReceivedMessage]) -> None:

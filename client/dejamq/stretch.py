@@ -57,6 +57,11 @@ class Stretches:
             self._last = last = Stretch(batch, index, index + count, shift)
             self._parts.append(last)
 
+    def add_batch(self, messages: Sequence[ReceivedMessage]) -> None:
+        """As ``add``, of messages that were given together."""
+        self.add(messages)
+        self.batch_sizes.append(len(messages))
+
     @property
     def numbers(self) -> Listed:
         """Delivery numbers."""

@@ -65,12 +65,8 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     Py_buffer data, sizes;
     if (given != 2)
         return PyErr_Format(PyExc_TypeError, "scan needs data and sizes, not %zd arguments", given);
-    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+    if (!native_read_both(args, &data, &sizes))
         return NULL;
-    if (PyObject_GetBuffer(args[1], &sizes, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&data);
-        return NULL;
-    }
     Py_ssize_t count = sizes.len / (Py_ssize_t)sizeof(int64_t);
     PyObject *found = PyByteArray_FromStringAndSize(NULL, count * (COLUMNS * (Py_ssize_t)sizeof(int64_t) + HEADER_SIZE));
     if (found != NULL && !scan_all(&data, &sizes, PyByteArray_AS_STRING(found)))
@@ -163,12 +159,8 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     Py_buffer crcs, queue_ids;
     if (given != JOIN_ARGUMENTS)
         return PyErr_Format(PyExc_TypeError, "join needs %d arguments, not %zd", JOIN_ARGUMENTS, given);
-    if (PyObject_GetBuffer(args[CRCS], &crcs, PyBUF_SIMPLE) < 0)
+    if (!native_read_both(args + CRCS, &crcs, &queue_ids))
         return NULL;
-    if (PyObject_GetBuffer(args[QUEUE_IDS], &queue_ids, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&crcs);
-        return NULL;
-    }
     PyObject *joined = join_checked(args, &crcs, &queue_ids);
     PyBuffer_Release(&queue_ids);
     PyBuffer_Release(&crcs);

@@ -4,6 +4,17 @@
 #include <Python.h>
 #include <stdint.h>
 
+/* Whether both are read now; if not, neither is, and an error is set. */
+static inline int native_read_both(PyObject *const *objects, Py_buffer *first, Py_buffer *second)
+{
+    if (PyObject_GetBuffer(objects[0], first, PyBUF_SIMPLE) < 0)
+        return 0;
+    if (PyObject_GetBuffer(objects[1], second, PyBUF_SIMPLE) == 0)
+        return 1;
+    PyBuffer_Release(first);
+    return 0;
+}
+
 /* _native_listed.c */
 PyObject *native_counted(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *native_numbers(PyObject *module, PyObject *const *args, Py_ssize_t given);

@@ -28,6 +28,15 @@ static char *put_decimal(char *at, int64_t number)
     return at + size;
 }
 
+/* The list of which the text up to `at` is there: a bracket, and elements with a comma behind each. */
+static PyObject *ended(PyObject *text, char *at)
+{
+    at -= at[-1] == ',';
+    *at++ = ']';
+    _PyBytes_Resize(&text, at - PyBytes_AS_STRING(text));
+    return text;
+}
+
 /* The list of numbers `first` to `end` - 1, or of those in these places of the column. */
 static PyObject *listed(const int64_t *column, int64_t first, int64_t end)
 {
@@ -36,15 +45,13 @@ static PyObject *listed(const int64_t *column, int64_t first, int64_t end)
     PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + (end - first) * (MOST_DIGITS + 1)));
     if (text == NULL)
         return NULL;
-    char *begin = PyBytes_AS_STRING(text), *at = begin;
+    char *at = PyBytes_AS_STRING(text);
     *at++ = '[';
     for (int64_t place = first; place < end; place++) {
         at = put_decimal(at, column == NULL ? place : column[place]);
         *at++ = ',';
     }
-    at[-(end > first)] = ']';
-    _PyBytes_Resize(&text, at - begin + (end == first));
-    return text;
+    return ended(text, at);
 }
 
 /* Whether these are `first` and `end` of a stretch of `count` elements; else an error is set. */
@@ -99,7 +106,7 @@ static PyObject *listed_keys(const Py_buffer *data, const int64_t *properties_at
     PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + (end - first) * (KEY_DIGITS + 3)));
     if (text == NULL)
         return NULL;
-    char *begin = PyBytes_AS_STRING(text), *at = begin;
+    char *at = PyBytes_AS_STRING(text);
     *at++ = '[';
     for (int64_t place = first; place < end; place++) {
         const uint8_t *key = key_at(data, properties_at[place]);
@@ -110,9 +117,7 @@ static PyObject *listed_keys(const Py_buffer *data, const int64_t *properties_at
         *at++ = '"', memcpy(at, key, KEY_DIGITS), at += KEY_DIGITS;
         *at++ = '"', *at++ = ',';
     }
-    at[-(end > first)] = ']';
-    _PyBytes_Resize(&text, at - begin + (end == first));
-    return text;
+    return ended(text, at);
 }
 
 PyObject *native_keys(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
@@ -121,12 +126,8 @@ PyObject *native_keys(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     int64_t first, end;
     if (given != 4)
         return PyErr_Format(PyExc_TypeError, "keys needs data, a column and two numbers, not %zd arguments", given);
-    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+    if (!native_read_both(args, &data, &properties_at))
         return NULL;
-    if (PyObject_GetBuffer(args[1], &properties_at, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&data);
-        return NULL;
-    }
     PyObject *text = NULL;
     if (read_stretch(args + 2, &first, &end, properties_at.len / NUMBER))
         text = listed_keys(&data, properties_at.buf, first, end);
