@@ -22,8 +22,12 @@ from dejamq.handlers import Outcome
 from dejamq.received import ReceivedMessage
 from dejamq.stretch import Stretches
 
-GATHER_AT_MOST, GATHER_OF_ALL = 2048, 8192
-"""So many messages of one queue, and of all of them, are gathered: until their line is written their bytes are kept."""
+GATHER_AT_MOST, GATHER_OF_ALL = 512, 8192
+"""So many messages of one queue, and of all of them, are gathered: until their line is written their bytes are kept.
+
+A line takes in all that one pull brought, so large pulls are let go one by one. Several of them leave no room for
+anything else in the caches of a core: with 2048, a message out of polls cost an eighth more.
+"""
 
 
 class Deliveries:

@@ -24,7 +24,8 @@ from dejamq_proto.events import SCHEMA_VERSION, ClockJump, Event
 
 log = logging.getLogger(__name__)
 FLUSH_INTERVAL_MS = 100
-BUFFER_BYTES = 1 << 18
+BUFFER_BYTES = 1 << 16
+"""A small part of what the caches of a core hold, which messages need."""
 JUMP_US = 500_000
 """Smaller steps of the time of day are those of a clock that is kept right."""
 
