@@ -58,7 +58,7 @@ FIGURES = (
     ),
     Figure(
         "consume", "consumed one by one, bodies read, acknowledged", "consume", Load(),
-        {OWN: 400_000, "redis": 100_000, "nats": 60_000, "rocketmq": 150_000, SLOW: 8_000},
+        {OWN: 800_000, "redis": 100_000, "nats": 60_000, "rocketmq": 150_000, SLOW: 8_000},
         goal="≥ 600 k/s", at_least=600_000,
     ),
     Figure(
@@ -87,7 +87,7 @@ FIGURES = (
         goal="≥ 1 M/s", at_least=1_000_000,
     ),
     Figure(
-        "together", "through, sent and consumed together", "consume", Load(together=True), {OWN: 400_000},
+        "together", "through, sent and consumed together", "consume", Load(together=True), {OWN: 800_000},
         goal="≥ 350 k/s", at_least=350_000,
     ),
     Figure(
@@ -107,5 +107,5 @@ FIGURES = (
         {OWN: 100_000}, goal="≥ 100 k/s", at_least=100_000,
     ),
     Figure("send_off", "sent, without journal", "send", Load(journal_level="off"), {OWN: 400_000}),
-    Figure("consume_off", "consumed one by one, without journal", "consume", Load(journal_level="off"), {OWN: 400_000}),
+    Figure("consume_off", "consumed one by one, without journal", "consume", Load(journal_level="off"), {OWN: 800_000}),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_lab.bench import peers
 from dejamq_lab.bench.client_process import run_client
 from dejamq_lab.bench.figures import FIGURES, Figure
+from dejamq_lab.bench.given_memory import GivenMemory
 from dejamq_lab.bench.measure import Bench
 from dejamq_lab.bench.result import BenchResult, Job, Load
 from dejamq_lab.bench.rpc_echo import baseline
@@ -53,12 +54,15 @@ class Rounds:
 
     async def run(self, rounds: int, wanted: Sequence[str] = peers.NAMES) -> None:
         async with contextlib.AsyncExitStack() as stack:
+            memory = stack.enter_context(GivenMemory())
+            await self._fill(memory)
             self._targets[OWN] = await stack.enter_async_context(own_cluster(Load(), ()))
             for name in wanted:
                 await self._start(stack, name)
             if self._targets.keys() > {OWN}:
                 await asyncio.sleep(SETTLE_S)
             for number in range(rounds):
+                await self._fill(memory)  # what went with the servers of the round before is the host's again
                 ground = await baseline(Load().body_bytes)
                 for figure in self._figures:
                     for side in self._in_turn(figure, number):
@@ -66,6 +70,10 @@ class Rounds:
                             self._tell("the time is up")
                             return
                         await self._measure(figure, side, number, ground)
+
+    async def _fill(self, memory: GivenMemory) -> None:
+        self._tell("filling free memory, so that it is this machine's own")
+        self._tell(f"filled {await memory.fill() / 1e9:.1f} GB")
 
     async def _start(self, stack: contextlib.AsyncExitStack, name: str) -> None:
         if missing := peers.absence(name):

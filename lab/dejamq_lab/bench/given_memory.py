@@ -1,0 +1,58 @@
+"""Memory that is the machine's own, as on one that has been up for a while: there files have filled what is free.
+
+A virtual machine may have been lent most of its memory only by name: a page that it has never touched, or gave back,
+has to be got from its host by whoever writes there first, and costs ten times what it costs afterwards. So the same
+flood was fast into the first 2 GiB and slow from there on, whoever wrote it.
+"""
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import Self
+
+LEFT_BYTES = 256 << 20
+"""Stay free: twice what the kernel keeps free before it drops pages of files, with 24 GiB."""
+STEP_BYTES = 64 << 20
+READ_BYTES = 4 << 20
+
+
+def free_bytes() -> int:
+    """Memory that holds nothing, 0 where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemFree:"))
+
+
+class GivenMemory:
+    """While it is entered, free memory holds pages of a file, which the kernel drops for whatever else needs them.
+
+    The file has no blocks on the disk, and goes at the end.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes of the file, of which the last to be read are there."""
+
+    def __enter__(self) -> Self:
+        self._file = tempfile.TemporaryFile(prefix="dejamq-bench-")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    async def fill(self, size: int | None = None) -> int:
+        """So much more of memory; without ``size`` all that is free but a rest. Gives how much that was (bytes)."""
+        size = max(0, free_bytes() - LEFT_BYTES) if size is None else size
+        begin, self.size = self.size, self.size + size
+        self._file.truncate(self.size)
+        for at in range(begin, self.size, STEP_BYTES):
+            await asyncio.to_thread(self._read, at, min(at + STEP_BYTES, self.size))
+        return size
+
+    def _read(self, at: int, end: int) -> None:
+        room = bytearray(READ_BYTES)
+        while at < end and (read := os.preadv(self._file.fileno(), [room], at)):
+            at += read
