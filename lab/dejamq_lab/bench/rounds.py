@@ -55,25 +55,22 @@ class Rounds:
     async def run(self, rounds: int, wanted: Sequence[str] = peers.NAMES) -> None:
         async with contextlib.AsyncExitStack() as stack:
             memory = stack.enter_context(GivenMemory())
-            await self._fill(memory)
+            self._tell("filling free memory, so that it is this machine's own")
+            await memory.fill()
             self._targets[OWN] = await stack.enter_async_context(own_cluster(Load(), ()))
             for name in wanted:
                 await self._start(stack, name)
             if self._targets.keys() > {OWN}:
                 await asyncio.sleep(SETTLE_S)
             for number in range(rounds):
-                await self._fill(memory)  # what went with the servers of the round before is the host's again
                 ground = await baseline(Load().body_bytes)
                 for figure in self._figures:
+                    await memory.fill()  # what went with topics and servers of the figure before is the host's again
                     for side in self._in_turn(figure, number):
                         if time.monotonic() > self._ends and number:
                             self._tell("the time is up")
                             return
                         await self._measure(figure, side, number, ground)
-
-    async def _fill(self, memory: GivenMemory) -> None:
-        self._tell("filling free memory, so that it is this machine's own")
-        self._tell(f"filled {await memory.fill() / 1e9:.1f} GB")
 
     async def _start(self, stack: contextlib.AsyncExitStack, name: str) -> None:
         if missing := peers.absence(name):
