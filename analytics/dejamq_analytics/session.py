@@ -48,9 +48,10 @@ QUICK_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.openCostInBytes": "65536",  # else each small journal is a task of every job
 }
-QUICK_JAVA_OPTIONS = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JAVA_OPTIONS = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """For a few hundred MB of journals the compilers, Spark's and Java's, take longer than the work: 28 s of CPU for the
-demo's journals instead of 48 s."""
+demo's journals instead of 48 s. With one compiler Java would keep room for 48 MiB of code, which some hundred audits in
+one process fill; then it ends. So it has the room that Java keeps for both."""
 
 
 MAY_BE_ONE = "dejamq.audit.may_be_in_one_place"
