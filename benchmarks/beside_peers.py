@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=12, help="no round is begun or gone on with after them")
     parser.add_argument("--peers", nargs="*", default=list(peers.NAMES), choices=peers.NAMES)
     parser.add_argument("--figures", nargs="*", choices=[figure.key for figure in FIGURES], help="only these")
+    parser.add_argument("--memory-as-it-is", action="store_true", help="do not fill what is free of it first")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of bench.json and bench.svg (default: build/)")
     parser.add_argument("--page", type=Path, help="write the report of --out into this page, measure nothing")
     options = parser.parse_args()
@@ -52,7 +53,7 @@ async def measured(options: argparse.Namespace) -> Report:
 
     figures = [figure for figure in FIGURES if not options.figures or figure.key in options.figures]
     rounds = Rounds(tell, options.minutes, figures)
-    await rounds.run(options.rounds, options.peers)
+    await rounds.run(options.rounds, options.peers, fills_memory=not options.memory_as_it_is)
     samples = rounds.samples
     return Report(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(), machine=machine(rounds.loads),

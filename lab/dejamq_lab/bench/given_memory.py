@@ -8,6 +8,8 @@ flood was fast into the first 2 GiB and slow from there on, whoever wrote it.
 import asyncio
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +17,7 @@ LEFT_BYTES = 256 << 20
 """Stay free: twice what the kernel keeps free before it drops pages of files, with 24 GiB."""
 STEP_BYTES = 64 << 20
 READ_BYTES = 4 << 20
+TELL_S = 5
 
 
 def free_bytes() -> int:
@@ -43,13 +46,20 @@ class GivenMemory:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    async def fill(self, size: int | None = None) -> int:
-        """So much more of memory; without ``size`` all that is free but a rest. Gives how much that was (bytes)."""
+    async def fill(self, size: int | None = None, tell: Callable[[str], None] = lambda line: None) -> int:
+        """So much more of memory; without ``size`` all that is free but a rest. Gives how much that was (bytes).
+
+        ``tell`` is told every few seconds how far it is.
+        """
         size = max(0, free_bytes() - LEFT_BYTES) if size is None else size
         begin, self.size = self.size, self.size + size
         self._file.truncate(self.size)
+        told = time.monotonic()
         for at in range(begin, self.size, STEP_BYTES):
             await asyncio.to_thread(self._read, at, min(at + STEP_BYTES, self.size))
+            if time.monotonic() - told > TELL_S:
+                tell(f"filled {(at - begin) / 1e9:.1f} of {size / 1e9:.1f} GB")
+                told = time.monotonic()
         return size
 
     def _read(self, at: int, end: int) -> None:

@@ -52,11 +52,13 @@ class Rounds:
         self._last: dict[tuple[str, str, Load, int], BenchResult] = {}
         """A measurement made: another figure may be another number of it."""
 
-    async def run(self, rounds: int, wanted: Sequence[str] = peers.NAMES) -> None:
+    async def run(self, rounds: int, wanted: Sequence[str] = peers.NAMES, *, fills_memory: bool = True) -> None:
+        """``fills_memory``: as ``given_memory`` says, which takes up to a minute."""
         async with contextlib.AsyncExitStack() as stack:
-            memory = stack.enter_context(GivenMemory())
-            self._tell("filling free memory, so that it is this machine's own")
-            await memory.fill()
+            memory = stack.enter_context(GivenMemory()) if fills_memory else None
+            if memory is not None:
+                self._tell("filling free memory with pages of a file, so that it is this machine's own")
+                await memory.fill(tell=self._tell)
             self._targets[OWN] = await stack.enter_async_context(own_cluster(Load(), ()))
             for name in wanted:
                 await self._start(stack, name)
@@ -65,7 +67,8 @@ class Rounds:
             for number in range(rounds):
                 ground = await baseline(Load().body_bytes)
                 for figure in self._figures:
-                    await memory.fill()  # what went with topics and servers of the figure before is the host's again
+                    if memory is not None:  # what went with topics and servers of the figure before is the host's again
+                        await memory.fill()
                     for side in self._in_turn(figure, number):
                         if time.monotonic() > self._ends and number:
                             self._tell("the time is up")
