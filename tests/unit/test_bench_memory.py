@@ -3,13 +3,22 @@
 import itertools
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from dejamq_lab.bench import given_memory
-from dejamq_lab.bench.given_memory import GivenMemory, free_bytes
+from dejamq_lab.bench.given_memory import LEFT_BYTES, GivenMemory
+from dejamq_lab.usage import free_bytes
 
 MIB = 1 << 20
+
+
+class Read(NamedTuple):
+    begin: int
+    end: int
+    about: os.stat_result
 
 
 @pytest.fixture
@@ -18,52 +27,60 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_every_page_of_what_is_filled_was_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[tuple[int, int]] = []
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Says how many bytes are free."""
+    return lambda size: monkeypatch.setattr(given_memory, "free_bytes", lambda: size)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
+    """What is read, in order, and what was known of the file then."""
+    noted: list[Read] = []
     preadv = os.preadv
 
-    def noted(file: int, rooms: list[bytearray], at: int) -> int:
+    def noting(file: int, rooms: list[bytearray], at: int) -> int:
         size = preadv(file, rooms, at)
-        read.append((at, at + size))
+        noted.append(Read(at, at + size, os.fstat(file)))
         return size
 
-    monkeypatch.setattr(os, "preadv", noted)
+    monkeypatch.setattr(os, "preadv", noting)
+    return noted
+
+
+@pytest.mark.usefixtures("folder")
+async def test_every_page_of_what_is_filled_was_read(free: Callable[[int], None], reads: list[Read]) -> None:
     with GivenMemory() as memory:
-        assert await memory.fill(70 * MIB) == 70 * MIB
-        assert await memory.fill(3 * MIB) == 3 * MIB
-    assert read[0][0] == 0
-    assert read[-1][1] == memory.size == 73 * MIB
-    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(read))
+        free(LEFT_BYTES + 70 * MIB)
+        assert await memory.fill() == 70 * MIB
+        free(LEFT_BYTES + 3 * MIB)
+        assert await memory.fill() == 3 * MIB
+    assert reads[0].begin == 0
+    assert reads[-1].end == memory.size == 73 * MIB
+    assert all(one.end == other.begin for one, other in itertools.pairwise(reads))
 
 
-async def test_without_a_size_all_that_is_free_is_filled_but_a_rest(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(given_memory, "free_bytes", lambda: given_memory.LEFT_BYTES + 5 * MIB)
+@pytest.mark.usefixtures("folder")
+async def test_all_that_is_free_is_filled_but_a_rest(free: Callable[[int], None]) -> None:
+    free(LEFT_BYTES + 5 * MIB)
     with GivenMemory() as memory:
         assert await memory.fill() == 5 * MIB
 
 
-async def test_where_less_than_the_rest_is_free_nothing_is_filled(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(given_memory, "free_bytes", lambda: 0)
+@pytest.mark.usefixtures("folder")
+async def test_where_less_than_the_rest_is_free_nothing_is_filled(free: Callable[[int], None]) -> None:
+    free(0)
     with GivenMemory() as memory:
         assert await memory.fill() == 0
 
 
-async def test_it_takes_no_room_on_the_disk_and_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    about: list[os.stat_result] = []
-    preadv = os.preadv
-
-    def noted(file: int, rooms: list[bytearray], at: int) -> int:
-        about.append(os.fstat(file))
-        return preadv(file, rooms, at)
-
-    monkeypatch.setattr(os, "preadv", noted)
+async def test_it_takes_no_room_on_the_disk_and_leaves_no_file(
+    folder: Path, free: Callable[[int], None], reads: list[Read]
+) -> None:
+    free(LEFT_BYTES + 8 * MIB)
     with GivenMemory() as memory:
-        await memory.fill(8 * MIB)
-    assert {(one.st_size, one.st_blocks) for one in about} == {(8 * MIB, 0)}
+        await memory.fill()
+    assert {(one.about.st_size, one.about.st_blocks) for one in reads} == {(8 * MIB, 0)}
     assert not os.listdir(folder)
 
 

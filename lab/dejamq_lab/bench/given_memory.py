@@ -10,23 +10,15 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Self
+
+from dejamq_lab.usage import free_bytes
 
 LEFT_BYTES = 256 << 20
 """Stay free: twice what the kernel keeps free before it drops pages of files, with 24 GiB."""
 STEP_BYTES = 64 << 20
 READ_BYTES = 4 << 20
 TELL_S = 5
-
-
-def free_bytes() -> int:
-    """Memory that holds nothing, 0 where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemFree:"))
 
 
 class GivenMemory:
@@ -46,12 +38,12 @@ class GivenMemory:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    async def fill(self, size: int | None = None, tell: Callable[[str], None] = lambda line: None) -> int:
-        """So much more of memory; without ``size`` all that is free but a rest. Gives how much that was (bytes).
+    async def fill(self, tell: Callable[[str], None] = lambda line: None) -> int:
+        """All that is free but a rest. Gives how much that was (bytes).
 
         ``tell`` is told every few seconds how far it is.
         """
-        size = max(0, free_bytes() - LEFT_BYTES) if size is None else size
+        size = max(0, free_bytes() - LEFT_BYTES)
         begin, self.size = self.size, self.size + size
         self._file.truncate(self.size)
         told = time.monotonic()

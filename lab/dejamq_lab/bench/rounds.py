@@ -58,7 +58,7 @@ class Rounds:
             memory = stack.enter_context(GivenMemory()) if fills_memory else None
             if memory is not None:
                 self._tell("filling free memory with pages of a file, so that it is this machine's own")
-                await memory.fill(tell=self._tell)
+                await memory.fill(self._tell)
             self._targets[OWN] = await stack.enter_async_context(own_cluster(Load(), ()))
             for name in wanted:
                 await self._start(stack, name)
