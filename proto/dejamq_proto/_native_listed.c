@@ -1,10 +1,10 @@
 /* Columns of the journal as JSON lists, without an object for each element: listed.py.
    Earned when it was made: the lines of deliveries and results 0.08 us a message instead of 0.24, a tenth of what one cost
-   its consumer. */
+   its consumer; 0.06 by what numbers share and by keys that are looked at as a whole. */
 
 #include "_native.h"
 
-enum { MOST_DIGITS = 20, PAIR = 2 };
+enum { MOST_DIGITS = 20, PAIR = 2, TAIL = 10000 };
 static const int64_t NUMBER = sizeof(int64_t);
 static const char UNIQUE_KEY_NAME[] = "UNIQ_KEY\x01";
 enum { NAME_SIZE = sizeof UNIQUE_KEY_NAME - 1, KEY_DIGITS = 32, PROPERTY_END = 2 };
@@ -28,6 +28,30 @@ static char *put_decimal(char *at, int64_t number)
     return at + size;
 }
 
+/* What is before the last four digits of a number. Those of a column lie near each other and mostly share it, so it is
+   kept. It is copied at its full size, which is one step: whoever writes it has room for that. */
+typedef struct {
+    uint64_t value;
+    size_t size;
+    char text[MOST_DIGITS];
+} Head;
+
+static char *put_near(char *at, int64_t number, Head *head)
+{
+    if (number < TAIL)
+        return put_decimal(at, number);
+    uint64_t value = (uint64_t)number / TAIL;
+    uint32_t tail = (uint32_t)((uint64_t)number % TAIL);
+    if (value != head->value) {
+        head->value = value;
+        head->size = (size_t)(put_decimal(head->text, (int64_t)value) - head->text);
+    }
+    memcpy(at, head->text, sizeof head->text), at += head->size;
+    memcpy(at, PAIRS + PAIR * (tail / 100), PAIR);
+    memcpy(at + PAIR, PAIRS + PAIR * (tail % 100), PAIR);
+    return at + 2 * PAIR;
+}
+
 /* The list of which the text up to `at` is there: a bracket, and elements with a comma behind each. */
 static PyObject *ended(PyObject *text, char *at)
 {
@@ -40,15 +64,16 @@ static PyObject *ended(PyObject *text, char *at)
 /* The list of numbers `first` to `end` - 1, or of those in these places of the column. */
 static PyObject *listed(const int64_t *column, int64_t first, int64_t end)
 {
-    if (end - first > PY_SSIZE_T_MAX / (MOST_DIGITS + 2))
+    if (end - first > PY_SSIZE_T_MAX / (MOST_DIGITS + 2) - 1)
         return PyErr_NoMemory();
-    PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + (end - first) * (MOST_DIGITS + 1)));
+    PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + MOST_DIGITS + (end - first) * (MOST_DIGITS + 1)));
     if (text == NULL)
         return NULL;
     char *at = PyBytes_AS_STRING(text);
+    Head head = {0};
     *at++ = '[';
     for (int64_t place = first; place < end; place++) {
-        at = put_decimal(at, column == NULL ? place : column[place]);
+        at = put_near(at, column == NULL ? place : column[place], &head);
         *at++ = ',';
     }
     return ended(text, at);
@@ -88,6 +113,13 @@ PyObject *native_numbers(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     return text;
 }
 
+/* A letter or a digit, of ASCII; told without a table, so that a compiler looks at all of a key at once. */
+static int is_plain(uint8_t character)
+{
+    uint8_t digit = (uint8_t)(character - '0'), letter = (uint8_t)((character | 0x20) - 'a');
+    return (digit < 10) | (letter < 26);
+}
+
 /* The key of properties that begin with one of 32 letters and digits; NULL: they do not. Of those, JSON has to spell none
    in another way, and none can be of the next record, which begins with its size. */
 static const uint8_t *key_at(const Py_buffer *data, int64_t at)
@@ -97,7 +129,7 @@ static const uint8_t *key_at(const Py_buffer *data, int64_t at)
     const uint8_t *key = (const uint8_t *)data->buf + at + NAME_SIZE;
     int plain = memcmp(key - NAME_SIZE, UNIQUE_KEY_NAME, NAME_SIZE) == 0 && key[KEY_DIGITS] == PROPERTY_END;
     for (int digit = 0; digit < KEY_DIGITS; digit++)
-        plain &= Py_ISALNUM(key[digit]) != 0;
+        plain &= is_plain(key[digit]);
     return plain ? key : NULL;
 }
 

@@ -35,7 +35,13 @@ def test_numbers_of_a_column_are_listed_as_the_encoder_lists_them(numbers: list[
     assert bytes(listed.numbers(np.array(numbers, np.int64), first, end)) == msgspec.json.encode(numbers[first:end])
 
 
-@given(st.integers(0, 1 << 60), st.integers(0, 120))
+@given(st.integers(0, (1 << 63) - 100_000), st.lists(st.integers(-20_000, 20_000), max_size=40))
+def test_numbers_near_each_other_are_listed_as_the_encoder_lists_them(start: int, apart: list[int]) -> None:
+    numbers = [start + one for one in apart]
+    assert bytes(listed.numbers(np.array(numbers, np.int64), 0, len(numbers))) == msgspec.json.encode(numbers)
+
+
+@given(st.integers(0, 20_000) | st.integers(0, 1 << 60), st.integers(0, 120))
 def test_what_is_counted_is_listed_as_the_encoder_lists_it(first: int, count: int) -> None:
     assert bytes(listed.counted(first, first + count)) == msgspec.json.encode(list(range(first, first + count)))
 
