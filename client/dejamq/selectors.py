@@ -15,7 +15,9 @@ Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 CROWD, EVEN_CROWDS, CROWD_PAUSE_S = 4, 32, 0.1
 """So many messages of one turn of the loop are a crowd; so many crowds, no further apart, are spread all the same."""
 CROWD_PIECE = 128
-"""So many of a crowd keep together at most."""
+"""So many of a crowd keep together at most, where it does not come in a flood."""
+FLOOD_S, FLOOD_PIECE = 0.01, 4096
+"""Large crowds no further apart than that are a flood; a queue gets so many of it at most, for at most so long."""
 
 
 class Rotation:
@@ -24,11 +26,11 @@ class Rotation:
     A position for each topic and producer; RocketMQ has one for each topic and thread (ThreadLocalIndex).
     """
 
-    __slots__ = ("_crowds", "_crowds_until", "_turns", "next", "queues")
-
     def __init__(self, queues: Sequence[MessageQueue], start: int | None = None) -> None:
         self.queues = tuple(queues)
         self._crowds, self._crowds_until = 0, 0.0
+        self._flood_until = self._kept_until = 0.0
+        self._kept, self._room = self.queues[0], 0
         self.next: Callable[[], MessageQueue]
         """The queue after the one given last."""
         self.restart(start)
@@ -59,10 +61,10 @@ class Rotation:
         """A queue for each of so many messages of one turn of the loop (``now``: s, monotonic): as ``next`` gives them.
 
         Where crowds come in a stream, each gets the next queue, as RocketMQ's ProduceAccumulator sends what it gathered
-        to one; a large one the next for each piece. Now and then it goes on anywhere, so that no rhythm of large and
-        small crowds gives one queue only the large ones. Each queue of a run is an entry and a pull of its own,
-        whatever they hold: over four queues, a consumer spends a third less on a message so, of 50,000 a second and of
-        5,000.
+        to one; a large one the next for each piece. A flood keeps to a queue for some runs, as Kafka's producers do.
+        Now and then it goes on anywhere, so that no rhythm of large and small crowds gives one queue only the large
+        ones. Each queue of a run is an entry and a pull of its own, whatever they hold: over four queues, a consumer
+        spends a third less on a message so, of 50,000 a second and of 5,000.
         """
         if count >= CROWD:
             self._crowds = self._crowds + 1 if now < self._crowds_until else 0
@@ -70,11 +72,24 @@ class Rotation:
             if self._crowds >= EVEN_CROWDS:
                 if self._crowds % EVEN_CROWDS == 0:
                     self.restart()
-                taken: list[MessageQueue] = []
-                for begin in range(0, count, CROWD_PIECE):
-                    taken += [self.next()] * min(CROWD_PIECE, count - begin)
-                return taken
+                return [self.next()] * count if count < CROWD_PIECE else self._in_pieces(count, now)
         return list(islice(self._turns, count))
+
+    def _in_pieces(self, count: int, now: float) -> list[MessageQueue]:
+        """Of a large crowd."""
+        flood = now < self._flood_until
+        self._flood_until = now + FLOOD_S
+        if not flood or now >= self._kept_until:
+            self._room = 0
+        taken: list[MessageQueue] = []
+        while len(taken) < count:
+            if not self._room:
+                self._kept, self._kept_until = self.next(), now + FLOOD_S
+                self._room = FLOOD_PIECE if flood else CROWD_PIECE
+            many = min(count - len(taken), self._room)
+            taken += [self._kept] * many
+            self._room -= many
+        return taken
 
 
 def by_hash(queues: Sequence[MessageQueue], key: str) -> MessageQueue:

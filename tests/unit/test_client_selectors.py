@@ -5,7 +5,17 @@ from itertools import groupby
 
 import pytest
 from dejamq import Message, MessageQueue, select_by_hash, select_machine_room, select_random
-from dejamq.selectors import CROWD, CROWD_PAUSE_S, CROWD_PIECE, EVEN_CROWDS, Rotation, by_hash, by_sharding_key
+from dejamq.selectors import (
+    CROWD,
+    CROWD_PAUSE_S,
+    CROWD_PIECE,
+    EVEN_CROWDS,
+    FLOOD_PIECE,
+    FLOOD_S,
+    Rotation,
+    by_hash,
+    by_sharding_key,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,13 +121,37 @@ def streaming(start: int = 0) -> Rotation:
 
 def test_a_large_crowd_of_a_stream_keeps_together_in_pieces_only() -> None:
     taken = streaming().take(3 * CROWD_PIECE + 1, 0.0)
-    assert [len(list(piece)) for _, piece in groupby(taken)] == [CROWD_PIECE] * 3 + [1]
+    assert pieces(taken) == [CROWD_PIECE] * 3 + [1]
 
 
-@pytest.mark.parametrize("sizes", [(4,), (100,), (1000, 4), (CROWD_PIECE, 4, 4, 4), (300, 5)])
+def pieces(queues: list[MessageQueue]) -> list[int]:
+    """How many stand together each time."""
+    return [len(list(piece)) for _, piece in groupby(queues)]
+
+
+def test_a_flood_of_large_crowds_keeps_to_a_queue_for_a_while() -> None:
+    rotation = streaming()
+    crowd = FLOOD_PIECE // 8
+    taken = [queue for turn in range(31) for queue in rotation.take(crowd, turn * FLOOD_S / 1000)]
+    assert pieces(taken) == [CROWD_PIECE] * (crowd // CROWD_PIECE) + [FLOOD_PIECE] * 3 + [6 * crowd]
+
+
+def test_a_slow_flood_goes_on_with_the_next_queue_when_its_time_is_over() -> None:
+    rotation = streaming()
+    taken = [rotation.take(CROWD_PIECE, turn * FLOOD_S / 4)[0] for turn in range(17)]
+    assert pieces(taken) == [1, 4, 4, 4, 4]
+
+
+def test_large_crowds_that_come_apart_are_no_flood() -> None:
+    rotation = streaming()
+    for turn in range(5):
+        assert pieces(rotation.take(2 * CROWD_PIECE, turn * FLOOD_S)) == [CROWD_PIECE] * 2
+
+
+@pytest.mark.parametrize("sizes", [(4,), (100,), (1000, 4), (CROWD_PIECE, 4, 4, 4), (300, 5), (FLOOD_PIECE, 4)])
 def test_a_stream_of_crowds_is_even_over_the_queues_in_the_end(sizes: tuple[int, ...]) -> None:
     rotation, counts = streaming(), Counter[MessageQueue]()
-    for size in sizes * (6000 // len(sizes)):
-        counts.update(rotation.take(size, 0.0))
+    for number, size in enumerate(sizes * (6000 // len(sizes))):
+        counts.update(rotation.take(size, number * FLOOD_S / 10))
     fair = counts.total() / len(QUEUES)
     assert all(0.5 * fair < counts[queue] < 1.5 * fair for queue in QUEUES), counts
