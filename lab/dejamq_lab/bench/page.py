@@ -78,8 +78,8 @@ def _journal(report: Report) -> Iterator[str]:
     by_key = {row.key: row for row in report.rows}
     costs = []
     for key, word in (("send", "sending"), ("consume", "consuming")):
-        if key in by_key and f"{key}_off" in by_key:
-            share = by_key[key].sides[OWN].median / by_key[f"{key}_off"].sides[OWN].median
+        if f"{key}_on" in by_key and f"{key}_off" in by_key:
+            share = by_key[f"{key}_on"].sides[OWN].median / by_key[f"{key}_off"].sides[OWN].median
             costs.append(f"{word} {(1 - share) * 100:.0f} %")
     if costs:
         yield f"The journal at `audit` costs {' and '.join(costs)} of the rate without it (goal: at most 15 %)."

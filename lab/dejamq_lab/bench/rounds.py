@@ -49,7 +49,7 @@ class Rounds:
         self._ends = time.monotonic() + minutes * 60
         self._targets: dict[str, Target] = {}
         self._failed: set[tuple[str, str]] = set()
-        self._last: dict[tuple[str, str, Load, int], BenchResult] = {}
+        self._last: dict[tuple[str, str, Load, bool, int], BenchResult] = {}
         """A measurement made: another figure may be another number of it."""
 
     async def run(self, rounds: int, wanted: Sequence[str] = peers.NAMES, *, fills_memory: bool = True) -> None:
@@ -99,7 +99,7 @@ class Rounds:
         self.loads.append(os.getloadavg()[0])
         load, system = figure.load_of(side), _system(side)
         bench = Bench(load, peer=None if system == OWN else system)
-        same = (side, figure.what, load, number)
+        same = (side, figure.what, load, figure.alone, number)
         try:
             result = self._last.get(same)
             if result is None:
