@@ -110,7 +110,7 @@ def test_a_page_without_markers_is_refused() -> None:
 def test_what_the_journal_costs_is_told_from_figures_with_and_without_it_on_brokers_of_their_own() -> None:
     on = Figure("send_on", "sent, with journal", "send", Load(), {"dejamq": 10}, alone=True)
     off = Figure("send_off", "sent, without journal", "send", Load(journal_level="off"), {"dejamq": 10})
-    assert on.stands_alone and off.stands_alone and not SEND.stands_alone
+    assert (on.stands_alone, off.stands_alone, SEND.stands_alone) == (True, True, False)
     samples = [sample("dejamq", 0, 50.0), sample("dejamq", 0, 90.0, on), sample("dejamq", 0, 100.0, off)]
     whole = msgspec.structs.replace(report(RATES), rows=summarized((SEND, on, off), samples))
     assert "at `audit` costs sending 10 % of" in rendered(whole, "bench.svg")
