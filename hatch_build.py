@@ -15,13 +15,14 @@ from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).resolve().parent
 PACKAGES = (ROOT / "proto" / "dejamq_proto", ROOT / "client" / "dejamq")
-"""Each with one extension, of all C files in it."""
+"""Each with one extension, of all C files in it; the first has the headers that are of both."""
 
 
 def compile_native(package: Path) -> Path:
     """Put the extension beside its sources; gives where it is. Raises BaseError, CCompilerError."""
     sources = sorted(map(str, package.glob("_native*.c")))
-    extension = Extension("_native", sources, extra_compile_args=["-O2", "-fvisibility=hidden"])
+    shared = [str(PACKAGES[0])]
+    extension = Extension("_native", sources, include_dirs=shared, extra_compile_args=["-O2", "-fvisibility=hidden"])
     with TemporaryDirectory() as directory:
         command = build_ext(Distribution({"name": "dejamq", "ext_modules": [extension]}))
         command.build_lib, command.build_temp = str(package), directory

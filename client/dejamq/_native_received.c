@@ -5,6 +5,7 @@
    Earned when it was made: body and id cost 0.18 us instead of 0.36, a fifth of what a polled message cost. */
 
 #include "_native.h"
+#include "_native_key.h"
 
 /* Layout: where the bodies and the properties of a run lie. The base of batch.Batch. */
 
@@ -80,24 +81,13 @@ static PyObject *body_of(const Layout *batch, Py_ssize_t index)
     return PyBytes_FromStringAndSize((const char *)data->buf + start, end - start);
 }
 
-static const char ID_NAME[] = "UNIQ_KEY\x01";
-enum { ID_NAME_SIZE = sizeof ID_NAME - 1, PROPERTY_END = 2 };
-
-/* Of an id with which the properties begin, as those of our SDK do: letters and digits, so that it cannot reach into
-   another record, which begins with its size. */
+/* Of an id with which the properties begin, as those of our SDK do. */
 static PyObject *id_of(const Layout *batch, Py_ssize_t index)
 {
-    const Py_buffer *data = &batch->laid[DATA];
-    long long start = at(batch, PROPERTIES_AT, index);
-    if (start < 0 || start > data->len - ID_NAME_SIZE - ID_DIGITS - 1)
-        return NULL;
-    const char *id = (const char *)data->buf + start + ID_NAME_SIZE;
-    int plain = memcmp(id - ID_NAME_SIZE, ID_NAME, ID_NAME_SIZE) == 0 && id[ID_DIGITS] == PROPERTY_END;
-    for (int digit = 0; digit < ID_DIGITS; digit++)
-        plain &= Py_ISALNUM(id[digit]) != 0;
-    PyObject *text = plain ? PyUnicode_New(ID_DIGITS, 0x7F) : NULL;
+    const uint8_t *id = native_key_at(&batch->laid[DATA], at(batch, PROPERTIES_AT, index));
+    PyObject *text = id == NULL ? NULL : PyUnicode_New(KEY_DIGITS, 0x7F);
     if (text != NULL)
-        memcpy(PyUnicode_1BYTE_DATA(text), id, ID_DIGITS);
+        memcpy(PyUnicode_1BYTE_DATA(text), id, KEY_DIGITS);
     return text;
 }
 

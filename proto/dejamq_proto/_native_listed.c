@@ -3,11 +3,10 @@
    its consumer; 0.06 by what numbers share and by keys that are looked at as a whole. */
 
 #include "_native.h"
+#include "_native_key.h"
 
 enum { MOST_DIGITS = 20, PAIR = 2, TAIL = 10000 };
 static const int64_t NUMBER = sizeof(int64_t);
-static const char UNIQUE_KEY_NAME[] = "UNIQ_KEY\x01";
-enum { NAME_SIZE = sizeof UNIQUE_KEY_NAME - 1, KEY_DIGITS = 32, PROPERTY_END = 2 };
 
 static const char PAIRS[] =
     "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
@@ -113,26 +112,6 @@ PyObject *native_numbers(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     return text;
 }
 
-/* A letter or a digit, of ASCII; told without a table, so that a compiler looks at all of a key at once. */
-static int is_plain(uint8_t character)
-{
-    uint8_t digit = (uint8_t)(character - '0'), letter = (uint8_t)((character | 0x20) - 'a');
-    return (digit < 10) | (letter < 26);
-}
-
-/* The key of properties that begin with one of 32 letters and digits; NULL: they do not. Of those, JSON has to spell none
-   in another way, and none can be of the next record, which begins with its size. */
-static const uint8_t *key_at(const Py_buffer *data, int64_t at)
-{
-    if (at < 0 || at > data->len - NAME_SIZE - KEY_DIGITS - 1)
-        return NULL;
-    const uint8_t *key = (const uint8_t *)data->buf + at + NAME_SIZE;
-    int plain = memcmp(key - NAME_SIZE, UNIQUE_KEY_NAME, NAME_SIZE) == 0 && key[KEY_DIGITS] == PROPERTY_END;
-    for (int digit = 0; digit < KEY_DIGITS; digit++)
-        plain &= is_plain(key[digit]);
-    return plain ? key : NULL;
-}
-
 static PyObject *listed_keys(const Py_buffer *data, const int64_t *properties_at, int64_t first, int64_t end)
 {
     PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + (end - first) * (KEY_DIGITS + 3)));
@@ -141,7 +120,7 @@ static PyObject *listed_keys(const Py_buffer *data, const int64_t *properties_at
     char *at = PyBytes_AS_STRING(text);
     *at++ = '[';
     for (int64_t place = first; place < end; place++) {
-        const uint8_t *key = key_at(data, properties_at[place]);
+        const uint8_t *key = native_key_at(data, properties_at[place]);
         if (key == NULL) {
             Py_DECREF(text);
             Py_RETURN_NONE;
