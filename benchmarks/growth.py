@@ -3,8 +3,9 @@
 ``queues``, ``topics``: all messages are sent, then consumed, over more and more of them; the sizes take turns.
 ``stored``: one topic grows, and each stretch of it is timed, as it is sent and as a consumer comes to it afterwards.
 ``sustained``: a producer at a given rate and a consumer beside it, while retention deletes what is older than half a
-minute; each 10 s are timed. ``flat`` is the slowest rate over the fastest one, ``least`` and ``most`` are over the
-median. On a busy machine look at ``core_us``: the time of a core that a message costs broker and client together.
+minute; each 10 s are timed. But for it, memory is filled before, as in ``make bench``. ``flat`` is the slowest rate
+over the fastest one, ``least`` and ``most`` are over the median. On a busy machine look at ``core_us``: the time of a
+core that a message costs broker and client together.
 """
 
 import argparse
@@ -84,13 +85,15 @@ async def sizes(options: argparse.Namespace) -> Report:
     """
     sent: dict[int, list[Took]] = {size: [] for size in SIZES[options.what]}
     taken: dict[int, list[Took]] = {size: [] for size in sent}
-    for number in range(options.rounds):
-        for size in reversed(sent) if number % 2 else sent:
+    turns = [size for number in range(options.rounds) for size in (reversed(sent) if number % 2 else sent)]
+    with GivenMemory() as memory:
+        for size in turns:
             topics = {f"growth-{topic}": QUEUES for topic in range(size)}
             if options.what == "queues":
                 topics = {"growth": size}
             async with cluster(topics, SETTINGS) as servers:
                 for part, rounds in (("send", sent[size]), ("take", taken[size])):
+                    await memory.fill(tell)
                     rounds.append(await part_alone(servers, part, options, options.messages, [*topics]))
     messages = options.messages
     return {
@@ -100,13 +103,15 @@ async def sizes(options: argparse.Namespace) -> Report:
 
 
 async def stored(options: argparse.Namespace) -> Report:
-    async with cluster({"growth": QUEUES}, SETTINGS) as servers:
-        broker, block = broker_of(servers).pid, options.block
-        rates = {}
-        for part, name in (("send", "sent"), ("take", "consumed")):
-            took = await part_alone(servers, part, options, block, ["growth"])
-            rates[name] = spread(per_second(took.times, block)) | {"core_us": core_us([took], options.messages)}
-        return rates | {"messages": options.messages, "block": block, "broker_own_mib": memory_mib(broker)}
+    with GivenMemory() as memory:
+        async with cluster({"growth": QUEUES}, SETTINGS) as servers:
+            broker, block = broker_of(servers).pid, options.block
+            rates = {}
+            for part, name in (("send", "sent"), ("take", "consumed")):
+                await memory.fill(tell)
+                took = await part_alone(servers, part, options, block, ["growth"])
+                rates[name] = spread(per_second(took.times, block)) | {"core_us": core_us([took], options.messages)}
+            return rates | {"messages": options.messages, "block": block, "broker_own_mib": memory_mib(broker)}
 
 
 async def sustained(options: argparse.Namespace) -> Report:
@@ -131,15 +136,16 @@ async def sustained(options: argparse.Namespace) -> Report:
 
 
 async def part_alone(servers: Cluster, part: str, options: argparse.Namespace, block: int, topics: list[str]) -> Took:
-    """Into memory that the machine has, as in ``make bench``: pages of new files are dear elsewhere."""
-    pid, arguments = broker_of(servers).pid, arguments_of(options, options.messages, block, topics)
-    with GivenMemory() as memory:
-        await memory.fill(lambda line: print(line, file=sys.stderr))
-        before = core_seconds(pid)
-        async with clients(servers, __file__, {part: arguments}) as processes:
-            took = await told_by(processes[part])
-        took.core_s += core_seconds(pid) - before
+    pid = broker_of(servers).pid
+    before = core_seconds(pid)
+    async with clients(servers, __file__, {part: arguments_of(options, options.messages, block, topics)}) as processes:
+        took = await told_by(processes[part])
+    took.core_s += core_seconds(pid) - before
     return took
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def arguments_of(options: argparse.Namespace, count: int, block: int, topics: list[str]) -> list[str]:

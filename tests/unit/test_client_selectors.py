@@ -119,14 +119,14 @@ def streaming(start: int = 0) -> Rotation:
     return rotation
 
 
-def test_a_large_crowd_of_a_stream_keeps_together_in_pieces_only() -> None:
-    taken = streaming().take(3 * CROWD_PIECE + 1, 0.0)
-    assert pieces(taken) == [CROWD_PIECE] * 3 + [1]
-
-
 def pieces(queues: list[MessageQueue]) -> list[int]:
     """How many stand together each time."""
     return [len(list(piece)) for _, piece in groupby(queues)]
+
+
+def test_a_large_crowd_of_a_stream_keeps_together_in_pieces_only() -> None:
+    taken = streaming().take(3 * CROWD_PIECE + 1, 0.0)
+    assert pieces(taken) == [CROWD_PIECE] * 3 + [1]
 
 
 def test_a_flood_of_large_crowds_keeps_to_a_queue_for_a_while() -> None:
