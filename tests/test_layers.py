@@ -44,8 +44,8 @@ STORE_ROWS = (
     ("verify_queues", "verify_index_file"),
     ("replica",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
-    ("queue_flush", "recovery_walk"),
-    ("consume_queues", "next_file", "pages_ahead", "at_rest", "late", "log_copy", "incoming"),
+    ("queue_flush", "pages_ahead", "recovery_walk"),
+    ("consume_queues", "next_file", "at_rest", "late", "log_copy", "incoming"),
     ("queue_again", "coverage"),
     ("commit_log", "consume_queue", "index", "disk", "log_cut", "deleted"),
     ("index_trust",),
@@ -55,7 +55,7 @@ STORE_ROWS = (
     ("mapped_file", "directory_lock"),
     ("entries", "index_keys", "torn"),
     ("paths", "config", "log_scan", "directories"),
-    ("texts",),
+    ("texts", "promises"),
     ("batch", "errors", "findings", "described", "other_threads", "outcome"),
 )
 

@@ -132,7 +132,7 @@ class Broker:
         kind = MessageStore if self.site.master else SlaveStore
         opening = asyncio.ensure_future(asyncio.to_thread(
             kind.open, self._directory, self._store_config,
-            clock_ms=self._clock_ms, on_arrival=self._long_poll.on_arrival,
+            clock_ms=self._clock_ms, on_arrival=self._long_poll.on_arrival, soon=asyncio.get_running_loop().call_soon,
         ))  # fmt: skip
         try:
             self._store = await asyncio.shield(opening)

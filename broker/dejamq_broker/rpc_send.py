@@ -147,20 +147,27 @@ class SendService:
 async def _wait(durable: "Future[None]", timeout: float) -> str:
     """Nothing when the disk confirmed, else why not, for the remark of FLUSH_DISK_TIMEOUT.
 
-    One look of the loop when it is done: ``wrap_future`` and ``wait`` take three, which a run of few records feels.
+    One look of the loop when it is done, none if it is already: ``wrap_future`` and ``wait`` take three, which a run of
+    few records feels.
     """
-    loop = asyncio.get_running_loop()
-    told: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(timeout, _tell, told)
-    durable.add_done_callback(partial(_tell_from_outside, loop, told))
-    try:
-        await told
-    finally:
-        timer.cancel()
+    if not durable.done():
+        await _outside(durable, timeout)
     if not durable.done():  # not cancelled: others share the same sync
         return f"the disk did not confirm it within {timeout:g} s"
     error = durable.exception()
     return f"the disk did not confirm it: {error}" if error else ""
+
+
+async def _outside(done: "Future[None]", timeout: float) -> None:
+    """Until it is, or the time is over."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(timeout, _tell, told)
+    done.add_done_callback(partial(_tell_from_outside, loop, told))
+    try:
+        await told
+    finally:
+        timer.cancel()
 
 
 def _tell(told: "asyncio.Future[None]") -> None:

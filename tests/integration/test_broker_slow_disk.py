@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from broker_wire import Wire, a_run, records_of, running, until
 from dejamq_broker.app import Broker
-from dejamq_broker.store import StoreConfig
+from dejamq_broker.store import StoreConfig, flush
+from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_proto.codes import Code, DejamqError
 
 SYNC = StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH")
@@ -41,6 +42,7 @@ class SlowDisk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    monkeypatch.setattr(flush, "QUICK_S", 0)  # known as slow: the test shares the broker's loop
     disk = SlowDisk()
     monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
     return disk
@@ -114,3 +116,20 @@ async def test_offsets_are_not_on_disk_before_their_messages(tmp_path: Path, dis
             assert not flushing.done()
         await flushing
         assert path.exists()
+
+
+async def test_on_a_quick_disk_the_loop_syncs_what_it_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    real = MappedFile.sync
+
+    def sync(file: MappedFile) -> None:
+        threads.append(threading.get_ident())
+        real(file)
+
+    monkeypatch.setattr(flush, "QUICK_S", 3600)
+    async with running(tmp_path, store=SYNC) as broker, Wire(broker.address) as wire:
+        assert (await wire.send(a_run("orders", [b"first"]))).code == Code.SUCCESS
+        monkeypatch.setattr(MappedFile, "sync", sync)
+        assert (await wire.send(a_run("orders", [b"a", b"b"]))).code == Code.SUCCESS
+        assert threading.get_ident() in threads
+        assert await bodies_in(broker, wire, 3) == [b"first", b"a", b"b"]

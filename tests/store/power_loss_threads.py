@@ -6,7 +6,8 @@ What is left when a check fails does: the files stay.
 import dataclasses
 import itertools
 import random
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -22,7 +23,10 @@ MOST_WRECKS = 12
 
 
 class ThreadedLife:
-    """A store that appends from one thread, flushes and dispatches from its own, and is promised durability."""
+    """A store that appends from one thread, flushes and dispatches from its own, and is promised durability.
+
+    Now and then the appender flushes too, as a broker's loop does.
+    """
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.wrecks: list[Wreck] = []
@@ -36,17 +40,22 @@ class ThreadedLife:
         self._given: list[Sent] = []
         self._promised = 0
         self._kinds: Counter[str] = Counter()
+        self._due: deque[Callable[[], None]] = deque()
         (folder / "live").mkdir(parents=True)
         self._disk = Disk(folder / "live", self._on_step)
 
     def live(self) -> None:
         with self._disk.watching():
             world = self.world
-            store = MessageStore.open(self._folder / "live" / "store", world.config, clock_ms=world.clock_ms)
+            store = MessageStore.open(
+                self._folder / "live" / "store", world.config, clock_ms=world.clock_ms, soon=self._due.append
+            )
             for _ in range(RUNS):
                 run = list(itertools.islice(world.messages, self._rng.choice((1, 1, 3, 20))))
                 self._given += run
                 self._when_durable(store.durable(store.append_run(run_of(run)).end_log_offset), len(self._given))
+                while self._due and self._rng.random() < 0.7:
+                    self._due.popleft()()
             store.close()
 
     def _when_durable(self, promise: "Future[None]", count: int) -> None:

@@ -12,8 +12,8 @@ from dejamq_broker.store import SYNC_FLUSH, StoreConfig, pages_ahead
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_broker.store.next_file import NextFile
-from dejamq_broker.store.pages_ahead import PagesAhead
-from store_making import log_files, open_small, run_of, until
+from dejamq_broker.store.pages_ahead import PagesAhead, ZerosAhead
+from store_making import bodies_of, log_files, open_small, run_of, until
 
 STEP, FILE = 64 << 10, 256 << 10
 Asked = list[tuple[int, int]]
@@ -34,7 +34,7 @@ def log_of(directory: Path, count: int = 1) -> tuple[FileQueue, NextFile, PagesA
     ahead = NextFile(files)
     for number in range(count):
         files.add(ahead.take(number * FILE))
-    return files, ahead, PagesAhead(files, lambda: ahead.ready)
+    return files, ahead, PagesAhead(files, ahead)
 
 
 def steps(pages: PagesAhead, log_end: int) -> int:
@@ -159,8 +159,54 @@ def test_the_very_first_file_is_made_and_has_its_pages_before_anything_comes(tmp
     assert log_files(tmp_path) == [first]
 
 
-def test_with_sync_flush_files_are_made_ahead_but_not_their_pages(tmp_path: Path) -> None:
+def test_with_sync_flush_the_very_first_file_is_full_of_zeros_that_are_on_disk_before_anything_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrote: Asked = []
+    real = NextFile.write_zeros
+
+    def note(ahead: NextFile, at: int, size: int) -> None:
+        wrote.append((at, size))
+        real(ahead, at, size)
+
+    monkeypatch.setattr(NextFile, "write_zeros", note)
     store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type=SYNC_FLUSH))
-    until(lambda: log_files(tmp_path) != [])
+    until(lambda: store._flusher.pages.reached == 1 << 20)
+    assert wrote == [(at, pages_ahead.QUIET_ZEROS) for at in range(0, 1 << 20, pages_ahead.QUIET_ZEROS)]
     store.durable(store.append_run(run_of([("T", 0, b"x")])).end_log_offset).result(timeout=10)
-    assert store._flusher.pages.reached == 0
+    store.close()
+    assert bodies_of(open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20))) == [b"x"]
+
+
+def test_zeros_are_for_the_file_made_ahead_and_never_for_one_that_the_log_has(tmp_path: Path) -> None:
+    files, ahead, _ = log_of(tmp_path)
+    zeros = ZerosAhead(files, ahead)
+    assert zeros.step(0, 0.0) == inf
+    ahead.prepare(FILE)
+    zeros.step(FILE // 2, 0.0)
+    assert zeros.reached == FILE + STEP
+    taken = ahead.take(FILE)
+    files.add(taken)
+    taken.write(STEP, b"record")
+    assert zeros.step(FILE, 0.0) == inf
+    assert taken.peek(STEP, 6) == b"record"
+
+
+def test_a_step_of_zeros_that_comes_when_the_file_was_just_taken_writes_nothing(tmp_path: Path) -> None:
+    _, ahead, _ = log_of(tmp_path)
+    ahead.prepare(FILE)
+    taken = ahead.take(FILE)
+    taken.write(0, b"record")
+    ahead.write_zeros(0, STEP)
+    assert taken.peek(0, 6) == b"record"
+
+
+def test_zeros_are_synced_some_at_once_and_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    files, ahead, _ = log_of(tmp_path)
+    zeros = ZerosAhead(files, ahead)
+    monkeypatch.setattr(pages_ahead, "ZEROS_AT_ONCE", 3 * STEP)
+    monkeypatch.setattr(MappedFile, "sync", lambda file: synced.append(zeros.reached + STEP - FILE))
+    ahead.prepare(FILE)
+    assert steps(zeros, FILE) == FILE // STEP
+    assert synced == [3 * STEP, FILE]

@@ -48,6 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     clock_ms: Callable[[], int]
     on_arrival: Callable[[list[QueueKey]], None]
+    soon: Callable[[Callable[[], None]], object] | None
 
 
 class MessageStore(StoreReading):
@@ -64,10 +65,12 @@ class MessageStore(StoreReading):
         *,
         clock_ms: Callable[[], int],
         on_arrival: Callable[[list[QueueKey]], None] = lambda keys: None,
+        soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> Self:
         """Lock, recover and start.
 
-        ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. Raises
+        ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. An appender
+        that is an event loop gives its ``call_soon`` for what it can do itself when it has appended. Raises
         ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left as they were.
         """
         config.validate()
@@ -77,7 +80,7 @@ class MessageStore(StoreReading):
         except OSError as error:
             raise StoreError(f"{paths.root} cannot be a store: {error.strerror}; choose another directory") from None
         try:
-            return cls(paths, config, lock, Surroundings(clock_ms, on_arrival))
+            return cls(paths, config, lock, Surroundings(clock_ms, on_arrival, soon))
         except BaseException:
             lock.release()
             raise
@@ -120,7 +123,7 @@ class MessageStore(StoreReading):
         self._appender.copies_only = self.copies_only
         self.copy = LogCopy(self._log, self.recovery.damages, self._queues.deleted)
         """Reads of the log for a slave, or for the store of one that compares itself with its master's."""
-        self._flusher.dispatched = lambda: self._reput.position
+        self._flusher.dispatched, self._flusher.soon = lambda: self._reput.position, self._around.soon
         if config.sync_flush:
             self._flusher.on_flushed = self._reput.dispatch
         followers = [follow_queues(self._queues), self._index.delete_before]

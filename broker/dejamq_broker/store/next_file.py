@@ -46,6 +46,12 @@ class NextFile:
             if self._ready is None and start - log_end < self._files.file_size * 7 // 8:
                 self._ready = self._create(start)
 
+    def write_zeros(self, at: int, size: int) -> None:
+        """Into the prepared file; not if the appender has taken it, for then records are there. Raises OSError."""
+        with self._lock:
+            if self._ready is not None:
+                self._ready.write(at, bytes(size))
+
     def discard(self) -> None:
         """Delete a prepared file that nobody took."""
         with self._lock:

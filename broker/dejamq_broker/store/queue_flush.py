@@ -3,6 +3,7 @@
 A mark may say less than what is on disk, never more: a start believes it and reads the rest from the log again.
 """
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,26 +23,35 @@ TIMES_APART_MS = 100
 
 
 class FlushedTimes:
-    """What store time the log had reached at some flushed offsets; the newest may be older than the truth."""
+    """What store time the log had reached at some flushed offsets; the newest may be older than the truth.
+
+    Whoever syncs the log notes; the flush thread asks.
+    """
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque()
+        self._lock = threading.Lock()
 
     def note(self, log_offset: int, timestamp_ms: int) -> None:
         """Every record before ``log_offset`` is on disk, and none of them is later than this time."""
-        if len(self._seen) > 1 and timestamp_ms < self._seen[-2][1] + TIMES_APART_MS:
-            self._seen.pop()
-        self._seen.append((log_offset, timestamp_ms))
+        with self._lock:
+            if len(self._seen) > 1 and timestamp_ms < self._seen[-2][1] + TIMES_APART_MS:
+                self._seen.pop()
+            self._seen.append((log_offset, timestamp_ms))
 
     def before(self, log_offset: int) -> int:
         """A time that all records up to it are before ``log_offset``; 0 when none is known. Forgets earlier ones."""
-        while len(self._seen) > 1 and self._seen[1][0] <= log_offset:
-            self._seen.popleft()
-        return self._seen[0][1] if self._seen and self._seen[0][0] <= log_offset else 0
+        with self._lock:
+            while len(self._seen) > 1 and self._seen[1][0] <= log_offset:
+                self._seen.popleft()
+            return self._seen[0][1] if self._seen and self._seen[0][0] <= log_offset else 0
 
 
 class QueueFlush:
-    """Writes queues out, syncs them, keeps ``dispatched.json`` and ``checkpoint``. Used by one thread at a time."""
+    """Writes queues out, syncs them, keeps ``dispatched.json`` and ``checkpoint``.
+
+    Used by one thread at a time, but for ``log_flushed``: that is for whoever syncs the log, one at a time too.
+    """
 
     def __init__(self, queues: ConsumeQueues, paths: StorePaths, config: StoreConfig) -> None:
         self._queues, self._paths, self._config = queues, paths, config
@@ -109,9 +119,10 @@ class QueueFlush:
         self.checkpoint.index_timestamp_ms = self.indexed_until_ms()
         if progress != self._saved[0]:
             progress.save(self._paths.progress)
-        if self.checkpoint != self._saved[1]:
-            self.checkpoint.save(self._paths.checkpoint)
-        self._saved = progress, msgspec.structs.replace(self.checkpoint)
+        checkpoint = msgspec.structs.replace(self.checkpoint)
+        if checkpoint != self._saved[1]:
+            checkpoint.save(self._paths.checkpoint)
+        self._saved = progress, checkpoint
         self._marked = reached, flushed, firsts
 
     def _firsts(self) -> dict[str, dict[int, int]]:

@@ -102,7 +102,7 @@ FIGURES = (
     ),
     Figure(
         "sync", "sync flush, 64 senders that wait", "send", Load(mode="await", concurrency=64, flush_mode="sync"),
-        {OWN: 20_000}, goal="≥ 0.8 × 64 / (fdatasync + round trip)",
+        {OWN: 100_000}, goal="≥ 0.8 × 64 / (fdatasync + round trip)",
     ),
     Figure(
         "forensic", "consumed one by one, journal at forensic", "consume", Load(journal_level="forensic"),
