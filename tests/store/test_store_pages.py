@@ -37,10 +37,10 @@ def log_of(directory: Path, count: int = 1) -> tuple[FileQueue, NextFile, PagesA
     return files, ahead, PagesAhead(files, ahead)
 
 
-def steps(pages: PagesAhead, log_end: int) -> int:
-    """Of a log that grows all the time."""
+def steps(pages: PagesAhead, log_end: int, now: float = 0.0) -> int:
+    """Of a log that grows all the time, or, long after 0, of one that does not."""
     count = 0
-    while pages.step(log_end, 0.0) < inf:
+    while pages.step(log_end, now) < inf:
         count += 1
     return count
 
@@ -178,18 +178,38 @@ def test_with_sync_flush_the_very_first_file_is_full_of_zeros_that_are_on_disk_b
     assert bodies_of(open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20))) == [b"x"]
 
 
-def test_zeros_are_for_the_file_made_ahead_and_never_for_one_that_the_log_has(tmp_path: Path) -> None:
-    files, ahead, _ = log_of(tmp_path)
+def idle_zeros(files: FileQueue, ahead: NextFile, monkeypatch: pytest.MonkeyPatch) -> ZerosAhead:
+    """Of a broker that has nothing to do."""
+    monkeypatch.setattr(pages_ahead, "QUIET_ZEROS", STEP)
     zeros = ZerosAhead(files, ahead)
-    assert zeros.step(0, 0.0) == inf
+    zeros.busy = lambda: False
+    return zeros
+
+
+def test_zeros_are_for_the_file_made_ahead_and_never_for_one_that_the_log_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, ahead, _ = log_of(tmp_path)
+    zeros = idle_zeros(files, ahead, monkeypatch)
+    assert zeros.step(0, 1.0) == inf
     ahead.prepare(FILE)
-    zeros.step(FILE // 2, 0.0)
+    zeros.step(0, 1.1)
     assert zeros.reached == FILE + STEP
     taken = ahead.take(FILE)
     files.add(taken)
     taken.write(STEP, b"record")
-    assert zeros.step(FILE, 0.0) == inf
+    assert zeros.step(0, 1.2) == inf
     assert taken.peek(STEP, 6) == b"record"
+
+
+def test_no_zeros_are_written_while_the_log_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, ahead, _ = log_of(tmp_path)
+    zeros = idle_zeros(files, ahead, monkeypatch)
+    ahead.prepare(FILE)
+    assert zeros.step(100, 1.0) == zeros.step(200, 1.01) == pages_ahead.LOOK_S
+    assert zeros.reached == 0
+    zeros.step(200, 1.2)
+    assert zeros.reached == FILE + STEP
 
 
 def test_a_step_of_zeros_that_comes_when_the_file_was_just_taken_writes_nothing(tmp_path: Path) -> None:
@@ -204,9 +224,9 @@ def test_a_step_of_zeros_that_comes_when_the_file_was_just_taken_writes_nothing(
 def test_zeros_are_synced_some_at_once_and_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     files, ahead, _ = log_of(tmp_path)
-    zeros = ZerosAhead(files, ahead)
+    zeros = idle_zeros(files, ahead, monkeypatch)
     monkeypatch.setattr(pages_ahead, "ZEROS_AT_ONCE", 3 * STEP)
-    monkeypatch.setattr(MappedFile, "sync", lambda file: synced.append(zeros.reached + STEP - FILE))
+    monkeypatch.setattr(MappedFile, "sync", lambda file: synced.append(max(zeros.reached, FILE) + STEP - FILE))
     ahead.prepare(FILE)
-    assert steps(zeros, FILE) == FILE // STEP
+    assert steps(zeros, 0, 1.0) == FILE // STEP
     assert synced == [3 * STEP, FILE]

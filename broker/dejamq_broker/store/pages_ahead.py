@@ -28,8 +28,8 @@ LOOK_S = 0.1
 """Between two looks at what else the process does."""
 FAR = 1 << 30
 """Bytes after the log's end that are enough: two seconds of a flood."""
-QUIET_ZEROS = 128 << 10
-"""Bytes of a step of zeros where nobody appends: the disk has to take them."""
+QUIET_ZEROS = 256 << 10
+"""Bytes of a step of zeros, where there are no appends: of those, the disk would take zeros for as much as it saves."""
 ZEROS_AT_ONCE = 4 << 20
 """Bytes of zeros that are brought to disk together: who waits for a sync meanwhile waits for little."""
 
@@ -38,7 +38,8 @@ class PagesAhead:
     """Asks the kernel for them, step by step. Owned by the flush thread."""
 
     def __init__(self, files: FileQueue, next_file: NextFile) -> None:
-        self._files, self._next, self._quiet_step = files, next_file, QUIET_STEP
+        self._files, self._next = files, next_file
+        self._step, self._quiet_step = STEP, QUIET_STEP
         self.reached = 0
         """Everything between the log's end and this log offset was asked for."""
         self.busy = OtherThreads(IDLE_CORE).busy
@@ -57,9 +58,9 @@ class PagesAhead:
         file = self._file_at(at) if at - log_end < FAR else None
         if file is None:
             return inf
-        if quiet and self._others_work(now):
+        size = min(self._quiet_step if quiet else self._step, file.end - at)
+        if not size or (quiet and self._others_work(now)):
             return LOOK_S
-        size = min(self._quiet_step if quiet else STEP, file.end - at)
         try:
             self._make(file, at - file.start, size)
         except OSError as error:
@@ -88,11 +89,11 @@ class PagesAhead:
 
 
 class ZerosAhead(PagesAhead):
-    """Writes them into the file that is made ahead, as long as the log has not taken it."""
+    """Writes them into the file that is made ahead, as long as the log has not taken it and does not grow."""
 
     def __init__(self, files: FileQueue, next_file: NextFile) -> None:
         super().__init__(files, next_file)
-        self._quiet_step, self._unsynced = QUIET_ZEROS, 0
+        self._step, self._quiet_step, self._unsynced = 0, QUIET_ZEROS, 0
 
     def _first(self, log_end: int) -> int:
         return max(log_end, self._files.end)
