@@ -44,7 +44,7 @@ STORE_ROWS = (
     ("verify_queues", "verify_index_file"),
     ("replica",),
     ("append", "reput", "flush", "recovery", "retention", "reading", "query"),
-    ("queue_flush", "pages_ahead", "recovery_walk"),
+    ("queue_flush", "pages_ahead", "log_sync", "recovery_walk"),
     ("consume_queues", "next_file", "at_rest", "late", "log_copy", "incoming"),
     ("queue_again", "coverage"),
     ("commit_log", "consume_queue", "index", "disk", "log_cut", "deleted"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from broker_wire import Wire, a_run, records_of, running, until
 from dejamq_broker.app import Broker
-from dejamq_broker.store import StoreConfig, flush
+from dejamq_broker.store import StoreConfig, log_sync
 from dejamq_broker.store.mapped_file import MappedFile
 from dejamq_proto.codes import Code, DejamqError
 
@@ -42,7 +42,7 @@ class SlowDisk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
-    monkeypatch.setattr(flush, "QUICK_S", 0)  # known as slow: the test shares the broker's loop
+    monkeypatch.setattr(log_sync, "REST_S", 3600)  # known as slow: the test shares the broker's loop
     disk = SlowDisk()
     monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
     return disk
@@ -126,7 +126,7 @@ async def test_on_a_quick_disk_the_loop_syncs_what_it_stored(tmp_path: Path, mon
         threads.append(threading.get_ident())
         real(file)
 
-    monkeypatch.setattr(flush, "QUICK_S", 3600)
+    monkeypatch.setattr(log_sync, "REST_S", 0)
     async with running(tmp_path, store=SYNC) as broker, Wire(broker.address) as wire:
         assert (await wire.send(a_run("orders", [b"first"]))).code == Code.SUCCESS
         monkeypatch.setattr(MappedFile, "sync", sync)

@@ -12,7 +12,7 @@ import pytest
 from broker_wire import SMALL, Wire, records_of, until
 from dejamq_broker.app import Broker
 from dejamq_broker.ha_config import SYNC_MASTER
-from dejamq_broker.store import SYNC_FLUSH, flush
+from dejamq_broker.store import SYNC_FLUSH, log_sync
 from dejamq_lab.relay import UP
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.wire import SendRunResult
@@ -98,7 +98,7 @@ async def test_two_slaves_are_waited_for_when_three_replicas_are_to_be_in_sync(t
 @pytest.fixture
 def held_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """While the event is clear, nothing gets to disk; it is known as slow, for the test shares the broker's loop."""
-    monkeypatch.setattr(flush, "QUICK_S", 0)
+    monkeypatch.setattr(log_sync, "REST_S", 3600)
     free, real = threading.Event(), os.fdatasync
     free.set()
 

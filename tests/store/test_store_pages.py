@@ -159,20 +159,27 @@ def test_the_very_first_file_is_made_and_has_its_pages_before_anything_comes(tmp
     assert log_files(tmp_path) == [first]
 
 
+def noted_zeros(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, bool]]:
+    """Where zeros were written, how many, and whether they were synced then."""
+    wrote: list[tuple[int, int, bool]] = []
+    real = NextFile.write_zeros
+
+    def note(ahead: NextFile, file: MappedFile, at: int, size: int, *, sync: bool) -> None:
+        wrote.append((at, size, sync))
+        real(ahead, file, at, size, sync=sync)
+
+    monkeypatch.setattr(NextFile, "write_zeros", note)
+    return wrote
+
+
 def test_with_sync_flush_the_very_first_file_is_full_of_zeros_that_are_on_disk_before_anything_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrote: Asked = []
-    real = NextFile.write_zeros
-
-    def note(ahead: NextFile, at: int, size: int) -> None:
-        wrote.append((at, size))
-        real(ahead, at, size)
-
-    monkeypatch.setattr(NextFile, "write_zeros", note)
+    wrote = noted_zeros(monkeypatch)
     store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type=SYNC_FLUSH))
     until(lambda: store._flusher.pages.reached == 1 << 20)
-    assert wrote == [(at, pages_ahead.QUIET_ZEROS) for at in range(0, 1 << 20, pages_ahead.QUIET_ZEROS)]
+    step = pages_ahead.QUIET_ZEROS
+    assert wrote == [(at, step, at + step == 1 << 20) for at in range(0, 1 << 20, step)]
     store.durable(store.append_run(run_of([("T", 0, b"x")])).end_log_offset).result(timeout=10)
     store.close()
     assert bodies_of(open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20))) == [b"x"]
@@ -205,11 +212,12 @@ def test_zeros_are_for_the_file_made_ahead_and_never_for_one_that_the_log_has(
 def test_no_zeros_are_written_while_the_log_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, ahead, _ = log_of(tmp_path)
     zeros = idle_zeros(files, ahead, monkeypatch)
+    wrote = noted_zeros(monkeypatch)
     ahead.prepare(FILE)
     assert zeros.step(100, 1.0) == zeros.step(200, 1.01) == pages_ahead.LOOK_S
-    assert zeros.reached == 0
+    assert wrote == []
     zeros.step(200, 1.2)
-    assert zeros.reached == FILE + STEP
+    assert wrote == [(0, STEP, False)]
 
 
 def test_a_step_of_zeros_that_comes_when_the_file_was_just_taken_writes_nothing(tmp_path: Path) -> None:
@@ -217,16 +225,42 @@ def test_a_step_of_zeros_that_comes_when_the_file_was_just_taken_writes_nothing(
     ahead.prepare(FILE)
     taken = ahead.take(FILE)
     taken.write(0, b"record")
-    ahead.write_zeros(0, STEP)
+    ahead.write_zeros(taken, 0, STEP, sync=True)
     assert taken.peek(0, 6) == b"record"
 
 
 def test_zeros_are_synced_some_at_once_and_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
     files, ahead, _ = log_of(tmp_path)
     zeros = idle_zeros(files, ahead, monkeypatch)
     monkeypatch.setattr(pages_ahead, "ZEROS_AT_ONCE", 3 * STEP)
-    monkeypatch.setattr(MappedFile, "sync", lambda file: synced.append(max(zeros.reached, FILE) + STEP - FILE))
+    wrote = noted_zeros(monkeypatch)
     ahead.prepare(FILE)
     assert steps(zeros, 0, 1.0) == FILE // STEP
-    assert synced == [3 * STEP, FILE]
+    assert [at + size for at, size, sync in wrote if sync] == [3 * STEP, FILE]
+
+
+def test_a_file_that_was_discarded_and_made_again_gets_its_zeros_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, ahead, _ = log_of(tmp_path)
+    zeros = idle_zeros(files, ahead, monkeypatch)
+    ahead.prepare(FILE)
+    assert steps(zeros, 0, 1.0) == FILE // STEP
+    ahead.discard()
+    assert zeros.step(0, 1.5) == inf
+    ahead.prepare(FILE)
+    assert steps(zeros, 0, 2.0) == FILE // STEP
+
+
+def test_zeros_that_find_no_room_are_told_once_and_the_file_is_used_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(descriptor: int, data: bytes, at: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    files, ahead, _ = log_of(tmp_path)
+    zeros = idle_zeros(files, ahead, monkeypatch)
+    ahead.prepare(FILE)
+    monkeypatch.setattr(os, "pwrite", no_room)
+    assert steps(zeros, 0, 1.0) == 1
+    assert caplog.text.count("log_pages_not_ahead") == 1

@@ -4,11 +4,18 @@ import errno
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreError, flush
+from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreError, log_sync
+from dejamq_broker.store.checkpoint import Progress
+from dejamq_broker.store.consume_queues import ConsumeQueues
+from dejamq_broker.store.errors import StoreShort
+from dejamq_broker.store.log_sync import Quickness
 from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.pages_ahead import ZerosAhead
 from store_making import bodies_of, open_small, run_of, settle, until
 
 SYNC = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_disk_type=SYNC_FLUSH)
@@ -29,26 +36,34 @@ class Loop:
         return count
 
 
-class Syncs:
-    """The threads that brought a log file to disk, and what happens at that: ``first``. Zeros ahead are not written."""
+class Disk:
+    """Notes which threads bring a log file to it. Bytes that it loses it tells once, as Linux does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[int] = []
-        self.first: Callable[[], object] = lambda: None
-        real = MappedFile.sync
+        self.before: Callable[[], object] = lambda: None
+        """What happens before a sync; an error that it raises is the sync's."""
+        self._real = MappedFile.sync
+        monkeypatch.setattr(MappedFile, "sync", lambda file: self._sync(file))
+        monkeypatch.setattr(ZerosAhead, "step", lambda pages, log_end, now: inf)
 
-        def sync(file: MappedFile) -> None:
-            self.threads.append(threading.get_ident())
-            self.first()
-            real(file)
+    def _sync(self, file: MappedFile) -> None:
+        self.threads.append(threading.get_ident())
+        self.before()
+        self._real(file)
 
-        monkeypatch.setattr(MappedFile, "sync", sync)
-        monkeypatch.setattr("dejamq_broker.store.pages_ahead.ZerosAhead.step", lambda pages, end, now: 1.0)
-        self._monkeypatch = monkeypatch
+    def loses(self) -> None:
+        """The next sync's bytes."""
+        self.fails_with(errno.EIO, times=1)
 
-    def quick(self, *, quick: bool) -> None:
-        """How each sync from now on is taken, whatever its time."""
-        self._monkeypatch.setattr(flush, "QUICK_S", 3600 if quick else 0)
+    def fails_with(self, number: int, *, times: int = 1_000_000) -> None:
+        left = iter(range(times))
+
+        def fail() -> None:
+            if next(left, None) is not None:
+                raise OSError(number, "a test's error")
+
+        self.before = fail
 
 
 @pytest.fixture
@@ -57,19 +72,21 @@ def loop() -> Loop:
 
 
 @pytest.fixture
-def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
-    syncs = Syncs(monkeypatch)
-    syncs.quick(quick=True)
-    return syncs
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    monkeypatch.setattr(log_sync, "REST_S", 0)
+    monkeypatch.setattr(log_sync, "QUICK_S", 3600)
+    return Disk(monkeypatch)
 
 
 @pytest.fixture
-def store(tmp_path: Path, loop: Loop, syncs: Syncs) -> MessageStore:
-    """With one message that is on disk, so that it is known how quick the disk is."""
+def store(tmp_path: Path, loop: Loop, disk: Disk) -> MessageStore:
+    """With one message that is on disk and in its queue."""
     store = open_small(tmp_path, SYNC, soon=loop.due.append)
-    store.durable(append(store, b"first")).result(timeout=10)
-    assert HERE not in syncs.threads
-    syncs.threads.clear()
+    append(store, b"first")
+    while loop.turn():
+        pass
+    settle(store)
+    disk.threads.clear()
     return store
 
 
@@ -77,55 +94,59 @@ def append(store: MessageStore, body: bytes) -> int:
     return store.append_run(run_of([("T", 0, body)])).end_log_offset
 
 
-def test_on_a_quick_disk_all_that_a_turn_of_the_loop_appends_is_synced_by_it_at_once(
-    store: MessageStore, loop: Loop, syncs: Syncs
+def test_all_that_a_turn_of_the_loop_appends_is_synced_by_it_at_once(
+    store: MessageStore, loop: Loop, disk: Disk
 ) -> None:
     promises = [store.durable(append(store, body)) for body in (b"a", b"b", b"c")]
     assert not any(promise.done() for promise in promises)
     assert loop.turn() == 1
     assert all(promise.done() for promise in promises)
-    assert syncs.threads == [HERE]
+    assert disk.threads == [HERE]
 
 
-def test_what_the_loop_synced_is_in_its_queues_after_those_who_waited_were_told(
-    store: MessageStore, loop: Loop
-) -> None:
-    settle(store)
-    append(store, b"next")
+def test_those_who_wait_are_told_before_the_queues_get_their_entries(store: MessageStore, loop: Loop) -> None:
+    promise = store.durable(append(store, b"next"))
     loop.turn()
-    assert (store.flushed, store.max_offset("T", 0)) == (store.log_max, 1)
+    assert (promise.done(), store.max_offset("T", 0)) == (True, 1)
     loop.turn()
     assert store.max_offset("T", 0) == 2
     assert bodies_of(store) == [b"first", b"next"]
 
 
-def test_a_slow_disk_keeps_the_thread_waiting_and_not_the_loop(store: MessageStore, loop: Loop, syncs: Syncs) -> None:
-    syncs.quick(quick=False)
-    append(store, b"slow, as is found now")
-    loop.turn()
-    loop.turn()
-    store.durable(append(store, b"slow")).result(timeout=10)
-    assert not loop.due
-    assert syncs.threads[0] == HERE
-    assert HERE not in syncs.threads[1:]
-
-
-def test_a_disk_that_is_quick_again_is_the_loops_again(store: MessageStore, loop: Loop, syncs: Syncs) -> None:
-    syncs.quick(quick=False)
+def test_a_disk_that_was_slow_once_is_the_threads_for_a_while(
+    store: MessageStore, loop: Loop, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_sync, "QUICK_S", 0)
+    store._flusher._quickness = Quickness(-2 * log_sync.LONGEST_REST_S)
+    monkeypatch.setattr(store._flusher._quickness, "_rest_s", 3600)
     append(store, b"slow")
-    loop.turn()
-    syncs.quick(quick=True)
-    store.durable(append(store, b"by the thread")).result(timeout=10)
-    until(lambda: store._flusher._quick)
-    append(store, b"by the loop")
-    loop.turn()
-    loop.turn()
-    assert syncs.threads[0] == syncs.threads[-1] == HERE
-    assert len(set(syncs.threads)) == 2
+    while loop.turn():
+        pass
+    store.durable(append(store, b"slow again")).result(timeout=10)
+    assert disk.threads[0] == HERE
+    assert HERE not in disk.threads[1:]
+    assert not loop.due
 
 
-def test_while_the_thread_is_at_it_the_loop_goes_on_and_the_thread_goes_once_more(
-    store: MessageStore, loop: Loop, syncs: Syncs
+def test_the_loop_rests_longer_from_slow_sync_to_slow_sync_and_shortly_after_a_quick_one() -> None:
+    quickness = Quickness(0.0)
+    assert not quickness.holds(0.9)
+    assert quickness.holds(1.0)
+    quickness.note(0.05, 1.0)
+    assert (quickness.holds(1.9), quickness.holds(2.0)) == (False, True)
+    quickness.note(0.05, 2.0)
+    assert (quickness.holds(3.9), quickness.holds(4.0)) == (False, True)
+    for _ in range(20):
+        quickness.note(0.05, 4.0)
+    assert (quickness.holds(63.9), quickness.holds(64.0)) == (False, True)
+    quickness.note(0.0001, 64.0)
+    assert quickness.holds(64.0)
+    quickness.note(0.05, 65.0)
+    assert quickness.holds(66.0)
+
+
+def test_while_the_thread_syncs_the_loop_goes_on_and_the_thread_syncs_once_more(
+    store: MessageStore, loop: Loop, disk: Disk
 ) -> None:
     started, go_on = threading.Event(), threading.Event()
 
@@ -133,57 +154,143 @@ def test_while_the_thread_is_at_it_the_loop_goes_on_and_the_thread_goes_once_mor
         started.set()
         assert go_on.wait(10)
 
-    syncs.first = wait
+    disk.before = wait
     append(store, b"a")
     store._flusher.mark_soon()
     assert started.wait(10)
     promise = store.durable(append(store, b"b"))
     loop.turn()
-    assert HERE not in syncs.threads
+    assert HERE not in disk.threads
     assert not promise.done()
     go_on.set()
     promise.result(timeout=10)
 
 
-def test_a_disk_that_fails_the_loop_is_told_to_who_waits_and_ends_appends(
-    store: MessageStore, loop: Loop, syncs: Syncs
+def test_bytes_that_the_loops_sync_has_lost_are_told_to_who_waits_and_end_appends(
+    store: MessageStore, loop: Loop, disk: Disk
 ) -> None:
-    def broken() -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     promise = store.durable(append(store, b"lost"))
-    syncs.first = broken
+    disk.loses()
     loop.turn()
-    with pytest.raises(StoreError, match="Input/output error"):
+    with pytest.raises(StoreError, match="a test's error"):
         promise.result(timeout=0)
-    with pytest.raises(StoreError, match="Input/output error"):
+    with pytest.raises(StoreError, match="a test's error"):
         append(store, b"refused")
 
 
-def test_where_the_loop_finds_no_descriptor_the_thread_tries_again(
-    store: MessageStore, loop: Loop, syncs: Syncs
+def test_a_thread_that_waited_for_the_loops_failed_sync_makes_no_other_one(
+    store: MessageStore, loop: Loop, disk: Disk, tmp_path: Path
 ) -> None:
-    def none_left() -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
+    """The kernel would say of that one that all is well, and a mark would say that lost bytes are on disk."""
+    end = store.log_max
 
-    promise = store.durable(append(store, b"later"))
-    syncs.first = none_left
+    def lose_while_the_thread_waits() -> None:
+        store._flusher.mark_soon()
+        until(lambda: not store._flusher._mark_wanted)
+        disk.loses()
+        disk.before()
+
+    promise = store.durable(append(store, b"lost"))
+    disk.before = lose_while_the_thread_waits
     loop.turn()
-    until(lambda: len(syncs.threads) > 1)
+    store._flusher._thread.join(10)
+    assert promise.exception(timeout=0)
+    assert disk.threads == [HERE]
+    assert store.flushed == end
+    assert store.max_offset("T", 0) == 1
+    assert (Progress.load(tmp_path / "dispatched.json") or Progress()).flushed <= end
+
+
+def test_what_the_threads_sync_has_lost_is_not_promised_by_the_loops_next_one(
+    store: MessageStore, loop: Loop, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, go_on = threading.Event(), threading.Event()
+    real = store._flusher._failed
+
+    def told_late(error: Exception) -> None:
+        failed.set()
+        assert threading.get_ident() == HERE or go_on.wait(10)
+        real(error)
+
+    monkeypatch.setattr(store._flusher, "_failed", told_late)
+    promise = store.durable(append(store, b"lost"))
+    disk.loses()
+    store._flusher.mark_soon()
+    assert failed.wait(10)
+    loop.turn()
+    go_on.set()
+    with pytest.raises(StoreError, match="a test's error"):
+        promise.result(timeout=10)
+
+
+def test_where_the_loop_finds_no_descriptor_the_thread_tries_again(store: MessageStore, loop: Loop, disk: Disk) -> None:
+    promise = store.durable(append(store, b"later"))
+    disk.fails_with(errno.EMFILE)
+    loop.turn()
+    until(lambda: len(disk.threads) > 1)
     assert not promise.done()
-    syncs.first = lambda: None
+    disk.before = lambda: None
     promise.result(timeout=10)
     until(lambda: not store._flusher.short)
 
 
+def test_a_sync_that_needs_no_descriptor_does_not_say_that_there_are_some(
+    store: MessageStore, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(queues: ConsumeQueues, least_pages: int, between: Callable[[], None]) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ConsumeQueues, "sync", none_left)
+    append(store, b"stored")
+    store._flusher.mark_soon()
+    until(lambda: store._flusher.short)
+    loop.turn()
+    with pytest.raises(StoreShort):
+        append(store, b"refused")
+
+
 def test_a_sync_that_is_due_when_the_store_closes_finds_nothing_to_do(
-    store: MessageStore, loop: Loop, syncs: Syncs, tmp_path: Path
+    store: MessageStore, loop: Loop, disk: Disk, tmp_path: Path
 ) -> None:
     promise = store.durable(append(store, b"last"))
     store.close()
     assert promise.done()
-    count = len(syncs.threads)
-    loop.turn()
-    loop.turn()
-    assert len(syncs.threads) == count
+    disk.threads.clear()
+    while loop.turn():
+        pass
+    assert disk.threads == []
     assert bodies_of(open_small(tmp_path, SYNC)) == [b"first", b"last"]
+
+
+def test_a_store_that_closed_without_descriptors_is_left_alone_by_the_loop(
+    store: MessageStore, loop: Loop, disk: Disk
+) -> None:
+    append(store, b"last")
+    disk.fails_with(errno.EMFILE)
+    store.close()
+    disk.threads.clear()
+    disk.before = lambda: None
+    while loop.turn():
+        pass
+    assert (disk.threads, store.dispatched < store.log_max) == ([], True)
+
+
+def test_the_thread_makes_the_next_file_though_nobody_waits_for_it_to_sync(
+    tmp_path: Path, loop: Loop, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rare = replace(SYNC, flush_interval_commit_log_ms=60_000, flush_interval_consume_queue_ms=60_000)
+    store = open_small(tmp_path, rare, soon=loop.due.append)
+    makers: set[int] = set()
+    real = MappedFile.create
+
+    def create(path: Path, start: int, size: int) -> MappedFile:
+        makers.add(threading.get_ident())
+        return real(path, start, size)
+
+    monkeypatch.setattr(MappedFile, "create", create)
+    for _ in range(8):
+        until(lambda: not store._flusher._next_file.is_wanted(store.log_max))
+        append(store, b"x" * 30_000)
+        loop.turn()
+    assert makers
+    assert HERE not in makers

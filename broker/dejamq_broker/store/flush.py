@@ -1,11 +1,11 @@
-"""What is on disk: one thread, and a promise for those who must know. Source: RocketMQ ``FlushManager``.
+"""What is on disk: a thread that brings it there, a promise for those who must know. Source: RocketMQ ``FlushManager``.
 
 The log is flushed for whoever waits (group commit: all who came during one ``fdatasync`` share the next) or by the
 intervals of ASYNC_FLUSH. The same thread has the queues brought to disk, the next file made ready and pages made ahead.
 
-With SYNC_FLUSH the appender flushes the log itself while the disk is quick: that costs less than to wake the thread,
-which has to take the interpreter's lock from it and to reach its event loop from outside (a seventh of the time of 64
-senders that wait, a quarter of that of 8 or 256). A disk that is slow keeps the thread waiting, and nobody else.
+With SYNC_FLUSH the appender, an event loop, syncs the log itself while the disk is quick: that costs less than to wake
+the thread, which has to take the interpreter's lock from it and to reach it from outside (a seventh of the time of 64
+senders that wait). A disk that is slow, or becomes so, keeps the loop waiting once, and then the thread.
 """
 
 import errno
@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.config import StoreConfig
 from dejamq_broker.store.errors import StoreError, out_of_descriptors
+from dejamq_broker.store.log_sync import LogSync, Quickness
 from dejamq_broker.store.next_file import NextFile
 from dejamq_broker.store.pages_ahead import PagesAhead, ZerosAhead
 from dejamq_broker.store.paths import StorePaths
@@ -29,8 +30,6 @@ logger = logging.getLogger(__name__)
 PAGE = 4096
 SHORT_PAUSE_S = 0.1
 """Between two tries while no file can be opened."""
-QUICK_S = 0.001
-"""A disk whose last sync took less is quick: an event loop may stand still for the next one."""
 
 
 class Flusher:
@@ -38,7 +37,9 @@ class Flusher:
 
     ``full``: there is no room for the queues. ``short``: files cannot be opened, as too many are open. Both pass.
 
-    The thread does one ``turn`` after the other; before it starts and after it ended the store's own thread does.
+    The thread does one ``turn`` after the other; before it starts and after it ended the store's own thread does. The
+    appender's comes in by ``appended`` and, where it syncs itself, ``_sync_here``: of what both touch, ``LogSync`` and
+    ``Promises`` have locks of their own, ``failure`` is set once, and ``short`` ends with a whole round of the thread.
     """
 
     def __init__(
@@ -47,21 +48,29 @@ class Flusher:
         self._log, self._queues, self._paths, self._config = log, queues, paths, config
         self._next_file = next_file
         next_file.marked = lambda: queues.marked
-        self.pages = (ZerosAhead if config.sync_flush else PagesAhead)(log.files, next_file)
-        self.flushed = log.max_offset
+        ahead = ZerosAhead if config.sync_flush else PagesAhead
+        self.pages = ahead(log.files, next_file)
+        self._sync = LogSync(log, queues.log_flushed)
         self._promises = Promises(self.flushed)
         self.failure: StoreError | None = None
         self.full = self.short = False
         self.dispatched: Callable[[], int] = lambda: 0
         self.on_flushed: Callable[[], None] = lambda: None
         self.soon: Callable[[Callable[[], None]], object] | None = None
-        """Has something done by the appender's thread, after what it does now: ``call_soon`` of its event loop."""
-        self._wake, self._syncing = threading.Condition(), threading.Lock()
-        self._quick = self._due_here = False
-        self._urgent = self._nudged = self._mark_wanted = self._stopping = self._unprepared = False
+        """Has the appender's thread do something after what it does now: ``call_soon`` of its event loop, for that
+        thread alone. None where it is no loop, and when appends have ended."""
+        self._due_here = False
+        self._wake = threading.Condition()
+        self._urgent = self._nudged = self._mark_wanted = self._stopping = False
         now = time.monotonic()
+        self._quickness = Quickness(now)
         self._log_turn = self._log_flush = self._queue_turn = now
         self._thread = threading.Thread(target=self._run, name="dejamq-flush")
+
+    @property
+    def flushed(self) -> int:
+        """Everything before this log offset is on disk."""
+        return self._sync.flushed
 
     @property
     def marked(self) -> int:
@@ -77,7 +86,7 @@ class Flusher:
     def durable(self, log_offset: int) -> Future[None]:
         """Resolves when everything before ``log_offset`` is on disk; fails with StoreError. Any thread."""
         promise = self._promises.add(log_offset)
-        if not promise.done() and not self._due_here:
+        if not promise.done() and not self._due_here:  # a sync that is due covers what was stored before it begins
             self._hasten()
         return promise
 
@@ -95,27 +104,37 @@ class Flusher:
                 self._wake.notify()
 
     def _sync_soon(self) -> None:
-        """By the appender, once for all that it appends until then; by the thread where the disk is slow."""
+        """By the appender itself, once for all that it appends until then; by the thread where the disk is slow."""
         if self._due_here:
             return
-        if self.soon is not None and self._quick:
-            self._due_here = True
-            self.soon(self._sync_here)
-        else:
+        if self.soon is None or not self._quickness.holds(time.monotonic()):
+            self._hasten()
+            return
+        self.soon(self._sync_here)
+        self._due_here = True
+        if self._next_file.is_wanted(self._log.max_offset):
             self._hasten()
 
     def _sync_here(self) -> None:
-        """For the appender. Where the thread is at it, that one goes once more: nobody stands still for two syncs."""
+        """For the appender. Those who wait are told first, the queues get their entries after that.
+
+        Where the thread is syncing, that one goes once more.
+        """
         self._due_here = False
-        if not self._syncing.acquire(blocking=False):
-            self._hasten()
+        if self.soon is None or self.failure:
             return
+        began, before = time.monotonic(), self.flushed
         try:
-            self._guarded(self._sync_log)
-        finally:
-            self._syncing.release()
-        self._resolve()
-        assert self.soon is not None
+            if not self._sync.run(wait=False):
+                self._hasten()
+                return
+        except Exception as error:
+            self._failed(error)
+            return
+        now = time.monotonic()
+        if self.flushed > before:
+            self._quickness.note(now - began, now)
+        self._keep_promises()
         self.soon(self.on_flushed)
 
     def _hasten(self) -> None:
@@ -133,6 +152,7 @@ class Flusher:
 
     def stop(self) -> None:
         """End the thread and flush the log to its end. The caller has stopped appends."""
+        self.soon = None
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -158,7 +178,7 @@ class Flusher:
             self._flush_log()
             self._log_flush = now
         if not self.full:
-            self._prepare_next()
+            self._next_file.try_to_prepare(self._log.max_offset)
         if mark_wanted:
             self._with_room(lambda: self._queues.finish(self._reached(), self.flushed))
         elif (now - self._queue_turn) * 1000 >= self._config.flush_interval_consume_queue_ms:
@@ -166,7 +186,7 @@ class Flusher:
             self._with_room(lambda: self._queues.turn(self._reached(), self.flushed, now=now, between=self._hurry))
 
     def _run(self) -> None:
-        self._prepare_next()
+        self._next_file.try_to_prepare(self._log.max_offset)
         while not self._stopping and not self.failure:
             self._guarded(self._round)
 
@@ -204,16 +224,6 @@ class Flusher:
     def _reached(self) -> int:
         return min(self.dispatched(), self.flushed)
 
-    def _prepare_next(self) -> None:
-        try:
-            self._next_file.prepare(self._log.max_offset)
-            self._unprepared = False
-        except OSError as error:
-            # an append that needs the file will try again, and refuse if there is still no room
-            if not self._unprepared:
-                logger.warning("next_file_not_prepared directory=%s error=%s", self._paths.commit_log, error)
-            self._unprepared = True
-
     def _hurry(self) -> None:
         """Who waits for the log goes between two queues. A log that cannot be synced is never just a full disk."""
         try:
@@ -223,24 +233,11 @@ class Flusher:
             raise StoreError(str(error)) from error
 
     def _flush_log(self) -> None:
-        with self._syncing:
-            self._sync_log()
-        self._resolve()
+        self._sync.run()
+        self._keep_promises()
         self.on_flushed()
 
-    def _sync_log(self) -> None:
-        """The caller is the one that syncs."""
-        timestamp_ms, end = self._log.last_store_timestamp_ms, self._log.max_offset
-        if end > self.flushed:
-            began = time.perf_counter()
-            for file in self._log.files.files:
-                if file.end > self.flushed and file.start < end:
-                    file.sync()
-            self._quick = time.perf_counter() - began < QUICK_S
-            self._queues.log_flushed(end, timestamp_ms)
-            self.flushed = end
-
-    def _resolve(self) -> None:
+    def _keep_promises(self) -> None:
         if self._promises.keep(self.flushed, self._log.max_offset):
             self._hasten()
 
@@ -270,9 +267,12 @@ class Flusher:
                 logger.warning("descriptors_back directory=%s", self._paths.root)
             self.short = False
         except Exception as error:
-            if out_of_descriptors(error):
-                self._try_again(error)
-                return
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if out_of_descriptors(error):
+            self._try_again(error)
+        else:
             self._fail(
                 StoreError(f"the disk of {self._paths.root} failed: {error}; restart the broker after mending it")
             )
@@ -286,6 +286,8 @@ class Flusher:
             self._wake.notify()
 
     def _fail(self, failure: StoreError) -> None:
-        logger.error("flush_failed directory=%s error=%s", self._paths.root, failure)
-        self.failure = failure
-        self._promises.end(failure)
+        """The first one counts: both parties may meet it."""
+        if self.failure is None:
+            self.failure = failure
+            self._promises.end(failure)
+            logger.error("flush_failed directory=%s error=%s", self._paths.root, failure)

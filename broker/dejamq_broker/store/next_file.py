@@ -1,12 +1,15 @@
 """The log file after the last one, ready before an append needs it. Source: RocketMQ ``AllocateMappedFileService``."""
 
 import errno
+import logging
 import os
 import threading
 from collections.abc import Callable
 
 from dejamq_broker.store.file_queue import FileQueue
 from dejamq_broker.store.mapped_file import MappedFile
+
+logger = logging.getLogger(__name__)
 
 ENTRIES_SHARE = 4
 """Queue entries take less than this fraction of their log: 20 bytes of a record of 91 or more."""
@@ -15,7 +18,7 @@ ROOM_FOR_MARKS = 32 << 10
 
 
 class NextFile:
-    """Makes one file ahead: the flush thread prepares it, the appender takes it."""
+    """Makes one file ahead: the flush thread prepares it, with SYNC_FLUSH full of zeros, and the appender takes it."""
 
     def __init__(self, files: FileQueue) -> None:
         self._files = files
@@ -24,6 +27,7 @@ class NextFile:
         self._lock = threading.Lock()
         self._ready: MappedFile | None = None
         self._end = 0
+        self._failed = False
 
     @property
     def ready(self) -> MappedFile | None:
@@ -39,18 +43,44 @@ class NextFile:
             self._end = file.end
             return file
 
+    def is_wanted(self, log_end: int) -> bool:
+        """Whether ``prepare`` has something to do. Any thread."""
+        start = max(self._end, self._files.end)
+        return self._ready is None and start - log_end < self._files.file_size * 7 // 8
+
     def prepare(self, log_end: int) -> None:
         """Make the next file once an eighth of the last one is used, the very first one at once. Raises OSError."""
         with self._lock:
-            start = max(self._end, self._files.end)
-            if self._ready is None and start - log_end < self._files.file_size * 7 // 8:
-                self._ready = self._create(start)
+            if self.is_wanted(log_end):
+                self._ready = self._create(max(self._end, self._files.end))
 
-    def write_zeros(self, at: int, size: int) -> None:
-        """Into the prepared file; not if the appender has taken it, for then records are there. Raises OSError."""
-        with self._lock:
-            if self._ready is not None:
-                self._ready.write(at, bytes(size))
+    def try_to_prepare(self, log_end: int) -> None:
+        """As ``prepare``; that it fails is logged once, until it does not."""
+        try:
+            self.prepare(log_end)
+            self._failed = False
+        except OSError as error:
+            # an append that needs the file will try again, and refuse if there is still no room
+            if not self._failed:
+                logger.warning("next_file_not_prepared directory=%s error=%s", self._files.folder, error)
+            self._failed = True
+
+    def write_zeros(self, file: MappedFile, at: int, size: int, *, sync: bool) -> None:
+        """Into the file that is prepared, and on disk with ``sync``; not if the appender has taken it meanwhile, for
+        then records are there. For the flush thread. Raises OSError.
+
+        By a descriptor of its own: the kernel tells each once that bytes are lost, and the log's may not miss it.
+        """
+        descriptor = os.open(file.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            with self._lock:
+                if self._ready is not file:
+                    return
+                os.pwrite(descriptor, bytes(size), at)
+            if sync:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def discard(self) -> None:
         """Delete a prepared file that nobody took."""

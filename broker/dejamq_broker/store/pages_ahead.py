@@ -1,9 +1,10 @@
 """Pages for the log before records come: who writes into a page that nobody had before waits for it.
 
 Where memory is only lent, as in virtual machines, such a page costs many times what it costs to fill one that is
-there. RocketMQ has ``warmMapedFileEnable`` for this, which writes zeros; here nothing is written, so nothing more has
-to go to disk, and what the machine needs for something else it takes back. With SYNC_FLUSH it is zeros, before the file
-is the log's: to sync bytes of which the disk had none takes twice as long.
+there. RocketMQ has ``warmMapedFileEnable`` for this, which writes zeros. With ASYNC_FLUSH nothing is written here, so
+nothing more has to go to disk, and what the machine needs for something else it takes back. With SYNC_FLUSH zeros are
+written, while a broker has nothing else to do: to sync blocks that were never written takes twice as long, as the file
+system has to note that they are.
 """
 
 import logging
@@ -29,8 +30,8 @@ LOOK_S = 0.1
 FAR = 1 << 30
 """Bytes after the log's end that are enough: two seconds of a flood."""
 QUIET_ZEROS = 256 << 10
-"""Bytes of a step of zeros, where there are no appends: of those, the disk would take zeros for as much as it saves."""
-ZEROS_AT_ONCE = 4 << 20
+"""Bytes of a step of zeros. There is none while the log grows: the disk would lose with them what it saves later."""
+ZEROS_AT_ONCE = 1 << 20
 """Bytes of zeros that are brought to disk together: who waits for a sync meanwhile waits for little."""
 
 
@@ -39,9 +40,8 @@ class PagesAhead:
 
     def __init__(self, files: FileQueue, next_file: NextFile) -> None:
         self._files, self._next = files, next_file
-        self._step, self._quiet_step = STEP, QUIET_STEP
         self.reached = 0
-        """Everything between the log's end and this log offset was asked for."""
+        """Everything between the log's end and this log offset was asked for, or is full of zeros."""
         self.busy = OtherThreads(IDLE_CORE).busy
         """Whether the process has better things to do where the log does not grow."""
         self._log_end, self._grown_s = 0, 0.0
@@ -58,7 +58,7 @@ class PagesAhead:
         file = self._file_at(at) if at - log_end < FAR else None
         if file is None:
             return inf
-        size = min(self._quiet_step if quiet else self._step, file.end - at)
+        size = min(self._size(quiet=quiet), file.end - at)
         if not size or (quiet and self._others_work(now)):
             return LOOK_S
         try:
@@ -71,8 +71,12 @@ class PagesAhead:
         return INTERVAL_S
 
     def _first(self, log_end: int) -> int:
-        """The first log offset whose page may be missed."""
+        """Where the first page is that can be made."""
         return log_end
+
+    def _size(self, *, quiet: bool) -> int:
+        """Bytes of a step; 0: not now."""
+        return QUIET_STEP if quiet else STEP
 
     def _make(self, file: MappedFile, at: int, size: int) -> None:
         """Raises OSError."""
@@ -89,18 +93,25 @@ class PagesAhead:
 
 
 class ZerosAhead(PagesAhead):
-    """Writes them into the file that is made ahead, as long as the log has not taken it and does not grow."""
+    """Writes zeros into the file that is made ahead, until the log takes it."""
 
     def __init__(self, files: FileQueue, next_file: NextFile) -> None:
         super().__init__(files, next_file)
-        self._step, self._quiet_step, self._unsynced = 0, QUIET_ZEROS, 0
+        self._file: MappedFile | None = None
+        self._unsynced = 0
 
     def _first(self, log_end: int) -> int:
+        """A file that was discarded and made again has none of them."""
+        if self._next.ready is not self._file:
+            self._file, self._unsynced = self._next.ready, 0
+            self.reached = self._files.end
         return max(log_end, self._files.end)
 
+    def _size(self, *, quiet: bool) -> int:
+        return QUIET_ZEROS if quiet else 0
+
     def _make(self, file: MappedFile, at: int, size: int) -> None:
-        self._next.write_zeros(at, size)
         self._unsynced += size
-        if self._unsynced >= ZEROS_AT_ONCE or at + size == file.size:
-            self._unsynced = 0
-            file.sync()
+        sync = self._unsynced >= ZEROS_AT_ONCE or at + size == file.size
+        self._unsynced *= not sync
+        self._next.write_zeros(file, at, size, sync=sync)

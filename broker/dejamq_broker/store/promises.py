@@ -7,7 +7,7 @@ from dejamq_broker.store.errors import StoreError
 
 
 class Promises:
-    """Of one log. Any thread."""
+    """Of one log. Any thread; what two threads have brought to disk may be told in any order."""
 
     def __init__(self, flushed: int) -> None:
         """``flushed``: everything before this log offset is on disk."""
@@ -29,9 +29,9 @@ class Promises:
         return future
 
     def keep(self, flushed: int, stored: int) -> bool:
-        """Everything before ``flushed`` is on disk. Whether somebody waits for what is before ``stored`` still."""
+        """Everything before ``flushed`` is on disk. True: somebody waits still, though it is before ``stored``."""
         with self._lock:
-            self._flushed = flushed
+            self._flushed = flushed = max(flushed, self._flushed)
             done = [future for log_offset, future in self._waiting if log_offset <= flushed]
             self._waiting = [waiting for waiting in self._waiting if waiting[0] > flushed]
             more = any(log_offset <= stored for log_offset, _ in self._waiting)
