@@ -10,9 +10,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from unittest import mock
 
 import msgspec
-from dejamq_broker.store import MessageStore
+from dejamq_broker.store import MessageStore, log_sync
 from disk_model import Disk
 from power_loss import Failure, config_of
 from store_making import ticking
@@ -45,7 +46,7 @@ class ThreadedLife:
         self._disk = Disk(folder / "live", self._on_step)
 
     def live(self) -> None:
-        with self._disk.watching():
+        with self._disk.watching(), mock.patch.multiple(log_sync, REST_S=0, QUICK_S=3600):
             world = self.world
             store = MessageStore.open(
                 self._folder / "live" / "store", world.config, clock_ms=world.clock_ms, soon=self._due.append
