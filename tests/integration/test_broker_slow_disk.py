@@ -42,7 +42,7 @@ class SlowDisk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
-    monkeypatch.setattr(log_sync, "REST_S", 3600)  # known as slow: the test shares the broker's loop
+    monkeypatch.setattr(log_sync, "WAKING_S", 3600)  # known as slow: the test shares the broker's loop
     disk = SlowDisk()
     monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
     return disk
@@ -126,7 +126,7 @@ async def test_on_a_quick_disk_the_loop_syncs_what_it_stored(tmp_path: Path, mon
         threads.append(threading.get_ident())
         real(file)
 
-    monkeypatch.setattr(log_sync, "REST_S", 0)
+    monkeypatch.setattr(log_sync, "WAKING_S", 0)
     async with running(tmp_path, store=SYNC) as broker, Wire(broker.address) as wire:
         assert (await wire.send(a_run("orders", [b"first"]))).code == Code.SUCCESS
         monkeypatch.setattr(MappedFile, "sync", sync)

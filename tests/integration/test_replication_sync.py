@@ -98,7 +98,7 @@ async def test_two_slaves_are_waited_for_when_three_replicas_are_to_be_in_sync(t
 @pytest.fixture
 def held_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """While the event is clear, nothing gets to disk; it is known as slow, for the test shares the broker's loop."""
-    monkeypatch.setattr(log_sync, "REST_S", 3600)
+    monkeypatch.setattr(log_sync, "WAKING_S", 3600)
     free, real = threading.Event(), os.fdatasync
     free.set()
 

@@ -46,7 +46,7 @@ class ThreadedLife:
         self._disk = Disk(folder / "live", self._on_step)
 
     def live(self) -> None:
-        with self._disk.watching(), mock.patch.multiple(log_sync, REST_S=0, QUICK_S=3600):
+        with self._disk.watching(), mock.patch.multiple(log_sync, WAKING_S=0, QUICK_S=3600):
             world = self.world
             store = MessageStore.open(
                 self._folder / "live" / "store", world.config, clock_ms=world.clock_ms, soon=self._due.append

@@ -73,7 +73,7 @@ def loop() -> Loop:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    monkeypatch.setattr(log_sync, "REST_S", 0)
+    monkeypatch.setattr(log_sync, "WAKING_S", 0)
     monkeypatch.setattr(log_sync, "QUICK_S", 3600)
     return Disk(monkeypatch)
 
@@ -117,8 +117,7 @@ def test_a_disk_that_was_slow_once_is_the_threads_for_a_while(
     store: MessageStore, loop: Loop, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_sync, "QUICK_S", 0)
-    store._flusher._quickness = Quickness(-2 * log_sync.LONGEST_REST_S)
-    monkeypatch.setattr(store._flusher._quickness, "_rest_s", 3600)
+    monkeypatch.setattr(log_sync, "REST", 1e9)
     append(store, b"slow")
     while loop.turn():
         pass
@@ -128,21 +127,15 @@ def test_a_disk_that_was_slow_once_is_the_threads_for_a_while(
     assert not loop.due
 
 
-def test_the_loop_rests_longer_from_slow_sync_to_slow_sync_and_shortly_after_a_quick_one() -> None:
+def test_the_longer_a_sync_took_the_longer_the_loop_rests() -> None:
     quickness = Quickness(0.0)
-    assert not quickness.holds(0.9)
+    assert (quickness.holds(0.9), quickness.holds(1.0)) == (False, True)
+    quickness.note(0.0005, 1.0)
     assert quickness.holds(1.0)
-    quickness.note(0.05, 1.0)
-    assert (quickness.holds(1.9), quickness.holds(2.0)) == (False, True)
-    quickness.note(0.05, 2.0)
-    assert (quickness.holds(3.9), quickness.holds(4.0)) == (False, True)
-    for _ in range(20):
-        quickness.note(0.05, 4.0)
-    assert (quickness.holds(63.9), quickness.holds(64.0)) == (False, True)
-    quickness.note(0.0001, 64.0)
-    assert quickness.holds(64.0)
-    quickness.note(0.05, 65.0)
-    assert quickness.holds(66.0)
+    quickness.note(0.01, 1.0)
+    assert (quickness.holds(1.24), quickness.holds(1.26)) == (False, True)
+    quickness.note(2, 2.0)
+    assert (quickness.holds(51.9), quickness.holds(52.1)) == (False, True)
 
 
 def test_while_the_thread_syncs_the_loop_goes_on_and_the_thread_syncs_once_more(

@@ -5,7 +5,7 @@ intervals of ASYNC_FLUSH. The same thread has the queues brought to disk, the ne
 
 With SYNC_FLUSH the appender, an event loop, syncs the log itself while the disk is quick: that costs less than to wake
 the thread, which has to take the interpreter's lock from it and to reach it from outside (a seventh of the time of 64
-senders that wait). A disk that is slow, or becomes so, keeps the loop waiting once, and then the thread.
+senders that wait). A disk that is slow, or becomes so, keeps the loop waiting once, and then, for a while, the thread.
 """
 
 import errno

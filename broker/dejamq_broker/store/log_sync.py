@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dejamq_broker.store.commit_log import CommitLog
 from dejamq_broker.store.errors import out_of_descriptors
 
-QUICK_S = 0.001
+QUICK_S = 0.002
 """An event loop may stand still for a sync that takes less."""
-REST_S, LONGEST_REST_S = 1.0, 60.0
-"""After a start, and after a sync that took longer, the loop tries none for so long: twice as long each time."""
+REST = 25
+"""After one that took more it syncs nothing for so many times as long: a slow disk has it stand still for a 26th at
+most."""
+WAKING_S = 1.0
+"""So long after a start it does not either: many others start then."""
 
 
 class LogSync:
@@ -62,16 +65,12 @@ class Quickness:
 
     def __init__(self, now: float) -> None:
         """Times are monotonic (s)."""
-        self._rest_s = REST_S
-        self._rests_until = now + REST_S
+        self._rests_until = now + WAKING_S
 
     def holds(self, now: float) -> bool:
         return now >= self._rests_until
 
     def note(self, took_s: float, now: float) -> None:
         """A sync by the loop took so long."""
-        if took_s < QUICK_S:
-            self._rest_s = REST_S
-        else:
-            self._rests_until = now + self._rest_s
-            self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+        if took_s >= QUICK_S:
+            self._rests_until = now + REST * took_s
