@@ -11,6 +11,7 @@ from dejamq.call import Call
 from dejamq.fault_strategy import FaultTable
 from dejamq.instance import Instance
 from dejamq.message import MessageQueue
+from dejamq.mixture import Mixture
 from dejamq.routes import TopicRoute
 from dejamq.selectors import Rotation
 from dejamq.sends import Sends
@@ -35,6 +36,7 @@ class Destinations:
     ) -> None:
         self._instance, self._routed, self._failed, self._faults = instance, routed, failed, faults
         self._rotations: dict[str, Rotation] = {}
+        self._mixture = Mixture(self._rotations)
         self._parked: dict[str, list[Call]] = {}
         instance.routes.on_change.append(self._route_changed)
 
@@ -61,7 +63,7 @@ class Destinations:
         try:
             if topics.count(topics[0]) == len(topics):
                 return self._rotations[topics[0]].take(len(sends), monotonic())
-            return [self._rotations[topic].next() for topic in topics]
+            return self._mixture.take(topics, monotonic())
         except KeyError:
             return None
 
@@ -153,6 +155,7 @@ class Destinations:
             self._rotations[route.topic] = Rotation(queues)
         else:
             self._rotations.pop(route.topic, None)
+        self._mixture.forget()
 
 
 def _selected(call: Call, queues: Sequence[MessageQueue]) -> MessageQueue:
