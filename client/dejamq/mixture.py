@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from dejamq.batching import WINDOW_RECORDS
 from dejamq.message import MessageQueue
-from dejamq.selectors import CROWD_PIECE, FLOOD_S, Rotation
+from dejamq.selectors import CROWD_PAUSE_S, CROWD_PIECE, Rotation
 
 KEPT_S = 0.1
 """A topic of a flood keeps to a queue for so long at most, and for as many messages as are put in order together."""
@@ -30,7 +30,7 @@ class Mixture:
         """
         if len(topics) < CROWD_PIECE:
             return self._next(topics)
-        flood, self._flood_until = now < self._flood_until, now + FLOOD_S
+        flood, self._flood_until = now < self._flood_until, now + CROWD_PAUSE_S
         if not flood:
             return self._next(topics)
         if self._room <= 0 or now >= self._kept_until:

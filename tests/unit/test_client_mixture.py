@@ -7,10 +7,10 @@ import pytest
 from dejamq.batching import WINDOW_RECORDS
 from dejamq.message import MessageQueue
 from dejamq.mixture import KEPT_S, Mixture
-from dejamq.selectors import CROWD_PIECE, FLOOD_S, Rotation
+from dejamq.selectors import CROWD_PAUSE_S, CROWD_PIECE, Rotation
 
 TOPICS = [f"topic-{number}" for number in range(20)]
-STEP_S = FLOOD_S / 10
+STEP_S = KEPT_S / 100
 
 
 def mixture() -> tuple[Mixture, dict[str, Rotation]]:
@@ -57,7 +57,7 @@ def test_a_flood_goes_on_with_the_next_queues_after_so_many_messages() -> None:
     assert len(set().union(*turns)) == 3
 
 
-@pytest.mark.parametrize(("count", "step_s"), [(80, STEP_S), (2 * CROWD_PIECE, 2 * FLOOD_S)])
+@pytest.mark.parametrize(("count", "step_s"), [(80, STEP_S), (2 * CROWD_PIECE, 2 * CROWD_PAUSE_S)])
 def test_small_or_rare_crowds_are_no_flood(count: int, step_s: float) -> None:
     assert all(len(ids) == 4 for ids in flood(mixture()[0], 10, count, step_s=step_s))
 
