@@ -120,8 +120,8 @@ class Flusher:
 
         Where the thread is syncing, that one goes once more.
         """
-        self._due_here = False
-        if self.soon is None or self.failure:
+        self._due_here, soon = False, self.soon
+        if soon is None or self.failure:
             return
         began, before = time.monotonic(), self.flushed
         try:
@@ -135,7 +135,7 @@ class Flusher:
         if self.flushed > before:
             self._quickness.note(now - began, now)
         self._keep_promises()
-        self.soon(self.on_flushed)
+        soon(self.on_flushed)
 
     def _hasten(self) -> None:
         """The thread that is told already looks before it sleeps."""
