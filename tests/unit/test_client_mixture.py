@@ -1,5 +1,6 @@
 """Which queues messages get that go to several topics in one turn of the loop."""
 
+import random
 from collections import Counter
 from itertools import cycle, islice
 
@@ -63,11 +64,22 @@ def test_small_or_rare_crowds_are_no_flood(count: int, step_s: float) -> None:
 
 
 def test_a_flood_is_even_over_the_queues_in_the_end() -> None:
+    random.seed(1126)
     mixed, _ = mixture()
     given: Counter[int] = Counter()
     for number in range(round(80 * KEPT_S / STEP_S)):
         given.update(queue.queue_id for queue in mixed.take(in_turn(CROWD_PIECE), 100 + number * STEP_S))
     assert max(given.values()) < 1.1 * min(given.values())
+
+
+def test_a_rhythm_of_large_and_small_crowds_does_not_give_one_queue_the_large_ones() -> None:
+    random.seed(1126)
+    mixed, _ = mixture()
+    given: Counter[int] = Counter()
+    for number in range(4000):
+        count = 3000 if number % 8 == 0 else 140
+        given.update(queue.queue_id for queue in mixed.take(in_turn(count), 100 + number * 0.09))
+    assert max(given.values()) < 1.5 * min(given.values())
 
 
 def test_queues_that_have_gone_are_not_kept() -> None:

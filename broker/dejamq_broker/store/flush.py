@@ -5,7 +5,7 @@ intervals of ASYNC_FLUSH. The same thread has the queues brought to disk, the ne
 
 With SYNC_FLUSH the appender, an event loop, syncs the log itself while the disk is quick: that costs less than to wake
 the thread, which has to take the interpreter's lock from it and to reach it from outside (a seventh of the time of 64
-senders that wait). A disk that is slow, or becomes so, keeps the loop waiting once, and then, for a while, the thread.
+senders that wait). A disk that is slow, or becomes so, holds the loop once; then the thread syncs for a while.
 """
 
 import errno
@@ -105,12 +105,13 @@ class Flusher:
 
     def _sync_soon(self) -> None:
         """By the appender itself, once for all that it appends until then; by the thread where the disk is slow."""
+        soon = self.soon
         if self._due_here:
             return
-        if self.soon is None or not self._quickness.holds(time.monotonic()):
+        if soon is None or not self._quickness.holds(time.monotonic()):
             self._hasten()
             return
-        self.soon(self._sync_here)
+        soon(self._sync_here)
         self._due_here = True
         if self._next_file.is_wanted(self._log.max_offset):
             self._hasten()
