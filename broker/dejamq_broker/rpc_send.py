@@ -159,7 +159,7 @@ async def _wait(durable: "Future[None]", timeout: float) -> str:
 
 
 async def _outside(done: "Future[None]", timeout: float) -> None:
-    """Until it is, or the time is over."""
+    """Return when it is done, which another thread may tell, or when the time is over."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[None] = loop.create_future()
     timer = loop.call_later(timeout, _tell, told)
@@ -176,6 +176,6 @@ def _tell(told: "asyncio.Future[None]") -> None:
 
 
 def _tell_from_outside(loop: asyncio.AbstractEventLoop, told: "asyncio.Future[None]", _: "Future[None]") -> None:
-    """By the thread that flushes. A loop that is closed has nobody left who waits."""
+    """By whoever flushes. A loop that is closed has nobody left who waits."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_tell, told)

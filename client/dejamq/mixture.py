@@ -17,7 +17,7 @@ class Mixture:
     """Each message gets the next queue of its topic, but in a flood, where a topic keeps to a queue for a while.
 
     So runs and pulls have more of each queue, as with one topic (``Rotation.take``): over 200 topics of four queues, a
-    message takes an eighth less of producer and broker. A flood is large crowds that come in a stream; that of one
+    message takes a sixth less of producer and broker. A flood is large crowds that come in a stream; that of one
     topic has to come faster, as nothing is put in order for it meanwhile.
     """
 

@@ -27,6 +27,8 @@ from dejamq_broker.store.queue_flush import QueueFlush
 
 logger = logging.getLogger(__name__)
 
+Soon = Callable[[Callable[[], None]], object]
+"""Has the calling thread do something after what it does now: ``call_soon`` of its event loop."""
 PAGE = 4096
 SHORT_PAUSE_S = 0.1
 """Between two tries while no file can be opened."""
@@ -51,14 +53,13 @@ class Flusher:
         ahead = ZerosAhead if config.sync_flush else PagesAhead
         self.pages = ahead(log.files, next_file)
         self._sync = LogSync(log, queues.log_flushed)
-        self._promises = Promises(self.flushed)
+        self._promises = Promises(lambda: self.flushed)
         self.failure: StoreError | None = None
         self.full = self.short = False
         self.dispatched: Callable[[], int] = lambda: 0
         self.on_flushed: Callable[[], None] = lambda: None
-        self.soon: Callable[[Callable[[], None]], object] | None = None
-        """Has the appender's thread do something after what it does now: ``call_soon`` of its event loop, for that
-        thread alone. None where it is no loop, and when appends have ended."""
+        self.soon: Soon | None = None
+        """For the appender's thread alone. None where that is no event loop, and when appends have ended."""
         self._due_here = False
         self._wake = threading.Condition()
         self._urgent = self._nudged = self._mark_wanted = self._stopping = False
@@ -124,7 +125,7 @@ class Flusher:
         self._due_here, soon = False, self.soon
         if soon is None or self.failure:
             return
-        began, before = time.monotonic(), self.flushed
+        began = time.monotonic()
         try:
             if not self._sync.run(wait=False):
                 self._hasten()
@@ -133,8 +134,7 @@ class Flusher:
             self._failed(error)
             return
         now = time.monotonic()
-        if self.flushed > before:
-            self._quickness.note(now - began, now)
+        self._quickness.note(now - began, now)
         self._keep_promises()
         soon(self.on_flushed)
 
@@ -239,7 +239,7 @@ class Flusher:
         self.on_flushed()
 
     def _keep_promises(self) -> None:
-        if self._promises.keep(self.flushed, self._log.max_offset):
+        if self._promises.keep(self._log.max_offset):
             self._hasten()
 
     def _with_room(self, keep: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from dejamq_broker.store.directory_lock import DirectoryLock, note_role
 from dejamq_broker.store.disk import Disk
 from dejamq_broker.store.errors import StoreError, StoreFull, StoreShort
 from dejamq_broker.store.file_queue import FileQueue
-from dejamq_broker.store.flush import Flusher
+from dejamq_broker.store.flush import Flusher, Soon
 from dejamq_broker.store.index import open_index
 from dejamq_broker.store.index_trust import Origin
 from dejamq_broker.store.late import LateReader
@@ -48,7 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     clock_ms: Callable[[], int]
     on_arrival: Callable[[list[QueueKey]], None]
-    soon: Callable[[Callable[[], None]], object] | None
+    soon: Soon | None
 
 
 class MessageStore(StoreReading):
@@ -65,12 +65,12 @@ class MessageStore(StoreReading):
         *,
         clock_ms: Callable[[], int],
         on_arrival: Callable[[list[QueueKey]], None] = lambda keys: None,
-        soon: Callable[[Callable[[], None]], object] | None = None,
+        soon: Soon | None = None,
     ) -> Self:
         """Lock, recover and start.
 
         ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. An appender
-        that is an event loop gives its ``call_soon`` for what it can do itself when it has appended. Raises
+        that is an event loop gives its ``call_soon``, and with SYNC_FLUSH syncs the log itself (``Flusher``). Raises
         ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left as they were.
         """
         config.validate()
@@ -123,7 +123,8 @@ class MessageStore(StoreReading):
         self._appender.copies_only = self.copies_only
         self.copy = LogCopy(self._log, self.recovery.damages, self._queues.deleted)
         """Reads of the log for a slave, or for the store of one that compares itself with its master's."""
-        self._flusher.dispatched, self._flusher.soon = lambda: self._reput.position, self._around.soon
+        self._flusher.dispatched = lambda: self._reput.position
+        self._flusher.soon = self._around.soon
         if config.sync_flush:
             self._flusher.on_flushed = self._reput.dispatch
         followers = [follow_queues(self._queues), self._index.delete_before]

@@ -100,18 +100,20 @@ class ZerosAhead(PagesAhead):
         self._file: MappedFile | None = None
         self._unsynced = 0
 
-    def _first(self, log_end: int) -> int:
-        """A file that was discarded and made again has none of them."""
+    def step(self, log_end: int, now: float) -> float:
+        """As of pages. A file that was discarded and made again has no zeros."""
         if self._next.ready is not self._file:
-            self._file, self._unsynced = self._next.ready, 0
-            self.reached = self._files.end
+            self._file, self._unsynced, self.reached = self._next.ready, 0, 0
+        return super().step(log_end, now)
+
+    def _first(self, log_end: int) -> int:
         return max(log_end, self._files.end)
 
     def _size(self, *, quiet: bool) -> int:
         return QUIET_ZEROS if quiet else 0
 
     def _make(self, file: MappedFile, at: int, size: int) -> None:
-        self._unsynced += size
-        sync = self._unsynced >= ZEROS_AT_ONCE or at + size == file.size
-        self._unsynced *= not sync
+        unsynced = self._unsynced + size
+        sync = unsynced >= ZEROS_AT_ONCE or at + size == file.size
+        self._unsynced = 0 if sync else unsynced
         self._next.write_zeros(file, at, size, sync=sync)

@@ -1,16 +1,17 @@
 """Promises that what was stored is on disk, for those who must know. Source: RocketMQ ``GroupCommitRequest``."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from dejamq_broker.store.errors import StoreError
 
 
 class Promises:
-    """Of one log. Any thread; what two threads have brought to disk may be told in any order."""
+    """Of one log. Any thread."""
 
-    def __init__(self, flushed: int) -> None:
-        """``flushed``: everything before this log offset is on disk."""
+    def __init__(self, flushed: Callable[[], int]) -> None:
+        """``flushed``: everything before this log offset is on disk. It never goes back."""
         self._flushed = flushed
         self._failure: StoreError | None = None
         self._lock = threading.Lock()
@@ -22,16 +23,16 @@ class Promises:
         with self._lock:
             if self._failure:
                 future.set_exception(self._failure)
-            elif log_offset <= self._flushed:
+            elif log_offset <= self._flushed():
                 future.set_result(None)
             else:
                 self._waiting.append((log_offset, future))
         return future
 
-    def keep(self, flushed: int, stored: int) -> bool:
-        """Everything before ``flushed`` is on disk. True: somebody waits still, though it is before ``stored``."""
+    def keep(self, stored: int) -> bool:
+        """More is on disk. True: somebody waits still, though for what is before ``stored``, the log's end."""
         with self._lock:
-            self._flushed = flushed = max(flushed, self._flushed)
+            flushed = self._flushed()
             done = [future for log_offset, future in self._waiting if log_offset <= flushed]
             self._waiting = [waiting for waiting in self._waiting if waiting[0] > flushed]
             more = any(log_offset <= stored for log_offset, _ in self._waiting)

@@ -4,8 +4,9 @@ Appends hand their runs over in memory; the log itself is read back only at star
 late (``late.py``). Dispatchers are plain callables, and nobody here knows them by name.
 
 The appender dispatches its own run where it may: that costs less than waking a thread, which has to take the
-interpreter's lock from it and to reach its event loop from outside (a fifth to a third of a small run in all). The
-thread is for what has to wait for the disk.
+interpreter's lock from it and to reach its event loop from outside (a fifth to a third of a small run in all). What has
+to wait for the disk (SYNC_FLUSH), whoever brought it there dispatches. The thread is for what comes while another one
+is at it.
 """
 
 import logging
