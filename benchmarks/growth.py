@@ -11,6 +11,7 @@ core that a message costs broker and client together.
 import argparse
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 import time
@@ -36,6 +37,8 @@ RETENTION = {
     "delete_when": ";".join(f"{hour:02}" for hour in range(24)),
 }  # fmt: skip
 """What is older than half a minute goes, at any hour."""
+FILES_MADE_S = 3
+"""After so long a broker has made the files of new queues: it writes queues out every second."""
 SILENCE_S = 60
 """A consumer that gets nothing for so long waits for what never was stored."""
 Times = list[float]
@@ -210,6 +213,8 @@ async def send(options: argparse.Namespace) -> Times:
     async with Producer("growth", namesrv=options.namesrv, send_msg_timeout_ms=60_000, **journal()) as producer:
         for _ in range(max(SIZES["queues"]) if len(topics) == 1 else QUEUES):
             await asyncio.gather(*(producer.send(Message(topic, body)) for topic in topics))
+        await asyncio.sleep(FILES_MADE_S)
+        gc.freeze()  # as the clients of ``dejamq bench``, and as docs/performance.md advises programs that flood
         began = clock[0] = time.monotonic()
         while sent < options.messages:
             room = min(256, options.messages - sent, options.block - sent % options.block)
