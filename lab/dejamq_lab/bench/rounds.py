@@ -1,4 +1,7 @@
-"""dejamq beside its peers: all of them standing, measured in turn, so that a busy moment is one of all of them."""
+"""dejamq beside its peers: all of them started, measured in turn, so that a busy moment is one of all of them.
+
+Whoever is not measured stands still meanwhile.
+"""
 
 import asyncio
 import contextlib
@@ -14,6 +17,7 @@ from dejamq_lab.bench.client_process import run_client
 from dejamq_lab.bench.figures import FIGURES, Figure
 from dejamq_lab.bench.given_memory import GivenMemory
 from dejamq_lab.bench.measure import Bench
+from dejamq_lab.bench.resting import resting
 from dejamq_lab.bench.result import BenchResult, Job, Load
 from dejamq_lab.bench.rpc_echo import baseline
 from dejamq_lab.bench.target import Target, make_topics, own_cluster
@@ -103,7 +107,8 @@ class Rounds:
         try:
             result = self._last.get(same)
             if result is None:
-                async with self._servers(figure, bench, system) as target:
+                others = resting(self._others(figure, system))
+                async with others, self._servers(figure, bench, system) as target:
                     echo = await baseline(load.body_bytes) if figure.key in ("single", "sync") else ground
                     result = await bench.on(target, figure.what, echo)
                     if target.drops:
@@ -128,6 +133,11 @@ class Rounds:
         if system == OWN:
             await make_topics(target.address, bench.load, bench.topics)
         yield target
+
+    def _others(self, figure: Figure, system: str) -> list[int]:
+        """The processes of the servers that this one's figure does not need."""
+        needed = None if figure.stands_alone else system
+        return [pid for name, target in self._targets.items() if name != needed for pid in target.pids]
 
 
 def _system(side: str) -> str:

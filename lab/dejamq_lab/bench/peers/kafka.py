@@ -14,6 +14,9 @@ VERSION = "3.9.1"
 POM = Path(__file__).with_name("kafka.xml")
 JAVA = ["java", "-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true"]
 
+SESSION_MS = 600_000
+"""Its controller is the same process: a broker that stood still with it has not gone."""
+
 
 class Kafka(Peer):
     name = "kafka"
@@ -38,6 +41,7 @@ class Kafka(Peer):
             "num.partitions": self.load.queues, "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1, "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1, "group.initial.rebalance.delay.ms": 0, "log.segment.delete.delay.ms": 0,
+            "broker.session.timeout.ms": SESSION_MS,
         }  # fmt: skip
         if self.load.flush_mode == "sync":
             settings["log.flush.interval.messages"] = 1
