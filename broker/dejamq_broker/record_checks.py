@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 from dejamq_proto.few import FEW, Piece, pieces
+from dejamq_proto.native import announced
 from dejamq_proto.record import SYS_TRANSACTION_MASK
 from dejamq_proto.run import Run, check_crcs, demand
 from dejamq_proto.wire import SendRun
@@ -44,6 +45,12 @@ def check_records(parsed: Run, run: SendRun, max_body: int) -> None:
     A record that announces another queue than the run does would make consumers of that queue read it from the
     wrong place.
     """
+    if announced(
+        parsed.positions, parsed.topic_at, parsed.topic_size, parsed.properties_at, parsed.properties_size,
+        run.queue_index, run.tags_codes, parsed.data, run.queues, max_body,
+    ):  # fmt: skip
+        check_crcs(parsed)
+        return
     headers = parsed.headers
     demand(headers["body_size"] > 0, "its body is empty; a message needs at least one byte")
     demand(headers["body_size"] <= max_body, f"its body is larger than {max_body} bytes")

@@ -15,8 +15,8 @@ from dejamq_proto.few import unique_key
 from dejamq_proto.journal import Journal
 from dejamq_proto.names import DLQ_PREFIX, PROPERTY_RETRY_TOPIC, PROPERTY_UNIQUE_KEY
 from dejamq_proto.record import BadRecord, Record
-from dejamq_proto.run import Run
-from dejamq_proto.wire import SendRun, Words
+from dejamq_proto.run import Ints, Run
+from dejamq_proto.wire import SendRun
 
 from dejamq_broker.counts import Counts
 from dejamq_broker.offsets import Asker
@@ -74,18 +74,19 @@ class RecordWriter:
         what later pulls and send-backs name the records by.
         """
         count = len(parsed)
-        key_index = run.queue_index if len(run.queue_index) else np.zeros(count, np.uint32)
+        key_index = run.queue_index.astype(np.int64) if len(run.queue_index) else np.zeros(count, np.int64)
         tags_codes = run.tags_codes.astype(np.int64) if len(run.tags_codes) else np.zeros(count, np.int64)
         began = perf_counter_ns()
         appended = self._tried(self._store.append_run, AppendRun(
-            run=parsed, keys=run.queues, key_index=key_index.astype(np.int64), tags_codes=tags_codes,
+            run=parsed, keys=run.queues, key_index=key_index, tags_codes=tags_codes,
             born_host=born_host, store_host=self.site.store_host_number,
         ))  # fmt: skip
         self._count_run(run, key_index, self._took_us(began))
         if self._journal.on:
             tries = parsed.headers["reconsume_times"]
             self._journal.write(self._line(
-                run, queue_index=key_index.tolist(), queue_offsets=listed.numbers(appended.queue_offsets, 0, count),
+                run, queue_index=listed.numbers(key_index, 0, count),
+                queue_offsets=listed.numbers(appended.queue_offsets, 0, count),
                 log_offsets=listed.numbers(appended.log_offsets, 0, count), unique_keys=listed.all_keys(parsed),
                 reconsume_times=tries.tolist() if tries.any() else [],
             ))  # fmt: skip
@@ -153,7 +154,7 @@ class RecordWriter:
             client_id=run.client_id, client_boot_id=run.boot_id, request_seq=run.seq, group=run.group, **columns,
         )  # fmt: skip
 
-    def _count_run(self, run: SendRun, key_index: "Words | list[int]", took_us: int) -> None:
+    def _count_run(self, run: SendRun, key_index: "Ints | list[int]", took_us: int) -> None:
         """Once for each topic of the run; almost all runs are of one."""
         topics, counts = [topic for topic, _ in run.queues], self.counts
         numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}

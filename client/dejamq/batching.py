@@ -188,15 +188,32 @@ def take_plain_run(waiting: deque[Sends]) -> Sends:
         _fill(first, waiting, limit)
         if limit == MAX_RUN_RECORDS and len(set(first.queues[:limit])) * FEW_OF_A_QUEUE > limit:
             _fill(first, waiting, WINDOW_RECORDS)
-            first = first.by_queue()
-            first.together = True
-    count, sizes = min(limit, len(first)), first.sizes[:limit]
-    if sum(sizes) > MAX_RUN_BYTES:
-        count = max(1, bisect_right(list(accumulate(sizes)), MAX_RUN_BYTES))
+            waiting.extendleft(reversed(_runs_of(first.by_queue())))
+            first = waiting.popleft()
+    count = _fitting(first.sizes[:limit])
     if count == len(first):
         return first
     waiting.appendleft(first)
     return first.cut(count)
+
+
+def _runs_of(sends: Sends) -> list[Sends]:
+    """As large ones as can be; at once, as each that is cut off alone moves all that are left."""
+    runs, begin = list[Sends](), 0
+    while begin < len(sends):
+        end = begin + _fitting(sends.sizes[begin : begin + MAX_RUN_RECORDS])
+        run = sends.part(begin, end)
+        run.together = True
+        runs.append(run)
+        begin = end
+    return runs
+
+
+def _fitting(sizes: list[int]) -> int:
+    """How many of the first ones a run has bytes for."""
+    if sum(sizes) <= MAX_RUN_BYTES:
+        return len(sizes)
+    return max(1, bisect_right(list(accumulate(sizes)), MAX_RUN_BYTES))
 
 
 def _fill(sends: Sends, waiting: deque[Sends], count: int) -> None:
@@ -227,7 +244,8 @@ def build_run(sends: Sends, *, group: str, default_queue_nums: int, born_ms: int
     if len(queues) > 1:
         index = np.array([numbers[queue] for queue, _ in stretches], "<u4")
         run.queue_index = index.repeat([count for _, count in stretches])
-    tags_codes = [common.tags_code for common in (sends.commons[:1] if sends.alike else sends.commons)]
-    if any(tags_codes):
-        run.tags_codes = np.broadcast_to(np.array(tags_codes, "<i4"), len(sends))
+    commons = sends.common_stretches
+    if any(common.tags_code for common, _ in commons):
+        tags_codes = np.array([common.tags_code for common, _ in commons], "<i4")
+        run.tags_codes = tags_codes.repeat([count for _, count in commons])
     return run

@@ -61,9 +61,9 @@ class Destinations:
             return None
         topics = sends.topics
         try:
-            if topics.count(topics[0]) == len(topics):
-                return self._rotations[topics[0]].take(len(sends), monotonic())
-            return self._mixture.take(topics, monotonic())
+            if len(topics) == 1:
+                return self._rotations[topics.pop()].take(len(sends), monotonic())
+            return self._mixture.take(sends.commons, monotonic())
         except KeyError:
             return None
 

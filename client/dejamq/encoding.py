@@ -40,6 +40,7 @@ class Template(msgspec.Struct, frozen=True, eq=False, gc=False):
     ``before``, ``rest`` and ``size`` (bytes, without the body) are those of a message that has nothing else.
     """
 
+    topic: str
     record: Outgoing
     tags_code: int
     tags_field: str
@@ -61,7 +62,8 @@ def template(topic: str, flag: int, tags: str | None, sys_flag: int = 0) -> Temp
     record, tags_field = Outgoing.to(topic, flag=flag, sys_flag=sys_flag), _field(PROPERTY_TAGS, tags) if tags else ""
     rest = _utf8(f"\x02{tags_field}")
     before = before_id(record, ID_SIZE, rest)
-    return Template(record, tags_code(tags), tags_field, before, rest, HEADER_SIZE + len(before) + ID_SIZE + len(rest))
+    size = HEADER_SIZE + len(before) + ID_SIZE + len(rest)
+    return Template(topic, record, tags_code(tags), tags_field, before, rest, size)
 
 
 def before_id(record: Outgoing, id_size: int, rest: bytes) -> bytes:

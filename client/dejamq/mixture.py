@@ -1,8 +1,9 @@
 """Queues of what goes to several topics in one turn of the loop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dejamq.batching import WINDOW_RECORDS
+from dejamq.encoding import Template
 from dejamq.message import MessageQueue
 from dejamq.selectors import CROWD_PAUSE_S, CROWD_PIECE, Rotation
 
@@ -25,33 +26,43 @@ class Mixture:
         """``rotations`` are those of all topics; ``forget`` when one of them is another one."""
         self._rotations = rotations
         self._kept: dict[str, MessageQueue] = {}
+        self._queue_of: dict[Template, MessageQueue] = {}
+        """The same, for topic, flag and tag."""
         self._flood_until = self._kept_until = 0.0
         self._room = self._renewals = 0
 
-    def take(self, topics: Sequence[str], now: float) -> list[MessageQueue]:
+    def take(self, commons: Sequence[Template], now: float) -> list[MessageQueue]:
         """A queue for each message of one turn, by its topic (``now``: s, monotonic). Raises KeyError for a topic
         without a rotation.
         """
-        if len(topics) < CROWD_PIECE:
-            return self._next(topics)
+        if len(commons) < CROWD_PIECE:
+            return self._next(commons)
         flood, self._flood_until = now < self._flood_until, now + CROWD_PAUSE_S
         if not flood:
-            return self._next(topics)
+            return self._next(commons)
         if self._room <= 0 or now >= self._kept_until:
             self.forget()
             self._room, self._kept_until = WINDOW_RECORDS, now + KEPT_S
             self._renewals += 1
-        self._room -= len(topics)
-        new = list(set(topics).difference(self._kept))
-        if self._renewals % ANYWHERE == 0:
-            for topic in new:
-                self._rotations[topic].restart()
-        self._kept.update(zip(new, self._next(new), strict=True))
-        return list(map(self._kept.__getitem__, topics))
+        self._room -= len(commons)
+        self._keep(set(commons).difference(self._queue_of))
+        return list(map(self._queue_of.__getitem__, commons))
 
     def forget(self) -> None:
         """Queues may have gone."""
         self._kept.clear()
+        self._queue_of.clear()
 
-    def _next(self, topics: Sequence[str]) -> list[MessageQueue]:
-        return [self._rotations[topic].next() for topic in topics]
+    def _keep(self, commons: Iterable[Template]) -> None:
+        """Those that come for the first time keep to the next queues of their topics."""
+        for common in commons:
+            topic = common.topic
+            if topic not in self._kept:
+                rotation = self._rotations[topic]
+                if self._renewals % ANYWHERE == 0:
+                    rotation.restart()
+                self._kept[topic] = rotation.next()
+            self._queue_of[common] = self._kept[topic]
+
+    def _next(self, commons: Sequence[Template]) -> list[MessageQueue]:
+        return [self._rotations[common.topic].next() for common in commons]

@@ -32,7 +32,7 @@ class SendJournal:
         self._journal.write(
             SendTry(
                 request_seq=flight.seq, broker_name=flight.lane.broker_name, address=flight.address, group=self._group,
-                topics=sorted(set(sends.topics)),
+                topics=sorted(sends.topics),
                 call_ids=sends.call_ids,
                 tries=sends.tries,
                 unique_keys=sends.message_ids,

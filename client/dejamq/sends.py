@@ -11,6 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Self
 
 import msgspec
+import numpy as np
 
 from dejamq.call import PLAIN, Call
 from dejamq.encoding import Template
@@ -18,10 +19,12 @@ from dejamq.message import Message, MessageQueue, SendResult
 
 Pick = Callable[[list[Any]], list[Any]]  # some elements of a column, maybe in another order
 
-_ID, _BODY, _TOPIC = attrgetter("message_id"), attrgetter("body"), attrgetter("topic")
+_ID, _BODY = attrgetter("message_id"), attrgetter("body")
 _BROKER_NAME = attrgetter("broker_name")
 _DONE: Any = asyncio.Future.done
 _TELL: Any = asyncio.Future.set_result
+MOST_SHORT = 1 << 16
+"""So many numbers fit 16 bits, which numpy orders in one pass: a window of a flood in a third of the time."""
 FEW_STRETCHES = 8
 """So many sends of a stretch, and more, are put in the order of their queues by slices."""
 
@@ -103,9 +106,13 @@ class Sends(msgspec.Struct, eq=False):
         self.call_ids += others.call_ids
         self.deadlines += others.deadlines
 
+    def part(self, begin: int, end: int) -> "Sends":
+        """Some that stand side by side."""
+        return self.pick(lambda column: column[begin:end])
+
     def cut(self, count: int) -> "Sends":
         """Take the first ones out."""
-        front = self.pick(lambda column: column[:count])
+        front = self.part(0, count)
         front.together = self.together
         for column in (
             self.messages, self.commons, self.sizes, self.futures, self.queues, self.call_ids, self.deadlines
@@ -146,8 +153,9 @@ class Sends(msgspec.Struct, eq=False):
         stretches = self.stretches
         if len(stretches) * FEW_STRETCHES <= count:
             return self.pick(_slices(_side_by_side(stretches)))
-        places = list(map(numbers.__getitem__, self.queues))
-        order = itemgetter(*sorted(range(count), key=places.__getitem__))
+        number = np.uint16 if turn <= MOST_SHORT else np.int64
+        places = np.fromiter(map(numbers.__getitem__, self.queues), number, count)
+        order = itemgetter(*places.argsort(kind="stable").tolist())
         return self.pick(lambda column: list(order(column)))
 
     @property
@@ -188,25 +196,29 @@ class Sends(msgspec.Struct, eq=False):
         return self.ids
 
     @property
-    def topics(self) -> list[str]:
-        """That of each; a single one is that of all."""
-        return [self.messages[0].topic] if self.alike else list(map(_TOPIC, self.messages))
+    def topics(self) -> set[str]:
+        """Of all of them."""
+        return {common.topic for common in set(self.commons)}
 
     @property
-    def alike(self) -> bool:
-        """One topic, flag and tag, and nothing else."""
-        return self.calls is None and self.commons.count(self.commons[0]) == len(self.commons)
+    def common_stretches(self) -> list[tuple[Template, int]]:
+        """What they have in common, one topic, flag and tag, and how many stand together each time that have it."""
+        first, count = self.commons[0], len(self.commons)
+        if first is self.commons[-1] and self.commons.count(first) == count:
+            return [(first, count)]
+        return [(common, len(list(together))) for common, together in groupby(self.commons)]
 
     @property
     def parts(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
         """The headers of which nothing else is known yet; what stands between body and id; what stands behind it."""
-        if self.alike:
-            one, count = self.commons[0], len(self)
-            return [one.record.header] * count, [one.before] * count, [one.rest] * count
-        rest_of: Sequence[Template | Call] = self.commons if self.calls is None else self.calls
-        return (
-            [one.record.header for one in self.commons], [one.before for one in rest_of], [one.rest for one in rest_of]
-        )  # fmt: skip
+        headers, before_ids, rests = list[bytes](), list[bytes](), list[bytes]()
+        for common, count in self.common_stretches:
+            headers += [common.record.header] * count
+            before_ids += [common.before] * count
+            rests += [common.rest] * count
+        if self.calls is not None:
+            before_ids, rests = [call.before for call in self.calls], [call.rest for call in self.calls]
+        return headers, before_ids, rests
 
 
 def _only(name: str, names: list[str]) -> Pick:

@@ -7,18 +7,13 @@
    join, 1.8 us for a message of 100 bytes at its producer instead of 2.0. */
 
 #include "_native.h"
+#include "_native_record.h"
 
-enum { TOTAL_SIZE_AT = 0, MAGIC_AT = 4, BODY_CRC_AT = 8, QUEUE_ID_AT = 12, SYS_FLAG_AT = 36, BORN_AT = 40 };
-enum { BODY_SIZE_AT = 84, HEADER_SIZE = 88, OVERHEAD = 91 };
+enum { OVERHEAD = 91 };
 enum { WIDE_HOSTS = 0x30, MAX_TOPIC_SIZE = 127, MAX_PROPERTIES_SIZE = 32767 };
 static const uint32_t MAGIC_V1 = 0xDAA320A7;
 
 enum { POSITION, TOPIC_AT, TOPIC_SIZE, PROPERTIES_AT, PROPERTIES_SIZE, COLUMNS };
-
-static uint32_t number_at(const uint8_t *bytes)
-{
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
-}
 
 /* Whether a plain record of this size begins at `at`; then its line of the columns and its header are filled. */
 static int scan_one(const uint8_t *data, int64_t at, int64_t size, int64_t *const columns[COLUMNS], Py_ssize_t index,
@@ -168,6 +163,10 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
 }
 
 static PyMethodDef methods[] = {
+    {"announced", (PyCFunction)(void (*)(void))native_announced, METH_FASTCALL,
+     "announced(positions, topic_at, topic_size, properties_at, properties_size, index, codes, data, queues, most_body)\n"
+     "--\n\nWhether the records at these places (int64) are of the queues and have the tags codes announced for them\n"
+     "(32 bits), have bodies of at most so many bytes and are no transaction's; False: not plainly so."},
     {"counted", (PyCFunction)(void (*)(void))native_counted, METH_FASTCALL,
      "counted(first, end)\n--\n\nA JSON list of these numbers."},
     {"numbers", (PyCFunction)(void (*)(void))native_numbers, METH_FASTCALL,

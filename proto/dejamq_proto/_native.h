@@ -19,3 +19,6 @@ static inline int native_read_both(PyObject *const *objects, Py_buffer *first, P
 PyObject *native_counted(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *native_numbers(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *native_keys(PyObject *module, PyObject *const *args, Py_ssize_t given);
+
+/* _native_announced.c */
+PyObject *native_announced(PyObject *module, PyObject *const *args, Py_ssize_t given);

@@ -1,5 +1,5 @@
-"""Runs of records read, made and journalled in C, where the installation found a compiler; else all of it declines, as
-with unfit ones.
+"""Runs of records read, checked, made and journalled in C, where the installation found a compiler; else all of it
+declines, as with unfit ones.
 
 What is left is done in Python, by ``run.py`` and ``listed.py`` here and by the SDK's ``run_records.py``.
 """
@@ -11,13 +11,13 @@ from dejamq_proto.compiled import compiled
 COMPILED = compiled("dejamq_proto._native")
 
 if TYPE_CHECKING or COMPILED:
-    from dejamq_proto._native import counted, join, keys, numbers, scan
+    from dejamq_proto._native import announced, counted, join, keys, numbers, scan
 else:
 
     def join(*_: object) -> None:
         """Declines."""
 
-    counted = keys = numbers = scan = join
+    announced = counted = keys = numbers = scan = join
 
 
-__all__ = ["COMPILED", "counted", "join", "keys", "numbers", "scan"]
+__all__ = ["COMPILED", "announced", "counted", "join", "keys", "numbers", "scan"]

@@ -71,16 +71,31 @@ def test_a_queue_with_one_dirty_page_waits_and_holds_the_mark_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, now = standing(tmp_path, monkeypatch)
+    fill_queue(store, 1, topic="few")
+    store._flusher.turn(now + 1.1)
     fill_queue(store, 420, topic="many")
     first = store.log_max
-    fill_queue(store, 3, topic="few")
+    fill_queue(store, 3, topic="few", first=1)
     fill_queue(store, 3, topic="many", first=420)
-    store._flusher.turn(now + 1.1)
+    store._flusher.turn(now + 2.2)
     assert store.flushed == store.log_max
     firsts = {"many": {0: 0}, "few": {0: 0}}
-    assert mark_of(tmp_path) == Progress(first, {"many": {0: 420}, "few": {0: 0}}, store.log_max, firsts)
+    assert mark_of(tmp_path) == Progress(first, {"many": {0: 420}, "few": {0: 1}}, store.log_max, firsts)
     store._flusher.turn(now + 61)
-    assert mark_of(tmp_path) == Progress(store.log_max, {"many": {0: 423}, "few": {0: 3}}, store.log_max, firsts)
+    assert mark_of(tmp_path) == Progress(store.log_max, {"many": {0: 423}, "few": {0: 4}}, store.log_max, firsts)
+
+
+def test_a_new_queue_is_on_disk_with_its_name_at_the_next_interval_however_few_its_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = standing(tmp_path, monkeypatch, flush_commit_log_least_pages=1)
+    fill_queue(store, 50)
+    store._flusher.turn(now + 1.1)
+    assert mark_of(tmp_path).queues == {"T": {0: 50}}
+    fill_queue(store, 50, first=50)
+    store._flusher.turn(now + 2.2)
+    assert store.flushed == store.log_max
+    assert mark_of(tmp_path).queues == {"T": {0: 50}}
 
 
 def test_a_mark_never_says_more_than_the_flushed_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +113,12 @@ def test_the_checkpoint_has_the_time_of_the_last_flushed_record_and_of_the_last_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, now = standing(tmp_path, monkeypatch)
+    fill_queue(store, 1, topic="few")
     fill_queue(store, 500, topic="many")
     store._flusher.turn(now + 1.1)
     first = records_of(store, "many")[-1].store_timestamp_ms
     assert Checkpoint.load(tmp_path / "checkpoint") == Checkpoint(first, first)
-    fill_queue(store, 100, topic="few")
+    fill_queue(store, 100, topic="few", first=1)
     store._flusher.turn(now + 2.2)
     last = records_of(store, "few")[-1].store_timestamp_ms
     assert Checkpoint.load(tmp_path / "checkpoint") == Checkpoint(last, first)

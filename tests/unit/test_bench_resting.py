@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,16 @@ from dejamq_lab.waiting import until
 
 
 @pytest.fixture
+def gone() -> int:
+    """The id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.fixture
 def server() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "600"])
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     yield process
     process.kill()
     process.wait()
@@ -38,8 +47,8 @@ async def test_a_server_goes_on_after_a_measurement_that_failed(server: subproce
     assert await until(lambda: not stands_still(server), 5)
 
 
-async def test_a_server_that_has_ended_keeps_the_others_from_nothing(server: subprocess.Popen[bytes]) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    async with resting([gone.pid, server.pid], awake_s=0):
+async def test_a_server_that_has_ended_keeps_the_others_from_nothing(
+    gone: int, server: subprocess.Popen[bytes]
+) -> None:
+    async with resting([gone, server.pid], awake_s=0):
         assert await until(lambda: stands_still(server), 5)

@@ -6,6 +6,7 @@ from itertools import cycle, islice
 
 import pytest
 from dejamq.batching import WINDOW_RECORDS
+from dejamq.encoding import Template, template
 from dejamq.message import MessageQueue
 from dejamq.mixture import KEPT_S, Mixture
 from dejamq.selectors import CROWD_PAUSE_S, CROWD_PIECE, Rotation
@@ -22,8 +23,8 @@ def mixture() -> tuple[Mixture, dict[str, Rotation]]:
     return Mixture(rotations), rotations
 
 
-def in_turn(count: int) -> list[str]:
-    return list(islice(cycle(TOPICS), count))
+def in_turn(count: int, tags: str | None = None) -> list[Template]:
+    return [template(topic, 0, tags) for topic in islice(cycle(TOPICS), count)]
 
 
 def flood(mixed: Mixture, turns: int, count: int, *, begin: float = 100.0, step_s: float = STEP_S) -> list[set[int]]:
@@ -34,7 +35,7 @@ def flood(mixed: Mixture, turns: int, count: int, *, begin: float = 100.0, step_
 
 def test_the_messages_of_one_turn_go_to_the_queues_of_their_topics_in_turn() -> None:
     queues = mixture()[0].take(in_turn(80), 100.0)
-    assert [queue.topic for queue in queues] == in_turn(80)
+    assert [queue.topic for queue in queues] == [common.topic for common in in_turn(80)]
     assert Counter((queue.topic, queue.queue_id) for queue in queues) == {
         (topic, number): 1 for topic in TOPICS for number in range(4)
     }
@@ -44,6 +45,13 @@ def test_in_a_flood_each_topic_keeps_to_a_queue_for_a_while() -> None:
     first, *others = flood(mixture()[0], 50, CROWD_PIECE)
     assert len(first) > 1
     assert len(set().union(*others)) == 1
+
+
+def test_in_a_flood_a_topic_keeps_to_one_queue_whatever_the_tags() -> None:
+    mixed, _ = mixture()
+    flood(mixed, 2, CROWD_PIECE)
+    queues = mixed.take(in_turn(CROWD_PIECE) + in_turn(CROWD_PIECE, "a") + in_turn(CROWD_PIECE, "b"), 100 + 2 * STEP_S)
+    assert len(set(queues)) == len(TOPICS)
 
 
 def test_a_flood_goes_on_with_the_next_queues_when_its_time_is_over() -> None:

@@ -178,7 +178,8 @@ class ConsumeQueue:
         self.synced = self.written
 
     def is_due(self, least_pages: int) -> bool:
-        """Whether there is so much to sync; 0: anything. A full file is always enough.
+        """Whether there is so much to sync; 0: anything. A full file is always enough, and so is a new one: with those
+        of many queues their folders are synced, which takes a flood over them longer than whoever made them.
 
         Source: RocketMQ ``DefaultMappedFile.isAbleToFlush``.
         """
@@ -186,7 +187,8 @@ class ConsumeQueue:
         if least_pages == 0:
             return synced < written or self._files.unsynced
         return (
-            written // PAGE - synced // PAGE >= least_pages
+            self._files.unsynced_names
+            or written // PAGE - synced // PAGE >= least_pages
             or self.written // self._files.per_file > self.synced // self._files.per_file
         )
 

@@ -38,7 +38,8 @@ class EntryFiles:
         self._size = self.per_file * QUEUE_ENTRY_SIZE
         self._prefix = f"{folder}/"
         self._unsynced: set[int] = set()
-        self._unsynced_names = False
+        self.unsynced_names = False
+        """A file or folder is new, and a crash may lose its name."""
 
     def check(self, end: int | None = None) -> tuple[list[int], str]:
         """The first queue offset of each file, in order, and what is wrong with the files ("": nothing).
@@ -78,12 +79,12 @@ class EntryFiles:
         path = self._path(queue_offset - at)
         if at == 0 or not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._unsynced_names = True
+            self.unsynced_names = True
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if os.fstat(descriptor).st_size < self._size:
                 os.ftruncate(descriptor, self._size)
-                self._unsynced_names = True
+                self.unsynced_names = True
             data, position = memoryview(entries.tobytes()), at * QUEUE_ENTRY_SIZE
             while data:
                 # a disk that is nearly full takes a part first, and says so only the next time
@@ -106,19 +107,19 @@ class EntryFiles:
             finally:
                 os.close(descriptor)
             self._unsynced.discard(first)
-        names, self._unsynced_names = self._unsynced_names, False
+        names, self.unsynced_names = self.unsynced_names, False
         return [self.folder, *list(self.folder.parents)[:3]] if names and self.folder.is_dir() else []
 
     @property
     def unsynced(self) -> bool:
-        return bool(self._unsynced) or self._unsynced_names
+        return bool(self._unsynced) or self.unsynced_names
 
     # Recovery, before any other thread runs.
 
     def mark_unsynced(self) -> None:
         """Who wrote the files may not have synced them, nor their names."""
         self._unsynced.update(self.check()[0])
-        self._unsynced_names = True
+        self.unsynced_names = True
 
     def clear_from(self, queue_offset: int) -> None:
         """Leave nothing at or after this queue offset. Raises OSError.
@@ -130,7 +131,7 @@ class EntryFiles:
             first = start // QUEUE_ENTRY_SIZE
             if first >= queue_offset and start > min(lengths):
                 os.unlink(self._path(first))
-                self._unsynced_names = True
+                self.unsynced_names = True
             elif first + self.per_file > queue_offset:
                 kept = max(0, queue_offset - first)
                 if lengths[start] == self._size and self._is_clear(first, kept):
@@ -143,7 +144,7 @@ class EntryFiles:
         """Delete all data files, whatever their length. Raises OSError."""
         for start in self._lengths():
             (self.folder / file_name(start)).unlink(missing_ok=True)
-            self._unsynced_names = True
+            self.unsynced_names = True
         self._unsynced.clear()
 
     def remove_folder(self) -> None:
