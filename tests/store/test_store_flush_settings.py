@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from dejamq_broker.store import MessageStore, StoreConfig
 from dejamq_broker.store.checkpoint import Checkpoint, Progress
+from dejamq_broker.store.consume_queue import ConsumeQueue
 from store_making import SMALL, bodies_of, fill_queue, open_small, records_of, until
 
 
@@ -96,6 +97,25 @@ def test_a_new_queue_is_on_disk_with_its_name_at_the_next_interval_however_few_i
     store._flusher.turn(now + 2.2)
     assert store.flushed == store.log_max
     assert mark_of(tmp_path).queues == {"T": {0: 50}}
+
+
+def test_the_next_file_of_the_log_is_made_while_queues_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = standing(tmp_path, monkeypatch, mapped_file_size_commit_log=1 << 20)
+    fill_queue(store, 10)
+    synced = ConsumeQueue.sync
+
+    def slow(queue: ConsumeQueue) -> list[Path]:
+        monkeypatch.setattr(ConsumeQueue, "sync", synced)
+        fill_queue(store, 2000, first=10)
+        return queue.sync()
+
+    monkeypatch.setattr(ConsumeQueue, "sync", slow)
+    store._flusher.turn(now + 1.1)
+    ready = store._flusher._next_file.ready
+    assert ready is not None
+    assert ready.start == 1 << 20
 
 
 def test_a_mark_never_says_more_than_the_flushed_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,12 +226,17 @@ class Flusher:
         return min(self.dispatched(), self.flushed)
 
     def _hurry(self) -> None:
-        """Who waits for the log goes between two queues. A log that cannot be synced is never just a full disk."""
+        """Who waits for the log goes between two queues, and so does its next file: where there are hundreds of queues,
+        the log needs one sooner than all are synced, and the appender would make it itself. A log that cannot be synced
+        is never just a full disk.
+        """
         try:
             if self._urgent:
                 self._flush_log()
         except OSError as error:
             raise StoreError(str(error)) from error
+        if not self.full and self._next_file.is_wanted(self._log.max_offset):
+            self._next_file.try_to_prepare(self._log.max_offset)
 
     def _flush_log(self) -> None:
         self._sync.run()
