@@ -6,6 +6,7 @@ A ``Call`` of its own, passed through twenty loops, was half of what a flood of 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import compress, groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any, Self
@@ -129,6 +130,8 @@ class Sends(msgspec.Struct, eq=False):
 
     def by_broker(self) -> "list[tuple[str, Sends]]":
         """Those of each broker, in their order."""
+        if _same(self.queues):
+            return [(self.queues[0].broker_name, self)]
         names = list(map(_BROKER_NAME, self.queues))
         if names.count(names[0]) == len(names):
             return [(names[0], self)]
@@ -137,17 +140,17 @@ class Sends(msgspec.Struct, eq=False):
     @property
     def stretches(self) -> list[tuple[MessageQueue, int]]:
         """The queues as they stand, and how many stand together each time; hardly any of a crowd, which goes to one."""
-        return [(queue, len(list(together))) for queue, together in groupby(self.queues)]
+        return _stretches(self.queues)
 
     def by_queue(self) -> "Sends":
         """Those of each queue side by side, in their order; the queues by when each comes first.
 
         Nearly always the queues took turns, or each has a few stretches, and slices do.
         """
+        if _same(self.queues):
+            return self
         numbers, count = numbered(self.queues), len(self)
         turn = len(numbers)
-        if turn < 2:
-            return self
         if self.queues[turn:] == self.queues[: count - turn]:
             return self.pick(_slices([slice(place, None, turn) for place in range(turn)]))
         stretches = self.stretches
@@ -167,9 +170,10 @@ class Sends(msgspec.Struct, eq=False):
 
     def tell(self, results: Sequence[SendResult]) -> None:
         """Give each that still waits its result."""
-        if self.calls is None and not self.any_ended:
-            deque(map(_TELL, self.futures, results), maxlen=0)
-            return
+        if self.calls is None:
+            with suppress(asyncio.InvalidStateError):  # one was cancelled
+                deque(map(_TELL, self.futures, results), maxlen=0)
+                return
         for future, result in zip(self.futures, results, strict=True):
             if future is not None and not future.done():
                 future.set_result(result)
@@ -203,10 +207,7 @@ class Sends(msgspec.Struct, eq=False):
     @property
     def common_stretches(self) -> list[tuple[Template, int]]:
         """What they have in common, one topic, flag and tag, and how many stand together each time that have it."""
-        first, count = self.commons[0], len(self.commons)
-        if first is self.commons[-1] and self.commons.count(first) == count:
-            return [(first, count)]
-        return [(common, len(list(together))) for common, together in groupby(self.commons)]
+        return _stretches(self.commons)
 
     @property
     def parts(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
@@ -224,6 +225,18 @@ class Sends(msgspec.Struct, eq=False):
 def _only(name: str, names: list[str]) -> Pick:
     mask = [one == name for one in names]
     return lambda column: list(compress(column, mask))
+
+
+def _same(column: list[Any]) -> bool:
+    """Whether all are the same object, as nearly always in a flood; told at the first that is not."""
+    return column[1:] == column[:-1]
+
+
+def _stretches(column: list[Any]) -> list[tuple[Any, int]]:
+    """What stands in it, and how often it does so side by side each time."""
+    if _same(column):
+        return [(column[0], len(column))]
+    return [(one, len(list(together))) for one, together in groupby(column)]
 
 
 def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
