@@ -23,6 +23,7 @@ import numpy as np
 from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab import Cluster
 from dejamq_lab.bench.given_memory import GivenMemory
+from dejamq_lab.bench.worker import COLLECTED
 from dejamq_lab.usage import core_seconds, memory_mib
 from service_common import Process, broker_of, clients, cluster, journal
 
@@ -214,7 +215,8 @@ async def send(options: argparse.Namespace) -> Times:
         for _ in range(max(SIZES["queues"]) if len(topics) == 1 else QUEUES):
             await asyncio.gather(*(producer.send(Message(topic, body)) for topic in topics))
         await asyncio.sleep(FILES_MADE_S)
-        gc.freeze()  # as the clients of ``dejamq bench``, and as docs/performance.md advises programs that flood
+        gc.freeze()  # both as the clients of ``dejamq bench``, and as docs/performance.md advises programs that flood
+        gc.set_threshold(COLLECTED)
         began = clock[0] = time.monotonic()
         while sent < options.messages:
             room = min(256, options.messages - sent, options.block - sent % options.block)

@@ -59,21 +59,25 @@ class OwnProducer:
 
     async def _flood(self) -> None:
         """Submit everything and await every future; BacklogFull is the sign to wait for room."""
-        pending: deque[asyncio.Future[SendResult]] = deque()
+        turns: deque[list[asyncio.Future[SendResult]]] = deque()
         submit, body, topics = self._producer.submit, self._body, self._topics
         for begin in range(0, self._load.messages, SUBMITTED):
+            turn: list[asyncio.Future[SendResult]] = []
+            turns.append(turn)
             for _ in range(min(SUBMITTED, self._load.messages - begin)):
                 message = Message(next(topics), body)
                 try:
-                    pending.append(submit(message))
+                    turn.append(submit(message))
                 except BacklogFull:
                     await self._producer.drain()
-                    pending.append(submit(message))
+                    turn.append(submit(message))
             await asyncio.sleep(0)
-            while pending and pending[0].done():
-                pending.popleft().result()
-        while pending:
-            await pending.popleft()
+            while turns and all(map(asyncio.Future.done, turns[0])):
+                for future in turns.popleft():
+                    future.result()
+        for turn in turns:
+            for future in turn:
+                await future
 
     async def _batches(self) -> None:
         """One batch at a time, each of one topic, as a batch has to be."""
