@@ -1,7 +1,7 @@
 """dejamq beside Redis Streams, NATS JetStream, RabbitMQ, Kafka and RocketMQ: `make bench`.
 
 Each peer that is installed is started in a temporary folder on the loopback; what is missing is skipped with a line
-that says what to install. Three rounds in alternation take about ten minutes. Writes a JSON report and a picture; with
+that says what to install. Three rounds in alternation take about twelve minutes. Writes a JSON report and a picture; with
 --page the report is written into a page, between its markers, and nothing is measured.
 """
 
@@ -26,7 +26,7 @@ OUT = Path(__file__).parents[1] / "build"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=12, help="no round is begun or gone on with after them")
+    parser.add_argument("--minutes", type=float, default=15, help="no round is begun or gone on with after them")
     parser.add_argument("--peers", nargs="*", default=list(peers.NAMES), choices=peers.NAMES)
     parser.add_argument("--figures", nargs="*", choices=[figure.key for figure in FIGURES], help="only these")
     parser.add_argument("--memory-as-it-is", action="store_true", help="do not fill what is free of it first")
