@@ -117,7 +117,7 @@ format: setup ## format the code and repair what ruff can repair
 	$(BIN)/ruff format $(RUFF_PATHS)
 
 # The clients of peers are installed for it; a peer whose server is missing is skipped.
-bench: setup ## dejamq beside Redis, NATS, RabbitMQ, Kafka and RocketMQ on this machine (ten minutes)
+bench: setup ## dejamq beside Redis, NATS, RabbitMQ, Kafka and RocketMQ on this machine (twelve minutes)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/beside_peers.py $(BENCH_ARGS)
 

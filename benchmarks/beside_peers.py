@@ -1,8 +1,9 @@
 """dejamq beside Redis Streams, NATS JetStream, RabbitMQ, Kafka and RocketMQ: `make bench`.
 
 Each peer that is installed is started in a temporary folder on the loopback; what is missing is skipped with a line
-that says what to install. Three rounds in alternation take about twelve minutes. Writes a JSON report and a picture; with
---page the report is written into a page, between its markers, and nothing is measured.
+that says what to install; who is not measured at the moment stands still. Three rounds in alternation take about twelve
+minutes. Writes a JSON report and a picture; with --page the report is written into a page, between its markers, and
+nothing is measured.
 """
 
 import argparse
