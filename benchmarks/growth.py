@@ -11,7 +11,6 @@ core that a message costs broker and client together.
 import argparse
 import asyncio
 import contextlib
-import gc
 import os
 import sys
 import time
@@ -23,7 +22,7 @@ import numpy as np
 from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab import Cluster
 from dejamq_lab.bench.given_memory import GivenMemory
-from dejamq_lab.bench.worker import COLLECTED
+from dejamq_lab.bench.worker import collect_rarely
 from dejamq_lab.usage import core_seconds, memory_mib
 from service_common import Process, broker_of, clients, cluster, journal
 
@@ -215,8 +214,7 @@ async def send(options: argparse.Namespace) -> Times:
         for _ in range(max(SIZES["queues"]) if len(topics) == 1 else QUEUES):
             await asyncio.gather(*(producer.send(Message(topic, body)) for topic in topics))
         await asyncio.sleep(FILES_MADE_S)
-        gc.freeze()  # both as the clients of ``dejamq bench``, and as docs/performance.md advises programs that flood
-        gc.set_threshold(COLLECTED)
+        collect_rarely()
         began = clock[0] = time.monotonic()
         while sent < options.messages:
             room = min(256, options.messages - sent, options.block - sent % options.block)

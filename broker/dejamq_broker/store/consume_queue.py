@@ -178,8 +178,8 @@ class ConsumeQueue:
         self.synced = self.written
 
     def is_due(self, least_pages: int) -> bool:
-        """Whether there is so much to sync; 0: anything. A full file is always enough, and so is a new one: with those
-        of many queues their folders are synced, which takes a flood over them longer than whoever made them.
+        """Whether there is so much to sync; 0: anything. A full file is always enough, and so is a new one: its folders
+        are synced with it, and those of many queues would else all be left to the flood that fills them.
 
         Source: RocketMQ ``DefaultMappedFile.isAbleToFlush``.
         """

@@ -178,8 +178,7 @@ class Flusher:
         if urgent or self._log_is_due(now):
             self._flush_log()
             self._log_flush = now
-        if not self.full:
-            self._next_file.try_to_prepare(self._log.max_offset)
+        self._prepare_next_file()
         if mark_wanted:
             self._with_room(lambda: self._queues.finish(self._reached(), self.flushed))
         elif (now - self._queue_turn) * 1000 >= self._config.flush_interval_consume_queue_ms:
@@ -235,7 +234,10 @@ class Flusher:
                 self._flush_log()
         except OSError as error:
             raise StoreError(str(error)) from error
-        if not self.full and self._next_file.is_wanted(self._log.max_offset):
+        self._prepare_next_file()
+
+    def _prepare_next_file(self) -> None:
+        if not self.full:
             self._next_file.try_to_prepare(self._log.max_offset)
 
     def _flush_log(self) -> None:

@@ -135,7 +135,7 @@ class Rounds:
         yield target
 
     def _others(self, figure: Figure, system: str) -> list[int]:
-        """The processes of the servers that this one's figure does not need."""
+        """The processes that this figure does not need, but for name servers, which have next to nothing to do."""
         needed = None if figure.stands_alone else system
         return [pid for name, target in self._targets.items() if name != needed for pid in target.pids]
 

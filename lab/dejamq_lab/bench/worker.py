@@ -18,6 +18,12 @@ COLLECTED = 50_000
 """So many new objects are looked at together by Python's collector, instead of 700."""
 
 
+def collect_rarely() -> None:
+    """As docs/performance.md advises whoever floods: a full collection would look at what was imported, too."""
+    gc.freeze()
+    gc.set_threshold(COLLECTED)
+
+
 async def main(system: str, job: Job) -> None:
     module = "dejamq_lab.bench.own_clients" if system == OWN else f"dejamq_lab.bench.peers.{system}_clients"
 
@@ -26,8 +32,7 @@ async def main(system: str, job: Job) -> None:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
     clients = importlib.import_module(module)
-    gc.freeze()  # both as docs/performance.md advises whoever floods: a full collection looks at what was imported, too
-    gc.set_threshold(COLLECTED)
+    collect_rarely()
     if job.role == "drop":
         await gate()
         await clients.drop(job)

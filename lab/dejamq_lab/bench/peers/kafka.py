@@ -13,7 +13,6 @@ from dejamq_lab.ports import free_ports
 VERSION = "3.9.1"
 POM = Path(__file__).with_name("kafka.xml")
 JAVA = ["java", "-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true"]
-
 SESSION_MS = 600_000
 """Its controller is the same process: a broker that stood still with it has not gone."""
 
