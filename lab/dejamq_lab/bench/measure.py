@@ -44,7 +44,7 @@ class Bench:
         seconds = measured.pop("seconds")
         p50_ms, p99_ms = measured.pop("p50_ms"), measured.pop("p99_ms")
         return BenchResult(
-            what=what, messages=self.load.messages, body_bytes=self.load.body_bytes, seconds=round(seconds, 4),
+            what=what, messages=self.load.messages, body_bytes=self.load.body_bytes, seconds=round(seconds, 6),
             messages_per_second=round(self.load.messages / seconds, 1), p50_ms=p50_ms, p99_ms=p99_ms,
             baseline=ground | measured, settings=target.about | self._settings(what),
         )  # fmt: skip
