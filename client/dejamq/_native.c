@@ -56,7 +56,7 @@ typedef struct {
     PyObject_HEAD
     Places places;
     Tally *tally;
-    PyObject *new_future;
+    PyObject *new_future, *nothing, *arguments; /* nothing: an empty tuple */
     long long max_bytes, call_bytes, body_below;
     unsigned long long turns; /* how often it was opened and closed */
     PyObject *joined[JOINED]; /* what they join; NULL while closed */
@@ -79,12 +79,19 @@ static PyObject *shortcut_close(Shortcut *self, PyObject *Py_UNUSED(none))
 
 static int shortcut_init(Shortcut *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"message_type", "tally", "new_future", "max_bytes", "call_bytes", "body_below", NULL};
+    static char *names[] = {"message_type", "tally",      "new_future", "arguments",
+                            "max_bytes",    "call_bytes", "body_below", NULL};
     State *state = PyType_GetModuleState(Py_TYPE(self));
-    PyObject *message_type, *tally, *new_future;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OLLL:Shortcut", names, &PyType_Type, &message_type, state->tally,
-                                     &tally, &new_future, &self->max_bytes, &self->call_bytes, &self->body_below))
+    PyObject *message_type, *tally, *new_future, *arguments;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OO!LLL:Shortcut", names, &PyType_Type, &message_type,
+                                     state->tally, &tally, &new_future, &PyDict_Type, &arguments, &self->max_bytes,
+                                     &self->call_bytes, &self->body_below))
         return -1;
+    PyObject *nothing = PyTuple_New(0);
+    if (nothing == NULL)
+        return -1;
+    Py_XSETREF(self->nothing, nothing);
+    Py_XSETREF(self->arguments, Py_NewRef(arguments));
     Py_DECREF(shortcut_close(self, NULL)); /* made anew, it is for other messages than those that it was open to */
     Py_XSETREF(self->tally, (Tally *)Py_NewRef(tally));
     Py_XSETREF(self->new_future, Py_NewRef(new_future));
@@ -97,6 +104,7 @@ static int shortcut_traverse(Shortcut *self, visitproc visit, void *arg)
     Py_VISIT(self->places.type);
     Py_VISIT(self->tally);
     Py_VISIT(self->new_future);
+    Py_VISIT(self->arguments);
     for (int number = 0; number < JOINED; number++)
         Py_VISIT(self->joined[number]);
     for (int number = 0; number < MODELS; number++)
@@ -118,6 +126,8 @@ static int shortcut_clear(Shortcut *self)
     Py_CLEAR(self->places.type);
     Py_CLEAR(self->tally);
     Py_CLEAR(self->new_future);
+    Py_CLEAR(self->nothing);
+    Py_CLEAR(self->arguments);
     for (int number = 0; number < MODELS; number++)
         forget(&self->models[number]);
     return 0;
@@ -235,7 +245,8 @@ static PyObject *take_like(Shortcut *self, PyObject *message, PyObject *common, 
 {
     unsigned long long turns = self->turns;
     PyObject *size_number = PyLong_FromLongLong(size);
-    PyObject *future = size_number == NULL ? NULL : PyObject_CallNoArgs(self->new_future);
+    /* its arguments are the same dict each time: functools.partial copies it, a third of what a future costs */
+    PyObject *future = size_number == NULL ? NULL : PyObject_Call(self->new_future, self->nothing, self->arguments);
     if (future != NULL && (turns != self->turns || !has_room(self, size))) {
         /* garbage went, and something of it used this producer */
         Py_SETREF(future, Py_NewRef(Py_None));

@@ -24,8 +24,8 @@ class Tally:
 
 class Shortcut:
     def __init__(
-        self, message_type: type[Any], tally: Tally, new_future: Callable[[], asyncio.Future[Any]], max_bytes: int,
-        call_bytes: int, body_below: int,
+        self, message_type: type[Any], tally: Tally, new_future: Callable[..., asyncio.Future[Any]],
+        arguments: dict[str, Any], max_bytes: int, call_bytes: int, body_below: int,
     ) -> None: ...  # fmt: skip
     def open(
         self, mode: str, messages: list[Any], commons: list[Any], sizes: list[int], futures: list[Any], /

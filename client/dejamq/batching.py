@@ -5,7 +5,7 @@ While runs are under way to a broker, further sends to it gather here; nobody wa
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter
@@ -18,7 +18,7 @@ from dejamq.call import NO_WAIT, REPLY, REWRITE, TRANSACTION, Call
 from dejamq.rpc_stream import Told
 from dejamq.run_records import encode_records
 from dejamq.send_hooks import SendContext
-from dejamq.sends import Sends, numbered
+from dejamq.sends import Sends, different, numbered
 
 MAX_RUN_RECORDS = 850
 MAX_RUN_BYTES = 1 << 20
@@ -183,10 +183,10 @@ def take_run(waiting: deque[Call]) -> list[Call]:
 
 def take_plain_run(waiting: deque[Sends]) -> Sends:
     """The same of plain sends, of which some wait."""
-    limit, first = _most(sum(map(len, waiting))), waiting.popleft()
+    limit, first = _most(_many(waiting)), waiting.popleft()
     if not first.together:
         _fill(first, waiting, limit)
-        if limit == MAX_RUN_RECORDS and len(set(first.queues[:limit])) * FEW_OF_A_QUEUE > limit:
+        if limit == MAX_RUN_RECORDS and len(different(first.queues[:limit])) * FEW_OF_A_QUEUE > limit:
             _fill(first, waiting, WINDOW_RECORDS)
             waiting.extendleft(reversed(_runs_of(first.by_queue())))
             first = waiting.popleft()
@@ -217,9 +217,28 @@ def _fitting(sizes: list[int]) -> int:
 
 
 def _fill(sends: Sends, waiting: deque[Sends], count: int) -> None:
-    """Take in what waits behind them and may go with them, until they are so many or more."""
-    while len(sends) < count and waiting and waiting[0].mode == sends.mode:
-        sends.extend(waiting.popleft())
+    """Take in what waits behind them and may go with them, until they are so many.
+
+    Of the last ones only what there is room for: to take all and cut them off again would move each send twice.
+    """
+    room = count - len(sends)
+    while room > 0 and waiting and waiting[0].mode == sends.mode:
+        others = waiting.popleft()
+        if len(others) > room:
+            waiting.appendleft(others)
+            others = others.cut(room)
+        sends.extend(others)
+        room -= len(others)
+
+
+def _many(waiting: Iterable[Sends]) -> int:
+    """How many wait, or so many that one more makes no difference."""
+    number = 0
+    for sends in waiting:
+        number += len(sends)
+        if number >= 2 * MAX_RUN_RECORDS:
+            break
+    return number
 
 
 def _most(number: int) -> int:

@@ -1,12 +1,12 @@
 """What a program has submitted since the last turn of the loop."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from time import monotonic
 
 from dejamq.backlog import Backlog
 from dejamq.call import Call
-from dejamq.message import Message, SendResult
+from dejamq.message import Message
 from dejamq.native import Shortcut
 from dejamq.sends import Sends
 
@@ -17,12 +17,10 @@ MOST_COUNTED = 1 << 62
 """Bytes: the compiled part counts in 64 bits, and no memory has so many."""
 
 
-def shortcut_for(
-    backlog: Backlog, new_future: "Callable[[], asyncio.Future[SendResult]]", plain_below: int
-) -> Shortcut:
+def shortcut_for(backlog: Backlog, loop: asyncio.AbstractEventLoop, plain_below: int) -> Shortcut:
     """For messages with bodies of fewer bytes than ``plain_below``, which count in the backlog."""
     most = min(backlog.max_bytes, MOST_COUNTED)
-    return Shortcut(Message, backlog, new_future, most, backlog.call_bytes, plain_below)
+    return Shortcut(Message, backlog, asyncio.Future, {"loop": loop}, most, backlog.call_bytes, plain_below)
 
 
 class Fresh:

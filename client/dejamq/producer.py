@@ -151,6 +151,10 @@ class Producer:
         queues, those of one queue leave together, before earlier ones of others. The future may be dropped; what
         becomes of the message is then in the journal only.
         """
+        if queue is None and timeout_ms is None and self._origin.here:
+            taken: asyncio.Future[SendResult] | None = self._take(message, "async")
+            if taken is not None:
+                return taken
         return self._submit(message, queue, timeout_ms, "async")
 
     def send_oneway(self, message: Message, *, queue: Destination = None) -> None:

@@ -1,5 +1,6 @@
 """The records of a run, encoded together: what one costs is a fifth of a send when they are made one by one."""
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,8 @@ def encode_records(
             for common, queue, body, message_id, rest in each
         ]
         return np.array(list(map(len, records)), "<u4"), records
-    sizes, crcs = np.array(sends.sizes, "<u4"), np.fromiter(map(isal_zlib.crc32, bodies), np.uint32, count)
+    sizes = np.array(array("I", sends.sizes), "<u4")
+    crcs = np.fromiter(map(isal_zlib.crc32, bodies), np.uint32, count)
     queue_ids = np.array([queue.queue_id for queue, _ in stretches], np.int32).repeat([many for _, many in stretches])
     joined = join(headers, bodies, before_ids, sends.message_ids, rests, crcs, queue_ids, born_ms)
     if joined is not None:

@@ -64,7 +64,7 @@ class Sender:
         self._destinations = Destinations(instance, routed=self._enqueue, failed=self._fail, faults=self.faults)
         self._sweeper: asyncio.TimerHandle | None = None
         self.new_future: Callable[[], asyncio.Future[SendResult]] = partial(asyncio.Future, loop=self.loop)
-        shortcut = shortcut_for(self.backlog, self.new_future, plain_below)
+        shortcut = shortcut_for(self.backlog, self.loop, plain_below)
         self.take, self._learn = shortcut.take, shortcut.learn
         """The quickest way of a plain send: its future, or None: ``submit_plain`` or ``submit`` it then."""
         self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000, shortcut)

@@ -200,7 +200,7 @@ class Sends(msgspec.Struct, eq=False):
     @property
     def topics(self) -> set[str]:
         """Of all of them."""
-        return {common.topic for common in set(self.commons)}
+        return {common.topic for common in different(self.commons)}
 
     @property
     def common_stretches(self) -> list[tuple[Template, int]]:
@@ -226,8 +226,8 @@ def _only(name: str, names: list[str]) -> Pick:
 
 
 def _same(column: list[Any]) -> bool:
-    """Whether all are equal, as nearly always in a flood; told at the first that is not."""
-    return column[1:] == column[:-1]
+    """Whether all are equal, as nearly always in a flood; told by the last one, or else by all."""
+    return not column or (column[0] == column[-1] and column.count(column[0]) == len(column))
 
 
 def _stretches(column: list[Any]) -> list[tuple[Any, int]]:
@@ -235,6 +235,11 @@ def _stretches(column: list[Any]) -> list[tuple[Any, int]]:
     if _same(column):
         return [(column[0], len(column))]
     return [(one, len(list(together))) for one, together in groupby(column)]
+
+
+def different(column: list[Any]) -> set[Any]:
+    """What stands in it; hashed only where not all are equal."""
+    return set(column[:1] if _same(column) else column)
 
 
 def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:

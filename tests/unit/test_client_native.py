@@ -36,7 +36,7 @@ class Columns:
         self.sizes: list[int] = []
         self.futures: list[asyncio.Future[SendResult]] = []
         self.backlog = Backlog(max_bytes, CALL_BYTES)
-        self.shortcut = Shortcut(Message, self.backlog, new_future, max_bytes, CALL_BYTES, BODY_BELOW)
+        self.shortcut = Shortcut(Message, self.backlog, new_future, {}, max_bytes, CALL_BYTES, BODY_BELOW)
 
     def opened(self, model: Message, mode: str = "sync") -> "Columns":
         self.shortcut.open(mode, self.messages, self.commons, self.sizes, self.futures)
@@ -143,6 +143,16 @@ def test_a_full_backlog_is_left_to_the_usual_way_which_refuses() -> None:
     assert columns.counts == {2}
 
 
+def test_each_future_is_made_with_the_arguments_that_it_was_given() -> None:
+    columns, loop = Columns(), asyncio.new_event_loop()
+    columns.shortcut = Shortcut(Message, columns.backlog, asyncio.Future, {"loop": loop}, 1 << 20, 0, BODY_BELOW)
+    columns.opened(ORDINARY)
+    future = columns.shortcut.take(ORDINARY, "sync")
+    loop.close()
+    assert future is not None
+    assert future.get_loop() is loop
+
+
 def test_a_future_that_cannot_be_made_leaves_no_trace() -> None:
     def fails() -> None:
         raise MemoryError
@@ -243,7 +253,7 @@ def test_it_is_not_made_for_a_type_whose_fields_are_no_slots() -> None:
         topic = body = tags = keys = properties = delay_level = sharding_key = flag = wait_store = message_id = None
 
     with pytest.raises(TypeError, match=r"Loose\.topic is no slot"):
-        Shortcut(Loose, Backlog(1), asyncio.Future, 1, 1, 1)
+        Shortcut(Loose, Backlog(1), asyncio.Future, {}, 1, 1, 1)
 
 
 def test_it_goes_with_the_cycle_it_is_part_of() -> None:

@@ -81,6 +81,13 @@ async def test_of_many_plain_sends_half_goes_and_at_most_850() -> None:
     assert take_plain_run(waiting).call_ids == list(range(MAX_RUN_RECORDS))
 
 
+async def test_a_full_run_ends_within_a_turn_whose_other_sends_begin_the_next_one() -> None:
+    waiting = deque(plain(range(begin, begin + 256)) for begin in range(0, 2560, 256))
+    runs = [take_plain_run(waiting), take_plain_run(waiting)]
+    assert [call_id for run in runs for call_id in run.call_ids] == list(range(2 * MAX_RUN_RECORDS))
+    assert waiting[0].call_ids == list(range(2 * MAX_RUN_RECORDS, 7 * 256))
+
+
 async def test_plain_sends_of_about_a_mebibyte_are_a_run_and_a_larger_one_goes_alone() -> None:
     waiting = deque([plain(range(10), size=300_000)])
     assert take_plain_run(waiting).call_ids == [0, 1, 2]
