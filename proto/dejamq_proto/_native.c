@@ -167,6 +167,10 @@ static PyMethodDef methods[] = {
      "announced(positions, topic_at, topic_size, properties_at, properties_size, index, codes, data, queues, most_body)\n"
      "--\n\nWhether the records at these places (int64) are of the queues and have the tags codes announced for them\n"
      "(32 bits), have bodies of at most so many bytes and are no transaction's; False: not plainly so."},
+    {"crcs_fit", (PyCFunction)(void (*)(void))native_crcs_fit, METH_FASTCALL,
+     "crcs_fit(data, positions, crc32)\n--\n\n"
+     "Whether the bodies of the records that begin at these positions (int64) have the CRCs that their headers say;\n"
+     "False: not plainly so."},
     {"counted", (PyCFunction)(void (*)(void))native_counted, METH_FASTCALL,
      "counted(first, end)\n--\n\nA JSON list of these numbers."},
     {"numbers", (PyCFunction)(void (*)(void))native_numbers, METH_FASTCALL,
@@ -182,11 +186,32 @@ static PyMethodDef methods[] = {
     {NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+static int native_exec(PyObject *module)
+{
+    NativeState *state = PyModule_GetState(module);
+    state->window = (PyTypeObject *)PyType_FromModuleAndSpec(module, &native_window, NULL);
+    return state->window == NULL ? -1 : 0;
+}
+
+static int native_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    NativeState *state = PyModule_GetState(module);
+    Py_VISIT(state->window);
+    return 0;
+}
+
+static int native_clear(PyObject *module)
+{
+    NativeState *state = PyModule_GetState(module);
+    Py_CLEAR(state->window);
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, native_exec}, {0, NULL}};
 
 static struct PyModuleDef native = {
-    PyModuleDef_HEAD_INIT, "_native", "Runs of records: what stands where, and their making.", 0, methods, slots,
-    NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "Runs of records: what stands where, and their making.", sizeof(NativeState),
+    methods, slots, native_traverse, native_clear, NULL,
 };
 
 PyMODINIT_FUNC PyInit__native(void)

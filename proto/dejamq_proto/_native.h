@@ -15,6 +15,11 @@ static inline int native_read_both(PyObject *const *objects, Py_buffer *first, P
     return 0;
 }
 
+/* What the module knows. */
+typedef struct {
+    PyTypeObject *window;
+} NativeState;
+
 /* _native_listed.c */
 PyObject *native_counted(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *native_numbers(PyObject *module, PyObject *const *args, Py_ssize_t given);
@@ -22,3 +27,7 @@ PyObject *native_keys(PyObject *module, PyObject *const *args, Py_ssize_t given)
 
 /* _native_announced.c */
 PyObject *native_announced(PyObject *module, PyObject *const *args, Py_ssize_t given);
+
+/* _native_crcs.c */
+extern PyType_Spec native_window;
+PyObject *native_crcs_fit(PyObject *module, PyObject *const *args, Py_ssize_t given);

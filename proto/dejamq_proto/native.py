@@ -11,13 +11,13 @@ from dejamq_proto.compiled import compiled
 COMPILED = compiled("dejamq_proto._native")
 
 if TYPE_CHECKING or COMPILED:
-    from dejamq_proto._native import announced, counted, join, keys, numbers, scan
+    from dejamq_proto._native import announced, counted, crcs_fit, join, keys, numbers, scan
 else:
 
     def join(*_: object) -> None:
         """Declines."""
 
-    announced = counted = keys = numbers = scan = join
+    announced = counted = crcs_fit = keys = numbers = scan = join
 
 
-__all__ = ["COMPILED", "announced", "counted", "join", "keys", "numbers", "scan"]
+__all__ = ["COMPILED", "announced", "counted", "crcs_fit", "join", "keys", "numbers", "scan"]

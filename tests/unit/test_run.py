@@ -1,8 +1,14 @@
 """Runs of records, checked and filled together."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from dejamq_proto import record, run
+from dejamq_proto.native import COMPILED, crcs_fit
+from isal import isal_zlib
+
+compiled = pytest.mark.skipif(not COMPILED, reason="dejamq was installed without its compiled parts")
 
 UNIQUE = b"UNIQ_KEY\x01" + b"7F000001" * 4 + b"\x02"
 
@@ -79,6 +85,43 @@ def test_a_body_that_does_not_match_its_crc_is_named() -> None:
     with pytest.raises(run.BadRun, match="CRC") as caught:
         run.check_crcs(parsed)
     assert caught.value.index == 2
+
+
+@compiled
+@pytest.mark.parametrize("at", [-1, -(1 << 62), 1 << 62, 300])
+def test_the_compiled_pass_reads_nothing_outside_the_run(at: int) -> None:
+    data = b"".join(make(2, body=b"x" * 200))
+    assert crcs_fit(data, np.array([0], np.int64), isal_zlib.crc32)
+    assert not crcs_fit(data[:380], np.array([0, at], np.int64), isal_zlib.crc32)
+    assert not crcs_fit(data[:87], np.array([0], np.int64), isal_zlib.crc32)
+    assert not crcs_fit(data[:88], np.array([0], np.int64), isal_zlib.crc32)
+
+
+@compiled
+def test_what_the_crc_function_raises_is_raised() -> None:
+    def fails(_: Any) -> int:
+        raise OSError("no crc")
+
+    with pytest.raises(OSError, match="no crc"):
+        crcs_fit(make(1)[0], np.array([0], np.int64), fails)
+    with pytest.raises(TypeError):
+        crcs_fit(make(1)[0], np.array([0], np.int64), lambda _: "none")  # type: ignore[arg-type, return-value]
+
+
+@compiled
+def test_a_body_that_somebody_keeps_stays_what_it_was() -> None:
+    kept: list[memoryview] = []
+
+    def keep(body: Any) -> int:
+        kept.append(memoryview(body))
+        return isal_zlib.crc32(body)
+
+    data = bytearray(b"".join(make(3, vary=True)))
+    positions = parse(make(3, vary=True)).positions
+    assert crcs_fit(data, positions, keep)
+    assert [bytes(body) for body in kept] == [b"x" * 100 + b"y" * more for more in range(3)]
+    with pytest.raises(BufferError):
+        data.clear()  # kept as well
 
 
 def test_a_record_of_another_topic_is_named() -> None:
