@@ -58,6 +58,8 @@ typedef struct {
     Tally *tally;
     PyObject *new_future, *nothing, *arguments; /* nothing: an empty tuple */
     long long max_bytes, call_bytes, body_below;
+    PyObject *size_number; /* of the last one that was taken: nearly always the next one has it too */
+    long long size;
     unsigned long long turns; /* how often it was opened and closed */
     PyObject *joined[JOINED]; /* what they join; NULL while closed */
     Model models[MODELS];
@@ -128,6 +130,7 @@ static int shortcut_clear(Shortcut *self)
     Py_CLEAR(self->new_future);
     Py_CLEAR(self->nothing);
     Py_CLEAR(self->arguments);
+    Py_CLEAR(self->size_number);
     for (int number = 0; number < MODELS; number++)
         forget(&self->models[number]);
     return 0;
@@ -241,10 +244,23 @@ static int has_room(const Shortcut *self, long long size)
     return self->tally->bytes + size + self->call_bytes <= self->max_bytes;
 }
 
+/* A new reference to the number of this size. */
+static PyObject *number_of(Shortcut *self, long long size)
+{
+    if (self->size_number == NULL || size != self->size) {
+        PyObject *number = PyLong_FromLongLong(size);
+        if (number == NULL)
+            return NULL;
+        self->size = size;
+        Py_XSETREF(self->size_number, number);
+    }
+    return Py_NewRef(self->size_number);
+}
+
 static PyObject *take_like(Shortcut *self, PyObject *message, PyObject *common, long long size)
 {
     unsigned long long turns = self->turns;
-    PyObject *size_number = PyLong_FromLongLong(size);
+    PyObject *size_number = number_of(self, size);
     /* its arguments are the same dict each time: functools.partial copies it, a third of what a future costs */
     PyObject *future = size_number == NULL ? NULL : PyObject_Call(self->new_future, self->nothing, self->arguments);
     if (future != NULL && (turns != self->turns || !has_room(self, size))) {

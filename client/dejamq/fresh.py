@@ -1,11 +1,12 @@
 """What a program has submitted since the last turn of the loop."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import monotonic
 
 from dejamq.backlog import Backlog
 from dejamq.call import Call
+from dejamq.call_ids import CallIds
 from dejamq.message import Message
 from dejamq.native import Shortcut
 from dejamq.sends import Sends
@@ -28,7 +29,7 @@ class Fresh:
 
     __slots__ = ("_all", "_budget_s", "_call_ids", "_shortcut", "plain")
 
-    def __init__(self, call_ids: Iterator[int], budget_s: float, shortcut: Shortcut) -> None:
+    def __init__(self, call_ids: CallIds, budget_s: float, shortcut: Shortcut) -> None:
         """``call_ids``: the same source as of calls. ``budget_s``: that of a plain send.
 
         ``shortcut`` is open while there is ``plain``, and adds what it has learned to it.

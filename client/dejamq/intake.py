@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from itertools import count
 from time import monotonic
 
 import msgspec
@@ -12,6 +11,7 @@ from dejamq_proto.names import MESSAGE_TYPE_REPLY, PROPERTY_MESSAGE_TYPE, PROPER
 from dejamq_proto.record import HEADER_SIZE
 
 from dejamq.call import NO_WAIT, PLAIN, REPLY, REWRITE, TRANSACTION, Call
+from dejamq.call_ids import CallIds
 from dejamq.encoding import ID_SIZE, Template, before_id, check_body, encode_id, encode_rest, template, transactional
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.namespace import unwrap, unwrap_queue, wrap, wrap_queue
@@ -34,7 +34,7 @@ class Intake:
         # bodies that are neither too large nor packed; with a namespace every message is changed
         self.plain_below = 0 if config.namespace else min(config.max_message_size + 1, self._pack_from)
         self._last: tuple[str, int, str | None, Template | None] = ("", 0, None, None)
-        self.call_ids = count(1)
+        self.call_ids = CallIds()
 
     def plain(self, message: Message) -> Template | None:
         """What the message has beside its body and id, if others have the same; None: it needs a call of its own.
@@ -66,8 +66,8 @@ class Intake:
         common = template(message.topic, message.flag, message.tags)
         budget_s = self._timeout_s if timeout_ms is None else self.budget_s(timeout_ms)
         call = Call(
-            message, common, common.rest, PLAIN, next(self.call_ids), monotonic() + budget_s, common.size + size,
-            future, mode, future is None, None, common.before,
+            message, common, common.rest, PLAIN, self.call_ids.take(1).start, monotonic() + budget_s,
+            common.size + size, future, mode, future is None, None, common.before,
         )  # fmt: skip
         if _has_rest(message):
             self._take_rest(call)

@@ -39,13 +39,13 @@ def encode_records(
         ]
         return np.array(list(map(len, records)), "<u4"), records
     sizes = np.array(array("I", sends.sizes), "<u4")
-    crcs = np.fromiter(map(isal_zlib.crc32, bodies), np.uint32, count)
     queue_ids = np.array([queue.queue_id for queue, _ in stretches], np.int32).repeat([many for _, many in stretches])
-    joined = join(headers, bodies, before_ids, sends.message_ids, rests, crcs, queue_ids, born_ms)
+    joined = join(headers, bodies, before_ids, sends.message_ids, rests, isal_zlib.crc32, queue_ids, born_ms)
     if joined is not None:
         return sizes, [joined]
     columns = np.frombuffer(bytearray(b"".join(headers)), HEADER)
     columns["total_size"], columns["body_size"] = sizes, list(map(len, bodies))
+    crcs = np.fromiter(map(isal_zlib.crc32, bodies), np.uint32, count)
     columns["body_crc"], columns["queue_id"] = crcs & 0x7FFFFFFF, queue_ids
     columns["born_timestamp_ms"] = born_ms
     pieces = [b""] * (PIECES * count)

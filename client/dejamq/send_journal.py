@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.events import SendEnd, SendResult, SendTry
 from dejamq_proto.journal import Journal
+from dejamq_proto.listed import Listed, counted
 from dejamq_proto.names import PROPERTY_KEYS
 
 from dejamq.batching import Flight
@@ -33,7 +34,7 @@ class SendJournal:
             SendTry(
                 request_seq=flight.seq, broker_name=flight.lane.broker_name, address=flight.address, group=self._group,
                 topics=sorted(sends.topics),
-                call_ids=sends.call_ids,
+                call_ids=_listed(sends.call_ids),
                 tries=sends.tries,
                 unique_keys=sends.message_ids,
                 business_keys=list(map(self._key_of, sends.messages)) if self._business_key else [],
@@ -76,6 +77,11 @@ class SendJournal:
         if self._business_key == PROPERTY_KEYS:
             return next(iter(message.keys), "")
         return message.properties.get(self._business_key or "", "")
+
+
+def _listed(call_ids: Sequence[int]) -> Listed:
+    """Without an object for each, where they follow one another."""
+    return counted(call_ids.start, call_ids.stop) if isinstance(call_ids, range) else call_ids
 
 
 def _modes(sends: Sends) -> list[str]:

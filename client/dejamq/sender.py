@@ -6,9 +6,8 @@ means is decided in ``send_outcomes``.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import count
 from math import inf
 from time import monotonic, time
 
@@ -19,6 +18,7 @@ from dejamq_proto.wire import SendRunResult
 
 from dejamq.batching import Flight, Lane, Lanes, build_run
 from dejamq.call import Call
+from dejamq.call_ids import CallIds
 from dejamq.destinations import Destinations
 from dejamq.encoding import Template
 from dejamq.fault_strategy import FaultTable
@@ -46,7 +46,7 @@ class Sender:
 
     def __init__(
         self, instance: Instance, config: ProducerConfig, group: str, hooks: SendHooks,
-        call_ids: Iterator[int] | None = None, plain_below: int = 0,
+        call_ids: CallIds | None = None, plain_below: int = 0,
     ) -> None:  # fmt: skip
         """``call_ids``: those of sends that are submitted without a call; the same source as of calls.
 
@@ -67,7 +67,7 @@ class Sender:
         shortcut = shortcut_for(self.backlog, self.loop, plain_below)
         self.take, self._learn = shortcut.take, shortcut.learn
         """The quickest way of a plain send: its future, or None: ``submit_plain`` or ``submit`` it then."""
-        self._fresh = Fresh(call_ids or count(1), config.send_msg_timeout_ms / 1000, shortcut)
+        self._fresh = Fresh(call_ids or CallIds(), config.send_msg_timeout_ms / 1000, shortcut)
         self._turning = False
         self.open = True
         """False: ask the producer whether and why not, before submitting."""

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import compress, groupby, islice
+from itertools import compress, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, Self
 
@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 
 from dejamq.call import PLAIN, Call
+from dejamq.call_ids import CallIds, following
 from dejamq.encoding import Template
 from dejamq.message import Message, MessageQueue, SendResult
 
-Pick = Callable[[list[Any]], list[Any]]  # some elements of a column, maybe in another order
+Pick = Callable[[Sequence[Any]], Any]  # some elements of a column, maybe in another order
 
 _ID, _BODY = attrgetter("message_id"), attrgetter("body")
 _BROKER_NAME = attrgetter("broker_name")
@@ -42,7 +43,7 @@ class Sends(msgspec.Struct, eq=False):
     sizes: list[int] = []
     futures: list[asyncio.Future[SendResult] | None] = []
     queues: list[MessageQueue] = []
-    call_ids: list[int] = []
+    call_ids: Sequence[int] = []
     deadlines: list[float] = []
     calls: list[Call] | None = None
     left: bool = False
@@ -62,9 +63,9 @@ class Sends(msgspec.Struct, eq=False):
             [call.call_id for call in calls], [call.deadline for call in calls], calls,
         )  # fmt: skip
 
-    def number(self, call_ids: Iterable[int]) -> None:
+    def number(self, call_ids: CallIds) -> None:
         """All of them have been submitted."""
-        self.call_ids = list(islice(call_ids, len(self)))
+        self.call_ids = call_ids.take(len(self))
         self.deadlines = [self.deadline] * len(self)
 
     def unfold(self) -> list[Call]:
@@ -102,7 +103,7 @@ class Sends(msgspec.Struct, eq=False):
         self.sizes += others.sizes
         self.futures += others.futures
         self.queues += others.queues
-        self.call_ids += others.call_ids
+        self.call_ids = following(self.call_ids, others.call_ids)
         self.deadlines += others.deadlines
 
     def part(self, begin: int, end: int) -> "Sends":
@@ -113,9 +114,8 @@ class Sends(msgspec.Struct, eq=False):
         """Take the first ones out."""
         front = self.part(0, count)
         front.together = self.together
-        for column in (
-            self.messages, self.commons, self.sizes, self.futures, self.queues, self.call_ids, self.deadlines
-        ):  # fmt: skip
+        self.call_ids = self.call_ids[count:]
+        for column in (self.messages, self.commons, self.sizes, self.futures, self.queues, self.deadlines):
             del column[:count]
         return front
 
@@ -147,13 +147,16 @@ class Sends(msgspec.Struct, eq=False):
         """
         if _same(self.queues):
             return self
+        if self.queues[0] == self.queues[1]:
+            slices = _side_by_side(stretches := self.stretches)
+            if len(stretches) == len(slices):
+                return self
+            if len(stretches) * FEW_STRETCHES <= len(self):
+                return self.pick(_slices([each for of_queue in slices for each in of_queue]))
         numbers, count = numbered(self.queues), len(self)
         turn = len(numbers)
         if self.queues[turn:] == self.queues[: count - turn]:
             return self.pick(_slices([slice(place, None, turn) for place in range(turn)]))
-        stretches = self.stretches
-        if len(stretches) * FEW_STRETCHES <= count:
-            return self.pick(_slices(_side_by_side(stretches)))
         # of 16 bits, as nearly always, numpy orders them in one pass
         places = np.fromiter(map(numbers.__getitem__, self.queues), np.min_scalar_type(turn), count)
         order = itemgetter(*places.argsort(kind="stable").tolist())
@@ -247,18 +250,18 @@ def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     return {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
 
 
-def _side_by_side(stretches: list[tuple[MessageQueue, int]]) -> list[slice]:
-    """Where the stretches of each queue are, those of the first queue first."""
+def _side_by_side(stretches: list[tuple[MessageQueue, int]]) -> list[list[slice]]:
+    """Where the stretches of each queue are."""
     places: dict[MessageQueue, list[slice]] = {}
     begin = 0
     for queue, count in stretches:
         places.setdefault(queue, []).append(slice(begin, begin + count))
         begin += count
-    return [place for of_queue in places.values() for place in of_queue]
+    return list(places.values())
 
 
 def _slices(slices: list[slice]) -> Pick:
-    def pick(column: list[Any]) -> list[Any]:
+    def pick(column: Sequence[Any]) -> list[Any]:
         picked: list[Any] = []
         for each in slices:
             picked += column[each]

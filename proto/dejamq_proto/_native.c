@@ -73,7 +73,7 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
 
 /* What a record is made of, one list each: one behind the other they are the record, but for numbers in its header. */
 enum { HEADERS, BODIES, BEFORE_IDS, IDS, RESTS, PARTS };
-enum { CRCS = PARTS, QUEUE_IDS, BORN, JOIN_ARGUMENTS };
+enum { CRC32 = PARTS, QUEUE_IDS, BORN, JOIN_ARGUMENTS };
 
 static void put_number(uint8_t *at, uint64_t number, int bytes)
 {
@@ -131,13 +131,27 @@ static void join_all(PyObject *const *lists, Py_ssize_t count, const uint32_t *c
     }
 }
 
-static PyObject *join_checked(PyObject *const *args, const Py_buffer *crcs, const Py_buffer *queue_ids)
+/* Whether crc32 has answered for each body; if not, an error is set. It may let other threads run. */
+static int read_crcs(PyObject *bodies, PyObject *crc32, uint32_t *crcs, Py_ssize_t count)
 {
-    Py_ssize_t count = crcs->len / (Py_ssize_t)sizeof(uint32_t);
+    for (Py_ssize_t index = 0; index < count && index < PyList_GET_SIZE(bodies); index++) {
+        PyObject *body = Py_NewRef(PyList_GET_ITEM(bodies, index));
+        unsigned long crc;
+        int answered = native_crc(crc32, body, &crc);
+        Py_DECREF(body);
+        if (!answered)
+            return 0;
+        crcs[index] = (uint32_t)crc;
+    }
+    return 1;
+}
+
+static PyObject *join_checked(PyObject *const *args, const int32_t *queue_ids, const uint32_t *crcs, Py_ssize_t count)
+{
     int64_t born = PyLong_AsLongLong(args[BORN]);
     if (born == -1 && PyErr_Occurred())
         return NULL;
-    int fit = queue_ids->len == crcs->len;
+    int fit = 1;
     for (int part = 0; part < PARTS; part++)
         fit = fit && PyList_CheckExact(args[part]) && PyList_GET_SIZE(args[part]) == count;
     int64_t size = fit ? size_of_all(args, count) : -1;
@@ -145,20 +159,28 @@ static PyObject *join_checked(PyObject *const *args, const Py_buffer *crcs, cons
         Py_RETURN_NONE;
     PyObject *joined = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (joined != NULL)
-        join_all(args, count, crcs->buf, queue_ids->buf, born, (uint8_t *)PyBytes_AS_STRING(joined));
+        join_all(args, count, crcs, queue_ids, born, (uint8_t *)PyBytes_AS_STRING(joined));
     return joined;
 }
 
 static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
-    Py_buffer crcs, queue_ids;
+    Py_buffer queue_ids;
     if (given != JOIN_ARGUMENTS)
         return PyErr_Format(PyExc_TypeError, "join needs %d arguments, not %zd", JOIN_ARGUMENTS, given);
-    if (!native_read_both(args + CRCS, &crcs, &queue_ids))
+    if (!PyList_CheckExact(args[BODIES]))
+        Py_RETURN_NONE;
+    if (PyObject_GetBuffer(args[QUEUE_IDS], &queue_ids, PyBUF_SIMPLE) < 0)
         return NULL;
-    PyObject *joined = join_checked(args, &crcs, &queue_ids);
+    Py_ssize_t count = queue_ids.len / (Py_ssize_t)sizeof(int32_t);
+    uint32_t *crcs = PyMem_Calloc((size_t)count, sizeof *crcs);
+    PyObject *joined = NULL;
+    if (crcs == NULL)
+        PyErr_NoMemory();
+    else if (read_crcs(args[BODIES], args[CRC32], crcs, count))
+        joined = join_checked(args, queue_ids.buf, crcs, count);
+    PyMem_Free(crcs);
     PyBuffer_Release(&queue_ids);
-    PyBuffer_Release(&crcs);
     return joined;
 }
 
@@ -179,8 +201,8 @@ static PyMethodDef methods[] = {
      "keys(data, properties_at, first, end)\n--\n\n"
      "A JSON list of the UNIQ_KEYs with which the properties at these places (int64) begin; None: not plainly so."},
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL,
-     "join(headers, bodies, before_ids, ids, rests, crcs, queue_ids, born_ms)\n--\n\n"
-     "Records of these parts, with CRCs (uint32) and queue ids (int32) in their headers; None: they are not plainly so."},
+     "join(headers, bodies, before_ids, ids, rests, crc32, queue_ids, born_ms)\n--\n\n"
+     "Records of these parts, with CRCs and queue ids (int32) in their headers; None: they are not plainly so."},
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL,
      "scan(data, sizes)\n--\n\nColumns and headers of records of these sizes (int64) in data; None: it is not plainly so."},
     {NULL},

@@ -15,6 +15,17 @@ static inline int native_read_both(PyObject *const *objects, Py_buffer *first, P
     return 0;
 }
 
+/* Whether crc32 has answered for the bytes of an object; if not, an error is set. */
+static inline int native_crc(PyObject *crc32, PyObject *bytes, unsigned long *crc)
+{
+    PyObject *answer = PyObject_Vectorcall(crc32, &bytes, 1, NULL);
+    if (answer == NULL)
+        return 0;
+    *crc = PyLong_AsUnsignedLong(answer);
+    Py_DECREF(answer);
+    return *crc != (unsigned long)-1 || !PyErr_Occurred();
+}
+
 /* What the module knows. */
 typedef struct {
     PyTypeObject *window;

@@ -53,16 +53,11 @@ static int have_crcs(Window *window, const Py_buffer *positions, PyObject *crc32
 {
     Py_ssize_t count = positions->len / (Py_ssize_t)sizeof(int64_t);
     const int64_t *position = positions->buf;
-    PyObject *argument = (PyObject *)window;
     for (Py_ssize_t record = 0; record < count; record++) {
+        unsigned long crc;
         if (!move_to(window, position[record]))
             return 0;
-        PyObject *answer = PyObject_Vectorcall(crc32, &argument, 1, NULL);
-        if (answer == NULL)
-            return -1;
-        unsigned long crc = PyLong_AsUnsignedLong(answer);
-        Py_DECREF(answer);
-        if (crc == (unsigned long)-1 && PyErr_Occurred())
+        if (!native_crc(crc32, (PyObject *)window, &crc))
             return -1;
         if ((crc & 0x7FFFFFFF) != number_at(window->begin - HEADER_SIZE + BODY_CRC_AT))
             return 0;

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from dejamq import Message, MessageQueue
 from dejamq.batching import MAX_RUN_RECORDS, WINDOW_RECORDS, Lane, build_run, take_plain_run
 from dejamq.call import PLAIN, Call
+from dejamq.call_ids import CallIds
 from dejamq.encoding import template
 from dejamq.fresh import Fresh
 from dejamq.intake import Intake
@@ -32,7 +32,7 @@ def plain(numbers: range, *, size: int = 100, tags: bool = False, mode: str = "s
         sends.commons.append(template("t", 0, f"tag-{number % 3}" if tags else None))
         sends.sizes.append(sends.commons[-1].size + len(sends.messages[-1].body) if size == 100 else size)
         sends.futures.append(asyncio.Future())
-    sends.number(count(numbers.start))
+    sends.number(CallIds(numbers.start))
     sends.queues = [QUEUES[number % 4] for number in numbers]
     return sends
 
@@ -75,25 +75,25 @@ def plain_calls(sends: Sends) -> list[Call]:
 
 async def test_of_many_plain_sends_half_goes_and_at_most_850() -> None:
     waiting = deque([plain(range(200)), plain(range(200, 600))])
-    assert take_plain_run(waiting).call_ids == list(range(300))
-    assert take_plain_run(waiting).call_ids == list(range(300, 450))
+    assert list(take_plain_run(waiting).call_ids) == list(range(300))
+    assert list(take_plain_run(waiting).call_ids) == list(range(300, 450))
     waiting = deque(plain(range(start, start + 100)) for start in range(0, 3000, 100))
-    assert take_plain_run(waiting).call_ids == list(range(MAX_RUN_RECORDS))
+    assert list(take_plain_run(waiting).call_ids) == list(range(MAX_RUN_RECORDS))
 
 
 async def test_a_full_run_ends_within_a_turn_whose_other_sends_begin_the_next_one() -> None:
     waiting = deque(plain(range(begin, begin + 256)) for begin in range(0, 2560, 256))
     runs = [take_plain_run(waiting), take_plain_run(waiting)]
     assert [call_id for run in runs for call_id in run.call_ids] == list(range(2 * MAX_RUN_RECORDS))
-    assert waiting[0].call_ids == list(range(2 * MAX_RUN_RECORDS, 7 * 256))
+    assert list(waiting[0].call_ids) == list(range(2 * MAX_RUN_RECORDS, 7 * 256))
 
 
 async def test_plain_sends_of_about_a_mebibyte_are_a_run_and_a_larger_one_goes_alone() -> None:
     waiting = deque([plain(range(10), size=300_000)])
-    assert take_plain_run(waiting).call_ids == [0, 1, 2]
-    assert take_plain_run(waiting).call_ids == [3, 4, 5]
+    assert list(take_plain_run(waiting).call_ids) == [0, 1, 2]
+    assert list(take_plain_run(waiting).call_ids) == [3, 4, 5]
     waiting = deque([plain(range(2), size=3 << 20)])
-    assert take_plain_run(waiting).call_ids == [0]
+    assert list(take_plain_run(waiting).call_ids) == [0]
 
 
 @pytest.mark.parametrize("turn", [20, 800])
@@ -131,7 +131,7 @@ async def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side
     sends = plain(range(len(queues)))
     sends.queues = queues
     expected = [number for queue in dict.fromkeys(queues) for number in range(len(queues)) if queues[number] == queue]
-    assert sends.by_queue().call_ids == expected
+    assert list(sends.by_queue().call_ids) == expected
 
 
 async def test_results_are_given_to_those_that_still_wait() -> None:
@@ -148,7 +148,7 @@ async def test_results_are_given_to_those_that_still_wait() -> None:
 async def test_sends_of_another_mode_are_another_run() -> None:
     waiting = deque([plain(range(2)), plain(range(2, 4), mode="async")])
     runs = [take_plain_run(waiting), take_plain_run(waiting)]
-    assert [(run.mode, run.call_ids) for run in runs] == [("sync", [0, 1]), ("async", [2, 3])]
+    assert [(run.mode, list(run.call_ids)) for run in runs] == [("sync", [0, 1]), ("async", [2, 3])]
 
 
 async def test_calls_and_plain_sends_to_one_broker_keep_the_order_in_which_they_came() -> None:
@@ -159,8 +159,8 @@ async def test_calls_and_plain_sends_to_one_broker_keep_the_order_in_which_they_
     assert sorted(lane.take_run().call_ids) == list(range(8))
     lane.add_plain(plain(range(4, 8)))
     lane.put_back([a_call(0)])
-    assert lane.take_run().call_ids == [0]
-    assert lane.take_run().call_ids == [4, 5, 6, 7]
+    assert list(lane.take_run().call_ids) == [0]
+    assert list(lane.take_run().call_ids) == [4, 5, 6, 7]
     assert not lane.busy
 
 
@@ -169,7 +169,7 @@ async def test_many_plain_sends_stay_so_behind_calls_and_behind_what_was_put_bac
     lane.add([a_call(0)])
     lane.add_plain(plain(range(1, 300)))
     lane.put_back([a_call(-1)])
-    assert lane.take_run().call_ids == [-1, 0]
+    assert list(lane.take_run().call_ids) == [-1, 0]
     run = lane.take_run()
     assert run.calls is None
     assert sorted(run.call_ids) == list(range(1, 151))
@@ -200,7 +200,7 @@ async def test_plain_sends_that_waited_too_long_are_taken_out_as_calls() -> None
 async def test_sends_are_divided_by_broker_in_their_order() -> None:
     sends = plain(range(4))
     sends.queues = [MessageQueue("t", name, 0) for name in "abab"]
-    assert [(name, part.call_ids) for name, part in sends.by_broker()] == [("a", [0, 2]), ("b", [1, 3])]
+    assert [(name, list(part.call_ids)) for name, part in sends.by_broker()] == [("a", [0, 2]), ("b", [1, 3])]
 
 
 async def test_a_call_made_of_a_send_under_way_knows_that_it_left() -> None:
@@ -233,7 +233,7 @@ def test_what_messages_have_in_common_is_found_whatever_came_before() -> None:
 
 async def test_what_one_turn_submitted_is_calls_in_its_order_where_some_are_calls() -> None:
     doors: Any = Doors()
-    fresh = Fresh(count(7), 3.0, doors)
+    fresh = Fresh(CallIds(7), 3.0, doors)
     for each in (plain(range(2)), a_call(1), plain(range(1))):
         if isinstance(each, Call):
             fresh.add([each])
@@ -253,13 +253,13 @@ async def test_what_one_turn_submitted_is_calls_in_its_order_where_some_are_call
 
 async def test_what_one_turn_submitted_stays_plain_where_all_is() -> None:
     doors: Any = Doors()
-    fresh = Fresh(count(7), 3.0, doors)
+    fresh = Fresh(CallIds(7), 3.0, doors)
     sends = fresh.begin("sync")
     sends.extend(plain(range(2)))
     taken = fresh.take()
     fresh.put_back(taken)
     assert fresh.as_plain(fresh.take()) == [sends]
-    assert sends.call_ids == [7, 8]
+    assert list(sends.call_ids) == [7, 8]
     assert sends.deadlines == [sends.deadline] * 2
 
 

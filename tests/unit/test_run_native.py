@@ -109,8 +109,8 @@ def test_records_joined_from_parts_are_those_made_one_by_one(parts: list[tuple[A
     befores = [one.topic + record.I16.pack(len(part[3]) + len(rest)) for one, part in zip(out, parts, strict=True)]
     queue_ids, bodies, ids = ([part[place] for part in parts] for place in (1, 2, 3))
     joined = join(
-        [one.header for one in out], bodies, befores, ids, [rest] * len(parts),
-        np.array([isal_zlib.crc32(body) for body in bodies], np.uint32), np.array(queue_ids, np.int32), born_ms,
+        [one.header for one in out], bodies, befores, ids, [rest] * len(parts), isal_zlib.crc32,
+        np.array(queue_ids, np.int32), born_ms,
     )  # fmt: skip
     assert joined == b"".join(
         one.encode(part[1], born_ms, part[2], part[3].encode() + rest) for one, part in zip(out, parts, strict=True)
@@ -121,7 +121,7 @@ def parts_of_one(**changed: Any) -> list[Any]:
     """What ``join`` takes, with a change."""
     fit = {
         "headers": [record.Outgoing.to("t").header], "bodies": [b"body"], "before_ids": [b"b"], "ids": ["id"],
-        "rests": [b"r"], "crcs": np.zeros(1, np.uint32), "queue_ids": np.zeros(1, np.int32), "born_ms": 1,
+        "rests": [b"r"], "crc32": isal_zlib.crc32, "queue_ids": np.zeros(1, np.int32), "born_ms": 1,
     }  # fmt: skip
     return list((fit | changed).values())
 
@@ -130,7 +130,7 @@ def parts_of_one(**changed: Any) -> list[Any]:
     "changed",
     [
         {"ids": ["\xc4"]}, {"ids": [b"id"]}, {"headers": [b"short"]}, {"bodies": [bytearray(b"x")]}, {"rests": []},
-        {"before_ids": (b"b",)}, {"crcs": np.zeros(2, np.uint32)}, {"queue_ids": np.zeros(2, np.int32)},
+        {"before_ids": (b"b",)}, {"bodies": (b"body",)}, {"queue_ids": np.zeros(2, np.int32)},
     ],
 )  # fmt: skip
 def test_parts_that_are_not_plainly_fit_are_left_to_the_columns(changed: dict[str, Any]) -> None:
@@ -138,7 +138,25 @@ def test_parts_that_are_not_plainly_fit_are_left_to_the_columns(changed: dict[st
     assert join(*parts_of_one(**changed)) is None
 
 
-@pytest.mark.parametrize("changed", [{"born_ms": "now"}, {"crcs": None}, {"queue_ids": None}, {"born_ms": 1 << 64}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"born_ms": "now"}, {"crc32": None}, {"crc32": str}, {"crc32": lambda _: -1}, {"queue_ids": None},
+        {"born_ms": 1 << 64}, {"bodies": ["text"]},
+    ],
+)  # fmt: skip
 def test_what_is_no_part_at_all_raises(changed: dict[str, Any]) -> None:
     with pytest.raises((TypeError, OverflowError)):
         join(*parts_of_one(**changed))
+
+
+def test_bodies_that_go_while_their_crcs_are_found_are_no_run() -> None:
+    bodies = [b"body"] * 3
+
+    def let_go(_: bytes) -> int:
+        bodies.clear()
+        return 1
+
+    parts = {"headers": [record.Outgoing.to("t").header] * 3, "before_ids": [b"b"] * 3, "ids": ["id"] * 3}
+    changed = parts | {"bodies": bodies, "rests": [b"r"] * 3, "queue_ids": np.zeros(3, np.int32), "crc32": let_go}
+    assert join(*parts_of_one(**changed)) is None
