@@ -25,7 +25,19 @@ static inline PyObject *native_field(const Places *places, PyObject *message, in
     return *(PyObject **)((char *)message + places->at[number]);
 }
 
+/* How much a producer has taken on. The base of backlog.Backlog, which counts in it too. */
+typedef struct {
+    PyObject_HEAD
+    long long bytes, calls;
+} Tally;
+
+/* What the module knows. */
+typedef struct {
+    PyTypeObject *tally;
+} NativeState;
+
 /* Of objects that the garbage collector follows. */
 void native_free(PyObject *self);
 
-extern PyType_Spec native_id_source, native_message_check, native_layout, native_body_property, native_id_property;
+extern PyType_Spec native_shortcut, native_columns, native_id_source, native_message_check, native_layout;
+extern PyType_Spec native_body_property, native_id_property;

@@ -21,10 +21,17 @@ def declined(_: object, __: str) -> None:
 
 
 if TYPE_CHECKING or COMPILED:
-    from dejamq._native import BodyProperty, IdProperty, IdSource, Layout, MessageCheck, Shortcut, Tally
+    from dejamq._native import BodyProperty, Columns, IdProperty, IdSource, Layout, MessageCheck, Shortcut, Tally
 else:
     IdSource = None
     BodyProperty = IdProperty = property
+
+    class Columns:
+        """Declines all messages."""
+
+        def __init__(self, *_: object) -> None: ...
+
+        def of(self, _: object) -> None: ...
 
     class Layout:
         """Leaves every body and id to the properties' functions."""
@@ -57,6 +64,6 @@ else:
 
 
 __all__ = [
-    "COMPILED", "BodyProperty", "IdProperty", "IdSource", "Layout", "MessageCheck", "Shortcut", "Take", "Tally",
-    "declined",
+    "COMPILED", "BodyProperty", "Columns", "IdProperty", "IdSource", "Layout", "MessageCheck", "Shortcut", "Take",
+    "Tally", "declined",
 ]  # fmt: skip

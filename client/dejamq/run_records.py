@@ -29,20 +29,20 @@ def encode_records(
     As ``Outgoing.encode`` of each, but all at once: by the compiled part one piece, else headers are filled column by
     column and nothing is copied.
     """
-    count, bodies, (headers, before_ids, rests) = len(sends), sends.bodies, sends.parts
-    ids = map(str.encode, sends.message_ids)
+    count, alike, (bodies, message_ids) = len(sends), sends.alike, sends.columns
     if count <= FEW:
-        each = zip(sends.commons, sends.queues, bodies, ids, rests, strict=True)
+        each = zip(sends.commons, sends.queues, bodies, message_ids, _parts(alike)[2], strict=True)
         records = [
-            common.record.encode(queue.queue_id, born_ms, body, UNIQUE_NAME + message_id + rest)
+            common.record.encode(queue.queue_id, born_ms, body, UNIQUE_NAME + message_id.encode() + rest)
             for common, queue, body, message_id, rest in each
         ]
         return np.array(list(map(len, records)), "<u4"), records
     sizes = np.array(array("I", sends.sizes), "<u4")
     queue_ids = np.array([queue.queue_id for queue, _ in stretches], np.int32).repeat([many for _, many in stretches])
-    joined = join(headers, bodies, before_ids, sends.message_ids, rests, isal_zlib.crc32, queue_ids, born_ms)
+    joined = join(alike, bodies, message_ids, isal_zlib.crc32, queue_ids, born_ms)
     if joined is not None:
         return sizes, [joined]
+    headers, before_ids, rests = _parts(alike)
     columns = np.frombuffer(bytearray(b"".join(headers)), HEADER)
     columns["total_size"], columns["body_size"] = sizes, list(map(len, bodies))
     crcs = np.fromiter(map(isal_zlib.crc32, bodies), np.uint32, count)
@@ -50,5 +50,15 @@ def encode_records(
     columns["born_timestamp_ms"] = born_ms
     pieces = [b""] * (PIECES * count)
     pieces[0::PIECES], pieces[1::PIECES] = columns.view(_HEADER_BYTES).tolist(), bodies
-    pieces[2::PIECES], pieces[3::PIECES], pieces[4::PIECES] = before_ids, ids, rests
+    pieces[2::PIECES], pieces[3::PIECES], pieces[4::PIECES] = before_ids, map(str.encode, message_ids), rests
     return sizes, pieces
+
+
+def _parts(alike: Sequence[tuple[bytes, bytes, bytes, int]]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """The first three of it, one element a record."""
+    headers, before_ids, rests = list[bytes](), list[bytes](), list[bytes]()
+    for header, before_id, rest, count in alike:
+        headers += [header] * count
+        before_ids += [before_id] * count
+        rests += [rest] * count
+    return headers, before_ids, rests

@@ -18,10 +18,12 @@ from dejamq.call import PLAIN, Call
 from dejamq.call_ids import CallIds, following
 from dejamq.encoding import Template
 from dejamq.message import Message, MessageQueue, SendResult
+from dejamq.native import Columns
 
 Pick = Callable[[Sequence[Any]], Any]  # some elements of a column, maybe in another order
 
 _ID, _BODY = attrgetter("message_id"), attrgetter("body")
+_COLUMNS = Columns(Message)
 _BROKER_NAME = attrgetter("broker_name")
 _DONE: Any = asyncio.Future.done
 _TELL: Any = asyncio.Future.set_result
@@ -187,18 +189,18 @@ class Sends(msgspec.Struct, eq=False):
         return PLAIN if self.calls is None else self.calls[0].kind
 
     @property
-    def bodies(self) -> list[bytes]:
-        """As they travel."""
-        if self.calls is None:
-            return list(map(_BODY, self.messages))
-        return [call.packed or call.message.body for call in self.calls]
+    def columns(self) -> tuple[list[bytes], list[str]]:
+        """Bodies as they travel, and ids; asked for when no element comes or goes any more."""
+        messages = self.messages
+        bodies, self.ids = _COLUMNS.of(messages) or (list(map(_BODY, messages)), list(map(_ID, messages)))
+        if self.calls is not None:
+            bodies = [call.packed or call.message.body for call in self.calls]
+        return bodies, self.ids
 
     @property
     def message_ids(self) -> list[str]:
-        """Asked for when no element comes or goes any more."""
-        if not self.ids:
-            self.ids = list(map(_ID, self.messages))
-        return self.ids
+        """The same, when they have been asked for."""
+        return self.ids or self.columns[1]
 
     @property
     def topics(self) -> set[str]:
@@ -211,16 +213,14 @@ class Sends(msgspec.Struct, eq=False):
         return _stretches(self.commons)
 
     @property
-    def parts(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        """The headers of which nothing else is known yet; what stands between body and id; what stands behind it."""
-        headers, before_ids, rests = list[bytes](), list[bytes](), list[bytes]()
-        for common, count in self.common_stretches:
-            headers += [common.record.header] * count
-            before_ids += [common.before] * count
-            rests += [common.rest] * count
+    def alike(self) -> list[tuple[bytes, bytes, bytes, int]]:
+        """The header of which nothing else is known yet; what stands between body and id; what stands behind it; and
+        how many have these side by side.
+        """
         if self.calls is not None:
-            before_ids, rests = [call.before for call in self.calls], [call.rest for call in self.calls]
-        return headers, before_ids, rests
+            return [(call.common.record.header, call.before, call.rest, 1) for call in self.calls]
+        stretches = self.common_stretches
+        return [(common.record.header, common.before, common.rest, count) for common, count in stretches]
 
 
 def _only(name: str, names: list[str]) -> Pick:

@@ -39,6 +39,9 @@ PyObject *native_keys(PyObject *module, PyObject *const *args, Py_ssize_t given)
 /* _native_announced.c */
 PyObject *native_announced(PyObject *module, PyObject *const *args, Py_ssize_t given);
 
+/* _native_join.c */
+PyObject *native_join(PyObject *module, PyObject *const *args, Py_ssize_t given);
+
 /* _native_crcs.c */
 extern PyType_Spec native_window;
 PyObject *native_crcs_fit(PyObject *module, PyObject *const *args, Py_ssize_t given);

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 def join(
-    headers: list[bytes], bodies: list[bytes], before_ids: list[bytes], ids: list[str], rests: list[bytes],
-    crc32: Callable[[Any], int], queue_ids: Any, born_ms: int, /,
+    alike: list[tuple[bytes, bytes, bytes, int]], bodies: list[bytes], ids: list[str], crc32: Callable[[Any], int],
+    queue_ids: Any, born_ms: int, /,
 ) -> bytes | None: ...  # fmt: skip
 def scan(data: Any, sizes: Any, /) -> bytearray | None: ...
 def crcs_fit(data: Any, positions: Any, crc32: Callable[[Any], int], /) -> bool: ...

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 if not COMPILED:
     pytest.skip("dejamq was installed without its compiled part", allow_module_level=True)
 
+from dejamq.native import Columns as NativeColumns
 from dejamq.native import IdSource, MessageCheck, Shortcut
 
 BODY_BELOW = 4096
@@ -268,6 +269,23 @@ def test_it_goes_with_the_cycle_it_is_part_of() -> None:
     del maker
     gc.collect()
     assert gone() is None
+
+
+def test_columns_are_bodies_and_ids_of_messages_of_their_type_only() -> None:
+    class Own(Message, frozen=True):
+        """A program's own kind."""
+
+    messages = [Message("t", b"%d" % number) for number in range(5)]
+    columns = NativeColumns(Message)
+    assert columns.of(messages) == ([one.body for one in messages], [one.message_id for one in messages])
+    assert columns.of([]) == ([], [])
+    assert columns.of([*messages, Own("t", b"x")]) is None
+    assert columns.of([messages[0], None]) is None
+    for wrong in (tuple(messages), None):
+        with pytest.raises(TypeError):
+            columns.of(wrong)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        NativeColumns(object)
 
 
 def test_ids_begin_with_the_moment_and_end_with_their_number() -> None:

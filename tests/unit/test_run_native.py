@@ -96,6 +96,7 @@ def test_sizes_that_are_cut_are_no_sizes() -> None:
     assert scan(b"x" * 100, b"1234567") is None
 
 
+HEADER = record.Outgoing.to("t").header
 PARTS = st.tuples(
     st.sampled_from(["t", "orders", "t" * 200]), st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=64),
     st.sampled_from(["", "7F000001" * 4]), st.integers(0, (1 << 63) - 1),
@@ -108,10 +109,8 @@ def test_records_joined_from_parts_are_those_made_one_by_one(parts: list[tuple[A
     rest = b"\x02TAGS\x01a\x02"
     befores = [one.topic + record.I16.pack(len(part[3]) + len(rest)) for one, part in zip(out, parts, strict=True)]
     queue_ids, bodies, ids = ([part[place] for part in parts] for place in (1, 2, 3))
-    joined = join(
-        [one.header for one in out], bodies, befores, ids, [rest] * len(parts), isal_zlib.crc32,
-        np.array(queue_ids, np.int32), born_ms,
-    )  # fmt: skip
+    alike = [(one.header, before, rest, 1) for one, before in zip(out, befores, strict=True)]
+    joined = join(alike, bodies, ids, isal_zlib.crc32, np.array(queue_ids, np.int32), born_ms)
     assert joined == b"".join(
         one.encode(part[1], born_ms, part[2], part[3].encode() + rest) for one, part in zip(out, parts, strict=True)
     )
@@ -120,8 +119,8 @@ def test_records_joined_from_parts_are_those_made_one_by_one(parts: list[tuple[A
 def parts_of_one(**changed: Any) -> list[Any]:
     """What ``join`` takes, with a change."""
     fit = {
-        "headers": [record.Outgoing.to("t").header], "bodies": [b"body"], "before_ids": [b"b"], "ids": ["id"],
-        "rests": [b"r"], "crc32": isal_zlib.crc32, "queue_ids": np.zeros(1, np.int32), "born_ms": 1,
+        "alike": [(HEADER, b"b", b"r", 1)], "bodies": [b"body"], "ids": ["id"], "crc32": isal_zlib.crc32,
+        "queue_ids": np.zeros(1, np.int32), "born_ms": 1,
     }  # fmt: skip
     return list((fit | changed).values())
 
@@ -129,8 +128,13 @@ def parts_of_one(**changed: Any) -> list[Any]:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"ids": ["\xc4"]}, {"ids": [b"id"]}, {"headers": [b"short"]}, {"bodies": [bytearray(b"x")]}, {"rests": []},
-        {"before_ids": (b"b",)}, {"bodies": (b"body",)}, {"queue_ids": np.zeros(2, np.int32)},
+        {"ids": ["\xc4"]}, {"ids": [b"id"]}, {"ids": []}, {"ids": ("id",)}, {"bodies": [bytearray(b"x")]},
+        {"bodies": (b"body",)}, {"bodies": [b"body"] * 2}, {"queue_ids": np.zeros(2, np.int32)}, {"alike": []},
+        {"alike": ((HEADER, b"b", b"r", 1),)}, {"alike": [(b"short", b"b", b"r", 1)]},
+        {"alike": [(HEADER, b"b", b"r")]},
+        {"alike": [(HEADER, "b", b"r", 1)]}, {"alike": [(HEADER, b"b", None, 1)]}, {"alike": [(HEADER, b"b", b"r", 2)]},
+        {"alike": [(HEADER, b"b", b"r", -1)]}, {"alike": [(HEADER, b"b", b"r", 1 << 70)]},
+        {"alike": [(HEADER, b"b", b"r", "1")]}, {"alike": [(HEADER, b"b", b"r", 1)] * 2}, {"alike": [HEADER]},
     ],
 )  # fmt: skip
 def test_parts_that_are_not_plainly_fit_are_left_to_the_columns(changed: dict[str, Any]) -> None:
@@ -157,6 +161,19 @@ def test_bodies_that_go_while_their_crcs_are_found_are_no_run() -> None:
         bodies.clear()
         return 1
 
-    parts = {"headers": [record.Outgoing.to("t").header] * 3, "before_ids": [b"b"] * 3, "ids": ["id"] * 3}
-    changed = parts | {"bodies": bodies, "rests": [b"r"] * 3, "queue_ids": np.zeros(3, np.int32), "crc32": let_go}
-    assert join(*parts_of_one(**changed)) is None
+    changed = {"bodies": bodies, "ids": ["id"] * 3, "queue_ids": np.zeros(3, np.int32), "crc32": let_go}
+    assert join(*parts_of_one(alike=[(HEADER, b"b", b"r", 3)], **changed)) is None
+
+
+def test_what_is_alike_is_said_once_for_records_side_by_side() -> None:
+    out = [record.Outgoing.to(topic) for topic in ("t", "orders")]
+    bodies, ids = [b"%d" % number for number in range(5)], [f"{number:032X}" for number in range(5)]
+    counts = [2, 3]
+    befores = [one.topic + record.I16.pack(33) for one in out]
+    alike = [(one.header, before, b"\x02", count) for one, before, count in zip(out, befores, counts, strict=True)]
+    joined = join([*alike, (HEADER, b"", b"", 0)], bodies, ids, isal_zlib.crc32, np.arange(5, dtype=np.int32), 7)
+    whose = [out[0]] * 2 + [out[1]] * 3
+    assert joined == b"".join(
+        one.encode(queue_id, 7, body, text.encode() + b"\x02")
+        for queue_id, (one, body, text) in enumerate(zip(whose, bodies, ids, strict=True))
+    )
