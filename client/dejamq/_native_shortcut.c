@@ -9,7 +9,9 @@ enum { MODE, MESSAGES, COMMONS, SIZES, FUTURES, JOINED };
 typedef struct {
     PyObject *topic, *tags, *flag; /* NULL: nothing is here */
     PyObject *common;
-    long long size; /* of a record without its body */
+    long long size;                    /* of a record without its body */
+    PyObject *last_number;             /* what the last one's record had: nearly always the next one's has it too */
+    long long last_size;
 } Model;
 
 enum { MODELS = 1 << 9, NEIGHBOURS = 4 };
@@ -20,8 +22,6 @@ typedef struct {
     Tally *tally;
     PyObject *new_future, *nothing, *arguments; /* nothing: an empty tuple */
     long long max_bytes, call_bytes, body_below;
-    PyObject *size_number; /* of the last one that was taken: nearly always the next one has it too */
-    long long size;
     unsigned long long turns; /* how often it was opened and closed */
     PyObject *joined[JOINED]; /* what they join; NULL while closed */
     Model models[MODELS];
@@ -82,6 +82,7 @@ static void forget(Model *model)
     Py_CLEAR(model->tags);
     Py_CLEAR(model->flag);
     Py_CLEAR(model->common);
+    Py_CLEAR(model->last_number);
 }
 
 static int shortcut_clear(Shortcut *self)
@@ -92,7 +93,6 @@ static int shortcut_clear(Shortcut *self)
     Py_CLEAR(self->new_future);
     Py_CLEAR(self->nothing);
     Py_CLEAR(self->arguments);
-    Py_CLEAR(self->size_number);
     for (int number = 0; number < MODELS; number++)
         forget(&self->models[number]);
     return 0;
@@ -159,14 +159,14 @@ static PyObject *shortcut_learn(Shortcut *self, PyObject *args)
     if (model != NULL) {
         Model before = *model;
         *model = (Model){Py_NewRef(field(self, message, TOPIC)), Py_NewRef(field(self, message, TAGS)),
-                         Py_NewRef(field(self, message, FLAG)), Py_NewRef(common), size};
+                         Py_NewRef(field(self, message, FLAG)), Py_NewRef(common), size, NULL, 0};
         forget(&before);
     }
     Py_RETURN_NONE;
 }
 
 /* What the message has in common with others when it has nothing but body and id of its own; else NULL. */
-static const Model *plain(Shortcut *self, PyObject *message)
+static Model *plain(Shortcut *self, PyObject *message)
 {
     if (!native_has_all_fields(&self->places, message))
         return NULL;
@@ -182,7 +182,7 @@ static const Model *plain(Shortcut *self, PyObject *message)
         !PyBytes_CheckExact(body) || PyBytes_GET_SIZE(body) == 0 || PyBytes_GET_SIZE(body) >= self->body_below)
         return NULL;
     int known;
-    const Model *model = model_of(self, message, &known);
+    Model *model = model_of(self, message, &known);
     return known ? model : NULL;
 }
 
@@ -207,24 +207,23 @@ static int has_room(const Shortcut *self, long long size)
 }
 
 /* A new reference to the number of this size. */
-static PyObject *number_of(Shortcut *self, long long size)
+static PyObject *number_of(Model *model, long long size)
 {
-    if (self->size_number == NULL || size != self->size) {
+    if (model->last_number == NULL || size != model->last_size) {
         PyObject *number = PyLong_FromLongLong(size);
         if (number == NULL)
             return NULL;
-        self->size = size;
-        Py_XSETREF(self->size_number, number);
+        model->last_size = size;
+        Py_XSETREF(model->last_number, number);
     }
-    return Py_NewRef(self->size_number);
+    return Py_NewRef(model->last_number);
 }
 
-static PyObject *take_like(Shortcut *self, PyObject *message, PyObject *common, long long size)
+static PyObject *take_like(Shortcut *self, PyObject *message, PyObject *common, PyObject *size_number, long long size)
 {
     unsigned long long turns = self->turns;
-    PyObject *size_number = number_of(self, size);
     /* its arguments are the same dict each time: functools.partial copies it, a third of what a future costs */
-    PyObject *future = size_number == NULL ? NULL : PyObject_Call(self->new_future, self->nothing, self->arguments);
+    PyObject *future = PyObject_Call(self->new_future, self->nothing, self->arguments);
     if (future != NULL && (turns != self->turns || !has_room(self, size))) {
         /* garbage went, and something of it used this producer */
         Py_SETREF(future, Py_NewRef(Py_None));
@@ -235,7 +234,6 @@ static PyObject *take_like(Shortcut *self, PyObject *message, PyObject *common, 
         else
             self->tally->bytes += size + self->call_bytes, self->tally->calls += 1;
     }
-    Py_XDECREF(size_number);
     return future;
 }
 
@@ -244,12 +242,14 @@ static PyObject *shortcut_take(Shortcut *self, PyObject *const *args, Py_ssize_t
     if (count != 2)
         return PyErr_Format(PyExc_TypeError, "take needs a message and a mode, not %zd arguments", count);
     PyObject *message = args[0], *mode = args[1];
-    const Model *model = same(mode, self->joined[MODE]) ? plain(self, message) : NULL;
+    Model *model = same(mode, self->joined[MODE]) ? plain(self, message) : NULL;
     long long size = model == NULL ? 0 : model->size + PyBytes_GET_SIZE(field(self, message, BODY));
     if (model == NULL || !has_room(self, size))
         Py_RETURN_NONE;
-    PyObject *common = Py_NewRef(model->common); /* while the future is made, another may take the model's place */
-    PyObject *future = take_like(self, message, common, size);
+    /* while the future is made, another may take the model's place */
+    PyObject *common = Py_NewRef(model->common), *size_number = number_of(model, size);
+    PyObject *future = size_number == NULL ? NULL : take_like(self, message, common, size_number, size);
+    Py_XDECREF(size_number);
     Py_DECREF(common);
     return future;
 }

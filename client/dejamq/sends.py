@@ -121,11 +121,12 @@ class Sends(msgspec.Struct, eq=False):
             del column[:count]
         return front
 
-    def pick(self, pick: Pick) -> "Sends":
-        """Those elements of all columns."""
+    def pick(self, pick: Pick, call_ids: Sequence[int] | None = None) -> "Sends":
+        """Those elements of all columns; ``call_ids``: for those that have not left, as nobody knows theirs yet."""
         return Sends(
             self.mode, self.deadline, pick(self.messages), pick(self.commons), pick(self.sizes), pick(self.futures),
-            pick(self.queues), pick(self.call_ids), pick(self.deadlines), self.calls and pick(self.calls), self.left,
+            pick(self.queues), pick(self.call_ids) if call_ids is None else call_ids, pick(self.deadlines),
+            self.calls and pick(self.calls), self.left,
         )  # fmt: skip
 
     def by_broker(self) -> "list[tuple[str, Sends]]":
@@ -149,20 +150,21 @@ class Sends(msgspec.Struct, eq=False):
         """
         if _same(self.queues):
             return self
+        call_ids = self.call_ids if self.calls is None else None  # stay a range
         if self.queues[0] == self.queues[1]:
             slices = _side_by_side(stretches := self.stretches)
             if len(stretches) == len(slices):
                 return self
             if len(stretches) * FEW_STRETCHES <= len(self):
-                return self.pick(_slices([each for of_queue in slices for each in of_queue]))
+                return self.pick(_slices([each for of_queue in slices for each in of_queue]), call_ids)
         numbers, count = numbered(self.queues), len(self)
         turn = len(numbers)
         if self.queues[turn:] == self.queues[: count - turn]:
-            return self.pick(_slices([slice(place, None, turn) for place in range(turn)]))
+            return self.pick(_slices([slice(place, None, turn) for place in range(turn)]), call_ids)
         # of 16 bits, as nearly always, numpy orders them in one pass
         places = np.fromiter(map(numbers.__getitem__, self.queues), np.min_scalar_type(turn), count)
         order = itemgetter(*places.argsort(kind="stable").tolist())
-        return self.pick(lambda column: list(order(column)))
+        return self.pick(lambda column: list(order(column)), call_ids)
 
     @property
     def any_ended(self) -> bool:

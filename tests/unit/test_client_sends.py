@@ -24,8 +24,13 @@ PLACE = StoredRun(SendRunResult(), np.zeros(3, "<u4"))
 QUEUES = [MessageQueue("t", "a", number) for number in range(4)]
 
 
+def bodies(sends: Sends) -> list[int]:
+    """The numbers in the bodies: call ids of plain sends are theirs when they leave, whatever their order became."""
+    return [int(message.body.split()[1]) for message in sends.messages]
+
+
 def plain(numbers: range, *, size: int = 100, tags: bool = False, mode: str = "sync") -> Sends:
-    """Sends whose call ids are these numbers, to four queues in turn."""
+    """Sends whose call ids and bodies are these numbers, to four queues in turn."""
     sends = Sends(mode, 10.0)
     for number in numbers:
         sends.messages.append(Message("t", b"body %d" % number))
@@ -85,7 +90,7 @@ async def test_a_full_run_ends_within_a_turn_whose_other_sends_begin_the_next_on
     waiting = deque(plain(range(begin, begin + 256)) for begin in range(0, 2560, 256))
     runs = [take_plain_run(waiting), take_plain_run(waiting)]
     assert [call_id for run in runs for call_id in run.call_ids] == list(range(2 * MAX_RUN_RECORDS))
-    assert list(waiting[0].call_ids) == list(range(2 * MAX_RUN_RECORDS, 7 * 256))
+    assert bodies(waiting[0]) == list(waiting[0].call_ids) == list(range(2 * MAX_RUN_RECORDS, 7 * 256))
 
 
 async def test_plain_sends_of_about_a_mebibyte_are_a_run_and_a_larger_one_goes_alone() -> None:
@@ -107,8 +112,8 @@ async def test_runs_of_a_flood_to_many_queues_have_many_records_of_a_few_in_the_
         run = take_plain_run(waiting)
         if len(run) == MAX_RUN_RECORDS:
             assert len(set(run.queues)) <= max(turn // 5, 20)
-        for queue, call_id in zip(run.queues, run.call_ids, strict=True):
-            left[queue].append(call_id)
+        for queue, number in zip(run.queues, bodies(run), strict=True):
+            left[queue].append(number)
     assert [left[queue] for queue in queues] == [list(range(number, 20_000, turn)) for number in range(turn)]
 
 
@@ -117,7 +122,7 @@ async def test_what_a_program_submits_later_leaves_after_what_a_flood_put_in_ano
     for start in range(0, WINDOW_RECORDS + 5_000, 100):
         lane.add_plain(plain(range(start, start + 100)))
         lane.plain[-1].queues = [queues[call_id % 800] for call_id in lane.plain[-1].call_ids]
-    left = [number for _ in range(WINDOW_RECORDS // MAX_RUN_RECORDS) for number in lane.take_run().call_ids]
+    left = [number for _ in range(WINDOW_RECORDS // MAX_RUN_RECORDS) for number in bodies(lane.take_run())]
     assert sorted(left) == list(range(WINDOW_RECORDS))
     assert left != sorted(left)
 
@@ -131,7 +136,11 @@ async def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side
     sends = plain(range(len(queues)))
     sends.queues = queues
     expected = [number for queue in dict.fromkeys(queues) for number in range(len(queues)) if queues[number] == queue]
-    assert list(sends.by_queue().call_ids) == expected
+    ordered = sends.by_queue()
+    assert bodies(ordered) == expected
+    assert ordered.call_ids == range(len(queues))
+    calls = Sends.of(sends.unfold()).by_queue()
+    assert bodies(calls) == list(calls.call_ids) == expected
 
 
 async def test_results_are_given_to_those_that_still_wait() -> None:
