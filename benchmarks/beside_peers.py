@@ -19,7 +19,7 @@ from dejamq_lab.bench.figures import FIGURES
 from dejamq_lab.bench.page import written_into
 from dejamq_lab.bench.picture import drawn
 from dejamq_lab.bench.rounds import Rounds
-from dejamq_lab.bench.summary import Report, baselines, durabilities, machine, summarized
+from dejamq_lab.bench.summary import Report, baselines, durabilities, journal_costs, machine, summarized
 
 OUT = Path(__file__).parents[1] / "build"
 
@@ -60,6 +60,7 @@ async def measured(options: argparse.Namespace) -> Report:
         date=datetime.datetime.now(datetime.UTC).date().isoformat(), machine=machine(rounds.loads),
         rounds=1 + max((sample.round for sample in samples), default=0), rows=summarized(figures, samples),
         skipped=rounds.skipped, durability=durabilities(samples), baseline=baselines(samples),
+        journal=journal_costs(samples),
     )  # fmt: skip
 
 

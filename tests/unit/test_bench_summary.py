@@ -10,7 +10,7 @@ from dejamq_lab.bench.picture import drawn
 from dejamq_lab.bench.quick import Ratio, table
 from dejamq_lab.bench.result import BenchResult, Load
 from dejamq_lab.bench.rounds import Sample, shown
-from dejamq_lab.bench.summary import Report, Spread, baselines, durabilities, summarized
+from dejamq_lab.bench.summary import Report, Spread, baselines, durabilities, journal_costs, summarized
 
 SEND = Figure("send", "sent", "send", Load(), {"dejamq": 10, "redis": 5}, goal="≥ 3 × Redis")
 SINGLE = Figure("single", "one at a time", "send", Load(mode="single"), {"dejamq": 10}, value="p50_ms")
@@ -111,9 +111,14 @@ def test_what_the_journal_costs_is_told_from_figures_with_and_without_it_on_brok
     on = Figure("send_on", "sent, with journal", "send", Load(), {"dejamq": 10}, alone=True)
     off = Figure("send_off", "sent, without journal", "send", Load(journal_level="off"), {"dejamq": 10})
     assert (on.stands_alone, off.stands_alone, SEND.stands_alone) == (True, True, False)
-    samples = [sample("dejamq", 0, 50.0), sample("dejamq", 0, 90.0, on), sample("dejamq", 0, 100.0, off)]
-    whole = msgspec.structs.replace(report(RATES), rows=summarized((SEND, on, off), samples))
-    assert "at `audit` costs sending 10 % of" in rendered(whole, "bench.svg")
+    samples = [
+        sample("dejamq", 0, 50.0), sample("dejamq", 0, 90.0, on), sample("dejamq", 0, 100.0, off),
+        sample("dejamq", 1, 40.0, off), sample("dejamq", 1, 38.0, on), sample("dejamq", 2, 70.0, off),
+        sample("dejamq", 2, 49.0, on), sample("dejamq", 3, 1.0, on),
+    ]  # fmt: skip
+    whole = msgspec.structs.replace(report(RATES), journal=journal_costs(samples))
+    assert "at `audit` costs sending 10 % (5 to 30) of" in rendered(whole, "bench.svg")
+    assert journal_costs(samples[:1]) == {}
 
 
 def test_the_picture_is_svg_with_a_bar_for_each_side_the_best_first() -> None:

@@ -108,14 +108,14 @@ FIGURES = (
         "forensic", "consumed one by one, journal at forensic", "consume", Load(journal_level="forensic"),
         {OWN: 100_000}, goal="≥ 100 k/s", at_least=100_000,
     ),
-    Figure("send_on", "sent, a broker of its own, journal at audit", "send", Load(), {OWN: 400_000}, alone=True),
-    Figure("send_off", "sent, the same without journal", "send", Load(journal_level="off"), {OWN: 400_000}),
+    Figure("send_on", "sent, a broker of its own, journal at audit", "send", Load(), {OWN: 1_200_000}, alone=True),
+    Figure("send_off", "sent, the same without journal", "send", Load(journal_level="off"), {OWN: 1_200_000}),
     Figure(
-        "consume_on", "consumed one by one, a broker of its own, journal at audit", "consume", Load(), {OWN: 800_000},
+        "consume_on", "consumed one by one, a broker of its own, journal at audit", "consume", Load(), {OWN: 1_600_000},
         alone=True,
     ),
     Figure(
         "consume_off", "consumed one by one, the same without journal", "consume", Load(journal_level="off"),
-        {OWN: 800_000},
+        {OWN: 1_600_000},
     ),
 )  # fmt: skip

@@ -74,13 +74,7 @@ def _row(row: Row) -> str:
 
 
 def _journal(report: Report) -> Iterator[str]:
-    """What the journal costs: the same figures with and without it."""
-    by_key = {row.key: row for row in report.rows}
-    costs = []
-    for key, word in (("send", "sending"), ("consume", "consuming")):
-        if f"{key}_on" in by_key and f"{key}_off" in by_key:
-            share = by_key[f"{key}_on"].sides[OWN].median / by_key[f"{key}_off"].sides[OWN].median
-            costs.append(f"{word} {(1 - share) * 100:.0f} %")
+    costs = [f"{word} {cost.median:.0f} % ({cost.low:.0f} to {cost.high:.0f})" for word, cost in report.journal.items()]
     if costs:
         yield f"The journal at `audit` costs {' and '.join(costs)} of the rate without it (goal: at most 15 %)."
         yield ""

@@ -70,7 +70,8 @@ class Rounds:
                 await asyncio.sleep(SETTLE_S)
             for number in range(rounds):
                 ground = await baseline(Load().body_bytes)
-                for figure in self._figures:
+                # every other round backwards, so that what a figure leaves behind is not always the same one's
+                for figure in self._figures[:: -1 if number % 2 else 1]:
                     if memory is not None:  # what went with topics and servers of the figure before is the host's again
                         await memory.fill()
                     for side in self._in_turn(figure, number):

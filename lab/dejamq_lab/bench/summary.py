@@ -68,6 +68,8 @@ class Report(msgspec.Struct, frozen=True):
     skipped: dict[str, str]
     durability: dict[str, str]
     baseline: dict[str, Spread]
+    journal: dict[str, Spread] = {}
+    """sending or consuming -> what the journal at ``audit`` costs of the rate without it (%), round by round."""
 
 
 def summarized(figures: Iterable[Figure], samples: Sequence[Sample]) -> list[Row]:
@@ -86,6 +88,19 @@ def summarized(figures: Iterable[Figure], samples: Sequence[Sample]) -> list[Row
         spreads = (sides, ratios, _floors(own.values()), _cores(own.values()))
         rows.append(Row.of(figure, *spreads))
     return rows
+
+
+def journal_costs(samples: Sequence[Sample]) -> dict[str, Spread]:
+    """Of rounds that were measured with and without it, each on a broker of its own."""
+    rates: dict[str, dict[int, float]] = {}
+    for sample in samples:
+        rates.setdefault(sample.figure, {})[sample.round] = sample.value
+    costs = {}
+    for key, word in (("send", "sending"), ("consume", "consuming")):
+        on, off = rates.get(f"{key}_on", {}), rates.get(f"{key}_off", {})
+        if found := [(1 - on[number] / off[number]) * 100 for number in sorted(on.keys() & off.keys())]:
+            costs[word] = Spread.of(found)
+    return costs
 
 
 def _ratio(own: Mapping[int, Sample], other: Mapping[int, Sample]) -> Spread:
