@@ -34,9 +34,10 @@ static int columns_clear(Columns *self)
 /* Whether all are messages of the type; then the columns, which are as long, hold their fields. */
 static int fill(const Columns *self, PyObject *messages, PyObject *bodies, PyObject *ids)
 {
-    if (PyList_GET_SIZE(messages) != PyList_GET_SIZE(bodies)) /* garbage went when the columns were made */
+    Py_ssize_t count = PyList_GET_SIZE(messages);
+    if (PyList_GET_SIZE(bodies) != count || PyList_GET_SIZE(ids) != count) /* garbage went when they were made */
         return 0;
-    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(messages); index++) {
+    for (Py_ssize_t index = 0; index < count; index++) {
         PyObject *message = PyList_GET_ITEM(messages, index);
         if (!Py_IS_TYPE(message, self->places.type))
             return 0;
@@ -54,7 +55,8 @@ static PyObject *columns_of(Columns *self, PyObject *messages)
 {
     if (!PyList_CheckExact(messages))
         return PyErr_Format(PyExc_TypeError, "columns are those of a list, not of a %s", Py_TYPE(messages)->tp_name);
-    PyObject *bodies = PyList_New(PyList_GET_SIZE(messages)), *ids = PyList_New(PyList_GET_SIZE(messages));
+    Py_ssize_t count = PyList_GET_SIZE(messages);
+    PyObject *bodies = PyList_New(count), *ids = PyList_New(count);
     PyObject *both = bodies == NULL || ids == NULL ? NULL : PyTuple_Pack(2, bodies, ids);
     if (both != NULL && !fill(self, messages, bodies, ids))
         Py_SETREF(both, Py_NewRef(Py_None));

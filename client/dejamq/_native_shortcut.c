@@ -223,7 +223,10 @@ static PyObject *take_like(Shortcut *self, PyObject *message, PyObject *common, 
 {
     unsigned long long turns = self->turns;
     /* its arguments are the same dict each time: functools.partial copies it, a third of what a future costs */
-    PyObject *future = PyObject_Call(self->new_future, self->nothing, self->arguments);
+    PyObject *new_future = Py_NewRef(self->new_future), *arguments = Py_NewRef(self->arguments); /* it may be made anew */
+    PyObject *future = PyObject_Call(new_future, self->nothing, arguments);
+    Py_DECREF(new_future);
+    Py_DECREF(arguments);
     if (future != NULL && (turns != self->turns || !has_room(self, size))) {
         /* garbage went, and something of it used this producer */
         Py_SETREF(future, Py_NewRef(Py_None));

@@ -43,9 +43,11 @@ static int move_to(Window *window, int64_t at)
         return 0;
     const uint8_t *record = (const uint8_t *)window->data.buf + at;
     int64_t size = (int32_t)number_at(record + BODY_SIZE_AT);
+    if (size < 0 || size > window->data.len - HEADER_SIZE - at)
+        return 0;
     window->begin = record + HEADER_SIZE;
     window->size = (Py_ssize_t)size;
-    return size >= 0 && size <= window->data.len - HEADER_SIZE - at;
+    return 1;
 }
 
 /* 1: the body of each has its CRC; 0: it is not plainly so; -1: crc32 raised. */

@@ -124,6 +124,20 @@ def test_a_body_that_somebody_keeps_stays_what_it_was() -> None:
         data.clear()  # kept as well
 
 
+@compiled
+def test_who_keeps_the_window_sees_the_last_body_that_was_there() -> None:
+    kept: list[Any] = []
+
+    def keep(body: Any) -> int:
+        kept.append(body)
+        return isal_zlib.crc32(body)
+
+    for size in (b"\x40\0\0\0", b"\xff\xff\xff\xff"):
+        records = spoil(make(2), 1, 84, size)
+        assert not crcs_fit(b"".join(records), np.array([0, len(records[0])], np.int64), keep)
+        assert bytes(kept[-1]) == b"x" * 100
+
+
 def test_a_record_of_another_topic_is_named() -> None:
     records = make(4)
     records[1] = record.Outgoing.to("others").encode(0, 1, b"x" * 100, UNIQUE)
