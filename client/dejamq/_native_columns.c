@@ -1,6 +1,6 @@
 /* Columns: bodies and ids of messages, one list of each, read where messages of this type hold them; as sends.py does
    it by attrgetter for others.
-   Earned when it was made: 0.01 us for a message of a flood instead of 0.04. */
+   Earned when it was made: 0.01 us for a message of a flood instead of 0.04, a tenth of what follows its submit. */
 
 #include "_native.h"
 
