@@ -135,6 +135,10 @@ class Producer:
         Raises SendTimeout, BrokerUnavailable, RouteNotFound, MessageTooLarge, InvalidName, ClientClosed and other
         DejamqErrors. Cancelling stops the wait; the message may still be sent.
         """
+        if queue is None and timeout_ms is None and self._origin.here:
+            taken: asyncio.Future[SendResult] | None = self._take(message, "sync")
+            if taken is not None:
+                return await taken
         try:
             return await self._submit(message, queue, timeout_ms, "sync")
         except BacklogFull:
@@ -235,16 +239,11 @@ class Producer:
     def _submit(
         self, message: Message, queue: Destination, timeout_ms: float | None, mode: str
     ) -> "asyncio.Future[SendResult]":
-        """Raises BacklogFull; with no more steps than needed, as every send passes here."""
-        like_most = queue is None and timeout_ms is None
-        if like_most and self._origin.here:
-            taken: asyncio.Future[SendResult] | None = self._take(message, mode)
-            if taken is not None:
-                return taken
+        """What the quickest way has declined, which stands in ``send`` and ``submit``. Raises BacklogFull."""
         sender = self._sender
         if sender is None or not sender.open or not self._origin.here:
             sender = self._ready()
-        if like_most:
+        if queue is None and timeout_ms is None:
             common = self._plain(message)
             if common is not None:
                 return sender.submit_plain(message, common, mode)

@@ -201,7 +201,7 @@ class Sends(msgspec.Struct, eq=False):
 
     @property
     def message_ids(self) -> list[str]:
-        """The same, when they have been asked for."""
+        """As ``columns`` has them, and at the same time."""
         return self.ids or self.columns[1]
 
     @property
