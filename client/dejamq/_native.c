@@ -32,7 +32,8 @@ static PyType_Spec tally_spec = {
 /* The module. */
 
 static PyType_Spec *const specs[] = {
-    &native_shortcut, &native_columns, &native_id_source, &native_message_check, &native_layout, &native_body_property, &native_id_property,
+    &native_shortcut,     &native_columns, &native_order,         &native_id_source,
+    &native_message_check, &native_layout,  &native_body_property, &native_id_property,
 };
 
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
@@ -70,10 +71,15 @@ static int native_clear(PyObject *module)
     return 0;
 }
 
+static PyMethodDef native_functions[] = {
+    {"stretches", native_stretches, METH_O, "The objects as they stand, and how often each does so side by side."},
+    {NULL},
+};
+
 static PyModuleDef_Slot native_slots[] = {{Py_mod_exec, native_exec}, {0, NULL}};
 
 static struct PyModuleDef native = {
-    PyModuleDef_HEAD_INIT, "_native", "The steps that every message passes.", sizeof(NativeState), NULL,
+    PyModuleDef_HEAD_INIT, "_native", "The steps that every message passes.", sizeof(NativeState), native_functions,
     native_slots, native_traverse, native_clear, NULL,
 };
 

@@ -39,5 +39,8 @@ typedef struct {
 /* Of objects that the garbage collector follows. */
 void native_free(PyObject *self);
 
-extern PyType_Spec native_shortcut, native_columns, native_id_source, native_message_check, native_layout;
+/* The objects of a list as they stand, and how often each does so side by side. */
+PyObject *native_stretches(PyObject *module, PyObject *objects);
+
+extern PyType_Spec native_shortcut, native_columns, native_order, native_id_source, native_message_check, native_layout;
 extern PyType_Spec native_body_property, native_id_property;

@@ -3,10 +3,9 @@
 While runs are under way to a broker, further sends to it gather here; nobody waits for a timer.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, islice
+from itertools import islice
 from math import inf
 from operator import attrgetter
 
@@ -19,19 +18,13 @@ from dejamq.rpc_stream import Told
 from dejamq.run_records import encode_records
 from dejamq.send_hooks import SendContext
 from dejamq.sends import Sends, different, numbered
+from dejamq.window import MAX_RUN_BYTES, MAX_RUN_RECORDS, WINDOW_RECORDS, fitting, next_ones, runs_of
 
-MAX_RUN_RECORDS = 850
-MAX_RUN_BYTES = 1 << 20
 UNDIVIDED = 128
 """So few are one run; of more, half goes and the other half fills the next run meanwhile.
 
 A run costs producer and broker some hundred µs each, whatever its size: to divide 64 records costs more than their
 senders gain by it.
-"""
-WINDOW_RECORDS = 48 * MAX_RUN_RECORDS
-"""So many of a flood are put in the order of their queues, where a run would have few records of each of many queues:
-what a queue of a run costs, broker and readers pay for several of its records. A fifth of a second of a flood, and none
-of them leaves later than the last of them would.
 """
 FEW_OF_A_QUEUE = 32
 
@@ -185,50 +178,17 @@ def take_plain_run(waiting: deque[Sends]) -> Sends:
     """The same of plain sends, of which some wait."""
     limit, first = _most(_many(waiting)), waiting.popleft()
     if not first.together:
-        _fill(first, waiting, limit)
+        for more in next_ones(waiting, first.mode, limit - len(first)):
+            first.extend(more)
         if limit == MAX_RUN_RECORDS and len(different(first.queues[:limit])) * FEW_OF_A_QUEUE > limit:
-            _fill(first, waiting, WINDOW_RECORDS)
-            waiting.extendleft(reversed(_runs_of(first.by_queue())))
+            flood = [first, *next_ones(waiting, first.mode, WINDOW_RECORDS - len(first))]
+            waiting.extendleft(reversed(runs_of(flood)))
             first = waiting.popleft()
-    count = _fitting(first.sizes[:limit])
+    count = fitting(first.sizes[:limit])
     if count == len(first):
         return first
     waiting.appendleft(first)
     return first.cut(count)
-
-
-def _runs_of(sends: Sends) -> list[Sends]:
-    """As large ones as can be; at once, as each that is cut off alone moves all that are left."""
-    runs, begin = list[Sends](), 0
-    while begin < len(sends):
-        end = begin + _fitting(sends.sizes[begin : begin + MAX_RUN_RECORDS])
-        run = sends.part(begin, end)
-        run.together = True
-        runs.append(run)
-        begin = end
-    return runs
-
-
-def _fitting(sizes: list[int]) -> int:
-    """How many of the first ones a run has bytes for."""
-    if sum(sizes) <= MAX_RUN_BYTES:
-        return len(sizes)
-    return max(1, bisect_right(list(accumulate(sizes)), MAX_RUN_BYTES))
-
-
-def _fill(sends: Sends, waiting: deque[Sends], count: int) -> None:
-    """Take in what waits behind them and may go with them, until they are so many.
-
-    Of the last ones only what there is room for: to take all and cut them off again would move each send twice.
-    """
-    room = count - len(sends)
-    while room > 0 and waiting and waiting[0].mode == sends.mode:
-        others = waiting.popleft()
-        if len(others) > room:
-            waiting.appendleft(others)
-            others = others.cut(room)
-        sends.extend(others)
-        room -= len(others)
 
 
 def _many(waiting: Iterable[Sends]) -> int:

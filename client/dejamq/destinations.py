@@ -14,7 +14,7 @@ from dejamq.message import MessageQueue
 from dejamq.mixture import Mixture
 from dejamq.routes import TopicRoute
 from dejamq.selectors import Rotation
-from dejamq.sends import Sends
+from dejamq.sends import Sends, different
 
 _TOPIC = attrgetter("message.topic")
 
@@ -59,11 +59,12 @@ class Destinations:
         """A queue for each of these, which nobody chooses; None: it takes calls to find them, by ``choose``."""
         if self._faults is not None or self._parked:
             return None
-        topics = sends.topics
+        commons, kinds = sends.commons, different(sends.commons)
+        topic = commons[0].topic
         try:
-            if len(topics) == 1:
-                return self._rotations[topics.pop()].take(len(sends), monotonic())
-            return self._mixture.take(sends.commons, monotonic())
+            if all(kind.topic == topic for kind in kinds):
+                return self._rotations[topic].take(len(sends), monotonic())
+            return self._mixture.take(commons, kinds, monotonic())
         except KeyError:
             return None
 

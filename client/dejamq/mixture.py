@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dejamq.batching import WINDOW_RECORDS
 from dejamq.encoding import Template
 from dejamq.message import MessageQueue
 from dejamq.selectors import CROWD_PAUSE_S, CROWD_PIECE, Rotation
+from dejamq.window import WINDOW_RECORDS
 
 KEPT_S = 0.1
 """All topics of a flood get other queues after so long, or when as many messages as are put in order together have gone
@@ -31,9 +31,9 @@ class Mixture:
         self._flood_until = self._kept_until = 0.0
         self._room = self._renewals = 0
 
-    def take(self, commons: Sequence[Template], now: float) -> list[MessageQueue]:
+    def take(self, commons: Sequence[Template], kinds: set[Template], now: float) -> list[MessageQueue]:
         """A queue for each message of one turn, by its topic (``now``: s, monotonic). Raises KeyError for a topic
-        without a rotation.
+        without a rotation. ``kinds`` are the different ones of ``commons``.
         """
         if len(commons) < CROWD_PIECE:
             return self._next(commons)
@@ -45,7 +45,7 @@ class Mixture:
             self._room, self._kept_until = WINDOW_RECORDS, now + KEPT_S
             self._renewals += 1
         self._room -= len(commons)
-        self._keep(set(commons).difference(self._queue_of))
+        self._keep(kinds.difference(self._queue_of))
         return list(map(self._queue_of.__getitem__, commons))
 
     def forget(self) -> None:

@@ -21,8 +21,21 @@ def declined(_: object, __: str) -> None:
 
 
 if TYPE_CHECKING or COMPILED:
-    from dejamq._native import BodyProperty, Columns, IdProperty, IdSource, Layout, MessageCheck, Shortcut, Tally
+    from dejamq._native import (
+        BodyProperty,
+        Columns,
+        IdProperty,
+        IdSource,
+        Layout,
+        MessageCheck,
+        Order,
+        Shortcut,
+        Tally,
+        stretches,
+    )
 else:
+    from dejamq.order import Order, stretches
+
     IdSource = None
     BodyProperty = IdProperty = property
 
@@ -64,6 +77,6 @@ else:
 
 
 __all__ = [
-    "COMPILED", "BodyProperty", "Columns", "IdProperty", "IdSource", "Layout", "MessageCheck", "Shortcut", "Take",
-    "Tally", "declined",
+    "COMPILED", "BodyProperty", "Columns", "IdProperty", "IdSource", "Layout", "MessageCheck", "Order", "Shortcut",
+    "Take", "Tally", "declined", "stretches",
 ]  # fmt: skip

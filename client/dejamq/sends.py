@@ -12,23 +12,22 @@ from operator import attrgetter, itemgetter
 from typing import Any, Self
 
 import msgspec
-import numpy as np
 
 from dejamq.call import PLAIN, Call
 from dejamq.call_ids import CallIds, following
 from dejamq.encoding import Template
 from dejamq.message import Message, MessageQueue, SendResult
-from dejamq.native import Columns
+from dejamq.native import Columns, Order, stretches
 
 Pick = Callable[[Sequence[Any]], Any]  # some elements of a column, maybe in another order
 
 _ID, _BODY = attrgetter("message_id"), attrgetter("body")
 _COLUMNS = Columns(Message)
-_BROKER_NAME = attrgetter("broker_name")
+_BROKER_NAME, _FIRST = attrgetter("broker_name"), itemgetter(0)
 _DONE: Any = asyncio.Future.done
 _TELL: Any = asyncio.Future.set_result
-FEW_STRETCHES = 8
-"""So many sends of a stretch, and more, are put in the order of their queues by slices."""
+COLUMNS = ("messages", "commons", "sizes", "futures", "queues", "deadlines")
+"""What moves with a plain send."""
 
 
 class Sends(msgspec.Struct, eq=False):
@@ -143,28 +142,19 @@ class Sends(msgspec.Struct, eq=False):
         """The queues as they stand, and how many stand together each time; hardly any of a crowd, which goes to one."""
         return _stretches(self.queues)
 
-    def by_queue(self) -> "Sends":
-        """Those of each queue side by side, in their order; the queues by when each comes first.
+    def by_queue(self) -> Self:
+        """Put those of each queue side by side, in their order; the queues by when each comes first.
 
-        Nearly always the queues took turns, or each has a few stretches, and slices do.
+        Numbers of plain sends stay as they are: nobody knows them before they leave.
         """
         if _same(self.queues):
             return self
-        call_ids = self.call_ids if self.calls is None else None  # stay a range
-        if self.queues[0] == self.queues[1]:
-            slices = _side_by_side(stretches := self.stretches)
-            if len(stretches) == len(slices):
-                return self
-            if len(stretches) * FEW_STRETCHES <= len(self):
-                return self.pick(_slices([each for of_queue in slices for each in of_queue]), call_ids)
-        numbers, count = numbered(self.queues), len(self)
-        turn = len(numbers)
-        if self.queues[turn:] == self.queues[: count - turn]:
-            return self.pick(_slices([slice(place, None, turn) for place in range(turn)]), call_ids)
-        # of 16 bits, as nearly always, numpy orders them in one pass
-        places = np.fromiter(map(numbers.__getitem__, self.queues), np.min_scalar_type(turn), count)
-        order = itemgetter(*places.argsort(kind="stable").tolist())
-        return self.pick(lambda column: list(order(column)), call_ids)
+        plain = self.calls is None
+        order = Order(self.queues if plain else _equal_as_one(self.queues))
+        for name in COLUMNS if plain else (*COLUMNS, "call_ids", "calls"):
+            (column,) = order.deal([getattr(self, name)], [len(self.queues)])
+            setattr(self, name, column)
+        return self
 
     @property
     def any_ended(self) -> bool:
@@ -221,8 +211,8 @@ class Sends(msgspec.Struct, eq=False):
         """
         if self.calls is not None:
             return [(call.common.record.header, call.before, call.rest, 1) for call in self.calls]
-        stretches = self.common_stretches
-        return [(common.record.header, common.before, common.rest, count) for common, count in stretches]
+        stretches_ = self.common_stretches
+        return [(common.record.header, common.before, common.rest, count) for common, count in stretches_]
 
 
 def _only(name: str, names: list[str]) -> Pick:
@@ -239,7 +229,8 @@ def _stretches(column: list[Any]) -> list[tuple[Any, int]]:
     """What stands in it, and how often it does so side by side each time."""
     if _same(column):
         return [(column[0], len(column))]
-    return [(one, len(list(together))) for one, together in groupby(column)]
+    # those that are one object are told by compiled code; equal ones are as rare as they are slow
+    return [(one, sum(count for _, count in equal)) for one, equal in groupby(stretches(column), _FIRST)]
 
 
 def different(column: list[Any]) -> set[Any]:
@@ -252,21 +243,7 @@ def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     return {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
 
 
-def _side_by_side(stretches: list[tuple[MessageQueue, int]]) -> list[list[slice]]:
-    """Where the stretches of each queue are."""
-    places: dict[MessageQueue, list[slice]] = {}
-    begin = 0
-    for queue, count in stretches:
-        places.setdefault(queue, []).append(slice(begin, begin + count))
-        begin += count
-    return list(places.values())
-
-
-def _slices(slices: list[slice]) -> Pick:
-    def pick(column: Sequence[Any]) -> list[Any]:
-        picked: list[Any] = []
-        for each in slices:
-            picked += column[each]
-        return picked
-
-    return pick
+def _equal_as_one(queues: list[MessageQueue]) -> list[MessageQueue]:
+    """Programs that choose a queue themselves may make it anew for each message."""
+    first: dict[MessageQueue, MessageQueue] = {}
+    return [first.setdefault(queue, queue) for queue in queues]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq import BrokerUnavailable, Code, DejamqError, Message, MessageQueue, SendTimeout
-from dejamq.batching import MAX_RUN_RECORDS, UNDIVIDED, Lane, build_run, take_run
+from dejamq.batching import UNDIVIDED, Lane, build_run, take_run
 from dejamq.call import NO_WAIT, PLAIN, REWRITE, Call
 from dejamq.encoding import template
 from dejamq.intake import Intake
@@ -16,6 +16,7 @@ from dejamq.run_records import FEW
 from dejamq.selectors import Rotation, by_hash
 from dejamq.send_retry import RetryRule, final_error, outcome_of
 from dejamq.sends import Sends
+from dejamq.window import MAX_RUN_RECORDS
 from dejamq_proto.codes import SEND_RETRIABLE, error_for
 
 A0, A1, B0 = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0)

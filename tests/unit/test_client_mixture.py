@@ -5,11 +5,11 @@ from collections import Counter
 from itertools import cycle, islice
 
 import pytest
-from dejamq.batching import WINDOW_RECORDS
 from dejamq.encoding import Template, template
 from dejamq.message import MessageQueue
 from dejamq.mixture import KEPT_S, Mixture
 from dejamq.selectors import CROWD_PAUSE_S, CROWD_PIECE, Rotation
+from dejamq.window import WINDOW_RECORDS
 
 TOPICS = [f"topic-{number}" for number in range(20)]
 STEP_S = KEPT_S / 100
@@ -27,14 +27,18 @@ def in_turn(count: int, tags: str | None = None) -> list[Template]:
     return [template(topic, 0, tags) for topic in islice(cycle(TOPICS), count)]
 
 
+def take(mixed: Mixture, commons: list[Template], now: float) -> list[MessageQueue]:
+    return mixed.take(commons, set(commons), now)
+
+
 def flood(mixed: Mixture, turns: int, count: int, *, begin: float = 100.0, step_s: float = STEP_S) -> list[set[int]]:
     """The queue ids that the first topic gets in each turn."""
-    taken = [mixed.take(in_turn(count), begin + number * step_s) for number in range(turns)]
+    taken = [take(mixed, in_turn(count), begin + number * step_s) for number in range(turns)]
     return [{queue.queue_id for queue in queues if queue.topic == TOPICS[0]} for queues in taken]
 
 
 def test_the_messages_of_one_turn_go_to_the_queues_of_their_topics_in_turn() -> None:
-    queues = mixture()[0].take(in_turn(80), 100.0)
+    queues = take(mixture()[0], in_turn(80), 100.0)
     assert [queue.topic for queue in queues] == [common.topic for common in in_turn(80)]
     assert Counter((queue.topic, queue.queue_id) for queue in queues) == {
         (topic, number): 1 for topic in TOPICS for number in range(4)
@@ -50,7 +54,7 @@ def test_in_a_flood_each_topic_keeps_to_a_queue_for_a_while() -> None:
 def test_in_a_flood_a_topic_keeps_to_one_queue_whatever_the_tags() -> None:
     mixed, _ = mixture()
     flood(mixed, 2, CROWD_PIECE)
-    queues = mixed.take(in_turn(CROWD_PIECE) + in_turn(CROWD_PIECE, "a") + in_turn(CROWD_PIECE, "b"), 100 + 2 * STEP_S)
+    queues = take(mixed, in_turn(CROWD_PIECE) + in_turn(CROWD_PIECE, "a") + in_turn(CROWD_PIECE, "b"), 100 + 2 * STEP_S)
     assert len(set(queues)) == len(TOPICS)
 
 
@@ -76,7 +80,7 @@ def test_a_flood_is_even_over_the_queues_in_the_end() -> None:
     mixed, _ = mixture()
     given: Counter[int] = Counter()
     for number in range(round(80 * KEPT_S / STEP_S)):
-        given.update(queue.queue_id for queue in mixed.take(in_turn(CROWD_PIECE), 100 + number * STEP_S))
+        given.update(queue.queue_id for queue in take(mixed, in_turn(CROWD_PIECE), 100 + number * STEP_S))
     assert max(given.values()) < 1.1 * min(given.values())
 
 
@@ -86,7 +90,7 @@ def test_a_rhythm_of_large_and_small_crowds_does_not_give_one_queue_the_large_on
     given: Counter[int] = Counter()
     for number in range(4000):
         count = 3000 if number % 8 == 0 else 140
-        given.update(queue.queue_id for queue in mixed.take(in_turn(count), 100 + number * 0.09))
+        given.update(queue.queue_id for queue in take(mixed, in_turn(count), 100 + number * 0.09))
     assert max(given.values()) < 1.5 * min(given.values())
 
 
@@ -96,7 +100,7 @@ def test_queues_that_have_gone_are_not_kept() -> None:
     other = MessageQueue(TOPICS[0], "broker-b", 0)
     rotations[TOPICS[0]] = Rotation([other])
     mixed.forget()
-    assert other in mixed.take(in_turn(CROWD_PIECE), 100 + 2 * STEP_S)
+    assert other in take(mixed, in_turn(CROWD_PIECE), 100 + 2 * STEP_S)
 
 
 def test_a_topic_without_queues_is_told() -> None:
@@ -105,4 +109,4 @@ def test_a_topic_without_queues_is_told() -> None:
     del rotations[TOPICS[0]]
     mixed.forget()
     with pytest.raises(KeyError):
-        mixed.take(in_turn(CROWD_PIECE), 100 + 2 * STEP_S)
+        take(mixed, in_turn(CROWD_PIECE), 100 + 2 * STEP_S)

@@ -4,10 +4,11 @@ import asyncio
 from collections import deque
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from dejamq import Message, MessageQueue
-from dejamq.batching import MAX_RUN_RECORDS, WINDOW_RECORDS, Lane, build_run, take_plain_run
+from dejamq.batching import Lane, build_run, take_plain_run
 from dejamq.call import PLAIN, Call
 from dejamq.call_ids import CallIds
 from dejamq.encoding import template
@@ -16,6 +17,7 @@ from dejamq.intake import Intake
 from dejamq.message import SendResult, SendStatus, StoredRun
 from dejamq.producer_config import ProducerConfig
 from dejamq.sends import Sends
+from dejamq.window import MAX_RUN_RECORDS, WINDOW_RECORDS
 from dejamq_proto.wire import SendRunResult
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,13 +135,13 @@ async def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side
 ) -> None:
     places = [place for place, count in stretches for _ in range(count)]
     queues = [QUEUES[number % 4 if in_turn else place] for number, place in enumerate(places)]
-    sends = plain(range(len(queues)))
-    sends.queues = queues
+    sends, same = plain(range(len(queues))), plain(range(len(queues)))
+    sends.queues, same.queues = queues[:], [MessageQueue(*msgspec.structs.astuple(queue)) for queue in queues]
     expected = [number for queue in dict.fromkeys(queues) for number in range(len(queues)) if queues[number] == queue]
     ordered = sends.by_queue()
     assert bodies(ordered) == expected
     assert ordered.call_ids == range(len(queues))
-    calls = Sends.of(sends.unfold()).by_queue()
+    calls = Sends.of(same.unfold()).by_queue()
     assert bodies(calls) == list(calls.call_ids) == expected
 
 
