@@ -37,8 +37,9 @@ RETENTION = {
     "delete_when": ";".join(f"{hour:02}" for hour in range(24)),
 }  # fmt: skip
 """What is older than half a minute goes, at any hour."""
-FILES_MADE_S = 3
-"""After so long a broker has made the files of new queues: it writes queues out every second."""
+FILES_MADE_S = 60
+"""Within so long a broker makes the files of new queues: it writes queues out every second, and of 800 it takes longer,
+where many files were deleted a minute before."""
 SILENCE_S = 60
 """A consumer that gets nothing for so long waits for what never was stored."""
 Times = list[float]
@@ -67,7 +68,7 @@ def main() -> int:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=(*MEASURES, *PARTS), help="send and take are parts of the others")
+    parser.add_argument("what", choices=(*MEASURES, *PARTS), help="begin, send and take are parts of the others")
     parser.add_argument("--messages", type=int, default=200_000, help="of each size; stored: in all")
     parser.add_argument("--block", type=int, default=100_000, help="stored: messages of a stretch")
     parser.add_argument("--rounds", type=int, default=3, help="queues, topics")
@@ -95,6 +96,8 @@ async def sizes(options: argparse.Namespace) -> Report:
             if options.what == "queues":
                 topics = {"growth": size}
             async with cluster(topics, SETTINGS) as servers:
+                await part_alone(servers, "begin", options, options.messages, [*topics])
+                await files_made(servers, sum(topics.values()))
                 for part, rounds in (("send", sent[size]), ("take", taken[size])):
                     await memory.fill(tell)
                     rounds.append(await part_alone(servers, part, options, options.messages, [*topics]))
@@ -145,6 +148,15 @@ async def part_alone(servers: Cluster, part: str, options: argparse.Namespace, b
         took = await told_by(processes[part])
     took.core_s += core_seconds(pid) - before
     return took
+
+
+async def files_made(servers: Cluster, queues: int) -> None:
+    """Return when each of so many queues has its file, and none is left to be made."""
+    deadline = time.monotonic() + FILES_MADE_S
+    while len([*(servers.store_dirs[0] / "consumequeue").glob("*/*/*")]) < queues:
+        if time.monotonic() > deadline:
+            sys.exit(f"the broker has not made the files of {queues} queues in {FILES_MADE_S} s")
+        await asyncio.sleep(0.1)
 
 
 def tell(line: str) -> None:
@@ -203,17 +215,24 @@ def evenness(rates: Times) -> Report:
 # its parts, in processes of their own
 
 
+async def begin(options: argparse.Namespace) -> Times:
+    """A message to each queue: the broker makes its file then."""
+    async with Producer("growth", namesrv=options.namesrv, send_msg_timeout_ms=60_000, **journal()) as producer:
+        for topic in options.topics.split(","):
+            queues = await producer.publish_queues(topic)
+            await asyncio.gather(*(producer.send(Message(topic, b"first"), queue=queue) for queue in queues))
+    return []
+
+
 async def send(options: argparse.Namespace) -> Times:
     """Over all topics in turn, at the rate or as fast as may be. When each block was acknowledged.
 
-    Connections, routes and the files of all queues are made before: with 200 topics these are 800.
+    Connections and routes are made before.
     """
     topics, body = options.topics.split(","), b"x" * options.body_bytes
     clock, sent = [0.0], 0
     async with Producer("growth", namesrv=options.namesrv, send_msg_timeout_ms=60_000, **journal()) as producer:
-        for _ in range(max(SIZES["queues"]) if len(topics) == 1 else QUEUES):
-            await asyncio.gather(*(producer.send(Message(topic, body)) for topic in topics))
-        await asyncio.sleep(FILES_MADE_S)
+        await asyncio.gather(*(producer.send(Message(topic, body)) for topic in topics))
         collect_rarely()
         began = clock[0] = time.monotonic()
         while sent < options.messages:
@@ -263,7 +282,7 @@ async def take(options: argparse.Namespace) -> Times:
 
 
 MEASURES = {"queues": sizes, "topics": sizes, "stored": stored, "sustained": sustained}
-PARTS = {"send": send, "take": take}
+PARTS = {"begin": begin, "send": send, "take": take}
 
 if __name__ == "__main__":
     sys.exit(main())

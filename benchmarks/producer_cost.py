@@ -37,7 +37,9 @@ SUBMITTED, TURNS_OF_A_RUN = 256, 4
 
 
 class Echo:
-    """A broker's link that stores nothing: the frame is made, and answers come one in so many turns of the loop."""
+    """A broker's link that stores nothing: the frame is made. All answers come in the next turn of the loop, or one in
+    so many turns.
+    """
 
     def __init__(self, turns: int = 1) -> None:
         self._turns, self._turn = turns, 0
@@ -55,7 +57,7 @@ class Echo:
 
     def _answer(self) -> None:
         self._turn += 1
-        if self._turn % self._turns == 0:
+        for _ in range(len(self._answers) if self._turns == 1 else self._turn % self._turns == 0):
             told, answer = self._answers.popleft()
             told.set_result(answer)
         if self._answers:

@@ -128,15 +128,24 @@ static void order_dealloc(Order *self)
     Py_DECREF(type);
 }
 
+/* A list without its objects. Garbage may go while others are made, and what looks at all objects then must not find it. */
+static PyObject *empty_list(Py_ssize_t count)
+{
+    PyObject *list = PyList_New(count);
+    if (list != NULL)
+        PyObject_GC_UnTrack(list);
+    return list;
+}
+
 /* New lists, still empty of objects, that end there. */
 static PyObject *lists_of(const Order *self, PyObject *ends)
 {
-    PyObject *lists = PyList_New(PyList_GET_SIZE(ends));
+    PyObject *lists = empty_list(PyList_GET_SIZE(ends));
     Py_ssize_t begin = 0;
     for (Py_ssize_t part = 0; lists != NULL && part < PyList_GET_SIZE(lists); part++) {
-        /* garbage goes where a list is made, and with it maybe some of the ends */
+        /* garbage takes maybe some of the ends with it */
         Py_ssize_t end = part < PyList_GET_SIZE(ends) ? PyLong_AsSsize_t(PyList_GET_ITEM(ends, part)) : -1;
-        PyObject *list = begin <= end && end <= self->count ? PyList_New(end - begin) : NULL;
+        PyObject *list = begin <= end && end <= self->count ? empty_list(end - begin) : NULL;
         if (list == NULL)
             Py_CLEAR(lists);
         else
@@ -169,7 +178,8 @@ static Py_ssize_t take_all(PyObject *columns, PyObject **objects)
         PyListObject *column = (PyListObject *)PyList_GET_ITEM(columns, index);
         Py_ssize_t count = Py_SIZE(column);
         Py_SET_SIZE(column, 0); /* it keeps its room, and owns none of them any more */
-        memcpy(objects + taken, column->ob_item, (size_t)count * sizeof(PyObject *));
+        if (count > 0)
+            memcpy(objects + taken, column->ob_item, (size_t)count * sizeof(PyObject *));
         taken += count;
     }
     return taken;
@@ -182,7 +192,9 @@ static void hand_out(const Order *self, PyObject **objects, PyObject *lists)
         PyObject *list = PyList_GET_ITEM(lists, part);
         for (Py_ssize_t index = 0; index < PyList_GET_SIZE(list); index++)
             PyList_SET_ITEM(list, index, objects[*place++]);
+        PyObject_GC_Track(list);
     }
+    PyObject_GC_Track(lists);
 }
 
 static PyObject *order_deal(Order *self, PyObject *const *args, Py_ssize_t count)

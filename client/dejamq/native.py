@@ -2,7 +2,7 @@
 
 What is here says nothing and refuses nothing: ``_native.c`` takes what is plainly fit and declines the rest, which goes
 the usual way (``unique_id.py``, ``message.py``, ``intake.py``, ``sender.py``, ``received.py``), without the extension
-the only one.
+the only one. ``Order`` and ``stretches`` are whole, and the same as those of ``order.py``.
 """
 
 from collections.abc import Callable

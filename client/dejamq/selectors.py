@@ -27,7 +27,7 @@ class Rotation:
     """
 
     def __init__(self, queues: Sequence[MessageQueue], start: int | None = None) -> None:
-        self.queues = tuple(queues)
+        self.queues = tuple(dict.fromkeys(queues))  # each one object: sends are put in order by which one they have
         self._crowds, self._crowds_until = 0, 0.0
         self._flood_until = self._kept_until = 0.0
         self._kept, self._room = self.queues[0], 0

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import compress, groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter, eq, itemgetter
 from typing import Any, Self
 
 import msgspec
@@ -19,7 +19,7 @@ from dejamq.encoding import Template
 from dejamq.message import Message, MessageQueue, SendResult
 from dejamq.native import Columns, Order, stretches
 
-Pick = Callable[[Sequence[Any]], Any]  # some elements of a column, maybe in another order
+Pick = Callable[[Sequence[Any]], Any]  # some elements of a column
 
 _ID, _BODY = attrgetter("message_id"), attrgetter("body")
 _COLUMNS = Columns(Message)
@@ -120,12 +120,11 @@ class Sends(msgspec.Struct, eq=False):
             del column[:count]
         return front
 
-    def pick(self, pick: Pick, call_ids: Sequence[int] | None = None) -> "Sends":
-        """Those elements of all columns; ``call_ids``: for those that have not left, as nobody knows theirs yet."""
+    def pick(self, pick: Pick) -> "Sends":
+        """Those elements of all columns."""
         return Sends(
             self.mode, self.deadline, pick(self.messages), pick(self.commons), pick(self.sizes), pick(self.futures),
-            pick(self.queues), pick(self.call_ids) if call_ids is None else call_ids, pick(self.deadlines),
-            self.calls and pick(self.calls), self.left,
+            pick(self.queues), pick(self.call_ids), pick(self.deadlines), self.calls and pick(self.calls), self.left,
         )  # fmt: skip
 
     def by_broker(self) -> "list[tuple[str, Sends]]":
@@ -140,12 +139,18 @@ class Sends(msgspec.Struct, eq=False):
     @property
     def stretches(self) -> list[tuple[MessageQueue, int]]:
         """The queues as they stand, and how many stand together each time; hardly any of a crowd, which goes to one."""
-        return _stretches(self.queues)
+        found = stretches(self.queues)
+        queues = [queue for queue, _ in found]
+        if not any(map(eq, queues, queues[1:])):  # as nearly always: equal ones are one object
+            return found
+        return [(queue, sum(count for _, count in equal)) for queue, equal in groupby(found, _FIRST)]
 
     def by_queue(self) -> Self:
         """Put those of each queue side by side, in their order; the queues by when each comes first.
 
-        Numbers of plain sends stay as they are: nobody knows them before they leave.
+        The queues of plain sends come from a ``Rotation``, which has each queue once, so they are told apart by which
+        object they are; in the turns after a route has changed a queue may stand in two places. Call ids of plain
+        sends stay as they are: nobody knows them before they leave. The columns are new lists, the former ones empty.
         """
         if _same(self.queues):
             return self
@@ -202,7 +207,7 @@ class Sends(msgspec.Struct, eq=False):
     @property
     def common_stretches(self) -> list[tuple[Template, int]]:
         """What they have in common, one topic, flag and tag, and how many stand together each time that have it."""
-        return _stretches(self.commons)
+        return stretches(self.commons)  # equal ones are one object
 
     @property
     def alike(self) -> list[tuple[bytes, bytes, bytes, int]]:
@@ -211,8 +216,7 @@ class Sends(msgspec.Struct, eq=False):
         """
         if self.calls is not None:
             return [(call.common.record.header, call.before, call.rest, 1) for call in self.calls]
-        stretches_ = self.common_stretches
-        return [(common.record.header, common.before, common.rest, count) for common, count in stretches_]
+        return [(common.record.header, common.before, common.rest, count) for common, count in self.common_stretches]
 
 
 def _only(name: str, names: list[str]) -> Pick:
@@ -223,14 +227,6 @@ def _only(name: str, names: list[str]) -> Pick:
 def _same(column: list[Any]) -> bool:
     """Whether all are equal, as nearly always in a flood; told by the last one, or else by all."""
     return not column or (column[0] == column[-1] and column.count(column[0]) == len(column))
-
-
-def _stretches(column: list[Any]) -> list[tuple[Any, int]]:
-    """What stands in it, and how often it does so side by side each time."""
-    if _same(column):
-        return [(column[0], len(column))]
-    # those that are one object are told by compiled code; equal ones are as rare as they are slow
-    return [(one, sum(count for _, count in equal)) for one, equal in groupby(stretches(column), _FIRST)]
 
 
 def different(column: list[Any]) -> set[Any]:

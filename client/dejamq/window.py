@@ -35,7 +35,8 @@ def next_ones(waiting: deque[Sends], mode: str, room: int) -> Iterator[Sends]:
 
 
 def runs_of(parts: list[Sends]) -> list[Sends]:
-    """Those of each queue side by side, in as large runs as can be. Nothing is left in the parts.
+    """Those of each queue side by side, as ``Sends.by_queue`` puts them, in as large runs as can be. The parts are left
+    empty.
 
     They stay columns that are moved as a whole: a look at each message costs more than all of this, as most of them
     are in no cache any more.

@@ -1,5 +1,6 @@
 """What is one object in a list, and columns put in that order: the compiled part, and the same in Python."""
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -68,15 +69,47 @@ def test_columns_that_do_not_fit_are_refused_and_keep_what_they_hold(
     assert copy == columns
 
 
+@WAYS
+def test_a_column_that_comes_twice_is_refused(order_type: type[Order]) -> None:
+    column = [1, 2]
+    with pytest.raises(ValueError, match="twice"):
+        order_type(THINGS[:4]).deal([column, column], [4])
+
+
+class Garbage:
+    """Looks at all objects when it goes, as a debugger might."""
+
+    looked = 0
+
+    def __init__(self) -> None:
+        self.myself = self
+
+    def __del__(self) -> None:
+        lists = [one for one in gc.get_objects() if type(one) is list]
+        Garbage.looked += sum(len(list(map(id, one))) > 0 for one in lists)
+
+
+def test_garbage_that_looks_at_all_objects_sees_no_list_that_is_half_made() -> None:
+    before, garbage = gc.get_threshold(), [Garbage() for _ in range(3)]
+    order, columns = Order(THINGS[:200]), [list(range(200))]
+    gc.set_threshold(1)
+    try:
+        garbage.clear()
+        dealt = order.deal(columns, [*range(200), 200])
+    finally:
+        gc.set_threshold(*before)
+    assert Garbage.looked
+    assert gc.is_tracked(dealt)
+    assert all(map(gc.is_tracked, dealt))
+
+
 @pytest.mark.skipif(not COMPILED, reason="Python looks at it by itself")
-def test_what_is_no_column_or_comes_twice_breaks_nothing() -> None:
-    order, column = Order(THINGS[:4]), [1, 2]
+def test_what_is_no_column_breaks_nothing() -> None:
+    order = Order(THINGS[:4])
     not_lists: list[Any] = [(1, 2, 3, 4), [(1, 2, 3, 4)], None]
     for columns in not_lists:
         with pytest.raises((TypeError, ValueError)):
             order.deal(columns, [4])
-    with pytest.raises(ValueError, match="twice"):
-        order.deal([column, column], [4])
     for ends in ((4,), ["4"], [1 << 70]):
         with pytest.raises((TypeError, OverflowError)):
             order.deal([[1, 2, 3, 4]], ends)  # type: ignore[arg-type]

@@ -16,6 +16,8 @@ from dejamq.fresh import Fresh
 from dejamq.intake import Intake
 from dejamq.message import SendResult, SendStatus, StoredRun
 from dejamq.producer_config import ProducerConfig
+from dejamq.routes import BrokerQueues, TopicRoute
+from dejamq.selectors import Rotation
 from dejamq.sends import Sends
 from dejamq.window import MAX_RUN_RECORDS, WINDOW_RECORDS
 from dejamq_proto.wire import SendRunResult
@@ -143,6 +145,17 @@ async def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side
     assert ordered.call_ids == range(len(queues))
     calls = Sends.of(same.unfold()).by_queue()
     assert bodies(calls) == list(calls.call_ids) == expected
+
+
+async def test_those_of_a_queue_keep_their_order_where_a_configuration_names_it_twice() -> None:
+    route = TopicRoute("t", (BrokerQueues("a", 2, 2, 6),), {"a": {0: "127.0.0.1:1"}}, order_conf="a:2;a:2")
+    lane, sends = Lane("a"), plain(range(12))
+    sends.queues = Rotation(route.publish_queues(), 0).take(12, 0.0)
+    lane.add_plain(sends)
+    run = lane.take_run()
+    left = [(queue.queue_id, number) for queue, number in zip(run.queues, bodies(run), strict=True)]
+    assert left == sorted(left)
+    assert {queue_id for queue_id, _ in left} == {0, 1}
 
 
 async def test_results_are_given_to_those_that_still_wait() -> None:
