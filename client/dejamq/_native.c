@@ -32,7 +32,7 @@ static PyType_Spec tally_spec = {
 /* The module. */
 
 static PyType_Spec *const specs[] = {
-    &native_shortcut,     &native_columns, &native_order,         &native_id_source,
+    &native_shortcut,      &native_columns, &native_order,         &native_id_source,
     &native_message_check, &native_layout,  &native_body_property, &native_id_property,
 };
 

@@ -8,9 +8,7 @@ from dejamq_proto.run import Ints
 
 Value = TypeVar("Value")
 
-Thing = TypeVar("Thing")
-
-def stretches(objects: list[Thing], /) -> list[tuple[Thing, int]]: ...
+def stretches(objects: list[Value], /) -> list[tuple[Value, int]]: ...
 
 class IdSource:
     def __init__(self, advance: Callable[[int], tuple[float, float, int, str]]) -> None: ...

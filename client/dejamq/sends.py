@@ -7,8 +7,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import compress, groupby
-from operator import attrgetter, eq, itemgetter
+from itertools import compress
+from operator import attrgetter
 from typing import Any, Self
 
 import msgspec
@@ -23,7 +23,7 @@ Pick = Callable[[Sequence[Any]], Any]  # some elements of a column
 
 _ID, _BODY = attrgetter("message_id"), attrgetter("body")
 _COLUMNS = Columns(Message)
-_BROKER_NAME, _FIRST = attrgetter("broker_name"), itemgetter(0)
+_BROKER_NAME = attrgetter("broker_name")
 _DONE: Any = asyncio.Future.done
 _TELL: Any = asyncio.Future.set_result
 COLUMNS = ("messages", "commons", "sizes", "futures", "queues", "deadlines")
@@ -60,7 +60,7 @@ class Sends(msgspec.Struct, eq=False):
         """Calls that have their queues."""
         return cls(
             "", 0.0, [call.message for call in calls], [call.common for call in calls], [call.size for call in calls],
-            [call.future for call in calls], [call.queue for call in calls if call.queue is not None],
+            [call.future for call in calls], _each_one_object([call.queue for call in calls if call.queue is not None]),
             [call.call_id for call in calls], [call.deadline for call in calls], calls,
         )  # fmt: skip
 
@@ -139,24 +139,19 @@ class Sends(msgspec.Struct, eq=False):
     @property
     def stretches(self) -> list[tuple[MessageQueue, int]]:
         """The queues as they stand, and how many stand together each time; hardly any of a crowd, which goes to one."""
-        found = stretches(self.queues)
-        queues = [queue for queue, _ in found]
-        if not any(map(eq, queues, queues[1:])):  # as nearly always: equal ones are one object
-            return found
-        return [(queue, sum(count for _, count in equal)) for queue, equal in groupby(found, _FIRST)]
+        return stretches(self.queues)
 
     def by_queue(self) -> Self:
         """Put those of each queue side by side, in their order; the queues by when each comes first.
 
-        The queues of plain sends come from a ``Rotation``, which has each queue once, so they are told apart by which
-        object they are; in the turns after a route has changed a queue may stand in two places. Call ids of plain
-        sends stay as they are: nobody knows them before they leave. The columns are new lists, the former ones empty.
+        They are told apart by which object they are, as each queue is one of its ``Rotation``, and of calls; in the
+        turns after a route has changed a queue may stand in two places. Call ids of plain sends stay as they are:
+        nobody knows them before they leave. The columns are new lists, the former ones empty.
         """
         if _same(self.queues):
             return self
-        plain = self.calls is None
-        order = Order(self.queues if plain else _equal_as_one(self.queues))
-        for name in COLUMNS if plain else (*COLUMNS, "call_ids", "calls"):
+        order = Order(self.queues)
+        for name in COLUMNS if self.calls is None else (*COLUMNS, "call_ids", "calls"):
             (column,) = order.deal([getattr(self, name)], [len(self.queues)])
             setattr(self, name, column)
         return self
@@ -239,7 +234,7 @@ def numbered(queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     return {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
 
 
-def _equal_as_one(queues: list[MessageQueue]) -> list[MessageQueue]:
-    """Programs that choose a queue themselves may make it anew for each message."""
+def _each_one_object(queues: list[MessageQueue]) -> list[MessageQueue]:
+    """Equal ones become one: programs that choose a queue themselves may make it anew for each message."""
     first: dict[MessageQueue, MessageQueue] = {}
     return [first.setdefault(queue, queue) for queue in queues]
