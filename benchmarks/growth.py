@@ -24,6 +24,7 @@ from dejamq_lab import Cluster
 from dejamq_lab.bench.given_memory import GivenMemory
 from dejamq_lab.bench.worker import collect_rarely
 from dejamq_lab.usage import core_seconds, memory_mib
+from dejamq_lab.waiting import until
 from service_common import Process, broker_of, clients, cluster, journal
 
 SIZES = {"queues": (1, 4, 16, 64), "topics": (1, 20, 200)}
@@ -152,11 +153,9 @@ async def part_alone(servers: Cluster, part: str, options: argparse.Namespace, b
 
 async def files_made(servers: Cluster, queues: int) -> None:
     """Return when each of so many queues has its file, and none is left to be made."""
-    deadline = time.monotonic() + FILES_MADE_S
-    while len([*(servers.store_dirs[0] / "consumequeue").glob("*/*/*")]) < queues:
-        if time.monotonic() > deadline:
-            sys.exit(f"the broker has not made the files of {queues} queues in {FILES_MADE_S} s")
-        await asyncio.sleep(0.1)
+    folder = servers.store_dirs[0] / "consumequeue"
+    if not await until(lambda: len([*folder.glob("*/*/*")]) >= queues, FILES_MADE_S):
+        sys.exit(f"the broker has not made the files of {queues} queues in {FILES_MADE_S} s")
 
 
 def tell(line: str) -> None:

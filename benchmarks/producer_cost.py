@@ -18,11 +18,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from dejamq import BacklogFull, Message, Producer
+from dejamq import Message, Producer
 from dejamq.routes import BrokerQueues, TopicRoute
 from dejamq.rpc_stream import Told
 from dejamq.send_hooks import SendHooks
 from dejamq.sender import Sender
+from dejamq_lab.bench.own_clients import flood
 from dejamq_lab.bench.worker import collect_rarely
 from dejamq_proto.journal import Journal, Level
 from dejamq_proto.wire import SendRun, SendRunResult
@@ -30,10 +31,8 @@ from dejamq_proto.wire import SendRun, SendRunResult
 QUEUES = 4
 BURST = 4096
 """Messages that are submitted before the loop has its turn; a flood that waits for room has as many."""
-
-
-SUBMITTED, TURNS_OF_A_RUN = 256, 4
-"""Messages of a turn of a deep flood, and turns in which a run is answered: fewer than are submitted."""
+TURNS_OF_A_RUN = 4
+"""Of a deep flood; in so many turns it submits more messages than a run has."""
 
 
 class Echo:
@@ -91,25 +90,6 @@ async def submits(sending: Producer, body: bytes, messages: int, topics: Sequenc
             future.result()
 
 
-async def deep(sending: Producer, body: bytes, messages: int, topics: Sequence[str]) -> None:
-    """As ``submits``, and on as soon as there is room."""
-    turns, pending = cycle(topics), deque[list[asyncio.Future[Any]]]()
-    for _ in range(messages // SUBMITTED):
-        pending.append([])
-        for _ in range(SUBMITTED):
-            message = Message(next(turns), body)
-            try:
-                pending[-1].append(sending.submit(message))
-            except BacklogFull:
-                await sending.drain()
-                pending[-1].append(sending.submit(message))
-        await asyncio.sleep(0)
-        while pending and all(map(asyncio.Future.done, pending[0])):
-            for future in pending.popleft():
-                future.result()
-    await sending.flush()
-
-
 async def awaits(sending: Producer, body: bytes, messages: int, topics: Sequence[str]) -> None:
     turns = cycle(topics)
 
@@ -143,7 +123,7 @@ async def measure(given: argparse.Namespace, folder: Path) -> None:
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "a bare future": lambda: bare_futures(messages),
         "submit": lambda: submits(sending, body, messages, topics),
-        "submit, a deep flood": lambda: deep(flooding, body, messages, topics),
+        "submit, a deep flood": lambda: flood(flooding, cycle(topics), body, messages),
         "256 × await send": lambda: awaits(sending, body, messages, topics),
     }
     found: dict[str, list[float]] = {name: [] for name in works}

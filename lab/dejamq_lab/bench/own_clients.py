@@ -28,6 +28,29 @@ ASSIGNED_MS = 60_000
 UNSTAMPED = bytes(STAMP_BYTES)
 
 
+async def flood(producer: Producer, topics: Iterator[str], body: bytes, messages: int) -> None:
+    """Submit so many messages and await every future; BacklogFull is the sign to wait for room."""
+    turns: deque[list[asyncio.Future[SendResult]]] = deque()
+    submit = producer.submit
+    for begin in range(0, messages, SUBMITTED):
+        turn: list[asyncio.Future[SendResult]] = []
+        turns.append(turn)
+        for _ in range(min(SUBMITTED, messages - begin)):
+            message = Message(next(topics), body)
+            try:
+                turn.append(submit(message))
+            except BacklogFull:
+                await producer.drain()
+                turn.append(submit(message))
+        await asyncio.sleep(0)
+        while turns and all(map(asyncio.Future.done, turns[0])):
+            for future in turns.popleft():
+                future.result()
+    for turn in turns:
+        for future in turn:
+            await future
+
+
 class OwnProducer:
     """Sends what the job says and measures it."""
 
@@ -47,7 +70,7 @@ class OwnProducer:
         if self._job.what == "latency":
             await self._at_a_rate()
         elif self._load.mode == "submit":
-            await self._flood()
+            await flood(self._producer, self._topics, self._body, self._load.messages)
         elif self._load.mode == "batch":
             await self._batches()
         else:
@@ -56,28 +79,6 @@ class OwnProducer:
 
     def _message(self) -> Message:
         return Message(next(self._topics), self._body)
-
-    async def _flood(self) -> None:
-        """Submit everything and await every future; BacklogFull is the sign to wait for room."""
-        turns: deque[list[asyncio.Future[SendResult]]] = deque()
-        submit, body, topics = self._producer.submit, self._body, self._topics
-        for begin in range(0, self._load.messages, SUBMITTED):
-            turn: list[asyncio.Future[SendResult]] = []
-            turns.append(turn)
-            for _ in range(min(SUBMITTED, self._load.messages - begin)):
-                message = Message(next(topics), body)
-                try:
-                    turn.append(submit(message))
-                except BacklogFull:
-                    await self._producer.drain()
-                    turn.append(submit(message))
-            await asyncio.sleep(0)
-            while turns and all(map(asyncio.Future.done, turns[0])):
-                for future in turns.popleft():
-                    future.result()
-        for turn in turns:
-            for future in turn:
-                await future
 
     async def _batches(self) -> None:
         """One batch at a time, each of one topic, as a batch has to be."""
