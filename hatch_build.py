@@ -1,10 +1,12 @@
-"""Compiles what is in C when dejamq is installed; without a C compiler it is left out.
+"""Compiles what is in C when dejamq is installed; without a C compiler, or with DEJAMQ_PURE_PYTHON=1, it is left out.
 
 Hatchling calls it for wheels and for editable installations; ``make setup`` installs again when a C source changed.
 What was compiled before is never taken for what is compiled now: it may be another source's, or another machine's.
 """
 
+import os
 from pathlib import Path
+from sysconfig import get_config_var
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -14,7 +16,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).resolve().parent
-PACKAGES = (ROOT / "proto" / "dejamq_proto", ROOT / "client" / "dejamq")
+PACKAGES = (ROOT / "proto" / "dejamq_proto" / "native", ROOT / "client" / "dejamq" / "native")
 """Each with one extension, of all C files in it; the first has the headers that are of both."""
 
 
@@ -32,10 +34,9 @@ def compile_native(package: Path) -> Path:
 
 
 def remove_compiled() -> None:
-    """All or none is there: a program has both extensions or goes without."""
+    """All or none is there: a program has both extensions or goes without. Those of other Pythons are theirs."""
     for package in PACKAGES:
-        for compiled in package.glob("_native.*.so"):
-            compiled.unlink()
+        (package / f"_native{get_config_var('EXT_SUFFIX')}").unlink(missing_ok=True)
 
 
 class NativeHook(BuildHookInterface[Any]):
@@ -44,8 +45,10 @@ class NativeHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Have the extensions in the wheel, which is then one of this platform."""
+        """Have the extensions in the wheel, which is then one of this platform; without them it is one of any."""
         remove_compiled()
+        if os.environ.get("DEJAMQ_PURE_PYTHON"):
+            return
         try:
             compiled = [compile_native(package) for package in PACKAGES]
         except (BaseError, CCompilerError) as error:

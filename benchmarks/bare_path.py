@@ -17,8 +17,8 @@ from typing import Any
 import bare_roles
 import msgspec
 from dejamq_lab.bench import rpc_echo
+from dejamq_lab.bench.client.result import BenchResult, Load, Span
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.result import BenchResult, Load, Span
 from dejamq_lab.bench.rounds import shown
 
 Figures = dict[str, float]
@@ -34,7 +34,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=400_000, help="of a flood")
     parser.add_argument("--singles", type=int, default=2000)
-    parser.add_argument("--rate", type=int, default=50_000, help="messages a second, for 5 s, from send to handler")
+    parser.add_argument("--rate", type=int, default=50_000, help="messages a second, from send to handler")
+    parser.add_argument("--seconds", type=int, default=5, help="that long at this rate")
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--queues", type=int, default=4, help="of dejamq's topic; the bare path has one")
     parser.add_argument("--rounds", type=int, default=3)
@@ -61,7 +62,7 @@ async def one_round(options: argparse.Namespace) -> tuple[Figures, Figures]:
 
 async def bare(options: argparse.Namespace) -> Figures:
     """Each figure with a server of its own, that has stored nothing before."""
-    paced = options.rate * 5
+    paced = options.rate * options.seconds
     async with server(options, options.messages) as begun:
         flood = await told(await begun("flood"))
         consumed = await told(await begun("consume"))
@@ -84,7 +85,7 @@ async def dejamq(options: argparse.Namespace) -> Figures:
     flood = await load(options.messages).run("send")
     consumed = await load(options.messages).run("consume")
     single = await load(options.singles, mode="single").run("send")
-    late = await load(options.rate * 5, rate=options.rate).run("latency")
+    late = await load(options.rate * options.seconds, rate=options.rate).run("latency")
     return figures(flood.messages_per_second, consumed.messages_per_second, single, late)
 
 

@@ -17,10 +17,10 @@ from contextlib import suppress
 import frame_server
 import msgspec
 import numpy as np
-from dejamq_lab.bench.result import Span
-from dejamq_lab.bench.stopwatch import Stopwatch, age_ms, paced, stamped
-from dejamq_proto.calling import keep_pages
-from dejamq_proto.frame_stream import FrameStream
+from dejamq_lab.bench.client.result import Span
+from dejamq_lab.bench.client.stopwatch import Stopwatch, age_ms, paced, stamped
+from dejamq_proto.wire.calling import keep_pages
+from dejamq_proto.wire.frame_stream import FrameStream
 from isal import isal_zlib
 
 HEAD = struct.Struct("<IQ")  # CRC of the rest, offset in the queue

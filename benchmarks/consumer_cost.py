@@ -14,26 +14,27 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from dejamq.assignment import OwnedQueue
-from dejamq.config import client_config
-from dejamq.context import Context
-from dejamq.deliveries import Deliveries
-from dejamq.dispatcher import Dispatcher
-from dejamq.fetcher import Fetcher
-from dejamq.lite_config import LitePullConfig
-from dejamq.lite_polling import Polling
-from dejamq.lite_shelf import Shelf
-from dejamq.message import MessageQueue
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.process_queue import ProcessQueue
-from dejamq.received import ReceivedMessage
-from dejamq.send_back import SendBack
-from dejamq.subscriptions import Subscriptions
+from dejamq.handling.dispatcher import Dispatcher
+from dejamq.handling.send_back import SendBack
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.lite.polling import Polling
+from dejamq.lite.shelf import Shelf
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.context import ConsumerContext
+from dejamq.receiving.counts import QueueCounts
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.fetcher import Fetcher, GivingUp, Submit
+from dejamq.receiving.hooks import Filters
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.receiving.process_queue import ProcessQueue
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.values.config import LitePullConfig, client_config
+from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import Code
-from dejamq_proto.journal import Journal, Level, open_journal
+from dejamq_proto.journal.writer import Journal, Level, open_journal
 from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.record import Record, encode, encode_properties
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.records.record import Record, encode, encode_properties
+from dejamq_proto.wire.messages import PullAnswer
 
 QUEUE = MessageQueue("bench", "broker-a", 0)
 WORKERS = 20
@@ -80,7 +81,7 @@ class Consumer:
     def __init__(self, link: Any, journal: Journal) -> None:
         numbers = iter(range(1, 1 << 60))
         config = client_config(LitePullConfig, "127.0.0.1:1", {})
-        self.context = Context("g", "me", config, journal, lambda: next(numbers), lambda name: link)
+        self.context = ConsumerContext("g", "me", config, journal, lambda: next(numbers), lambda name: link)
         self.count = self.size = 0
 
     async def pushed(self, messages: int, *, batch_size: int = 0, wait: bool = False) -> None:
@@ -108,7 +109,7 @@ class Consumer:
         send_back = SendBack(self.context, deliveries, None, nowhere)
         dispatcher = Dispatcher(self.context, subscriptions, deliveries, send_back, max_concurrency=WORKERS)
         offsets = RemoteOffsetStore(self.context, deliveries)
-        fetcher = Fetcher(self.context, deliveries, offsets, dispatcher.submit)
+        fetcher = self._fetcher(deliveries, offsets, dispatcher.submit)
         owned = OwnedQueue(1, QUEUE, ProcessQueue(0), 0)
         tasks = [asyncio.create_task(dispatcher.work()) for _ in range(WORKERS)]
         tasks.append(asyncio.create_task(fetcher.run(owned)))
@@ -117,11 +118,17 @@ class Consumer:
         await self._end(tasks, deliveries)
         dispatcher.close()
 
+    def _fetcher(self, deliveries: Deliveries, offsets: RemoteOffsetStore, submit: Submit) -> Fetcher:
+        return Fetcher(
+            self.context, deliveries, offsets, submit, moves=GivingUp(lambda: None), cached_bytes=lambda: 0,
+            queue_count=lambda: 1, counts=lambda queue: QueueCounts(), filters=Filters(),
+        )  # fmt: skip
+
     async def polled(self, messages: int) -> None:
         """All messages by polls of 500; of each the body and the id are read."""
         deliveries = Deliveries(self.context, kind="poll")
-        shelf = Shelf(deliveries, 10_000)
-        fetcher = Fetcher(self.context, deliveries, RemoteOffsetStore(self.context, deliveries), shelf.put)
+        shelf = Shelf(deliveries, 10_000, lambda: len(owned.process_queue), set())
+        fetcher = self._fetcher(deliveries, RemoteOffsetStore(self.context, deliveries), shelf.put)
         owned = OwnedQueue(1, QUEUE, shelf.queue(QUEUE, 0), 0)
         running: Any = SimpleNamespace(
             config=self.context.config, shelf=shelf, closing=False, rebalancer=SimpleNamespace(assignment=[owned])

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 import numpy as np
 from dejamq import ConsumeFrom, Message, ReceivedMessage, SendResult
-from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.dump import Wanted, dump
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.dump import DumpRange, dump
+from dejamq_broker.store.files.config import StoreConfig
+from dejamq_broker.store.files.paths import StorePaths
 from dejamq_lab import Cluster
-from dejamq_lab.cluster_process import ServerProcess
-from dejamq_lab.usage import core_seconds
+from dejamq_lab.cluster.process import ServerProcess
+from dejamq_lab.cluster.usage import core_seconds
 
 TOPIC, QUEUES = "later", 4
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -124,7 +124,7 @@ def times_in(directory: Path, messages: int, level: int) -> tuple[Numbers, Numbe
     (store,) = [path.parent for path in directory.rglob("commitlog")]
     delay_ms = StoreConfig().delay_levels_ms[level - 1]
     due_ms, stored_ms = np.zeros(messages, np.int64), np.zeros(messages, np.int64)
-    for line in dump(StorePaths(store), "log", Wanted()):
+    for line in dump(StorePaths(store), "log", DumpRange()):
         if line.get("topic") in (SCHEDULE, TOPIC):
             number, at_ms = int(line["properties"]["KEYS"]), line["store_timestamp"]
             if line["topic"] == SCHEDULE:

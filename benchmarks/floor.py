@@ -1,8 +1,10 @@
 """What gRPC, frames over TCP and asyncio alone cost, with nothing of dejamq: the least that a message takes on them.
 
-Streams of 1 MiB messages in both directions (µs of a core for each KiB, in the process that writes and in the one that
-reads) by gRPC and as frames, an echo by a call, by a stream and by a frame (median, and µs of the caller's core), and
-futures: made, told and awaited by one task, or by 256 tasks that wait for one each.
+Measured by gRPC and as frames:
+
+- streams of 1 MiB messages in both directions: µs of a core for each KiB, in writer and reader
+- an echo by a call, by a stream and by a frame: the median, and µs of the caller's core
+- futures, made, told and awaited by one task, or by 256 tasks that wait for one each
 """
 
 import argparse
@@ -17,9 +19,9 @@ import frame_server
 import grpc
 import grpc.aio
 from dejamq_lab.bench import rpc_echo
-from dejamq_proto.calling import dial, keep_pages
-from dejamq_proto.frame_stream import FrameStream
-from dejamq_proto.framed import Frame
+from dejamq_proto.wire.calling import dial, keep_pages
+from dejamq_proto.wire.frame_stream import FrameStream
+from dejamq_proto.wire.framed import Frame
 
 MESSAGE = bytes(1 << 20)
 KIB = len(MESSAGE) >> 10

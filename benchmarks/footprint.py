@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
-from dejamq_lab.usage import core_seconds, memory_mib
+from dejamq_lab.cluster.usage import core_seconds, memory_mib
 from service_common import broker_of, clients, cluster, journal, namesrv_of
 
 TOPIC = "footprint"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from dejamq_proto.frame_stream import FrameStream
+from dejamq_proto.wire.frame_stream import FrameStream
 
 
 async def listen(serve: Callable[[FrameStream], Awaitable[None]]) -> int:

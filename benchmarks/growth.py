@@ -21,10 +21,10 @@ import msgspec
 import numpy as np
 from dejamq import BacklogFull, ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab import Cluster
-from dejamq_lab.bench.given_memory import GivenMemory
-from dejamq_lab.bench.worker import collect_rarely
-from dejamq_lab.usage import core_seconds, memory_mib
-from dejamq_lab.waiting import until
+from dejamq_lab.bench.client.worker import collect_rarely
+from dejamq_lab.bench.rounds import GivenMemory
+from dejamq_lab.cluster.usage import core_seconds, memory_mib
+from dejamq_lab.cluster.waiting import until
 from service_common import Process, broker_of, clients, cluster, journal
 
 SIZES = {"queues": (1, 4, 16, 64), "topics": (1, 20, 200)}

@@ -18,8 +18,8 @@ import msgspec
 from dejamq_cli.history.files import journal_files
 from dejamq_cli.history.search import find
 from dejamq_cli.history.telling import tell
-from dejamq_proto.events import Append, Deliver, OffSet, Pull, Result, State
-from dejamq_proto.journal import Level, open_journal
+from dejamq_proto.journal.events import Append, Deliver, OffSet, Pull, Result, State
+from dejamq_proto.journal.writer import Level, open_journal
 
 GROUP, TOPIC, BROKER = "billing", "orders", "broker-a"
 RUN = 64

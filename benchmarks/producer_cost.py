@@ -1,9 +1,8 @@
 """What a send costs in the producer's process without a network: encode, build, journal, tell, by processor time.
 
-A link that answers every run in the next turn of the loop stands for the broker; in a deep flood it answers one in four
-turns, so that the producer takes on as much as it may, and what leaves is in no cache any more. Beside them stands a
-bare future, measured in the same run, so that a slow machine does not look like a slow program; the lowest of the
-rounds counts.
+A link that answers every run in the next turn of the loop stands for the broker. In a deep bulk send it answers one in
+four turns. The producer then takes on as much as it may, and what leaves is in no cache any more. A bare future is
+measured in the same run, so that a slow machine does not look like a slow program. The lowest of the rounds counts.
 """
 
 import argparse
@@ -19,14 +18,14 @@ from typing import Any
 
 import numpy as np
 from dejamq import Message, Producer
-from dejamq.routes import BrokerQueues, TopicRoute
-from dejamq.rpc_stream import Told
-from dejamq.send_hooks import SendHooks
-from dejamq.sender import Sender
-from dejamq_lab.bench.own_clients import flood
-from dejamq_lab.bench.worker import collect_rarely
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq.net.routes import BrokerQueues, TopicRoute
+from dejamq.net.stream import AnswerCallback
+from dejamq.sending.hooks import SendHooks
+from dejamq.sending.sender import Sender
+from dejamq_lab.bench.client.own import flood
+from dejamq_lab.bench.client.worker import collect_rarely
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.wire.messages import SendRun, SendRunResult
 
 QUEUES = 4
 BURST = 4096
@@ -42,9 +41,9 @@ class Echo:
 
     def __init__(self, turns: int = 1) -> None:
         self._turns, self._turn = turns, 0
-        self._answers: deque[tuple[Told[SendRunResult], SendRunResult]] = deque()
+        self._answers: deque[tuple[AnswerCallback[SendRunResult], SendRunResult]] = deque()
 
-    def send_run_for(self, told: Told[SendRunResult], run: SendRun) -> None:
+    def send_run_for(self, told: AnswerCallback[SendRunResult], run: SendRun) -> None:
         run.pieces()
         answer = SendRunResult(
             seq=run.seq, store_host="127.0.0.1:1", queue_offsets=np.arange(len(run.sizes), dtype="<u8"),
@@ -63,7 +62,7 @@ class Echo:
             asyncio.get_running_loop().call_soon(self._answer)
 
 
-def producer(journal: Journal, link: Echo, topics: Sequence[str]) -> Producer:
+def producer(journal: Journal, link: Echo, topics: Sequence[str], *, idempotent: bool) -> Producer:
     """One that has their routes and is wired to the link."""
     numbers = iter(range(1, 1 << 60))
     routes: Any = SimpleNamespace(on_change=[], master_address=lambda name: "127.0.0.1:1")
@@ -71,7 +70,7 @@ def producer(journal: Journal, link: Echo, topics: Sequence[str]) -> Producer:
         routes=routes, journal=journal, link=lambda address: link, client_id="bench", boot_id="0" * 16,
         next_seq=lambda: next(numbers), check=lambda: None, fail=print, fatal=None,
     )  # fmt: skip
-    made = Producer("bench-producer")
+    made = Producer("bench-producer", idempotent=idempotent)
     sender = Sender(instance, made.config, "bench-producer", SendHooks(), plain_below=made._intake.plain_below)
     made._instance, made._sender, made._take = instance, sender, sender.take
     queues = (BrokerQueues("broker-a", QUEUES, QUEUES, 6),)
@@ -119,7 +118,9 @@ async def measure(given: argparse.Namespace, folder: Path) -> None:
     body = bytes(range(256)) * (given.body_bytes // 256 + 1)
     body = body[: given.body_bytes]
     journal = Journal(folder / "j.jsonl", role="producer", process="p", boot_id="0" * 16, level=given.level)
-    sending, flooding = (producer(journal, Echo(turns), topics) for turns in (1, TURNS_OF_A_RUN))
+    sending, flooding = (
+        producer(journal, Echo(turns), topics, idempotent=given.idempotent) for turns in (1, TURNS_OF_A_RUN)
+    )
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "a bare future": lambda: bare_futures(messages),
         "submit": lambda: submits(sending, body, messages, topics),
@@ -142,6 +143,7 @@ def main() -> None:
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--topics", type=int, default=1, help="that messages go to in turn")
     parser.add_argument("--level", type=Level, default=Level.AUDIT, choices=list(Level))
+    parser.add_argument("--idempotent", action="store_true", help="brokers are to know the messages by their ids")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from dejamq import BacklogFull, Message, Producer, SendStatus
 from dejamq_lab import Cluster
-from dejamq_lab.rpc_control import follows, runtime
-from dejamq_lab.usage import core_seconds
-from dejamq_lab.waiting import until_async
+from dejamq_lab.cluster.rpc_control import follows, runtime
+from dejamq_lab.cluster.usage import core_seconds
+from dejamq_lab.cluster.waiting import until_async
 from store_common import Figure, report
 
 TOPIC, QUEUES = "bench", 4

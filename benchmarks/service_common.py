@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from dejamq_lab import Cluster
-from dejamq_lab.cluster_process import ServerProcess
+from dejamq_lab.cluster.process import ServerProcess
 
 JOURNAL = "BENCHMARK_JOURNAL"
 Process = asyncio.subprocess.Process

@@ -1,8 +1,7 @@
 """What the benchmarks of the store have in common: runs to append, a folder, the machine's own speed, the table.
 
-A rate alone says little on a shared machine, so each program takes the median of its rounds, measures a memory copy and
-a bare ``fdatasync`` beside, and says how many of what is bound by the processor a second of processor time does: what
-the rate would be if nobody else wanted the core.
+A rate alone says little on a shared machine. So each program takes the median of its rounds, and measures a memory copy
+and a bare ``fdatasync`` beside them. It also tells the rate by processor time: the rate if nobody else wanted the core.
 """
 
 import argparse
@@ -21,8 +20,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from dejamq_broker.store import AppendRun, MessageStore, StoreConfig
-from dejamq_proto.record import Outgoing, encode_properties, tags_code
-from dejamq_proto.run import parse
+from dejamq_proto.records.record import Outgoing, encode_properties, tags_code
+from dejamq_proto.records.run import parse
 
 TOPIC = "bench"
 HOST = (0x7F000001, 10911)

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from dejamq_broker.store import StoreConfig
-from dejamq_broker.store.batch import QueueTable
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.entries import batch_of
-from dejamq_broker.store.file_queue import FileQueue
-from dejamq_broker.store.log_scan import Extent, Found, walk
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.files.file_queue import FileQueue
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.log.batch import QueueTable
+from dejamq_broker.store.log.entries import batch_of
+from dejamq_broker.store.log.scan import FoundRecords, LogFiles, walk
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues
 from store_common import Figure, Took, arguments, fill, folder, make_run, opened, rates, report, timed
 
 GIB = 1 << 30
@@ -58,14 +58,14 @@ def walks(path: Path, config: StoreConfig, rounds: int) -> list[Figure]:
     """The parts of a recovery: walking with and without CRC, and making the entries of all queues in memory."""
     files = FileQueue(StorePaths(path).commit_log, config.mapped_file_size_commit_log)
     files.load()
-    extent = Extent(files.start, files.end, files.file_size)
+    extent = LogFiles(files.start, files.end, files.file_size)
 
     def walk_all(*, check_crc: bool, feed: bool = False) -> tuple[int, int]:
         table = QueueTable()
         queues = ConsumeQueues(StorePaths(path / "nowhere"), config.mapped_file_size_consume_queue, table)
         count = size = 0
         for piece in walk(files.view, extent, extent.start, check_crc=check_crc):
-            if isinstance(piece, Found):
+            if isinstance(piece, FoundRecords):
                 count, size = count + len(piece.sizes), size + len(piece.data)
                 if feed:
                     queues.dispatch(batch_of(piece, table.number_of, config.delay_levels_ms))

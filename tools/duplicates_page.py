@@ -11,11 +11,16 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from dejamq_analytics.causes import CAUSES
-from dejamq_lab.scenario.not_supported import NotSupported, all_causes, cause_of, not_supported
-from dejamq_lab.scenario.text import Scenario, catalogue
+from dejamq_analytics.report.causes import CAUSES
+from dejamq_lab.machines.rocketmq import VERSION
+from dejamq_lab.rocketmq.scenario import recorded_name
+from dejamq_lab.rocketmq.scenarios import NOT_SHOWN, SCENARIOS
+from dejamq_lab.scenario.script.not_supported import UnsupportedCause, all_causes, cause_of, not_supported
+from dejamq_lab.scenario.script.text import Scenario, catalogue
 
-PAGE = Path(__file__).parents[1] / "docs" / "duplicates.md"
+TREE = Path(__file__).parents[1]
+PAGE = TREE / "docs" / "duplicates.md"
+RECORDED = TREE / "tests" / "data" / "rocketmq"
 WIDTH = 118
 LOOKS = Path(__file__).with_name("duplicates_looks.toml")
 GROUPS = {
@@ -33,9 +38,10 @@ Made by `make duplicates` from the audit's causes and the lab's scenarios; a tes
 Delivery is at least once: whatever nobody knows to be done is done again. This is the catalogue of all ways to get
 there that RocketMQ has, with the ids that `dejamq audit` gives them. Each cause says what happens, how its example
 looks in a report (capitals are lines of the [journal](journal.md)), the command that makes it happen on a cluster of
-its own ([the lab](lab.md)), and what to change. What somebody asked for is *expected*: it is told apart and changes
-no exit status. What holds of the things people say about duplicates is in [claims](claims.md). Against all of them at
-once helps an effect that happens once: `Inbox`, in the [examples](../examples/README.md).
+its own ([the lab](lab.md)), with which of RocketMQ's own clients it was seen on RocketMQ itself, and what to change.
+What somebody asked for is *expected*: it is told apart and changes no exit status. What holds of the things people say
+about duplicates is in [claims](claims.md). Against all of them at once helps an effect that happens once: `Inbox`, in
+the [examples](../examples/README.md).
 """
 
 
@@ -47,7 +53,9 @@ def page() -> str:
     return "\n".join([INTRODUCTION, *_sections(scenarios, looks, absent), *_controls(scenarios)]).rstrip() + "\n"
 
 
-def _sections(scenarios: dict[str, Scenario], looks: dict[str, str], absent: dict[str, NotSupported]) -> Iterator[str]:
+def _sections(
+    scenarios: dict[str, Scenario], looks: dict[str, str], absent: dict[str, UnsupportedCause]
+) -> Iterator[str]:
     for letter, title in GROUPS.items():
         yield f"## {title}\n"
         for cause in all_causes():
@@ -56,15 +64,17 @@ def _sections(scenarios: dict[str, Scenario], looks: dict[str, str], absent: dic
                 yield _cause(cause, shows, looks, absent.get(cause))
 
 
-def _cause(cause: str, scenarios: list[str], looks: dict[str, str], absent: NotSupported | None) -> str:
+def _cause(cause: str, scenarios: list[str], looks: dict[str, str], absent: UnsupportedCause | None) -> str:
     told = CAUSES.get(cause)
     if absent is not None:
-        return f"### {cause}: {absent.title}\n\n{_wrapped(f'Not supported: {absent.why}')}\n"
+        shown = f" Shown by {', '.join(f'`{test}`' for test in absent.shown_by)}." if absent.shown_by else ""
+        return f"### {cause}: {absent.title}\n\n{_wrapped(f'Not supported: {absent.why}{shown}')}\n"
     title = told.title if told else catalogue()[scenarios[0]].title
     story = told.story if told else " ".join(catalogue()[scenarios[0]].happens.split())
     lines = [f"### {cause}: {title}\n"]
     lines += [f"{_wrapped(story)}\n", _wrapped(f"- In a report: {looks[cause]}")]
     lines.append(_wrapped(f"- Try it: {_commands(scenarios)}"))
+    lines += _seen(cause)
     advice = told or CAUSES.get(cause.rstrip("b"))  # P1b is a shape of P1
     lines += [_wrapped(f"- Prevent it: {advice.change}{_setting(advice.setting)}")] if advice else []
     return "\n".join([*lines, ""])
@@ -80,6 +90,18 @@ def _wrapped(text: str) -> str:
 
 def _commands(scenarios: list[str]) -> str:
     return ", ".join(f"`dejamq lab run {scenario}`" for scenario in scenarios)
+
+
+def _seen(cause: str) -> list[str]:
+    """The commands that made it happen on RocketMQ itself, each with the clients of its recorded runs."""
+    seen = []
+    for one in SCENARIOS.values():
+        clients = [client for client in one.clients if (RECORDED / recorded_name(one.id, client)).exists()]
+        if cause_of(one.id) == cause and clients:
+            seen.append(f"`dejamq lab run {one.id} --cluster rocketmq` ({', '.join(clients)})")
+    if why := NOT_SHOWN.get(cause):
+        return [_wrapped(f"- Not on RocketMQ {VERSION}: {why}.")]
+    return [_wrapped(f"- Seen on RocketMQ {VERSION}: {', '.join(seen)}")] if seen else []
 
 
 def _setting(setting: str) -> str:

@@ -7,4 +7,4 @@ out=$2
 PATH="$bin:$PATH" # protoc looks for its mypy plugins there
 exec "$bin/python" -m grpc_tools.protoc -Iproto \
     --python_out="$out" --grpc_python_out="$out" --mypy_out="quiet:$out" --mypy_grpc_out="quiet:$out" \
-    proto/dejamq_proto/*.proto
+    proto/dejamq_proto/*.proto proto/dejamq_proto/v2/*.proto

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from dejamq.config import ClientConfig, ConsumerConfig
-from dejamq.lite_config import LitePullConfig
-from dejamq.producer_config import ProducerConfig
-from dejamq.transaction_config import TransactionProducerConfig
-from dejamq_broker.config import BrokerConfig
+from dejamq.values.config import ClientConfig, ConsumerConfig, LitePullConfig, SimpleConfig
+from dejamq.values.producer_config import ProducerConfig, TransactionProducerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.store import StoreConfig
 from dejamq_namesrv.config import NamesrvConfig
 
@@ -28,10 +26,16 @@ INTRODUCTION = """\
 
 Made by `make settings` from the classes that declare them; `make check` fails when this page is not theirs.
 
-Where a value comes from, the later wins: the file (`--config`: TOML, or RocketMQ's own `broker.conf`), the environment
-(`DEJAMQ_` and our name in capitals: `DEJAMQ_NAMESRV`), the command line (`--set KEY=VALUE`) or, for a client, a keyword
-argument. Both spellings are understood everywhere, an unknown key is an error that names near ones. Units are part of
-our names; a RocketMQ name takes the number in our unit. Where a default is not RocketMQ's, the meaning says so.
+A value has four sources; a later one wins. They are the file (`--config`: TOML, or RocketMQ's own `broker.conf`), the
+environment (`DEJAMQ_` and our name in capitals: `DEJAMQ_NAMESRV`), the command line (`--set KEY=VALUE`), and for a
+client a keyword argument. Both spellings are understood everywhere. An unknown key is an error that names near ones.
+Units are part of our names; a RocketMQ name takes the number in our unit, except `consumeTimeout`, which is in
+minutes. Where a default is not RocketMQ's, the meaning says so.
+
+A `broker.conf` or `namesrv.conf` is read as Java reads it (escapes, long lines, `:` and blanks as separators), in UTF-8
+or ISO-8859-1. Keys that RocketMQ 5.3.3 has and that have no effect here are accepted; one line of the log,
+`settings_without_effect`, names them. A broker keeps everything below `storePathRootDir`, so `storePathCommitLog` is
+one of them. With a `brokerIP1` that is not of the loopback a broker listens on every address, unless it is told where.
 """
 
 ROW = "| `{name}` | {rocketmq} | {default} | {unit} | {help} |"
@@ -63,6 +67,7 @@ SECTIONS = (
         LitePullConfig,
         ConsumerConfig,
     ),
+    Section("Simple consumer", "`SimpleConsumer`; and those of every client.", SimpleConfig, ClientConfig),
     Section("Name server", "`dejamq serve namesrv`.", NamesrvConfig),
     Section("Broker", "`dejamq serve broker`; those of its store follow.", BrokerConfig),
     Section("Store of a broker", "Given to the broker like its own.", StoreConfig),
@@ -75,9 +80,14 @@ def page() -> str:
 
 
 def _section(section: Section) -> str:
-    told = [_row(*field) for field in _fields(section.told)] if section.told else []
-    rows = [row for row in (_row(*field) for field in _fields(section.config)) if row not in told]
+    told = _rows(section.told) if section.told else []
+    rows = [row for row in _rows(section.config) if row not in told]
     return "\n".join([f"## {section.title}\n", f"{section.text}\n", HEAD, *rows, ""])
+
+
+def _rows(config: type[Any]) -> list[str]:
+    parts = getattr(config, "ROCKETMQ_PARTS", {})
+    return [_row(field, hint, [key for key in parts if parts[key] == field.name]) for field, hint in _fields(config)]
 
 
 def _fields(config: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
@@ -88,11 +98,13 @@ def _fields(config: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
             yield field, hints[field.name]
 
 
-def _row(field: dataclasses.Field[Any], hint: Any) -> str:
+def _row(field: dataclasses.Field[Any], hint: Any, parts: list[str]) -> str:
+    """``parts``: keys of RocketMQ that say a part of the setting."""
     told = field.metadata
+    rocketmq = [told["rocketmq"]] if told["rocketmq"] else parts
     return ROW.format(
         name=field.name,
-        rocketmq=f"`{told['rocketmq']}`" if told["rocketmq"] else "",
+        rocketmq=", ".join(f"`{key}`" for key in rocketmq),
         default=_default(field.default, told["unit"]),
         unit=told["unit"] or _kind(hint),
         help=told["help"].replace("|", "\\|"),

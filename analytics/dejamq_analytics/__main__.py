@@ -9,18 +9,18 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
-from pyspark.errors import PySparkException
 
-from dejamq_analytics.causes import CAUSES
-from dejamq_analytics.follow.command import follow
-from dejamq_analytics.follow.follower import Pace
-from dejamq_analytics.java import NoJava
-from dejamq_analytics.read import BadInput
-from dejamq_analytics.run import BAD_USE, CANNOT_TELL, FAIL_ON, Request, run_audit
-from dejamq_analytics.verdict import Verdict, advice
+from dejamq_analytics.evidence.text_lines import layout_of, offset_of
+from dejamq_analytics.evidence.translate import Reading, translate
+from dejamq_analytics.report.causes import CAUSES
+from dejamq_analytics.report.explain import explained
+from dejamq_analytics.report.verdict import Verdict, advice
+from dejamq_analytics.run import BAD_USE, CANNOT_TELL, CLEAN, FAIL_ON, Request, run_audit
+from dejamq_analytics.sources.paths import BadInput
+from dejamq_analytics.spark.java import NoJava
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,31 +29,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger().addFilter(_not_py4j)
     try:
         if given.follow:
+            from dejamq_analytics.follow.command import follow
+            from dejamq_analytics.follow.follower import Pace
+
             pace = Pace(int(given.delay * 1e6), int(given.window * 1e6))
             return follow(_request(given), pace, given.output == "json")
+        if given.explain_sources:
+            return _explain(_request(given))
         status, verdict = run_audit(_request(given), lambda text: print(text, file=sys.stderr))
     except (BadInput, NoJava) as error:
         print(f"dejamq audit: {error}", file=sys.stderr)
         return BAD_USE
+    except BrokenPipeError:  # of a following audit, whose tables hold what was told
+        _nobody_reads()
+        return CLEAN
     except OSError as error:
         print(f"dejamq audit: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
         return BAD_USE
-    except (PySparkException, Py4JError) as error:
-        print(f"dejamq audit: Spark failed: {_reason(error)}", file=sys.stderr)
-        return CANNOT_TELL
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if (failed := _engine_error(error)) is None:
+            raise
+        print(f"dejamq audit: {failed}", file=sys.stderr)
+        return CANNOT_TELL
     finally:
         logging.getLogger().removeFilter(_not_py4j)
-    print(msgspec.json.encode(verdict).decode() if given.output == "json" else _summary(verdict))
+    _tell(msgspec.json.encode(verdict).decode() if given.output == "json" else _summary(verdict))
     return status
 
 
-def _reason(error: Exception) -> str:
-    """In one line; where py4j says first which of its calls it was, what Java said then."""
+def _tell(text: str) -> None:
+    """On standard output; to nobody where its reader went away, as after ``| head``."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _nobody_reads()
+
+
+def _nobody_reads() -> None:
+    """The interpreter flushes standard output once more at its end, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _engine_error(error: Exception) -> str | None:
+    """What failed in Spark or DuckDB, in one line; None for any other error. Neither is imported to be asked."""
+    kinds = [f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__]
     lines = str(error).strip().splitlines()
-    of_java = isinstance(error, Py4JJavaError) and len(lines) > 1
-    return lines[1].removeprefix(": ") if of_java else lines[0]
+    if "pyspark.PySparkException" in kinds or "py4j.Py4JError" in kinds:
+        # py4j says first which of its calls it was, then what Java said
+        of_java = "py4j.Py4JJavaError" in kinds and len(lines) > 1
+        return f"Spark failed: {lines[1].removeprefix(': ') if of_java else lines[0]}"
+    if "_duckdb.Error" in kinds or "duckdb.Error" in kinds:
+        return f"DuckDB failed: {lines[0]}"
+    return None
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
@@ -71,6 +100,27 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("journals", nargs="*", metavar="JOURNAL_DIR", help="default: DEJAMQ_JOURNAL_DIR")
     parser.add_argument("--store", action="append", default=[], metavar="DIR", help="a broker's store directory")
     parser.add_argument(
+        "--logs", action="append", default=[], metavar="DIR", help="logs of RocketMQ's clients and servers"
+    )
+    parser.add_argument(
+        "--trace", action="append", default=[], metavar="DIR", help="exported messages of its trace topic"
+    )
+    parser.add_argument(
+        "--evidence", action="append", default=[], metavar="DIR",
+        help="any of these, stores, offset files, and what dejamq collect wrote; --logs and --trace find all as well",
+    )  # fmt: skip
+    parser.add_argument(
+        "--zone", action="append", default=[], metavar="[PART=]+HH:MM",
+        help="time zone of logs, for paths with PART in them; by default a log tells it, or it is RocketMQ's +08:00",
+    )  # fmt: skip
+    parser.add_argument(
+        "--explain-sources", action="store_true", help="audit nothing: say what was found, and what each cause needs"
+    )
+    parser.add_argument("--log-pattern", metavar="PATTERN", help="layout of an application's own log (logback, log4j)")
+    parser.add_argument(
+        "--trace-topic", action="append", default=[], metavar="TOPIC", help="of clients that have their own"
+    )
+    parser.add_argument(
         "--out", type=Path, metavar="DIR", help="writes verdict.json, findings/, anomalies/, report.html"
     )
     parser.add_argument(
@@ -85,6 +135,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--group", help="audit one consumer group only")
     parser.add_argument("--business-key", metavar="PROPERTY", help="messages with the same value are the same business")
+    parser.add_argument(
+        "--engine", choices=("auto", "spark", "duckdb"), default="auto",
+        help="duckdb for small local journals, Spark for others: auto (the default) chooses",
+    )  # fmt: skip
     parser.add_argument("--master", metavar="URL", help="the Spark master, default local[*]")
     parser.add_argument("--conf", action="append", default=[], metavar="K=V", help="a Spark setting")
     parser.add_argument(
@@ -104,17 +158,45 @@ def _request(given: argparse.Namespace) -> Request:
     for name in fail_on:
         if name not in FAIL_ON:
             raise BadInput(f"--fail-on takes {', '.join(FAIL_ON)} or never, not {name!r}")
+    reading = _reading(given)
     return Request(
-        journals=given.journals or ([default] if default else []),
+        journals=given.journals or ([default] if default and reading is None else []),
+        reading=reading,
         stores=given.store,
         out=given.out,
         business_key=given.business_key,
         group=given.group,
+        engine=given.engine,
         master=given.master,
         conf={key: value for key, _, value in conf},
         fail_on=fail_on,
         since=given.since,
     )
+
+
+def _reading(given: argparse.Namespace) -> Reading | None:
+    """None where there is no evidence but journals and stores."""
+    folders = [*given.logs, *given.trace, *given.evidence]
+    if not folders:
+        return None
+    if given.follow:
+        raise BadInput("--follow is about journals: leave it out where there are logs")
+    zones = {}
+    for zone in given.zone:
+        part, _, offset = zone.rpartition("=")
+        zones[part] = offset_of(offset)
+    layout = layout_of(given.log_pattern) if given.log_pattern else None
+    return Reading(folders, given.store, zones, layout, frozenset(given.trace_topic))
+
+
+def _explain(request: Request) -> int:
+    """For each cause the evidence that it needs, and whether it is there."""
+    if request.reading is None:
+        raise BadInput("--explain-sources is about --logs, --trace and --evidence: name one of them")
+    with TemporaryDirectory(prefix="dejamq-audit-") as folder:
+        made = translate(request.reading, Path(folder))
+    _tell("\n".join([*made.said, "", *explained(made.kinds)]))
+    return 0
 
 
 def _summary(verdict: Verdict) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from dejamq_proto.names import dlq_topic, retry_topic
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
-from dejamq_analytics.read import BadInput, read_lines, readable
+from dejamq_analytics.frames import SPARK, Column, DataFrame, SparkSession, using
+from dejamq_analytics.frames import functions as sf
+from dejamq_analytics.sources.journals import read_lines, readable
+from dejamq_analytics.sources.paths import BadInput
 from dejamq_analytics.survey import wire
 
 
@@ -19,12 +20,14 @@ def of_group(events: DataFrame, group: str) -> DataFrame:
 def check_group(spark: SparkSession, journals: Sequence[str], events: DataFrame, group: str) -> None:
     """Raises BadInput where nothing tells of the group: of one that is misspelt every audit would be clean.
 
-    ``events`` are those that an audit of the group reads; only to name other groups are the journals read again.
+    ``events`` are those that an audit of the group reads; only to name other groups are the journals read again, by
+    ``spark``.
     """
     if not _of_consumers(events).where(sf.col("group") == group).isEmpty():
         return
-    others = _of_consumers(readable(read_lines(spark, journals)))
-    there = sorted(row.group for row in others.select("group").distinct().collect())
+    with using(getattr(spark, "engine", SPARK)):
+        others = _of_consumers(readable(read_lines(spark, journals)))
+        there = sorted(row.group for row in others.select("group").distinct().collect())
     named = f"; there are {', '.join(there)}" if there else ", and none of any other"
     raise BadInput(f"no line of the journals is about a consumer group {group!r}{named}")
 

@@ -7,28 +7,30 @@ from typing import NamedTuple
 
 import msgspec
 from dejamq_proto import names
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as sf
 
-from dejamq_analytics import AuditResult, commit_log, read
-from dejamq_analytics.facts import Facts
+from dejamq_analytics.frames import Column, DataFrame, Row, SparkSession
+from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.pipeline import STORED_TWICE
-from dejamq_analytics.rules import stored, stored_causes
+from dejamq_analytics.report.result import AuditResult
+from dejamq_analytics.report.scope import LogVerdict, Scope, StoreExtent
+from dejamq_analytics.report.verdict import Totals, weigh
 from dejamq_analytics.rules.evidence import line, lines, offset_message_id, text, timestamp
-from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, journal_schema
-from dejamq_analytics.scope import Extent, LogVerdict, Scope
-from dejamq_analytics.verdict import Totals, weigh
+from dejamq_analytics.rules.history import stored, stored_causes
+from dejamq_analytics.sources import journals
+from dejamq_analytics.sources.facts import Facts
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of
+from dejamq_analytics.sources.stores import read_logs
 
 
 def nothing_else(spark: SparkSession) -> Facts:
-    """What the report shows of journals, where there are none."""
-    events = spark.createDataFrame([], journal_schema())
-    processes = read.processes(events.withColumn("file", sf.lit("")))
+    """Facts of journals for the report, where there are no journals."""
+    events = journals.no_lines(spark)
+    processes = journals.processes(events)
     return Facts(events, processes, events, events, events, events)
 
 
 class Logs(NamedTuple):
-    """What the commit logs have, read once: ``read`` with a row for each damaged file, ``records`` each once."""
+    """Contents of the commit logs, read once: ``read`` with a row for each damaged file, ``records`` each once."""
 
     read: DataFrame
     records: DataFrame
@@ -36,7 +38,7 @@ class Logs(NamedTuple):
 
 def gather(spark: SparkSession, stores: Sequence[str], business_key: str | None = None) -> Logs:
     """Raises BadInput for a directory that is no store."""
-    every = commit_log.read_logs(spark, stores, business_key).cache()
+    every = read_logs(spark, stores, business_key).cache()
     return Logs(every, stored.records(every).cache())
 
 
@@ -109,7 +111,7 @@ def _place(side: str) -> Column:
 
 
 def _scope(logs: Logs, stores: Sequence[str]) -> tuple[Scope, list[str]]:
-    """What was read, and the hosts that wrote it, by which a run is named."""
+    """The scope of the reading, and the hosts that wrote the logs, which name a run."""
     told = logs.read.groupBy("store").agg(
         sf.count("topic").alias("records"), sf.sort_array(sf.collect_set("store_host")).alias("hosts"),
         sf.min("log_offset").alias("first"), sf.max("log_offset").alias("last"),
@@ -128,10 +130,10 @@ def _scope(logs: Logs, stores: Sequence[str]) -> tuple[Scope, list[str]]:
     return Scope(stores=extents, found=numbers), sorted({host for extent in extents for host in extent.hosts})
 
 
-def _extent(store: str, row: Row | None) -> Extent:
+def _extent(store: str, row: Row | None) -> StoreExtent:
     """A store without records has no row."""
     told = row.asDict() if row else {}
-    return Extent(
+    return StoreExtent(
         store=store, hosts=told.get("hosts", []), records=told.get("records", 0), first_log_offset=told.get("first"),
         last_log_offset=told.get("last"), first_stored=_iso(told.get("from_ms")), last_stored=_iso(told.get("to_ms")),
         damaged=told.get("damaged", []),

@@ -1,50 +1,50 @@
 """From journal lines to findings and anomalies: the rules in their order, each applied once."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from dejamq_proto.events import Fault
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from dejamq_proto.journal.events import Fault
 
-from dejamq_analytics import attribute, commit_log, groups, read
-from dejamq_analytics.copied import copied
-from dejamq_analytics.facts import Counted, Facts, all_of, both, in_one, rare, settled, some
-from dejamq_analytics.oddities import oddities
-from dejamq_analytics.overlap import Overlap
-from dejamq_analytics.rules import (
-    anomalies,
-    appends,
-    audiences,
-    clocks,
-    contests,
-    copies,
-    deliveries,
-    files,
-    holders,
-    identity,
-    jumps,
-    life,
-    locks,
-    losses,
-    memory,
-    ownership,
-    queues,
-    replays,
-    replicas,
-)
+from dejamq_analytics import groups
+from dejamq_analytics.frames import Column, DataFrame, SparkSession, in_duckdb
+from dejamq_analytics.frames import functions as sf
+from dejamq_analytics.rules import audiences, files, identity
+from dejamq_analytics.rules.anomalies import common, holders, odd_retries, ownership, places
+from dejamq_analytics.rules.anomalies.rare import oddities
+from dejamq_analytics.rules.copies import copies, replays, revived
+from dejamq_analytics.rules.copies.stored_twice import copied
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
+from dejamq_analytics.rules.history import appends, clocks, deliveries, losses, queues, replicas
 from dejamq_analytics.rules.joins import united
-from dejamq_analytics.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of, telling
-from dejamq_analytics.session import in_one_place
+from dejamq_analytics.rules.pairs import attribute, contests, jumps, life, locks, made_of_logs, memory, popped_again
+from dejamq_analytics.sources import journals as read
+from dejamq_analytics.sources.facts import Counted, Facts, all_of, both, in_one, rare, settled, some
+from dejamq_analytics.sources.overlap import Overlap
+from dejamq_analytics.sources.paths import BadInput
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of, telling
+from dejamq_analytics.sources.stores import check_business_key, read_records
 from dejamq_analytics.survey import wholly
-from dejamq_analytics.survey.readings import readings
-from dejamq_analytics.survey.survey import survey
+
+if TYPE_CHECKING:
+    from dejamq_analytics.survey.survey import Surveyed
 
 SURVEY_BYTES = 32 << 20
 LITTLE = 100_000
-"""So many messages are no work for several tasks; see ``session.in_one_place``."""
+"""This many messages are no work for several tasks; see ``session.in_one_place``."""
 DELIVERED_TWICE, STORED_TWICE = "delivered twice", "stored twice"
-REPLAYED = "replayed"
+REPLAYED, POPPED, REVIVED = "replayed", "popped", "revived"
+
+
+def surveyed(
+    spark: SparkSession, journals: Sequence[str], stores: Sequence[str] = (), group: str | None = None
+) -> "Surveyed | None":
+    """Of large journals without stores, the lines that findings can rest on; None where ``gather`` is to read all."""
+    if stores or in_duckdb() or not is_large(journals):
+        return None
+    from dejamq_analytics.survey.readings import readings
+    from dejamq_analytics.survey.survey import survey
+
+    return survey(readings(spark, journals, group), group)
 
 
 def gather(
@@ -53,20 +53,17 @@ def gather(
     stores: Sequence[str] = (),
     business_key: str | None = None,
     group: str | None = None,
-    *,
-    every_message: bool = False,
+    taken: "Surveyed | None" = None,
 ) -> Facts:
-    """Read everything, or what concerns one consumer group. Raises BadInput when there is nothing to read.
+    """Read everything, or what ``surveyed`` has taken; of one consumer group, or all.
 
-    Of large journals without stores ``survey`` leaves out what no finding can rest on, unless ``every_message`` is to
-    be among the facts.
+    Raises BadInput when there is nothing to read.
     """
-    surveyed = not (stores or every_message) and is_large(journals)
-    taken = survey(readings(spark, journals, group), group) if surveyed else None
-    lines = read.read_lines(spark, journals) if taken is None else taken.lines
+    check_business_key(business_key, stores)
+    lines = read.read_lines(spark, journals) if taken is None else wholly.lines(spark, taken.texts)
     told = _told(lines)
     if sum(told.values()) < LITTLE:
-        in_one_place(spark)
+        _in_one_place(spark)
     lines = read.steady(in_one(lines))
     events = read.readable(lines) if group is None else groups.of_group(read.readable(lines), group)
     events = telling(events, told.keys())
@@ -74,7 +71,7 @@ def gather(
     if taken is not None:
         entered = wholly.with_reached(entered, taken.ranges)
     if stores:
-        records = commit_log.read_records(spark, stores, business_key).cache()
+        records = read_records(spark, stores, business_key).cache()
         stored = appends.with_logs(stored, records, events)
         if business_key:
             entered = _with_business_key(entered, records)
@@ -83,9 +80,7 @@ def gather(
         lambda: _processes(known, read.readable(lines)), lambda: (settled(entered), settled(stored), rare(sent))
     )
     if processes is None:
-        raise read.BadInput(
-            f"the journals in {', '.join(journals)} are empty: did the processes run with journal_dir set?"
-        )
+        raise BadInput(f"the journals in {', '.join(journals)} are empty: did the processes run with journal_dir set?")
     return Facts(
         events, processes, *messages, settled(queues.brokers(events, processes)),
         taken and Counted(taken.messages, taken.deliveries, taken.overlap),
@@ -93,10 +88,18 @@ def gather(
     )  # fmt: skip
 
 
+def _in_one_place(spark: SparkSession) -> None:
+    if in_duckdb():  # it has one only
+        return
+    from dejamq_analytics.spark.session import in_one_place
+
+    in_one_place(spark)
+
+
 def _processes(known: DataFrame, events: DataFrame) -> DataFrame | None:
     """None where no line tells of one."""
     there = some(known)
-    return None if there is None else settled(clocks.with_skew(there, events))
+    return None if there is None else settled(clocks.with_skew(made_of_logs.never_whole(there), events))
 
 
 def _told(lines: DataFrame) -> dict[str, int]:
@@ -112,7 +115,7 @@ def is_large(journals: Sequence[str]) -> bool:
 
 
 def facts_of(events: DataFrame, processes: DataFrame) -> Facts:
-    """What these lines say, where they are all there is: no commit logs beside them."""
+    """The facts of these lines alone, without commit logs beside them."""
     return Facts(
         events, settled(clocks.with_skew(processes, events)), settled(deliveries.deliveries(events)),
         settled(appends.appends(events)), settled(appends.sends(events)), settled(queues.brokers(events, processes)),
@@ -133,6 +136,7 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     meant = audiences.audiences(facts.processes)
     every = rare(replays.with_operator(identity.pairs(facts.deliveries, meant.broadcasting), facts.appends))
     pairs, there = replays.not_replayed(every), _kinds(every)
+    of_pops, pairs = pairs, pairs.where(~_by_pops()) if there & {POPPED, REVIVED} else pairs
     redelivered, several = both(
         lambda: [_redelivered(facts, pairs)] if "I1" in there else [],
         lambda: copied(facts, pairs if "I2" in there else None),
@@ -140,6 +144,10 @@ def findings(facts: Facts, run_id: str) -> DataFrame:
     delivered = redelivered + _meant_for_several(facts, meant)
     if "I3" in there:
         delivered.append(copies.sent_again(pairs, copies.Producers(facts.sends, facts.processes)))
+    if POPPED in there:
+        delivered.append(popped_again.popped_again(of_pops.where(popped_again.is_popped()), facts))
+    if REVIVED in there:
+        delivered.append(revived.revived(of_pops.where(revived.is_copy()), facts))
     if REPLAYED in there:
         delivered.append(replays.replayed(every))
     tables = [_table(_delivered_rows(frame), DELIVERED_TWICE, run_id) for frame in (*delivered, *several.delivered)]
@@ -158,8 +166,14 @@ def _redelivered(facts: Facts, pairs: DataFrame) -> DataFrame:
 
 def _kinds(pairs: DataFrame) -> set[str]:
     """Identities among the pairs: rules for others have nothing to look at."""
-    kind = sf.when(replays.asked_for(), REPLAYED).otherwise(sf.col("identity"))
+    kind = sf.when(replays.asked_for(), REPLAYED).when(popped_again.is_popped(), POPPED)
+    kind = kind.when(revived.is_copy(), REVIVED).otherwise(sf.col("identity"))
     return {row.kind for row in pairs.select(kind.alias("kind")).distinct().collect()}
+
+
+def _by_pops() -> Column:
+    """Of pairs: what came again by a pop has rules of its own."""
+    return popped_again.is_popped() | revived.is_copy()
 
 
 def _meant_for_several(facts: Facts, meant: audiences.Audiences) -> list[DataFrame]:
@@ -172,7 +186,7 @@ def _meant_for_several(facts: Facts, meant: audiences.Audiences) -> list[DataFra
 
 def _life(facts: Facts, pairs: DataFrame) -> life.Life:
     lives, faults = both(lambda: settled(queues.process_queues(facts.events)), lambda: rare(_faults(facts)))
-    contested = contests.contests(pairs, facts.events, contests.Known(lives, facts.processes, faults))
+    contested = contests.contests(pairs, facts.events, contests.MadeFrames(lives, facts.processes, faults))
     blocked = sf.broadcast(lives.select("boot_id", "pq_id", sf.col("mark.mem_off").alias("queue_offset")))
     keys = ["boot_id", "pq_id", "queue_offset"]
     blockers = (
@@ -263,18 +277,27 @@ def _table(judged: DataFrame, kind: str, run_id: str) -> DataFrame:
 
 
 def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
-    """Everything wrong that is no duplicate, in the columns of the anomalies table."""
+    """Everything wrong that is no duplicate, in the columns of the anomalies table.
+
+    Most anomalies are that something is missing. Where processes were made of logs, only what is there is told.
+    """
+    if not facts.processes.where("made_of <> ''").isEmpty():
+        return _anomalies(_that_are_there(facts), run_id)
     gone = rare(losses.cut_off(facts.appends, facts.events))
     there = losses.left(facts.appends, gone)
     found = [
-        anomalies.lost(facts.sends, facts.appends, facts.brokers),
+        common.lost(facts.events, facts.sends, facts.appends, facts.brokers),
         losses.lost_with_their_log(facts.sends, there, gone),
-        anomalies.unseen(facts.events, there, facts.deliveries),
-        anomalies.out_of_order(clocks.in_time(facts.deliveries, facts.processes)),
-        anomalies.offset_regressions(facts.events),
+        common.unseen(facts.events, there, facts.deliveries),
+        common.out_of_order(clocks.in_time(facts.deliveries, facts.processes)),
+        common.offset_regressions(facts.events),
         *_ownership(facts),
         *oddities(facts),
     ]
+    return _anomalies(found, run_id)
+
+
+def _anomalies(found: list[DataFrame], run_id: str) -> DataFrame:
     # not its words: how often and for how long something was so grows with the journals
     said = sf.get("evidence", sf.lit(0))
     place = sf.concat_ws(
@@ -283,6 +306,18 @@ def all_anomalies(facts: Facts, run_id: str) -> DataFrame:
     )  # fmt: skip
     identified = united(found).withColumn("anomaly_id", id_of(place))
     return contract(identified.withColumn("run_id", sf.lit(run_id)), ANOMALY_COLUMNS)
+
+
+def _that_are_there(facts: Facts) -> list[DataFrame]:
+    """Anomalies that logs and stores show by themselves."""
+    shared = some(ownership.met(settled(ownership.holdings(facts.events, facts.processes))))
+    found = [] if shared is None else [ownership.two_owners_for_long(facts.processes, shared)]
+    return [
+        *found,
+        common.offset_regressions(facts.events),
+        places.inconsistent_offsets(places.two_values(facts.deliveries.where("queue_offset >= 0"))),
+        odd_retries.given_up(odd_retries.dead_letters(facts.appends)),
+    ]
 
 
 def _ownership(facts: Facts) -> list[DataFrame]:

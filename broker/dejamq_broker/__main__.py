@@ -10,15 +10,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from dejamq_proto import logs
 from dejamq_proto.codes import ConfigError, DejamqError
-from dejamq_proto.journal import Level
-from dejamq_proto.serving import wait_for_signal
-from dejamq_proto.settings import load
-from dejamq_proto.watching import LEVELS
+from dejamq_proto.config.settings import load
+from dejamq_proto.journal.writer import Level
+from dejamq_proto.serving import logs
+from dejamq_proto.serving.logs import LEVELS
+from dejamq_proto.serving.server import wait_for_signal
 
 from dejamq_broker.app import Broker
-from dejamq_broker.config import BrokerConfig
+from dejamq_broker.base.config import BrokerConfig
 
 BAD_USE, FAILED = 2, 1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -55,8 +55,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def configured(arguments: argparse.Namespace) -> BrokerConfig:
-    """File < environment < flags. Raises ConfigError."""
+def configured(arguments: argparse.Namespace, unused: Callable[[str], None] = lambda key: None) -> BrokerConfig:
+    """File < environment < flags. ``unused``: as of ``load``. Raises ConfigError."""
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     file, pairs = given.pop("config", None), given.pop("set")
     overrides: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def configured(arguments: argparse.Namespace) -> BrokerConfig:
         if not separator:
             raise ConfigError(f"--set takes KEY=VALUE, not {pair!r}")
         overrides[key.strip()] = value.strip()
-    return load(BrokerConfig, file=file, overrides=overrides | given)
+    return load(BrokerConfig, file=file, overrides=overrides | given, unused=unused)
 
 
 def tune_memory() -> None:
@@ -73,8 +73,8 @@ def tune_memory() -> None:
 
     Only here and never when embedded: a process of somebody else keeps its own settings.
 
-    The collector's first threshold is raised because a broker makes many short-lived objects and few cycles:
-    with the default of 700 it would look through everything several times for each pull.
+    The collector's first threshold is raised because a broker makes many short-lived objects and few cycles. With the
+    default of 700 it would look through everything several times for each pull.
     """
     gc.set_threshold(50_000)
     try:
@@ -86,7 +86,9 @@ def tune_memory() -> None:
 
 
 def settle_memory() -> None:
-    """What imports and the start have made stays: a full collection that looks through it stops the loop for 100 ms."""
+    """Objects that imports and the start have made stay: a full collection that looks through them stops the loop for
+    100 ms.
+    """
     gc.collect()
     gc.freeze()
 
@@ -104,11 +106,11 @@ def allow_descriptors() -> None:
 async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: None) -> None:
     """From start to a clean end. Raises what ``Broker.start`` raises.
 
-    A signal that arrives while the store still recovers ends the start as well: recovery runs in a thread that
-    cannot be interrupted, so ``Broker.close`` waits for it and the store is left as a clean stop leaves it.
+    A signal that arrives while the store still recovers ends the start as well. Recovery runs in a thread that cannot
+    be interrupted, so ``Broker.close`` waits for it and leaves the store as a clean stop does.
 
-    The line ``ready broker NAME ADDRESS`` on standard output is a promise to whoever started this process: from
-    then on clients are served and the name servers were asked once.
+    The line ``ready broker NAME ADDRESS`` on standard output is a promise to the starter of this process. From then on
+    clients are served, and the name servers were asked once.
     """
     broker = Broker(config)
     asyncio.get_running_loop().call_later(logs.HOLD_S, release_log)
@@ -131,12 +133,13 @@ async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: 
 
 def main() -> int:
     """The exit status: 0 after a clean end, 1 for a failure, 2 for bad use."""
+    unused: list[str] = []
     try:
-        config = configured(parser().parse_args())
+        config = configured(parser().parse_args(), unused.append)
     except ConfigError as error:
         return _fail(error, BAD_USE)
     release_log = logs.configure(config)
-    logs.tell_start(config, server="broker")
+    logs.tell_start(config, server="broker", unused=unused)
     tune_memory()
     allow_descriptors()
     try:
@@ -147,7 +150,9 @@ def main() -> int:
 
 
 def _fail(error: Exception, status: int) -> int:
-    """One line on standard error, whatever the text looked like; never a traceback for what an operator can mend."""
+    """One line on standard error, whatever the text looked like; never a traceback for an error that an operator can
+    mend.
+    """
     print(f"dejamq-broker: {' '.join(str(error).split())}", file=sys.stderr)
     return status
 

@@ -7,15 +7,15 @@ from typing import Protocol
 
 from dejamq_proto.codes import DejamqError
 
-from dejamq_broker.periodic import Periodic
+from dejamq_broker.base.periodic import Periodic
 
 log = logging.getLogger(__name__)
 FIRST_ROUND_S, TOLD_S = 3.0, 1.0
 UNREGISTER_MS = 1000.0
 
 
-class Link(Protocol):
-    """What a registrar needs of a name server.
+class NameServerConnection(Protocol):
+    """The part of a name server that a registrar needs.
 
     ``register`` and ``unregister`` raise DejamqError; ``hold`` lasts as long as the presence stream and calls
     ``on_open`` for each answer on it.
@@ -32,7 +32,7 @@ class Link(Protocol):
 class Registration:
     """One name server: registers each period and on change, and holds the presence stream, again whenever it ends."""
 
-    def __init__(self, link: Link, period_ms: float, reconnect_ms: float) -> None:
+    def __init__(self, link: NameServerConnection, period_ms: float, reconnect_ms: float) -> None:
         self.link, self._reconnect = link, reconnect_ms / 1000
         self._periodic = Periodic(f"register at {link.address}", period_ms, self._register)
         self._presence: asyncio.Task[None] | None = None
@@ -65,8 +65,8 @@ class Registration:
     async def close(self) -> None:
         """Unregister, whatever is under way. A name server that does not answer is left to notice by itself.
 
-        The unregister comes before the presence ends, so that a name server hears the reason first and forgets
-        this broker on purpose, not because a stream broke.
+        The unregister comes before the presence ends. So a name server hears the reason first and forgets this broker
+        on purpose, not because a stream broke.
         """
         await self._periodic.cancel()
         if self._registered:
@@ -112,15 +112,18 @@ class Registration:
 class Registrar:
     """All registrations. ``start`` returns when each name server was tried once, or after three seconds.
 
-    RocketMQ: BrokerOuterAPI.registerBrokerAll asks all name servers in parallel and waits at most 24 s; a
-    broker here does not wait for the dead ones at all, because each has a task of its own.
+    It is made before the tables whose changes it tells of, and until ``start`` there is nobody to tell.
+
+    RocketMQ: BrokerOuterAPI.registerBrokerAll asks all name servers in parallel and waits at most 24 s. A broker here
+    does not wait for dead ones at all, because each name server has a task of its own.
     """
 
-    def __init__(self, registrations: Sequence[Registration]) -> None:
-        self._registrations = registrations
+    def __init__(self) -> None:
+        self._registrations: Sequence[Registration] = ()
 
-    async def start(self) -> None:
+    async def start(self, registrations: Sequence[Registration]) -> None:
         """Register everywhere. Returns after the first round, whatever came of it."""
+        self._registrations = registrations
         for registration in self._registrations:
             registration.start()
         try:
@@ -135,7 +138,9 @@ class Registrar:
             registration.poke()
 
     async def told(self) -> None:
-        """Until every name server was told what is now, or a second has passed: nobody waits for the dead ones."""
+        """Until every name server knows the present state, or a second has passed: nobody waits for dead name
+        servers.
+        """
         try:
             async with asyncio.timeout(TOLD_S):
                 await asyncio.gather(*(registration.told() for registration in self._registrations))

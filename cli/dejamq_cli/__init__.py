@@ -1,1 +1,4 @@
-"""The ``dejamq`` command: one file per noun."""
+"""The ``dejamq`` command: one file for each noun, in ``commands``.
+
+The process owns one command. Enter at ``command_line``, then ``commands``.
+"""

@@ -2,7 +2,7 @@
 
 import sys
 
-INTERRUPTED = 130
+BAD_USE, INTERRUPTED = 2, 130
 
 
 def main() -> int:
@@ -12,6 +12,12 @@ def main() -> int:
         from dejamq_cli.command_line import main as run
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ModuleNotFoundError as error:  # the script is there whatever extras are
+        missing = (error.name or str(error)).partition(".")[0]
+        if missing.startswith("dejamq"):
+            raise
+        print(f"dejamq: the command needs {missing}: pip install 'dejamq[cli]'", file=sys.stderr)
+        return BAD_USE
     return run()
 
 

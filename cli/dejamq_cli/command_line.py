@@ -1,4 +1,4 @@
-"""All commands of ``dejamq`` and what their errors are to whoever called."""
+"""All commands of ``dejamq``, and how the caller sees their errors."""
 
 import logging
 import sys
@@ -16,13 +16,17 @@ from dejamq_proto.codes import (
     SendTimeout,
 )
 
-from dejamq_cli import (
+from dejamq_cli.access.watch import with_seconds
+from dejamq_cli.commands import (
     audit,
     bench,
     broker,
     client,
     cluster,
+    collect,
+    console,
     consume,
+    dev,
     dlq,
     group,
     lab,
@@ -33,9 +37,8 @@ from dejamq_cli import (
     store,
     topic,
 )
-from dejamq_cli.helping import examples, flow
-from dejamq_cli.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say, tell
-from dejamq_cli.watching import with_seconds
+from dejamq_cli.terminal.help_text import examples, flow
+from dejamq_cli.terminal.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say, tell
 
 app = typer.Typer(
     name="dejamq",
@@ -66,6 +69,9 @@ def options(
 RUN, OPERATE, MESSAGES, PROVE = "A cluster", "See and change", "Messages", "Look into it"
 app.add_typer(cluster.app, name="cluster", rich_help_panel=RUN)
 app.add_typer(serve.app, name="serve", rich_help_panel=RUN)
+app.command("dev", epilog=dev.EXAMPLES, context_settings=dev.PASS_THROUGH, add_help_option=False, rich_help_panel=RUN)(
+    dev.dev
+)
 app.add_typer(broker.app, name="broker", rich_help_panel=OPERATE)
 app.add_typer(topic.app, name="topic", rich_help_panel=OPERATE)
 app.add_typer(group.app, name="group", rich_help_panel=OPERATE)
@@ -76,6 +82,8 @@ app.command("consume", epilog=consume.EXAMPLES, rich_help_panel=MESSAGES)(consum
 app.add_typer(message.app, name="message", rich_help_panel=MESSAGES)
 app.add_typer(dlq.app, name="dlq", rich_help_panel=MESSAGES)
 audit.add_to(app, rich_help_panel=PROVE)
+app.command("console", epilog=console.EXAMPLES, rich_help_panel=PROVE)(console.console)
+app.command("collect", epilog=collect.EXAMPLES, rich_help_panel=PROVE)(collect.collect)
 app.add_typer(store.app, name="store", rich_help_panel=PROVE)
 app.add_typer(lab.app, name="lab", rich_help_panel=PROVE)
 app.add_typer(bench.app, name="bench", rich_help_panel=PROVE)
@@ -84,7 +92,7 @@ flow(app)
 NO_SUCH_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 """Of a path, these are for the caller to change; a disk that is full is not."""
 UsageError: Any = typer.BadParameter.__mro__[1]
-"""What the command line's library raises for bad use; it has no public name there."""
+"""The command line's library raises this for bad use; it has no public name there."""
 
 
 def main() -> int:

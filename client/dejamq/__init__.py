@@ -1,4 +1,7 @@
-"""dejamq: send and receive messages as with RocketMQ, from asyncio programs."""
+"""dejamq: send and receive messages as with RocketMQ, from asyncio programs.
+
+A program owns its clients. Enter at ``clients.producer`` and ``clients.consumer``.
+"""
 
 from dejamq_proto.codes import (
     BacklogFull,
@@ -17,28 +20,32 @@ from dejamq_proto.codes import (
     WaitTimeout,
 )
 
-from dejamq.admin import Admin
-from dejamq.allocation import ByConfig, Strategy
-from dejamq.allocation_hash import ConsistentHash
-from dejamq.allocation_rooms import ByMachineRoom, ByMachineRoomNearby
-from dejamq.consume_from import ConsumeFrom, MessageModel
-from dejamq.consumer import PushConsumer
-from dejamq.handlers import BatchHandler, BatchResult, ConsumeStatus, DeadLetter, Handler, RetryLater
-from dejamq.hooks import ConsumeContext, ConsumeHook
+from dejamq.admin.admin import Admin
+from dejamq.clients.consumer import PushConsumer
+from dejamq.clients.producer import Producer
+from dejamq.clients.runner import run
 from dejamq.inbox import Inbox
-from dejamq.lite_pull import LitePullConsumer
-from dejamq.message import Message, MessageQueue, SendResult, SendStatus
-from dejamq.ordered_handlers import OrderedStatus, SuspendQueue
-from dejamq.producer import Producer
-from dejamq.received import ReceivedMessage
-from dejamq.requests import reply_to
-from dejamq.runner import run
-from dejamq.selectors import Selector, select_by_hash, select_machine_room, select_random
-from dejamq.send_batches import BatchIncomplete
-from dejamq.send_hooks import SendContext, SendHook
-from dejamq.transaction import TransactionResult, TransactionState
-from dejamq.transaction_hooks import EndTransactionContext, EndTransactionHook
-from dejamq.transaction_producer import TransactionProducer
+from dejamq.lite.consumer import LitePullConsumer
+from dejamq.net.instance import VERSION
+from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel
+from dejamq.receiving.handlers import BatchHandler, BatchResult, ConsumeStatus, DeadLetter, Handler, RetryLater
+from dejamq.receiving.hooks import ConsumeContext, ConsumeHook
+from dejamq.receiving.ordered_answers import OrderedStatus, SuspendQueue
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.sending.batches import BatchIncomplete
+from dejamq.sending.hooks import SendContext, SendHook
+from dejamq.sending.requests import reply_to
+from dejamq.simple.consumer import SimpleConsumer
+from dejamq.transactions.hooks import EndTransactionContext, EndTransactionHook
+from dejamq.transactions.producer import TransactionProducer
+from dejamq.transactions.states import TransactionResult, TransactionState
+from dejamq.values.allocation import ByConfig, Strategy
+from dejamq.values.hash_ring import ConsistentHash
+from dejamq.values.machine_rooms import ByMachineRoom, ByMachineRoomNearby
+from dejamq.values.message import Message, MessageQueue, SendResult, SendStatus
+from dejamq.values.selectors import Selector, select_by_hash, select_machine_room, select_random
+
+__version__ = VERSION
 
 __all__ = [
     "Admin",
@@ -85,6 +92,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SendTimeout",
+    "SimpleConsumer",
     "Strategy",
     "SuspendQueue",
     "TransactionProducer",

@@ -1,4 +1,4 @@
-"""An audit in a process of its own, which has a Spark of its own and ends with it."""
+"""An audit in a process of its own, which has an engine of its own and ends with it."""
 
 import asyncio
 import json
@@ -13,11 +13,21 @@ AUDITED = (0, 1, 3)
 """Exit statuses of an audit that came to a verdict: clean, findings, undetermined."""
 
 
-async def audit(journal_dir: Path, stores: Sequence[Path], out: Path) -> dict[str, Any]:
+async def audit(
+    journal_dir: Path | None, stores: Sequence[Path], out: Path, evidence: Sequence[Path] = ()
+) -> dict[str, Any]:
     """The verdict; ``out`` has findings and report too, and in ``audit.log`` what the audit said. Stores without a
-    commit log are left out. Raises ClusterFailed with the audit's last words.
+    commit log are left out. ``evidence`` is of what keeps no journal. Raises ClusterFailed with the audit's last words.
     """
-    command = [sys.executable, "-m", "dejamq_analytics", str(journal_dir), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "dejamq_analytics",
+        *([str(journal_dir)] if journal_dir else []),
+        "--out",
+        str(out),
+    ]
+    command += [part for folder in evidence for part in ("--evidence", str(folder))]
     command += [part for store in stores if (store / "commitlog").exists() for part in ("--store", str(store))]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT

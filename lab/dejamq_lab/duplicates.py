@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from dejamq_proto.events import Deliver, Result
+from dejamq_proto.journal.events import Deliver, Result
 
 decode_deliver = msgspec.json.Decoder(Deliver).decode
 decode_result = msgspec.json.Decoder(Result).decode
@@ -46,9 +46,11 @@ class Duplicate:
     second: Delivery
 
 
-def find_duplicates(journal_dir: Path, group: str) -> list[Duplicate]:
-    """Every second and later delivery to the group. One that followed a failed handler was asked for, and is none."""
-    deliveries, failed = _read(journal_dir, group)
+def find_duplicates(journal_dir: Path, group: str, beside: Iterable[Path] = ()) -> list[Duplicate]:
+    """Every second and later delivery to the group, also in the journals ``beside``. A retry after a failed handler is
+    no duplicate.
+    """
+    deliveries, failed = _read([journal_dir, *beside], group)
     deliveries.sort(key=lambda delivery: (delivery.wall_us, delivery.boot_id, delivery.delivery_id))
     last: dict[object, Delivery] = {}
     found = []
@@ -65,17 +67,18 @@ def find_duplicates(journal_dir: Path, group: str) -> list[Duplicate]:
 
 def _identities(delivery: Delivery) -> Iterator[tuple[str, object]]:
     """Strongest first: a delivery counts once."""
-    yield "I1", delivery.place
+    if delivery.queue_offset >= 0:  # evidence may not tell which stored record it was
+        yield "I1", delivery.place
     if delivery.message_id:
         yield "I2", delivery.message_id
     if delivery.business_key:
         yield "I3", ("business key", delivery.business_key)
 
 
-def _read(journal_dir: Path, group: str) -> tuple[list[Delivery], set[tuple[str, int]]]:
+def _read(journal_dirs: Iterable[Path], group: str) -> tuple[list[Delivery], set[tuple[str, int]]]:
     deliveries: list[Delivery] = []
     failed: set[tuple[str, int]] = set()
-    for line in _lines(journal_dir):
+    for line in _lines(journal_dirs):
         if line.startswith(b'{"event":"DELIVER"'):
             deliver = decode_deliver(line)
             if deliver.group == group:
@@ -87,9 +90,9 @@ def _read(journal_dir: Path, group: str) -> tuple[list[Delivery], set[tuple[str,
     return deliveries, failed
 
 
-def _lines(journal_dir: Path) -> Iterable[bytes]:
+def _lines(journal_dirs: Iterable[Path]) -> Iterable[bytes]:
     """Whole lines only: the last one of a killed process may be torn."""
-    for path in sorted(journal_dir.glob("*.jsonl")):
+    for path in (path for folder in journal_dirs for path in sorted(folder.glob("*.jsonl"))):
         with path.open("rb") as file:
             yield from (line for line in file if line.endswith(b"}\n"))
 

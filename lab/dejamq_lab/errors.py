@@ -1,4 +1,4 @@
-"""What the lab refuses."""
+"""Errors of the lab."""
 
 from dejamq_proto.codes import Code, DejamqError
 

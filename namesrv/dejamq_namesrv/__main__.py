@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dejamq_proto import logs
 from dejamq_proto.codes import ConfigError, DejamqError
-from dejamq_proto.serving import wait_for_signal
-from dejamq_proto.settings import load
-from dejamq_proto.watching import LEVELS
+from dejamq_proto.config.settings import load
+from dejamq_proto.serving import logs
+from dejamq_proto.serving.logs import LEVELS
+from dejamq_proto.serving.server import wait_for_signal
 
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def config_of(arguments: argparse.Namespace) -> NamesrvConfig:
-    """Raises ConfigError for what cannot be."""
+def config_of(arguments: argparse.Namespace, unused: Callable[[str], None] = lambda key: None) -> NamesrvConfig:
+    """``unused``: as of ``load``. Raises ConfigError for values that cannot be."""
     overrides: dict[str, Any] = {}
     for pair in arguments.set:
         key, equals, value = pair.partition("=")
@@ -50,7 +50,7 @@ def config_of(arguments: argparse.Namespace) -> NamesrvConfig:
     for flag in ("listen", "journal_dir", "journal_level", "metrics_listen", "log_level", "log_format"):
         if getattr(arguments, flag) is not None:
             overrides[flag] = getattr(arguments, flag)
-    return load(NamesrvConfig, file=arguments.config, overrides=overrides)
+    return load(NamesrvConfig, file=arguments.config, overrides=overrides, unused=unused)
 
 
 async def serve(config: NamesrvConfig, release_log: Callable[[], None] = lambda: None) -> None:
@@ -70,13 +70,14 @@ async def serve(config: NamesrvConfig, release_log: Callable[[], None] = lambda:
 def main() -> int:
     """The exit status: 0 after a clean end, 1 for a failure, 2 for bad use. Errors are one line on standard error."""
     arguments = parser().parse_args()
+    unused: list[str] = []
     try:
-        config = config_of(arguments)
+        config = config_of(arguments, unused.append)
     except ConfigError as error:
         print(f"dejamq-namesrv: {error}", file=sys.stderr)
         return 2
     release_log = logs.configure(config)
-    logs.tell_start(config, server="namesrv")
+    logs.tell_start(config, server="namesrv", unused=unused)
     try:
         asyncio.run(serve(config, release_log))
     except (DejamqError, OSError) as error:

@@ -1,25 +1,19 @@
 """One name server: started and stopped by a program or a test."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from dejamq_proto.events import State
-from dejamq_proto.journal import Journal, new_boot_id, open_journal
-from dejamq_proto.metrics import MetricsServer, check_library
-from dejamq_proto.serving import Server
-from dejamq_proto.timings import Timings
+from dejamq_proto.journal.events import State
+from dejamq_proto.journal.writer import Journal, new_boot_id, open_journal
+from dejamq_proto.serving.metrics import MetricsServer, check_library
+from dejamq_proto.serving.server import Server
+from dejamq_proto.serving.timings import Timings
 
 from dejamq_namesrv.config import NamesrvConfig
+from dejamq_namesrv.doors.services import NameServerDoors, monotonic_ms
 from dejamq_namesrv.kv_config import KvConfig
 from dejamq_namesrv.registry import Registry
-from dejamq_namesrv.rpc import SERVICE, NameServerServicer, add_to
-
-
-def monotonic_ms() -> int:
-    """The clock of expiry: changes of wall time make no broker silent. Replaced in tests."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class NameServer:
@@ -54,11 +48,14 @@ class NameServer:
         journal.write(State(state="started", reason=f"level={journal.level}"))
         registry = Registry(config, kv, journal, self._now_ms)
         timings = Timings() if config.metrics_address else None
-        servicer, server = NameServerServicer(registry), Server([SERVICE], timings)
-        add_to(server.grpc, servicer)
+        doors, server = NameServerDoors(registry), Server(NameServerDoors.services, timings)
+        doors.add_to(server.grpc)
+        server.acceptor.remoting = doors.remoting.open
         self._parts.push_async_callback(server.stop, config.shutdown_grace_ms)
+        self._parts.push_async_callback(doors.remoting.close, config.shutdown_grace_ms)
+        self._parts.callback(server.stop_listening)
         self.address = await server.start(config.listen)
-        self._parts.callback(servicer.end_channels)
+        self._parts.callback(doors.end_channels)
         self._parts.push_async_callback(_cancelled, asyncio.create_task(self._expire_forever(registry)))
         if timings is not None:
             await self._serve_metrics(registry, timings)
@@ -84,7 +81,7 @@ class NameServer:
     async def _expire_forever(self, registry: Registry) -> None:
         """RocketMQ: RouteInfoManager.scanNotActiveBroker. Routes leave out silent brokers already before this looks."""
         while True:
-            await asyncio.sleep(self._config.scan_not_active_broker_interval_ms / 1000)
+            await asyncio.sleep(registry.settings.config.scan_not_active_broker_interval_ms / 1000)
             registry.expire()
 
 

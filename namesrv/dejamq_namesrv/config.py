@@ -1,21 +1,33 @@
 """Settings of a name server."""
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, ClassVar
 
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.journal import Level
-from dejamq_proto.settings import setting
-from dejamq_proto.watching import WatchingConfig
+from dejamq_proto.config.settings import listen_by_parts, setting
+from dejamq_proto.journal.writer import Level
+from dejamq_proto.serving.logs import WatchingConfig
+
+KV_FILE = "kvConfig.json"
 
 
 @dataclass(frozen=True)
 class NamesrvConfig(WatchingConfig):
     """All of one name server. Times are in milliseconds."""
 
-    listen: str = setting("127.0.0.1:9876", rocketmq="listenPort", help="host:port to serve on; port 0: any")
+    ROCKETMQ_CLASSES: ClassVar[tuple[str, ...]] = (
+        "NamesrvConfig", "NettyServerConfig", "NettyClientConfig", "ControllerConfig",
+    )  # fmt: skip
+    ROCKETMQ_PARTS: ClassVar[Mapping[str, str]] = {
+        "listenPort": "listen", "bindAddress": "listen", "kvConfigPath": "directory",
+    }  # fmt: skip
+
+    listen: str = setting("127.0.0.1:9876", help="host:port to serve on; port 0: any")
     name: str = setting("namesrv", help="what the journal calls this process")
-    directory: str | None = setting(None, rocketmq="kvConfigPath", help="where kvConfig.json is kept; none: in memory")
+    directory: str | None = setting(None, help="where kvConfig.json is kept; none: in memory")
     scan_not_active_broker_interval_ms: int = setting(
         5_000,
         rocketmq="scanNotActiveBrokerInterval",
@@ -43,6 +55,14 @@ class NamesrvConfig(WatchingConfig):
     journal_dir: str | None = setting(None, help="where the journal goes; none: no journal")
     journal_level: str = setting("audit", help="off, audit or forensic")
     journal_max_bytes: int = setting(1 << 30, unit="bytes", help="the oldest lines go above this")
+
+    @classmethod
+    def put_together(cls, parts: Mapping[str, str], values: dict[str, Any]) -> None:
+        """RocketMQ's port and host into ours, and its file ``kvConfig.json`` into the folder."""
+        if path := parts.get("kvConfigPath"):
+            file = PurePath(path)
+            values["directory"] = str(file.parent if file.name == KV_FILE else file)
+        listen_by_parts(parts, values, cls.listen)
 
     def validate(self) -> None:
         """Raise ConfigError with the setting that makes no sense."""

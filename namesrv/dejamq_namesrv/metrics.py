@@ -1,10 +1,10 @@
-"""What a name server tells Prometheus. RocketMQ's has no metrics; the names are ours."""
+"""A name server's metrics for Prometheus. RocketMQ's has no metrics; the names are ours."""
 
 from collections.abc import AsyncIterator
 
-from dejamq_proto.metric_families import calls_metric, gauge
-from dejamq_proto.metrics import process_metrics
-from dejamq_proto.timings import Timings
+from dejamq_proto.serving.metric_families import calls_metric, gauge
+from dejamq_proto.serving.metrics import process_metrics
+from dejamq_proto.serving.timings import Timings
 from prometheus_client.metrics_core import Metric
 
 from dejamq_namesrv.registry import Registry
@@ -21,7 +21,7 @@ class NamesrvMetrics:
     async def gather(self) -> AsyncIterator[Metric]:
         """Live brokers, their topics, and how long calls took: routes asked for are the calls of ``GetRoute``.
 
-        Clients read those of several topics again by ``GetRoutes``.
+        Clients read the routes of several topics again by ``GetRoutes``.
         """
         brokers = self._registry.cluster_info("")
         replicas = sum(len(one.addresses) for one in brokers)

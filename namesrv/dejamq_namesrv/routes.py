@@ -1,4 +1,5 @@
-"""The route table: a few maps and no timers. Who is alive is decided when somebody asks, with the caller's ``now``.
+"""The route table: a few maps and no timers. The living brokers are decided when somebody asks, with the caller's
+``now``.
 
 Source of behaviour: RocketMQ 5.3 ``RouteInfoManager``. Nothing here is kept on disk: after a restart the brokers
 register again. All methods are plain and called from one event loop. ``now_ms`` is any monotonic millisecond clock.
@@ -17,8 +18,8 @@ from dejamq_namesrv.topology import (
     DataVersion,
     QueueData,
     Registered,
-    TopicConfig,
-    TopicRoute,
+    RegisteredTopic,
+    RouteAnswer,
 )
 
 BROKER_TIMEOUT_MS = 120_000
@@ -42,10 +43,10 @@ class RouteTable:
     """Topics -> broker names -> addresses, as the brokers report them."""
 
     def __init__(self, *, broker_timeout_ms: int = BROKER_TIMEOUT_MS, forget_topics: bool = False) -> None:
-        """``forget_topics``: what a broker's changed table lacks is forgotten, and not kept until somebody deletes it
-        (RocketMQ: ``deleteTopicWithBrokerRegistration``).
+        """``forget_topics``: topics that a broker's changed table lacks are forgotten, and not kept until somebody
+        deletes them (RocketMQ: ``deleteTopicWithBrokerRegistration``).
         """
-        self._broker_timeout_ms, self._forget_topics = broker_timeout_ms, forget_topics
+        self.broker_timeout_ms, self.forget_topics = broker_timeout_ms, forget_topics
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, dict[int, Live]] = {}
         self._channels: dict[Hashable, BrokerIdentity] = {}
@@ -53,10 +54,10 @@ class RouteTable:
     # --- what brokers say
 
     def register(
-        self, identity: BrokerIdentity, topics: Sequence[TopicConfig], version: DataVersion, now_ms: int, *,
+        self, identity: BrokerIdentity, topics: Sequence[RegisteredTopic], version: DataVersion, now_ms: int, *,
         timeout_ms: int = 0,
     ) -> Registered:  # fmt: skip
-        """Note that the broker lives and what topics it has.
+        """Note that the broker lives, and its topics.
 
         Topics are taken from the master only, or from the smallest live id when there is no master. Raises
         DejamqError when an unknown broker reports a single topic: that is the increment of a table never seen.
@@ -77,7 +78,7 @@ class RouteTable:
                 "it must register its whole topic table first",
                 code=Code.SYSTEM_ERROR,
             )
-        live = Live(identity, version, now_ms, timeout_ms or self._broker_timeout_ms)
+        live = Live(identity, version, now_ms, timeout_ms or self.broker_timeout_ms)
         replicas[identity.broker_id] = live
         if before is None or before.identity.address != identity.address:
             changes.append(Change(identity, "+", "register"))
@@ -97,6 +98,26 @@ class RouteTable:
         for other in [c for c, known in self._channels.items() if _same_process(known, identity)]:
             del self._channels[other]
         self._channels[channel] = identity
+
+    def seen(self, identity: BrokerIdentity, now_ms: int) -> DataVersion | None:
+        """The broker asks for the version of its topics here, which shows that it lives; None: it is not known.
+
+        Source: RocketMQ ``DefaultRequestProcessor.queryBrokerTopicConfig``.
+        """
+        live = self._brokers.get(identity.broker_name, {}).get(identity.broker_id)
+        if live is None or not _same_process(live.identity, identity):
+            return None
+        live.heard_ms = now_ms
+        return live.data_version
+
+    def beat(self, cluster: str, address: str, now_ms: int) -> None:
+        """The broker at this address lives; one that is not known has to register first.
+
+        Source: RocketMQ ``RouteInfoManager.updateBrokerInfoUpdateTimestamp``.
+        """
+        for live in self._all():
+            if (live.identity.cluster, live.identity.address) == (cluster, address):
+                live.heard_ms = now_ms
 
     def channel_closed(self, channel: Hashable) -> list[Change]:
         """The broker behind the channel leaves at once, as with a closed connection in RocketMQ."""
@@ -135,30 +156,37 @@ class RouteTable:
 
     # --- what clients ask
 
-    def route(self, topic: str, now_ms: int, listener: str = "") -> TopicRoute | None:
+    def route(
+        self, topic: str, now_ms: int, listener: str = "", *, direct: bool = False, own: bool = False
+    ) -> RouteAnswer | None:
         """Queues and addresses of a topic, or None when no live broker has it.
 
         A broker name stays in the route without its master as long as a slave lives: consumers may read there.
 
         ``listener`` is the host that the client dialled this name server by; brokers may advertise an address
-        for it.
+        for it. ``direct``: as of ``BrokerIdentity.address_for``; who speaks gRPC gets no foreign brokers. ``own``:
+        neither does who asks for public addresses only.
         """
         queues, brokers = [], []
         for broker_name, queue_data in sorted(self._topics.get(topic, {}).items()):
-            broker = self._broker_data(broker_name, now_ms, listener)
+            broker = self._broker_data(broker_name, now_ms, listener, direct=direct, own=own)
             if broker is not None:
                 queues.append(queue_data)
                 brokers.append(broker)
-        return TopicRoute(tuple(queues), tuple(brokers)) if queues else None
+        return RouteAnswer(tuple(queues), tuple(brokers)) if queues else None
 
     def cluster_info(self, now_ms: int, listener: str = "") -> list[BrokerData]:
         """All live brokers, in order of name."""
         found = (self._broker_data(name, now_ms, listener) for name in sorted(self._brokers))
         return [broker for broker in found if broker is not None]
 
-    def topics(self, now_ms: int) -> list[str]:
-        """The topics that have a live broker."""
-        alive = {live.identity.broker_name for live in self._all() if live.alive(now_ms)}
+    def topics(self, now_ms: int, cluster: str = "") -> list[str]:
+        """The topics that have a live broker, in this cluster or, for '', in any."""
+        alive = {
+            live.identity.broker_name
+            for live in self._all()
+            if live.alive(now_ms) and cluster in ("", live.identity.cluster)
+        }
         return sorted(topic for topic, by_broker in self._topics.items() if alive & by_broker.keys())
 
     # --- how it is kept
@@ -170,14 +198,15 @@ class RouteTable:
                 del replicas[broker_id]
                 yield Change(live.identity, "-", "register")
 
-    def _take_topics(self, live: Live, topics: Sequence[TopicConfig], before: Live | None) -> None:
+    def _take_topics(self, live: Live, topics: Sequence[RegisteredTopic], before: Live | None) -> None:
         """Replace queue data when the version is new; otherwise only add topics that miss this broker.
 
-        Topics that the broker no longer has stay until they are deleted here too, as in RocketMQ, unless told not to.
+        Topics that the broker no longer has stay until they are deleted here too, as in RocketMQ, unless a setting says
+        otherwise.
         """
         name = live.identity.broker_name
         changed = before is None or _version_differs(before, live)
-        if changed and self._forget_topics:
+        if changed and self.forget_topics:
             told = {config.topic for config in topics}
             for topic in [one for one, by_broker in self._topics.items() if name in by_broker and one not in told]:
                 self._forget_route(topic, name)
@@ -210,13 +239,18 @@ class RouteTable:
 
     def _master_address(self, replicas: dict[int, Live], identity: BrokerIdentity) -> str:
         master = replicas.get(MASTER_ID)
-        return master.identity.address if master and identity.broker_id != MASTER_ID else ""
+        return master.identity.address_for("", direct=True) if master and identity.broker_id != MASTER_ID else ""
 
-    def _broker_data(self, broker_name: str, now_ms: int, listener: str) -> BrokerData | None:
-        alive = [live.identity for live in self._brokers[broker_name].values() if live.alive(now_ms)]
+    def _broker_data(
+        self, broker_name: str, now_ms: int, listener: str, *, direct: bool = False, own: bool = False
+    ) -> BrokerData | None:
+        alive = [
+            live.identity for live in self._brokers[broker_name].values()
+            if live.alive(now_ms) and not ((direct or own) and live.identity.foreign)
+        ]  # fmt: skip
         if not alive:
             return None
-        addresses = {identity.broker_id: identity.address_for(listener) for identity in alive}
+        addresses = {identity.broker_id: identity.address_for(listener, direct=direct) for identity in alive}
         return BrokerData(alive[0].cluster, broker_name, dict(sorted(addresses.items())))
 
     def _all(self) -> Iterable[Live]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dejamq_proto.names import DIRECT
+
 
 @dataclass(frozen=True)
 class DataVersion:
@@ -14,7 +16,7 @@ class DataVersion:
 
 
 @dataclass(frozen=True)
-class TopicConfig:
+class RegisteredTopic:
     """A topic as one broker has it. ``perm``: 4 read, 2 write, 1 inherit."""
 
     topic: str
@@ -26,9 +28,11 @@ class TopicConfig:
 
 @dataclass(frozen=True)
 class BrokerIdentity:
-    """One broker process. ``advertised``: name a client dialled -> the address it is told; others: ``address``.
+    """One broker process. ``advertised``: the name that a client dialled -> the address that it gets; others:
+    ``address``.
 
-    ``boot_id`` tells two starts of one broker apart where everything else is equal.
+    ``boot_id`` tells two starts of one broker apart where everything else is equal. ``foreign``: a RocketMQ's, which
+    does not speak gRPC.
     """
 
     cluster: str
@@ -37,10 +41,15 @@ class BrokerIdentity:
     address: str
     boot_id: str = ""
     advertised: Mapping[str, str] = field(default_factory=dict)
+    foreign: bool = False
 
-    def address_for(self, listener: str) -> str:
-        """The address advertised for this listener, else the default one."""
-        return self.advertised.get(listener, self.address)
+    def address_for(self, listener: str, *, direct: bool = False) -> str:
+        """The address advertised for this listener, else the default one.
+
+        ``direct``: the asker speaks gRPC and may dial gRPC's own port, if the broker advertises that.
+        """
+        usual = self.advertised.get(DIRECT, self.address) if direct else self.address
+        return self.advertised.get(listener, usual)
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class BrokerData:
 
 
 @dataclass(frozen=True)
-class TopicRoute:
+class RouteAnswer:
     """The answer to a route query, in order of broker name."""
 
     queues: tuple[QueueData, ...]
@@ -88,7 +97,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Registered:
-    """What a registration did. ``master_address`` is for slaves; '' when the master is away."""
+    """The result of a registration. ``master_address`` is for slaves; '' when the master is away."""
 
     changes: tuple[Change, ...] = ()
     master_address: str = ""

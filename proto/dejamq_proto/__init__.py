@@ -1,4 +1,7 @@
-"""What any two dejamq processes must agree on: messages, records, journal lines, codes and names."""
+"""Agreements between any two dejamq processes: messages, records, journal lines, codes and names.
+
+Every other package imports it, and it imports none of ours. Enter at ``records.record`` and ``codes``.
+"""
 
 import os
 

@@ -916,16 +916,20 @@ class ClaimResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GRANTED_FIELD_NUMBER: _builtins.int
+    OFF_FIELD_NUMBER: _builtins.int
+    off: _builtins.str
+    """why hand-over is not graceful in this group now: a member that claims nothing waits for nobody"""
     @_builtins.property
     def granted(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueClaim]: ...
     def __init__(
         self,
         *,
         granted: _abc.Iterable[Global___QueueClaim] | None = ...,
+        off: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["granted", b"granted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["granted", b"granted", "off", b"off"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,7 +13,7 @@ import msgspec
 
 from dejamq_proto import failpoints
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.settings import setting
+from dejamq_proto.config.settings import setting
 
 WALL, MONOTONIC = "wall", "monotonic"
 
@@ -43,7 +43,7 @@ class Clock:
             time.time if armed is None else lambda: time.time() + armed.number(failpoints.CLOCK) / 1000
         )
         self.age_s = steady() if ages == MONOTONIC else self.wall_s
-        """What ages are counted by."""
+        """The clock by which ages are counted."""
 
     def wall_ms(self) -> int:
         """The time of day."""

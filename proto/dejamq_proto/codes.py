@@ -45,6 +45,7 @@ class Code(IntEnum):
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
     POLLING_FULL = 209
+    POLLING_TIMEOUT = 210
     BROADCAST_CONSUMPTION = 213
     FLOW_CONTROL = 215
     ILLEGAL_OPERATION = 604
@@ -104,7 +105,7 @@ class RequestTimeout(DejamqError, TimeoutError):
 
 
 class WaitTimeout(DejamqError, TimeoutError):
-    """What a call of the program waited for did not come in time; nothing was done by it."""
+    """The result that the program waited for did not come in time; the waiting call did nothing."""
 
     default_code = Code.CLIENT_REFUSED
 

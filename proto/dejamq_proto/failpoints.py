@@ -1,19 +1,23 @@
 """Named places where a test may delay, break or stop this process. Without DEJAMQ_FAILPOINTS they cost nothing.
 
-``DEJAMQ_FAILPOINTS="name=terms;…"`` arms them for the life of the process; ``DEJAMQ_FAILPOINTS=@FILE`` reads the same
+``DEJAMQ_FAILPOINTS="name=terms;…"`` arms them for the life of the process. ``DEJAMQ_FAILPOINTS=@FILE`` reads the same
 text from a file again whenever it changed, so that a lab can arm them while the process runs. Terms are tried in their
 order: ``2*off->1*pause(500)->off`` passes twice, pauses for half a second once, then passes. The actions:
 
 - ``off``: nothing
 - ``pause(MS)``: wait so long
 - ``hold``: wait until the file no longer says so
-- ``drop``: what would come next does not happen; whoever waits for it waits on
+- ``drop``: the next step does not happen; its waiters wait on
 - ``error``: raise ``Failpoint``
 - ``kill``, ``stop``: SIGKILL or SIGSTOP this process, here
 
-Whoever marks a place writes ``if failpoints.ARMED and await failpoints.reached("name"): …`` where it can drop.
-Two names are no places: ``clock=+MS`` or ``clock=-MS`` sets the time of day of this process off by so much (``clock``),
-and ``disk=PERCENT`` says how full the disk of a broker's store is, whatever it is; 0: as it is.
+Names with ``|`` between them share one list of terms: ``a|b=1*drop->off`` drops once, at the place that comes first.
+Beside the file stands a second one, ``.struck``: a line for every time that a term other than ``off`` was taken.
+
+A place is marked by ``if failpoints.ARMED and await failpoints.reached("name"): …`` where it can drop.
+
+Two names are not places. ``clock=+MS`` or ``clock=-MS`` moves the time of day of this process (``clock``).
+``disk=PERCENT`` replaces how full the disk of a broker's store is; 0: as it is.
 """
 
 import asyncio
@@ -50,12 +54,17 @@ class Term:
 
 
 def parse(text: str) -> dict[str, list[Term]]:
-    """Name -> terms. Raises ValueError for what cannot be read."""
-    return {name: [Term(term) for term in terms.split("->")] for name, terms in _parts(text) if name not in NUMBERS}
+    """Name -> terms. Raises ValueError for a text that cannot be read."""
+    found: dict[str, list[Term]] = {}
+    for names, text_of_terms in _parts(text):
+        if names not in NUMBERS:
+            shared = [Term(term) for term in text_of_terms.split("->")]
+            found |= dict.fromkeys(names.split("|"), shared)
+    return found
 
 
 def numbers(text: str) -> dict[str, int]:
-    """What the text says of clock and disk. Raises ValueError for what cannot be read."""
+    """The text's settings of clock and disk. Raises ValueError for a text that cannot be read."""
     found = {}
     for name, number in _parts(text):
         if name in NUMBERS:
@@ -85,7 +94,7 @@ class Failpoints:
         """Does ``kill`` and ``stop``; replaced where the process is only played by a part of this one."""
 
     def number(self, name: str) -> int:
-        """What ``clock`` or ``disk`` is set to now, 0 where nothing is said. Any thread."""
+        """The number that ``clock`` or ``disk`` is set to now, 0 without one. Any thread."""
         now_s = time.monotonic()
         if now_s - self._looked_s > LOOK_POLL_S:
             self._looked_s = now_s
@@ -97,6 +106,9 @@ class Failpoints:
         term = self._taken(name)
         if term is None or term.action == "off":
             return False
+        if self._file is not None:
+            with struck_file(self._file).open("a") as struck:
+                struck.write(f"{time.time_ns() // 1000} {name} {term.action}\n")
         if term.action == "pause":
             await asyncio.sleep(term.argument_ms / 1000)
         elif term.action == "hold":
@@ -123,7 +135,7 @@ class Failpoints:
         return any(term.action == "hold" for term in self._armed.get(name, ()))
 
     def _look(self) -> None:
-        """Read the file again when its text is another one: what is armed anew counts anew."""
+        """Read the file again when its text is another one: failpoints that are armed anew count anew."""
         if self._file is None:
             return
         try:
@@ -156,13 +168,20 @@ def here() -> Failpoints:
 
 
 def carry(armed: Failpoints) -> None:
-    """From now on this context, and what is started in it, has failpoints of its own: a process played in this one."""
+    """From now on this context, and all tasks started in it, have failpoints of their own: a process played in this
+    one.
+    """
     _carried.set(armed)
 
 
 async def reached(name: str) -> bool:
     """As ``Failpoints.reached``, for the failpoints of this process."""
     return await here().reached(name)
+
+
+def struck_file(path: Path) -> Path:
+    """Beside a file that arms failpoints: microseconds since 1970, place and action of each strike, a line each."""
+    return path.with_suffix(".struck")
 
 
 def arm(path: Path, name: str, terms: str) -> None:

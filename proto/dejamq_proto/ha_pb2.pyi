@@ -214,7 +214,7 @@ Global___SlaveReport: _TypeAlias = SlaveReport  # noqa: Y015
 
 @_typing.final
 class LogSlice(_message.Message):
-    """Hot: written and read by hand in ha_wire.py; keep `data` last. Without data it is a sign of life."""
+    """Hot: written and read by hand in wire/replication.py; keep `data` last. Without data it is a sign of life."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -145,7 +145,7 @@ Global___CheckFilterResponse: _TypeAlias = CheckFilterResponse  # noqa: Y015
 
 @_typing.final
 class PullAnswer(_message.Message):
-    """Hot: written and read by hand in wire.py; keep `records` last."""
+    """Hot: written and read by hand in wire/messages.py; keep `records` last."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dejamq_proto import common_pb2 as dejamq__proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64\x65jamq_proto/send.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"\x8d\x02\n\x07SendRun\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\x12\r\n\x05sizes\x18\x04 \x03(\x07\x12\x13\n\x0bqueue_index\x18\x05 \x03(\x07\x12\x12\n\ntags_codes\x18\x06 \x03(\x0f\x12\x15\n\rno_wait_store\x18\x07 \x01(\x08\x12\x0f\n\x07rewrite\x18\x08 \x01(\x08\x12\x1a\n\x12\x64\x65\x66\x61ult_queue_nums\x18\t \x01(\x05\x12\r\n\x05reply\x18\n \x01(\x08\x12\x0f\n\x07sent_ms\x18\x0b \x01(\x03\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\xd7\x01\n\rSendRunResult\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\x12\x12\n\nbad_record\x18\x04 \x01(\x11\x12\x1a\n\x12store_timestamp_ms\x18\x05 \x01(\x03\x12\x12\n\nstore_host\x18\x06 \x01(\t\x12\x15\n\rqueue_offsets\x18\x07 \x03(\x06\x12\x13\n\x0bspan_starts\x18\x08 \x03(\x07\x12\x18\n\x10span_log_offsets\x18\t \x03(\x06\x12\x11\n\tqueue_ids\x18\n \x03(\x07\"\xd9\x01\n\x0fSendBackRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x12\n\nlog_offset\x18\x04 \x01(\x03\x12\x13\n\x0b\x64\x65lay_level\x18\x05 \x01(\x05\x12\x19\n\x11origin_message_id\x18\x06 \x01(\t\x12\x1b\n\x13max_reconsume_times\x18\x07 \x01(\x05\x12\x14\n\x0c\x64\x65livery_ref\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\"\x12\n\x10SendBackResponse2\xc4\x01\n\x04Send\x12>\n\nSendStream\x12\x12.dejamq.v1.SendRun\x1a\x18.dejamq.v1.SendRunResult(\x01\x30\x01\x12\x37\n\x07SendOne\x12\x12.dejamq.v1.SendRun\x1a\x18.dejamq.v1.SendRunResult\x12\x43\n\x08SendBack\x12\x1a.dejamq.v1.SendBackRequest\x1a\x1b.dejamq.v1.SendBackResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64\x65jamq_proto/send.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"\x9c\x02\n\x07SendRun\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12#\n\x06queues\x18\x03 \x03(\x0b\x32\x13.dejamq.v1.QueueKey\x12\r\n\x05sizes\x18\x04 \x03(\x07\x12\x13\n\x0bqueue_index\x18\x05 \x03(\x07\x12\x12\n\ntags_codes\x18\x06 \x03(\x0f\x12\x15\n\rno_wait_store\x18\x07 \x01(\x08\x12\x0f\n\x07rewrite\x18\x08 \x01(\x08\x12\x1a\n\x12\x64\x65\x66\x61ult_queue_nums\x18\t \x01(\x05\x12\r\n\x05reply\x18\n \x01(\x08\x12\x0f\n\x07sent_ms\x18\x0b \x01(\x03\x12\r\n\x05\x64\x65\x64up\x18\x0c \x01(\x08\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\x81\x02\n\rSendRunResult\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06remark\x18\x03 \x01(\t\x12\x12\n\nbad_record\x18\x04 \x01(\x11\x12\x1a\n\x12store_timestamp_ms\x18\x05 \x01(\x03\x12\x12\n\nstore_host\x18\x06 \x01(\t\x12\x15\n\rqueue_offsets\x18\x07 \x03(\x06\x12\x13\n\x0bspan_starts\x18\x08 \x03(\x07\x12\x18\n\x10span_log_offsets\x18\t \x03(\x06\x12\x11\n\tqueue_ids\x18\n \x03(\x07\x12\x14\n\x0ctimer_out_ms\x18\x0b \x03(\x06\x12\x12\n\nduplicates\x18\x0c \x03(\x07\"\xd9\x01\n\x0fSendBackRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x12\n\nlog_offset\x18\x04 \x01(\x03\x12\x13\n\x0b\x64\x65lay_level\x18\x05 \x01(\x05\x12\x19\n\x11origin_message_id\x18\x06 \x01(\t\x12\x1b\n\x13max_reconsume_times\x18\x07 \x01(\x05\x12\x14\n\x0c\x64\x65livery_ref\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\"\x12\n\x10SendBackResponse\"`\n\rRecallRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x0e\n\x06handle\x18\x04 \x01(\t\"$\n\x0eRecallResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t2\x83\x02\n\x04Send\x12>\n\nSendStream\x12\x12.dejamq.v1.SendRun\x1a\x18.dejamq.v1.SendRunResult(\x01\x30\x01\x12\x37\n\x07SendOne\x12\x12.dejamq.v1.SendRun\x1a\x18.dejamq.v1.SendRunResult\x12\x43\n\x08SendBack\x12\x1a.dejamq.v1.SendBackRequest\x1a\x1b.dejamq.v1.SendBackResponse\x12=\n\x06Recall\x12\x18.dejamq.v1.RecallRequest\x1a\x19.dejamq.v1.RecallResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,13 +33,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dejamq_proto.send_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SENDRUN']._serialized_start=66
-  _globals['_SENDRUN']._serialized_end=335
-  _globals['_SENDRUNRESULT']._serialized_start=338
-  _globals['_SENDRUNRESULT']._serialized_end=553
-  _globals['_SENDBACKREQUEST']._serialized_start=556
-  _globals['_SENDBACKREQUEST']._serialized_end=773
-  _globals['_SENDBACKRESPONSE']._serialized_start=775
-  _globals['_SENDBACKRESPONSE']._serialized_end=793
-  _globals['_SEND']._serialized_start=796
-  _globals['_SEND']._serialized_end=992
+  _globals['_SENDRUN']._serialized_end=350
+  _globals['_SENDRUNRESULT']._serialized_start=353
+  _globals['_SENDRUNRESULT']._serialized_end=610
+  _globals['_SENDBACKREQUEST']._serialized_start=613
+  _globals['_SENDBACKREQUEST']._serialized_end=830
+  _globals['_SENDBACKRESPONSE']._serialized_start=832
+  _globals['_SENDBACKRESPONSE']._serialized_end=850
+  _globals['_RECALLREQUEST']._serialized_start=852
+  _globals['_RECALLREQUEST']._serialized_end=948
+  _globals['_RECALLRESPONSE']._serialized_start=950
+  _globals['_RECALLRESPONSE']._serialized_end=986
+  _globals['_SEND']._serialized_start=989
+  _globals['_SEND']._serialized_end=1248
 # @@protoc_insertion_point(module_scope)

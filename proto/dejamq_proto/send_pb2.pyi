@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SendRun(_message.Message):
-    """Hot: written and read by hand in wire.py; keep `records` last."""
+    """Hot: written and read by hand in wire/messages.py; keep `records` last."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -36,19 +36,22 @@ class SendRun(_message.Message):
     DEFAULT_QUEUE_NUMS_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
     SENT_MS_FIELD_NUMBER: _builtins.int
+    DEDUP_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """producer group"""
     no_wait_store: _builtins.bool
     """WAIT=false on all of them"""
     rewrite: _builtins.bool
-    """records carry DELAY or TRAN_MSG: the broker re-encodes each"""
+    """records carry DELAY, TIMER_… or TRAN_MSG: the broker re-encodes each"""
     default_queue_nums: _builtins.int
     """for a topic that must be created; 0: 4"""
     reply: _builtins.bool
     """one record: the reply to a request, pushed to the client in REPLY_TO_CLIENT"""
     sent_ms: _builtins.int
     """by a clock of the client's that only goes on; 0: not told"""
+    dedup: _builtins.bool
+    """records carry DEDUP_ID or DEDUP_BY: what is stored already is not stored again"""
     records: _builtins.bytes
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
@@ -82,11 +85,12 @@ class SendRun(_message.Message):
         default_queue_nums: _builtins.int = ...,
         reply: _builtins.bool = ...,
         sent_ms: _builtins.int = ...,
+        dedup: _builtins.bool = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "default_queue_nums", b"default_queue_nums", "group", b"group", "no_wait_store", b"no_wait_store", "queue_index", b"queue_index", "queues", b"queues", "records", b"records", "reply", b"reply", "rewrite", b"rewrite", "sent_ms", b"sent_ms", "sizes", b"sizes", "tags_codes", b"tags_codes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "dedup", b"dedup", "default_queue_nums", b"default_queue_nums", "group", b"group", "no_wait_store", b"no_wait_store", "queue_index", b"queue_index", "queues", b"queues", "records", b"records", "reply", b"reply", "rewrite", b"rewrite", "sent_ms", b"sent_ms", "sizes", b"sizes", "tags_codes", b"tags_codes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -108,6 +112,8 @@ class SendRunResult(_message.Message):
     SPAN_STARTS_FIELD_NUMBER: _builtins.int
     SPAN_LOG_OFFSETS_FIELD_NUMBER: _builtins.int
     QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    TIMER_OUT_MS_FIELD_NUMBER: _builtins.int
+    DUPLICATES_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     code: _builtins.int
     """0, or 10, 11, 12 for stored but not as durable as asked, else refused"""
@@ -132,6 +138,14 @@ class SendRunResult(_message.Message):
     def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of each record, where the broker chose (a run to queue -1); else empty"""
 
+    @_builtins.property
+    def timer_out_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of each record, the slot in which it waits for its time, 0: none; or empty"""
+
+    @_builtins.property
+    def duplicates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """numbers of the records that were stored before: their places are the first ones'"""
+
     def __init__(
         self,
         *,
@@ -145,10 +159,12 @@ class SendRunResult(_message.Message):
         span_starts: _abc.Iterable[_builtins.int] | None = ...,
         span_log_offsets: _abc.Iterable[_builtins.int] | None = ...,
         queue_ids: _abc.Iterable[_builtins.int] | None = ...,
+        timer_out_ms: _abc.Iterable[_builtins.int] | None = ...,
+        duplicates: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_record", b"bad_record", "code", b"code", "queue_ids", b"queue_ids", "queue_offsets", b"queue_offsets", "remark", b"remark", "seq", b"seq", "span_log_offsets", b"span_log_offsets", "span_starts", b"span_starts", "store_host", b"store_host", "store_timestamp_ms", b"store_timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_record", b"bad_record", "code", b"code", "duplicates", b"duplicates", "queue_ids", b"queue_ids", "queue_offsets", b"queue_offsets", "remark", b"remark", "seq", b"seq", "span_log_offsets", b"span_log_offsets", "span_starts", b"span_starts", "store_host", b"store_host", "store_timestamp_ms", b"store_timestamp_ms", "timer_out_ms", b"timer_out_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -217,3 +233,53 @@ class SendBackResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SendBackResponse: _TypeAlias = SendBackResponse  # noqa: Y015
+
+@_typing.final
+class RecallRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    HANDLE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """of the producer"""
+    topic: _builtins.str
+    handle: _builtins.str
+    """names the message, as in records/recall_handle.py"""
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        handle: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "group", b"group", "handle", b"handle", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallRequest: _TypeAlias = RecallRequest  # noqa: Y015
+
+@_typing.final
+class RecallResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallResponse: _TypeAlias = RecallResponse  # noqa: Y015

@@ -49,6 +49,11 @@ class SendStub:
                 request_serializer=dejamq__proto_dot_send__pb2.SendBackRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_send__pb2.SendBackResponse.FromString,
                 _registered_method=True)
+        self.Recall = channel.unary_unary(
+                '/dejamq.v1.Send/Recall',
+                request_serializer=dejamq__proto_dot_send__pb2.RecallRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_send__pb2.RecallResponse.FromString,
+                _registered_method=True)
 
 
 class SendServicer:
@@ -76,6 +81,13 @@ class SendServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Recall(self, request, context):
+        """Take back a message that waits for its time (RocketMQ's RECALL_MESSAGE).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SendServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -93,6 +105,11 @@ def add_SendServicer_to_server(servicer, server):
                     servicer.SendBack,
                     request_deserializer=dejamq__proto_dot_send__pb2.SendBackRequest.FromString,
                     response_serializer=dejamq__proto_dot_send__pb2.SendBackResponse.SerializeToString,
+            ),
+            'Recall': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recall,
+                    request_deserializer=dejamq__proto_dot_send__pb2.RecallRequest.FromString,
+                    response_serializer=dejamq__proto_dot_send__pb2.RecallResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -176,6 +193,33 @@ class Send:
             '/dejamq.v1.Send/SendBack',
             dejamq__proto_dot_send__pb2.SendBackRequest.SerializeToString,
             dejamq__proto_dot_send__pb2.SendBackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Recall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.Send/Recall',
+            dejamq__proto_dot_send__pb2.RecallRequest.SerializeToString,
+            dejamq__proto_dot_send__pb2.RecallResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,8 @@ class SendStub:
     """The same, one at a time, for languages and tools that prefer it."""
     SendBack: _grpc.UnaryUnaryMultiCallable[_send_pb2.SendBackRequest, _send_pb2.SendBackResponse]
     """A consumer gives a message back for a later retry (RocketMQ's CONSUMER_SEND_MSG_BACK)."""
+    Recall: _grpc.UnaryUnaryMultiCallable[_send_pb2.RecallRequest, _send_pb2.RecallResponse]
+    """Take back a message that waits for its time (RocketMQ's RECALL_MESSAGE)."""
 
 @_typing.type_check_only
 class SendAsyncStub(SendStub):
@@ -51,6 +53,8 @@ class SendAsyncStub(SendStub):
     """The same, one at a time, for languages and tools that prefer it."""
     SendBack: _aio.UnaryUnaryMultiCallable[_send_pb2.SendBackRequest, _send_pb2.SendBackResponse]  # type: ignore[assignment]
     """A consumer gives a message back for a later retry (RocketMQ's CONSUMER_SEND_MSG_BACK)."""
+    Recall: _aio.UnaryUnaryMultiCallable[_send_pb2.RecallRequest, _send_pb2.RecallResponse]  # type: ignore[assignment]
+    """Take back a message that waits for its time (RocketMQ's RECALL_MESSAGE)."""
 
 class SendServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -78,5 +82,13 @@ class SendServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_send_pb2.SendBackResponse, _abc.Awaitable[_send_pb2.SendBackResponse]]:
         """A consumer gives a message back for a later retry (RocketMQ's CONSUMER_SEND_MSG_BACK)."""
+
+    @_abc_1.abstractmethod
+    def Recall(
+        self,
+        request: _send_pb2.RecallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_send_pb2.RecallResponse, _abc.Awaitable[_send_pb2.RecallResponse]]:
+        """Take back a message that waits for its time (RocketMQ's RECALL_MESSAGE)."""
 
 def add_SendServicer_to_server(servicer: SendServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,8 +1,10 @@
-"""One small Spark for all tests of the audit, and one audit for all stories: each has a group of its own."""
+"""One audit for all stories, as each has a group of its own. Rules are shown on DuckDB, which has no JVM to start;
+``test_engines`` holds Spark to the same findings, and what concerns Spark alone has one small Spark.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,12 +18,15 @@ import stories_locks  # noqa: F401
 import stories_marks  # noqa: F401
 import stories_offsets  # noqa: F401
 import stories_owners  # noqa: F401
+import stories_pops  # noqa: F401
 import stories_producers  # noqa: F401
 import stories_replicas  # noqa: F401
 import stories_tails  # noqa: F401
 import stories_transactions  # noqa: F401
 from dejamq_analytics import AuditResult, audit
-from dejamq_analytics.session import make_session
+from dejamq_analytics.duck.session import DuckSession
+from dejamq_analytics.frames import DUCKDB, SPARK, using
+from dejamq_analytics.spark.session import make_session
 from pyspark.sql import SparkSession
 from stories import STORIES, write_all
 from tails import one_of_them
@@ -43,15 +48,39 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture
-def audited(spark: SparkSession, tmp_path: Path) -> Iterator[Auditor]:
-    """Audit the journals in ``tmp_path``; what Spark cached for it goes when the test ends."""
+@pytest.fixture(scope="session")
+def quick() -> SparkSession:
+    """DuckDB, for audits; its type is that of the session whose place it takes."""
+    return cast(SparkSession, DuckSession())
 
-    def run(stores: Sequence[Path] = (), journals: Sequence[str] = (), **options: Any) -> AuditResult:
-        return audit(spark, journals or [str(tmp_path)], [str(store) for store in stores], **options)
+
+@pytest.fixture(params=[pytest.param(SPARK, marks=pytest.mark.spark), DUCKDB])
+def in_either(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """Rules that the test calls itself, once with each engine."""
+    session: SparkSession = request.getfixturevalue("spark" if request.param == SPARK else "quick")
+    with using(request.param):
+        yield session
+
+
+@pytest.fixture
+def audited_by_spark(spark: SparkSession) -> Iterator[Auditor]:
+    """As ``audited``, by Spark; what it cached goes when the test ends."""
+
+    def run(journals: Sequence[str], **options: Any) -> AuditResult:
+        return audit(spark, journals, **options)
 
     yield run
     spark.catalog.clearCache()
+
+
+@pytest.fixture
+def audited(quick: SparkSession, tmp_path: Path) -> Auditor:
+    """Audit the journals in ``tmp_path``."""
+
+    def run(stores: Sequence[Path] = (), journals: Sequence[str] = (), **options: Any) -> AuditResult:
+        return audit(quick, journals or [str(tmp_path)], [str(store) for store in stores], **options)
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -65,5 +94,5 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def told(spark: SparkSession, stories: Path) -> Told:
-    return Told(audit(spark, [str(stories)]))
+def told(quick: SparkSession, stories: Path) -> Told:
+    return Told(audit(quick, [str(stories)]))

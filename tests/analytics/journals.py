@@ -4,33 +4,38 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from dejamq_proto.events import (
+from dejamq_proto.journal.events import (
+    Ack,
+    AckTry,
     Append,
     Assign,
     Boot,
+    Change,
     Deliver,
     Event,
     Fault,
     Gap,
-    Member,
+    MemberEvent,
     MemberList,
     OffFlush,
     OffGet,
     OffLoad,
     OffSet,
     Persist,
+    Pop,
     PqDrop,
     PqOpen,
     ProgressFlush,
     ProgressLoad,
     Result,
+    Revive,
     Route,
     Sendback,
-    SendResult,
+    SendResultEvent,
     SendTry,
     State,
 )
-from dejamq_proto.journal import Journal, Level, journal_name
+from dejamq_proto.journal.writer import Journal, Level, journal_name
 
 TOPIC = "orders"
 START_US = 1_790_000_000_000_000
@@ -163,7 +168,7 @@ class Process:
     # --- broker
 
     def member(self, client: "Process", change: str = "+", reason: str = "heartbeat") -> None:
-        self.write(Member(
+        self.write(MemberEvent(
             broker_name=self.name, group=self.home.group, client_id=client.name, client_boot_id=client.boot_id,
             change=change, reason=reason,
         ))  # fmt: skip
@@ -172,13 +177,23 @@ class Process:
         self.write(MemberList(broker_name=self.name, group=self.home.group, client_id=client.name,
                               client_boot_id=client.boot_id, members=sorted(members)))  # fmt: skip
 
-    def boot(self, name: str, address: str = "127.0.0.1:10911", *, clean: bool = True) -> None:
-        self.write(Boot(broker_name=name, broker_id=0, address=address, clean=clean))
+    def boot(self, name: str, address: str = "127.0.0.1:10911", *, clean: bool = True, log_max: int = 0) -> None:
+        self.write(Boot(broker_name=name, broker_id=0, address=address, clean=clean, log_max=log_max))
 
     def progress(self, **levels: int) -> None:
         """Delay progress, by level: ``l3=7``."""
         table = msgspec.json.encode({level.removeprefix("l"): offset for level, offset in levels.items()})
         self.write(ProgressFlush(broker_name=self.home.broker_name, service="schedule", progress=table.decode()))
+
+    def timer_progress(self, read_ms: int, queue_offset: int) -> None:
+        """Slots and messages before are done."""
+        table = msgspec.json.encode({"read_ms": read_ms, "queue_offset": queue_offset, "slot_done": 0}).decode()
+        self.write(ProgressFlush(broker_name=self.home.broker_name, service="timer", progress=table))
+
+    def timer_progress_read(self, read_ms: int, queue_offset: int) -> None:
+        """As ``timer_progress``, when it started."""
+        table = msgspec.json.encode({"read_ms": read_ms, "queue_offset": queue_offset, "slot_done": 0}).decode()
+        self.write(ProgressLoad(broker_name=self.home.broker_name, service="timer", source="main", progress=table))
 
     def progress_read(self, **levels: int) -> None:
         """As ``progress``, when it started."""
@@ -211,6 +226,59 @@ class Process:
             client_boot_id=producer.boot_id if producer else "", request_seq=request,
         ))  # fmt: skip
 
+    # --- pops: messages of the history's topic, one at a time, named by their offset and pop time
+
+    def popped(self, client: "Process", queue_offset: int, pop_time: int, **more: Any) -> None:
+        """The check point's record, and the line about it."""
+        place = self._place(more)
+        self.record_of_pop("ck", queue_offset, pop_time, place["topic"])
+        self.write(Pop(
+            **place, client_id=client.name, client_boot_id=client.boot_id, request_seq=1, start_offset=queue_offset,
+            queue_offsets=[queue_offset], pop_time=pop_time, next_offset=queue_offset + 1,
+            **{"invisible_ms": 30} | more,
+        ))  # fmt: skip
+
+    def acked(self, client: "Process", queue_offset: int, pop_time: int, **more: Any) -> None:
+        place = self._place(more)
+        if more.get("outcome", "ok") == "ok":
+            self.record_of_pop("ack", queue_offset, pop_time, place["topic"])
+        self.write(Ack(**place, client_id=client.name, client_boot_id=client.boot_id, request_seq=2,
+                       queue_offsets=[queue_offset], pop_time=pop_time, **more))  # fmt: skip
+
+    def record_of_pop(self, tag: str, queue_offset: int, pop_time: int, topic: str = TOPIC) -> None:
+        """Records of the revive topic stand at log offsets from 100,000 on, as they come."""
+        self.home.pop_records += 1
+        key = f"{topic}@0@{queue_offset}@{self.home.group}@{pop_time}@{self.home.broker_name}@{tag}"
+        self.write(Append(
+            origin="pop", broker_name=self.home.broker_name, topics=["rmq_sys_REVIVE_LOG_DefaultCluster"],
+            queue_ids=[0], queue_index=[0], queue_offsets=[self.home.pop_records],
+            log_offsets=[100_000 + 1000 * self.home.pop_records], unique_keys=[key],
+        ))  # fmt: skip
+
+    def changed(
+        self, client: "Process", queue_offset: int, pop_time: int, new_pop_time: int, how: str, ms: int,
+        request_seq: int = 3,
+    ) -> None:  # fmt: skip
+        self.write(Change(
+            **self._place({}), client_id=client.name, client_boot_id=client.boot_id, request_seq=request_seq,
+            queue_offset=queue_offset, pop_time=pop_time, new_pop_time=new_pop_time, invisible_ms=ms, how=how,
+        ))  # fmt: skip
+
+    def revived(self, queue_offset: int, pop_time: int, target_offset: int, attempt: int = 2, **more: Any) -> None:
+        self.write(Revive(
+            **self._place(more), queue_offset=queue_offset, pop_time=pop_time, invisible_ms=30,
+            target_topic=f"%RETRY%{self.home.group}_{TOPIC}", target_queue_id=0, target_offset=target_offset,
+            attempt=attempt,
+        ))  # fmt: skip
+
+    def try_ack(self, delivery_id: int, queue_offset: int, pop_time: int, **more: Any) -> None:
+        self.write(AckTry(**self._place(more), client_id=self.name, delivery_ids=[delivery_id],
+                          queue_offsets=[queue_offset], pop_times=[pop_time]))  # fmt: skip
+
+    def receive(self, queue_offset: int, **more: Any) -> int:
+        """A delivery to a simple consumer."""
+        return self.deliver(0, queue_offset, kind="pop", **more)
+
     # --- producer
 
     def send(self, key: str, request: int, call: int, try_no: int = 1, broker: "Process | None" = None) -> None:
@@ -219,7 +287,7 @@ class Process:
                            topics=[TOPIC], call_ids=[call], tries=[try_no], unique_keys=[key]))  # fmt: skip
 
     def send_result(self, request: int, outcome: str, definite: bool = True) -> None:
-        self.write(SendResult(request_seq=request, outcome=outcome, definite=definite))
+        self.write(SendResultEvent(request_seq=request, outcome=outcome, definite=definite))
 
     def fault(self, target: "Process", kind: str = "kill") -> None:
         self.write(Fault(kind=kind, target=target.name, phase="begin"))
@@ -232,6 +300,7 @@ class History:
         self.directory, self.name, self.clock = directory, name, Clock()
         self.group, self.broker_name = name, f"{name}-broker-0"
         self.processes: list[Process] = []
+        self.pop_records = 0
 
     def process(self, role: str, name: str, level: Level = Level.FORENSIC, boot_id: str | None = None) -> Process:
         made = Process(self, role, f"{self.name}-{name}", boot_id or f"{self.name}{name}".replace("-", ""), level)

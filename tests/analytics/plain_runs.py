@@ -4,8 +4,8 @@ import itertools
 import random
 from typing import Any
 
-from dejamq_proto.events import Append, Deliver, PqOpen, Result
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import Append, Deliver, PqOpen, Result
+from dejamq_proto.journal.writer import Level
 from journals import TOPIC, History
 
 RUN, RUNS, QUEUES = 64, 12, 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import conftest  # noqa: F401  # registers all stories
 import msgspec
 from dejamq_analytics import audit
-from dejamq_analytics.session import make_session
+from dejamq_analytics.spark.session import make_session
 from stories import STORIES
 from tails import histories, told, turned
 

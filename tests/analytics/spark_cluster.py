@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
-from dejamq_analytics.java import java_home
-from dejamq_lab.ports import free_ports
+from dejamq_analytics.spark.java import java_home
+from dejamq_lab.cluster.ports import held_ports
 
 SPARK = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
@@ -27,8 +27,8 @@ SETTINGS = {
 @contextmanager
 def standalone(directory: Path, workers: int = 2) -> Iterator[str]:
     """Gives the master's URL when all workers are there. Logs and work directories are in ``directory``."""
-    (port,) = free_ports(1)
     with ExitStack() as running:
+        (port,) = running.enter_context(held_ports(1))
         master = ("master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0")
         running.enter_context(_daemon(directory / "master", *master))
         url = f"spark://{HOST}:{port}"

@@ -2,18 +2,30 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Concatenate, ParamSpec
 
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.writer import Level
 from dejamq_proto.names import retry_topic
 from journals import History, Process
 
 Story = Callable[[History], None]
+Told = ParamSpec("Told")
+Writer = Callable[Concatenate[History, Told], object]
 STORIES: dict[str, Story] = {}
 
 
 def story(write: Story) -> Story:
     STORIES[write.__name__.replace("_", "-")] = write
     return write
+
+
+def story_of(name: str, write: Writer[Told], *args: Told.args, **more: Told.kwargs) -> None:
+    """A story that is told by a writer of many: what is not said here is as the writer has it."""
+
+    def tell(made: History) -> None:
+        write(made, *args, **more)
+
+    STORIES[name] = tell
 
 
 def write_all(directory: Path, names: Iterable[str] = ()) -> None:
@@ -43,22 +55,46 @@ def owner_that_did_6(made: History, level: Level = Level.FORENSIC) -> tuple[Proc
     return consumer, queue
 
 
-@story
-def clean(made: History) -> None:
-    broker = made.broker()
-    consumer, queue = owner_that_did_6(made)
-    consumer.persist(queue, 7)
-    broker.offset_set(consumer, 6, 7)
-    consumer.kill()
-    successor(made, broker, start=7, last=7)
+def lost_owner(
+    made: History, *, level: Level = Level.FORENSIC, persisted: int = 0, told: tuple[int, int] | None = None,
+    broker_level: Level | None = Level.FORENSIC, broker_hole: int = 0, hole: int = 0, closed: bool = False,
+    start: int = 6, broker_ends: bool = False,
+) -> None:  # fmt: skip
+    """c1 did 6 and is killed, or closed without a word on its offset; c2 begins at `start`.
+
+    `told`: what the broker wrote down when c1 committed, before and after. There is no broker without a `broker_level`.
+    """
+    broker = made.broker(level=broker_level) if broker_level is not None else None
+    consumer, queue = owner_that_did_6(made, level)
+    if persisted:
+        consumer.persist(queue, persisted)
+    if hole:
+        consumer.skip_lines(hole)
+        consumer.fault(consumer, "none")
+    if broker is not None:
+        if told is not None:
+            broker.offset_set(consumer, *told)
+        broker.skip_lines(broker_hole)
+    if closed:
+        consumer.close()
+    else:
+        consumer.kill()
+    successor(made, broker, start, max(start, 6))
+    if broker is not None and broker_ends:
+        broker.close()
 
 
-@story
-def o1(made: History) -> None:
-    broker = made.broker()
-    consumer, _ = owner_that_did_6(made)
-    consumer.kill()
-    successor(made, broker)
+story_of("clean", lost_owner, persisted=7, told=(6, 7), start=7)
+story_of("o1", lost_owner)
+story_of("o1-after-an-older-persist", lost_owner, persisted=6, told=(0, 6))
+story_of("o2", lost_owner, persisted=7, broker_ends=True)
+story_of("o2-without-the-broker", lost_owner, persisted=7, broker_level=None)
+story_of("o2-with-a-hole-at-the-broker", lost_owner, persisted=7, broker_hole=1)
+story_of("o2-with-a-buffering-broker", lost_owner, persisted=7, broker_level=Level.AUDIT)
+story_of("o1-with-a-hole", lost_owner, hole=2)
+story_of("o1-at-level-audit", lost_owner, level=Level.AUDIT)
+story_of("closed-without-persisting", lost_owner, closed=True)
+story_of("forgotten-by-the-broker", lost_owner, persisted=7, told=(6, 7))
 
 
 @story
@@ -100,16 +136,6 @@ def o7_on_a_clean_stop(made: History) -> None:
 
 
 @story
-def o2(made: History) -> None:
-    broker = made.broker()
-    consumer, queue = owner_that_did_6(made)
-    consumer.persist(queue, 7)
-    consumer.kill()
-    successor(made, broker)
-    broker.close()
-
-
-@story
 def o2_with_a_mark_raised_by_a_send_back(made: History) -> None:
     """5 failed and was sent back: that raises the mark over 6 without another RESULT; the PERSIST shows it."""
     broker, consumer = made.broker(), made.consumer("c1")
@@ -120,43 +146,6 @@ def o2_with_a_mark_raised_by_a_send_back(made: History) -> None:
     consumer.kill()
     successor(made, broker)
     broker.close()
-
-
-@story
-def o2_without_the_broker(made: History) -> None:
-    consumer, queue = owner_that_did_6(made)
-    consumer.persist(queue, 7)
-    consumer.kill()
-    successor(made, None)
-
-
-@story
-def o2_with_a_hole_at_the_broker(made: History) -> None:
-    broker = made.broker()
-    consumer, queue = owner_that_did_6(made)
-    consumer.persist(queue, 7)
-    broker.skip_lines(1)
-    consumer.kill()
-    successor(made, broker)
-
-
-@story
-def o2_with_a_buffering_broker(made: History) -> None:
-    broker = made.broker(level=Level.AUDIT)
-    consumer, queue = owner_that_did_6(made)
-    consumer.persist(queue, 7)
-    consumer.kill()
-    successor(made, broker)
-
-
-@story
-def o1_with_a_hole(made: History) -> None:
-    broker = made.broker()
-    consumer, _ = owner_that_did_6(made)
-    consumer.skip_lines(2)
-    consumer.fault(consumer, "none")
-    consumer.kill()
-    successor(made, broker)
 
 
 @story
@@ -171,27 +160,11 @@ def o1_with_a_hole_before(made: History) -> None:
 
 
 @story
-def o1_at_level_audit(made: History) -> None:
-    broker = made.broker()
-    consumer, _ = owner_that_did_6(made, Level.AUDIT)
-    consumer.kill()
-    successor(made, broker)
-
-
-@story
 def o1_without_the_second_opening(made: History) -> None:
     made.broker()
     consumer, _ = owner_that_did_6(made)
     consumer.kill()
     made.consumer("c2").handle(1, 6, 7)
-
-
-@story
-def closed_without_persisting(made: History) -> None:
-    broker = made.broker()
-    consumer, _ = owner_that_did_6(made)
-    consumer.close()
-    successor(made, broker)
 
 
 @story
@@ -206,85 +179,51 @@ def o8(made: History) -> None:
     heir.handle(heir.open_queue(6), 6, 7)
 
 
-@story
-def forgotten_by_the_broker(made: History) -> None:
-    broker = made.broker()
-    consumer, queue = owner_that_did_6(made)
-    consumer.persist(queue, 7)
-    broker.offset_set(consumer, 6, 7)
-    consumer.kill()
-    successor(made, broker)
-
-
-@story
-def o9(made: History) -> None:
+def given_up_under_its_handler(made: History, reason: str, *, hole: int = 0) -> None:
+    """c1 loses the queue while it handles 6, or closes."""
     broker, consumer = made.broker(), made.consumer("c1")
     queue = consumer.open_queue(6)
     delivery = consumer.deliver(queue, 6)
-    consumer.drop_queue(queue, 6, "reassigned", in_flight=1)
+    consumer.skip_lines(hole)
+    consumer.drop_queue(queue, 6, reason, in_flight=1)
     consumer.result(queue, delivery, 6, 6, pq_dropped=True)
+    if reason == "shutdown":
+        consumer.close()
     successor(made, broker)
 
 
-@story
-def o9_with_a_hole(made: History) -> None:
-    """A line is missing between the delivery and the drop: what it said could have been another cause."""
-    broker, consumer = made.broker(), made.consumer("c1")
-    queue = consumer.open_queue(6)
-    delivery = consumer.deliver(queue, 6)
-    consumer.skip_lines(1)
-    consumer.drop_queue(queue, 6, "reassigned", in_flight=1)
-    consumer.result(queue, delivery, 6, 6, pq_dropped=True)
-    successor(made, broker)
+story_of("o9", given_up_under_its_handler, "reassigned")
+
+# A line is missing between the delivery and the drop: what it said could have been another cause.
+story_of("o9-with-a-hole", given_up_under_its_handler, "reassigned", hole=1)
+
+story_of("o10", given_up_under_its_handler, "shutdown")
 
 
-@story
-def o10(made: History) -> None:
-    broker, consumer = made.broker(), made.consumer("c1")
-    queue = consumer.open_queue(6)
-    delivery = consumer.deliver(queue, 6)
-    consumer.drop_queue(queue, 6, "shutdown", in_flight=1)
-    consumer.result(queue, delivery, 6, 6, pq_dropped=True)
-    consumer.close()
-    successor(made, broker)
+def came_back(made: History, *outcomes: str, set_later: bool = False) -> None:
+    """c1 gives the queue up, tells its offset with these outcomes, and opens the queue again.
 
-
-@story
-def o13(made: History) -> None:
-    """The broker is away: the offset cannot be told, the queue is given up, and the same consumer opens it again."""
+    ``set_later``: only then does the broker write down what c1 told.
+    """
     broker = made.broker()
     consumer, queue = owner_that_did_6(made)
     consumer.drop_queue(queue, 7, "reassigned")
-    consumer.persist(queue, 7, reason="drop", outcome="failed")
+    for outcome in outcomes:
+        consumer.persist(queue, 7, reason="drop", **({"outcome": outcome} if outcome else {}))
     broker.offset_get(consumer, 6)
     consumer.handle(consumer.open_queue(6), 6, 7)
+    if set_later:
+        broker.offset_set(consumer, 6, 7)
     consumer.close()
 
 
-@story
-def o13_although_it_committed_more_later(made: History) -> None:
-    broker = made.broker()
-    consumer, queue = owner_that_did_6(made)
-    consumer.drop_queue(queue, 7, "reassigned")
-    consumer.persist(queue, 7, reason="drop")
-    consumer.persist(queue, 7, reason="drop", outcome="failed")
-    broker.offset_get(consumer, 6)
-    consumer.handle(consumer.open_queue(6), 6, 7)
-    broker.offset_set(consumer, 6, 7)
-    consumer.close()
+# The broker is away: the offset cannot be told, the queue is given up, and the same consumer opens it again.
+story_of("o13", came_back, "failed")
 
+story_of("o13-although-it-committed-more-later", came_back, "", "failed", set_later=True)
 
-@story
-def came_back_and_committed_more(made: History) -> None:
-    """What it had committed before it came back is hidden behind what it committed after."""
-    broker = made.broker()
-    consumer, queue = owner_that_did_6(made)
-    consumer.drop_queue(queue, 7, "reassigned")
-    consumer.persist(queue, 7, reason="drop")
-    broker.offset_get(consumer, 6)
-    consumer.handle(consumer.open_queue(6), 6, 7)
-    broker.offset_set(consumer, 6, 7)
-    consumer.close()
+# What it had committed before it came back is hidden behind what it committed after.
+story_of("came-back-and-committed-more", came_back, "", set_later=True)
 
 
 @story
@@ -366,19 +305,9 @@ def sent_back_while_its_handler_ran(made: History) -> None:
     consumer.close()
 
 
-@story
-def l1(made: History) -> None:
-    fail_and_retry(made, ask=True)
-
-
-@story
-def l1_unrequested(made: History) -> None:
-    fail_and_retry(made, ask=False)
-
-
-@story
-def l1_twice_for_one_request(made: History) -> None:
-    fail_and_retry(made, ask=True, records=2)
+story_of("l1", fail_and_retry, ask=True)
+story_of("l1-unrequested", fail_and_retry, ask=False)
+story_of("l1-twice-for-one-request", fail_and_retry, ask=True, records=2)
 
 
 @story
@@ -414,39 +343,13 @@ def send_twice(
         consumer.close()
 
 
-@story
-def p1(made: History) -> None:
-    send_twice(made)
-
-
-@story
-def p1_undelivered(made: History) -> None:
-    send_twice(made, deliver=False)
-
-
-@story
-def p1_without_the_producer(made: History) -> None:
-    send_twice(made, producer_known=False)
-
-
-@story
-def p1_after_a_definite_refusal(made: History) -> None:
-    send_twice(made, outcome="refused", definite=True)
-
-
-@story
-def p1_without_an_answer(made: History) -> None:
-    send_twice(made, outcome="")
-
-
-@story
-def p3(made: History) -> None:
-    send_twice(made, outcome="not_ok_status")
-
-
-@story
-def p5(made: History) -> None:
-    send_twice(made, outcome="timeout", calls=(1, 2))
+story_of("p1", send_twice)
+story_of("p1-undelivered", send_twice, deliver=False)
+story_of("p1-without-the-producer", send_twice, producer_known=False)
+story_of("p1-after-a-definite-refusal", send_twice, outcome="refused", definite=True)
+story_of("p1-without-an-answer", send_twice, outcome="")
+story_of("p3", send_twice, outcome="not_ok_status")
+story_of("p5", send_twice, outcome="timeout", calls=(1, 2))
 
 
 @story

@@ -1,8 +1,8 @@
 """Histories in which the broker had the offset and told the next owner a lower one. They join the other stories."""
 
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.writer import Level
 from journals import History, Process
-from stories import owner_that_did_6, story, successor
+from stories import owner_that_did_6, story, story_of, successor
 
 
 def committed_7(made: History, broker: Process) -> None:
@@ -22,58 +22,37 @@ def next_start(made: History, source: str = "main", *, clean: bool = False, **mo
     return broker
 
 
-@story
-def o3(made: History) -> None:
-    broker = made.broker()
-    broker.offsets_flushed()
+def restarted(
+    made: History, *, level: Level = Level.FORENSIC, flushed_before: bool = False, hole: bool = False,
+    flushed: bool = False, clean: bool = False, source: str = "main",
+) -> None:  # fmt: skip
+    """The broker that was told 7 starts again with the offsets of ``source``, and c2 asks it."""
+    broker = made.broker(level=level)
+    if flushed_before:
+        broker.offsets_flushed()
     committed_7(made, broker)
-    broker.kill()
-    successor(made, next_start(made))
+    if hole:
+        broker.skip_lines(1)
+        broker.offset_set(made.consumer("c3"), 0, 1)
+    if flushed:
+        broker.offsets_flushed()
+    if clean:
+        broker.close()
+    else:
+        broker.kill()
+    successor(made, next_start(made, source, clean=clean))
 
 
-@story
-def o3_of_a_buffering_broker(made: History) -> None:
-    """It may have written the offset, and the line about it be lost with the last 100 ms."""
-    broker = made.broker(level=Level.AUDIT)
-    committed_7(made, broker)
-    broker.kill()
-    successor(made, next_start(made))
+story_of("o3", restarted, flushed_before=True)
 
+# It may have written the offset, and the line about it be lost with the last 100 ms.
+story_of("o3-of-a-buffering-broker", restarted, level=Level.AUDIT)
 
-@story
-def o3_with_a_hole_at_the_broker(made: History) -> None:
-    broker = made.broker()
-    committed_7(made, broker)
-    broker.skip_lines(1)
-    broker.offset_set(made.consumer("c3"), 0, 1)
-    broker.kill()
-    successor(made, next_start(made))
-
-
-@story
-def o3_although_it_was_flushed(made: History) -> None:
-    broker = made.broker()
-    committed_7(made, broker)
-    broker.offsets_flushed()
-    broker.kill()
-    successor(made, next_start(made))
-
-
-@story
-def o3_without_the_load(made: History) -> None:
-    broker = made.broker()
-    committed_7(made, broker)
-    broker.kill()
-    successor(made, next_start(made, source=""))
-
-
-@story
-def o4(made: History) -> None:
-    broker = made.broker()
-    committed_7(made, broker)
-    broker.offsets_flushed()
-    broker.close()
-    successor(made, next_start(made, source="bak", clean=True))
+story_of("o3-with-a-hole-at-the-broker", restarted, hole=True)
+story_of("o3-although-it-was-flushed", restarted, flushed=True)
+story_of("o3-without-the-load", restarted, source="")
+story_of("o4", restarted, flushed=True, clean=True, source="bak")
+story_of("o15-after-the-file-was-lost", restarted, flushed=True, clean=True, source="none")
 
 
 @story
@@ -109,15 +88,10 @@ def tells_when_the_next_has_asked(made: History, broker: Process, owner: Process
     heir.close()
 
 
-@story
-def o12_although_it_was_told_again(made: History) -> None:
-    told_again_too_late(made)
+story_of("o12-although-it-was-told-again", told_again_too_late)
 
-
-@story
-def o8_with_a_hole_at_the_broker(made: History) -> None:
-    """What is missing is that the offset was set back."""
-    told_again_too_late(made, lost=True)
+# What is missing is that the offset was set back.
+story_of("o8-with-a-hole-at-the-broker", told_again_too_late, lost=True)
 
 
 @story
@@ -138,15 +112,6 @@ def o12_by_its_own_hand(made: History) -> None:
     broker.offset_set(consumer, 7, 6)
     consumer.kill()
     successor(made, broker)
-
-
-@story
-def o15_after_the_file_was_lost(made: History) -> None:
-    broker = made.broker()
-    committed_7(made, broker)
-    broker.offsets_flushed()
-    broker.close()
-    successor(made, next_start(made, source="none", clean=True))
 
 
 @story

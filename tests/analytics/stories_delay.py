@@ -4,7 +4,7 @@ from typing import Any
 
 from dejamq_proto.names import SCHEDULE_TOPIC, retry_topic
 from journals import TOPIC, History, Process
-from stories import story
+from stories import story, story_of
 
 REF = "3:6"
 
@@ -36,60 +36,36 @@ def again(made: History, broker: Process, topic: str, *, delivered: bool = True)
     broker.close()
 
 
-@story
-def b1(made: History) -> None:
-    first_start(made, TOPIC).kill()
-    again(made, next_start(made), TOPIC)
-
-
-@story
-def b1_undelivered(made: History) -> None:
-    first_start(made, TOPIC).kill()
-    again(made, next_start(made), TOPIC, delivered=False)
-
-
-@story
-def b1_after_a_clean_stop(made: History) -> None:
-    first_start(made, TOPIC).close()
-    again(made, next_start(made, clean=True), TOPIC)
-
-
-@story
-def b1_without_the_restart(made: History) -> None:
-    first_start(made, TOPIC).kill()
-    again(made, next_start(made, booted=False), TOPIC)
-
-
-@story
-def b1_although_progress_was_written(made: History) -> None:
+def restarted(
+    made: History, *written: dict[str, int], clean: bool = False, booted: bool = True, delivered: bool = True
+) -> None:
+    """A broker that delivered 6 wrote these progresses, ended and delivered it again."""
     broker = first_start(made, TOPIC)
-    for _ in range(2):
-        broker.progress(l3=7)
-    broker.kill()
-    again(made, next_start(made), TOPIC)
+    for levels in written:
+        broker.progress(**levels)
+    if clean:
+        broker.close()
+    else:
+        broker.kill()
+    again(made, next_start(made, clean=clean, booted=booted), TOPIC, delivered=delivered)
 
 
-@story
-def b1_killed_while_progress_was_written(made: History) -> None:
-    """The line stands in the journal, the file was not replaced any more."""
-    broker = first_start(made, TOPIC)
-    broker.progress(l3=7)
-    broker.kill()
-    again(made, next_start(made), TOPIC)
+story_of("b1", restarted)
+story_of("b1-undelivered", restarted, delivered=False)
+story_of("b1-after-a-clean-stop", restarted, clean=True)
+story_of("b1-without-the-restart", restarted, booted=False)
+story_of("b1-although-progress-was-written", restarted, {"l3": 7}, {"l3": 7})
+
+# The line stands in the journal, the file was not replaced any more.
+story_of("b1-killed-while-progress-was-written", restarted, {"l3": 7})
+
+# Progress of one level says nothing of another.
+story_of("b1-at-another-level", restarted, {"l3": 6, "l4": 99})
 
 
 @story
 def b1_within_one_start(made: History) -> None:
     again(made, first_start(made, TOPIC), TOPIC)
-
-
-@story
-def b1_at_another_level(made: History) -> None:
-    """Progress of one level says nothing of another."""
-    broker = first_start(made, TOPIC)
-    broker.progress(l3=6, l4=99)
-    broker.kill()
-    again(made, next_start(made), TOPIC)
 
 
 @story
@@ -108,6 +84,46 @@ def b1_of_a_retry(made: History) -> None:
     consumer.close()
 
 
+SLOT = 1_700_000_000_000
+
+
+def timed(
+    made: History, *written: tuple[int, int], read: tuple[int, int] | None = None, clean: bool = False,
+    slots: tuple[int, int] = (SLOT, SLOT),
+) -> None:  # fmt: skip
+    """A broker that delivered the timer topic's message 6 wrote these progresses, ended and delivered it again."""
+    broker, key, other = made.broker(), made.key(6), {"l3": 9}
+    broker.timer_progress(SLOT, 6)
+    broker.append(key, 0, topic=TOPIC, origin="timer", origin_refs=[f"{slots[0]}:6"])
+    broker.progress(**other)
+    for read_ms, queue_offset in written:
+        broker.timer_progress(read_ms, queue_offset)
+    if clean:
+        broker.close()
+    else:
+        broker.kill()
+    broker = next_start(made, clean=clean)
+    if read:
+        broker.timer_progress_read(*read)
+    broker.append(key, 1, topic=TOPIC, origin="timer", origin_refs=[f"{slots[1]}:6"])
+    consumer = made.consumer()
+    queue = consumer.open_queue(0, topic=TOPIC)
+    for offset in (0, 1):
+        consumer.handle(queue, offset, offset + 1, key=key, topic=TOPIC)
+    consumer.close()
+    broker.close()
+
+
+story_of("b4", timed)
+story_of("b4-of-a-slot-in-work", timed, (SLOT, 7), (SLOT, 7))
+story_of("b4-of-a-message-that-came-late", timed, (SLOT + 5000, 6), (SLOT + 5000, 6))
+story_of("b4-told-by-the-next-start", timed, read=(SLOT, 7))
+story_of("b4-in-another-slot", timed, slots=(SLOT, SLOT + 9000))
+story_of("b4-after-a-clean-stop", timed, clean=True)
+story_of("b4-although-progress-was-written", timed, (SLOT + 1000, 7), (SLOT + 1000, 7))
+story_of("b4-although-the-next-start-knew", timed, read=(SLOT + 1000, 7))
+
+
 def dead_letter_replayed(made: History, topic: str) -> None:
     """A group had it before, and gets it once more because a command stored it again."""
     broker, consumer = made.broker(), made.consumer()
@@ -123,9 +139,7 @@ def l7_to_the_group(made: History) -> None:
     dead_letter_replayed(made, retry_topic(made.group))
 
 
-@story
-def l7_to_the_topic(made: History) -> None:
-    dead_letter_replayed(made, TOPIC)
+story_of("l7-to-the-topic", dead_letter_replayed, TOPIC)
 
 
 def given_back_twice(
@@ -153,26 +167,8 @@ def given_back_twice(
     broker.close()
 
 
-@story
-def b11(made: History) -> None:
-    given_back_twice(made)
-
-
-@story
-def b11_without_the_send_back(made: History) -> None:
-    given_back_twice(made, without="rpc")
-
-
-@story
-def b11_without_the_fallback(made: History) -> None:
-    given_back_twice(made, without="fallback")
-
-
-@story
-def b11_without_the_append(made: History) -> None:
-    given_back_twice(made, without="append")
-
-
-@story
-def b11_was_not_stored_by_the_broker(made: History) -> None:
-    given_back_twice(made, stored_by_both=False, broker_answers="failed")
+story_of("b11", given_back_twice)
+story_of("b11-without-the-send-back", given_back_twice, without="rpc")
+story_of("b11-without-the-fallback", given_back_twice, without="fallback")
+story_of("b11-without-the-append", given_back_twice, without="append")
+story_of("b11-was-not-stored-by-the-broker", given_back_twice, stored_by_both=False, broker_answers="failed")

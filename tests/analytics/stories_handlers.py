@@ -1,9 +1,9 @@
 """Histories in which the handler or the design asked for more: of lists, in order, of several audiences."""
 
-from dejamq_proto.events import Deliver, Result
+from dejamq_proto.journal.events import Deliver, Result
 from dejamq_proto.names import retry_topic
 from journals import TOPIC, History, Process
-from stories import story, successor
+from stories import story, story_of, successor
 from stories_locks import lock
 
 
@@ -97,9 +97,7 @@ def fails_in_order(made: History, status: str, *, dead: bool = False, lost: int 
     return consumer
 
 
-@story
-def l3(made: History) -> None:
-    fails_in_order(made, "suspend")
+story_of("l3", fails_in_order, "suspend")
 
 
 @story
@@ -124,19 +122,9 @@ def l3_of_a_failure_by_the_next_owner(made: History) -> None:
     successor(made, broker)
 
 
-@story
-def l4(made: History) -> None:
-    fails_in_order(made, "exception", dead=True)
-
-
-@story
-def l4_with_a_hole(made: History) -> None:
-    fails_in_order(made, "exception", dead=True, lost=1)
-
-
-@story
-def l3_not_l4_without_a_dead_letter(made: History) -> None:
-    fails_in_order(made, "exception")
+story_of("l4", fails_in_order, "exception", dead=True)
+story_of("l4-with-a-hole", fails_in_order, "exception", dead=True, lost=1)
+story_of("l3-not-l4-without-a-dead-letter", fails_in_order, "exception")
 
 
 @story
@@ -160,19 +148,9 @@ def kept_until_the_end(made: History, *outcomes: str) -> None:
     successor(made, broker)
 
 
-@story
-def b12_by_the_next_owner(made: History) -> None:
-    kept_until_the_end(made, "failed")
-
-
-@story
-def b12_whether_or_not_it_was_taken_back(made: History) -> None:
-    kept_until_the_end(made, "indefinite")
-
-
-@story
-def b12_without_the_send_back(made: History) -> None:
-    kept_until_the_end(made)
+story_of("b12-by-the-next-owner", kept_until_the_end, "failed")
+story_of("b12-whether-or-not-it-was-taken-back", kept_until_the_end, "indefinite")
+story_of("b12-without-the-send-back", kept_until_the_end)
 
 
 def interrupted(made: History, lost: int = 0) -> None:
@@ -185,24 +163,10 @@ def interrupted(made: History, lost: int = 0) -> None:
     successor(made, broker)
 
 
-@story
-def l5(made: History) -> None:
-    interrupted(made)
-
-
-@story
-def l5_with_a_hole(made: History) -> None:
-    interrupted(made, lost=1)
-
-
-@story
-def l6(made: History) -> None:
-    fails_in_order(made, "uncommitted")
-
-
-@story
-def l6_of_the_one_that_rolled_back(made: History) -> None:
-    fails_in_order(made, "rollback")
+story_of("l5", interrupted)
+story_of("l5-with-a-hole", interrupted, lost=1)
+story_of("l6", fails_in_order, "uncommitted")
+story_of("l6-of-the-one-that-rolled-back", fails_in_order, "rollback")
 
 
 def uncommitted(made: History, *, commit: bool) -> None:
@@ -216,14 +180,8 @@ def uncommitted(made: History, *, commit: bool) -> None:
     successor(made, broker)
 
 
-@story
-def l6_never_committed(made: History) -> None:
-    uncommitted(made, commit=False)
-
-
-@story
-def o1_although_it_was_committed_later(made: History) -> None:
-    uncommitted(made, commit=True)
+story_of("l6-never-committed", uncommitted, commit=False)
+story_of("o1-although-it-was-committed-later", uncommitted, commit=True)
 
 
 @story
@@ -267,11 +225,5 @@ def sent_to_two_topics(made: History, *, journaled: bool) -> None:
         process.close()
 
 
-@story
-def l9_to_two_topics(made: History) -> None:
-    sent_to_two_topics(made, journaled=True)
-
-
-@story
-def l9_to_two_topics_without_the_producer(made: History) -> None:
-    sent_to_two_topics(made, journaled=False)
+story_of("l9-to-two-topics", sent_to_two_topics, journaled=True)
+story_of("l9-to-two-topics-without-the-producer", sent_to_two_topics, journaled=False)

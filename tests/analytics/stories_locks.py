@@ -1,8 +1,8 @@
 """Histories of ordered queues whose next owner came under a running handler, and of clocks. They join the others."""
 
-from dejamq_proto.events import Lock, Unlock
+from dejamq_proto.journal.events import Lock, Unlock
 from journals import TOPIC, History, Process
-from stories import story
+from stories import story_of
 from stories_owners import BOTH, ends
 
 LIFE_MS = 60_000
@@ -60,31 +60,15 @@ def expired(made: History, *, locked: bool = True, ran_on: bool = True, jump_ms:
     ends(older, newer, broker)
 
 
-@story
-def r9(made: History) -> None:
-    expired(made)
+story_of("r9", expired)
+story_of("r9-without-the-lock", expired, locked=False)
+story_of("no-r9-when-the-handler-had-ended", expired, ran_on=False)
 
+# The broker's clock jumps by 50 of the 61 s that the lock seems old.
+story_of("r12-under-a-lock", expired, jump_ms=50_000)
 
-@story
-def r9_without_the_lock(made: History) -> None:
-    expired(made, locked=False)
-
-
-@story
-def no_r9_when_the_handler_had_ended(made: History) -> None:
-    expired(made, ran_on=False)
-
-
-@story
-def r12_under_a_lock(made: History) -> None:
-    """The broker's clock jumps by 50 of the 61 s that the lock seems old."""
-    expired(made, jump_ms=50_000)
-
-
-@story
-def r9_although_the_clock_jumped_a_little(made: History) -> None:
-    """The lock would have ended all the same."""
-    expired(made, jump_ms=600)
+# The lock would have ended all the same.
+story_of("r9-although-the-clock-jumped-a-little", expired, jump_ms=600)
 
 
 def forgotten(
@@ -113,32 +97,18 @@ def forgotten(
     ends(older, newer, broker)
 
 
-@story
-def r10(made: History) -> None:
-    forgotten(made)
+story_of("r10", forgotten)
 
+# c1 had to give the queue up and kept the lock for its handler.
+story_of("r10-after-the-queue-was-given-up", forgotten, contested=False)
 
-@story
-def r10_after_the_queue_was_given_up(made: History) -> None:
-    """c1 had to give the queue up and kept the lock for its handler."""
-    forgotten(made, contested=False)
+# The line that is missing may be the one by which c1 gave its lock back.
+story_of("r10-with-a-hole", forgotten, contested=False, hole=True)
 
+story_of("no-r10-when-the-lock-had-ended", forgotten, renewed_ms=LIFE_MS + 1000)
 
-@story
-def r10_with_a_hole(made: History) -> None:
-    """The line that is missing may be the one by which c1 gave its lock back."""
-    forgotten(made, contested=False, hole=True)
-
-
-@story
-def no_r10_when_the_lock_had_ended(made: History) -> None:
-    forgotten(made, renewed_ms=LIFE_MS + 1000)
-
-
-@story
-def o9_although_the_broker_was_started_again(made: History) -> None:
-    """c1 had given its lock back."""
-    forgotten(made, contested=False, gave_back=True)
+# c1 had given its lock back.
+story_of("o9-although-the-broker-was-started-again", forgotten, contested=False, gave_back=True)
 
 
 def forced(made: History, *, really: bool = True, ran_on: bool = True) -> None:
@@ -158,20 +128,11 @@ def forced(made: History, *, really: bool = True, ran_on: bool = True) -> None:
     ends(older, newer, broker)
 
 
-@story
-def r11(made: History) -> None:
-    forced(made)
+story_of("r11", forced)
+story_of("o9-with-a-lock-that-was-not-forced", forced, really=False)
 
-
-@story
-def o9_with_a_lock_that_was_not_forced(made: History) -> None:
-    forced(made, really=False)
-
-
-@story
-def o9_although_the_lock_was_forced(made: History) -> None:
-    """The handler ended before the next owner came."""
-    forced(made, ran_on=False)
+# The handler ended before the next owner came.
+story_of("o9-although-the-lock-was-forced", forced, ran_on=False)
 
 
 def alone_again(
@@ -195,40 +156,15 @@ def alone_again(
     ends(owner, broker)
 
 
-@story
-def r7(made: History) -> None:
-    alone_again(made, "pull_idle")
+story_of("r7", alone_again, "pull_idle")
+story_of("r7-without-a-result", alone_again, "pull_idle", result=False)
+story_of("r7-with-a-hole", alone_again, "pull_idle", hole=True)
+story_of("r12-at-the-owner", alone_again, "pull_idle", jump_ms=130_000)
+story_of("r8", alone_again, "reassigned")
+story_of("r8-with-a-hole", alone_again, "reassigned", hole=True)
 
-
-@story
-def r7_without_a_result(made: History) -> None:
-    alone_again(made, "pull_idle", result=False)
-
-
-@story
-def r7_with_a_hole(made: History) -> None:
-    alone_again(made, "pull_idle", hole=True)
-
-
-@story
-def r12_at_the_owner(made: History) -> None:
-    alone_again(made, "pull_idle", jump_ms=130_000)
-
-
-@story
-def r8(made: History) -> None:
-    alone_again(made, "reassigned")
-
-
-@story
-def r8_with_a_hole(made: History) -> None:
-    alone_again(made, "reassigned", hole=True)
-
-
-@story
-def o9_although_it_came_back(made: History) -> None:
-    """The first handler had ended when the second one began."""
-    alone_again(made, "reassigned", overlap=False)
+# The first handler had ended when the second one began.
+story_of("o9-although-it-came-back", alone_again, "reassigned", overlap=False)
 
 
 def forgotten_member(made: History, *, jump_ms: int = 0) -> None:
@@ -249,14 +185,8 @@ def forgotten_member(made: History, *, jump_ms: int = 0) -> None:
     ends(older, newer, broker)
 
 
-@story
-def r12_of_a_member(made: History) -> None:
-    forgotten_member(made, jump_ms=120_000)
-
-
-@story
-def r6_without_a_jump(made: History) -> None:
-    forgotten_member(made)
+story_of("r12-of-a-member", forgotten_member, jump_ms=120_000)
+story_of("r6-without-a-jump", forgotten_member)
 
 
 def chosen(made: History, *strategies: str) -> None:
@@ -270,16 +200,6 @@ def chosen(made: History, *strategies: str) -> None:
     ends(*made.processes)
 
 
-@story
-def r13(made: History) -> None:
-    chosen(made, "manual", "manual")
-
-
-@story
-def r13_by_lists_that_overlap(made: History) -> None:
-    chosen(made, "by_config", "by_config")
-
-
-@story
-def no_r13_when_one_was_given_its_queues(made: History) -> None:
-    chosen(made, "averagely", "averagely")
+story_of("r13", chosen, "manual", "manual")
+story_of("r13-by-lists-that-overlap", chosen, "by_config", "by_config")
+story_of("no-r13-when-one-was-given-its-queues", chosen, "averagely", "averagely")

@@ -2,8 +2,8 @@
 They join the other stories.
 """
 
-from dejamq_proto.events import Boot, Replica
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import Boot, ReplicaEvent
+from dejamq_proto.journal.writer import Level
 from journals import History, Process
 from stories import story
 from stories_transactions import Bank
@@ -30,7 +30,7 @@ def promoted(bank: Bank, log_max: int) -> None:
     bank.broker.write(Boot(
         broker_name=bank.name, broker_id=0, address="127.0.0.1:10921", clean=True, log_max=log_max
     ))  # fmt: skip
-    bank.broker.write(Replica(broker_name=bank.name, broker_id=0, change="promoted", log_offset=log_max))
+    bank.broker.write(ReplicaEvent(broker_name=bank.name, broker_id=0, change="promoted", log_offset=log_max))
 
 
 @story

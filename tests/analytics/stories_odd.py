@@ -4,10 +4,11 @@ their anomaly.
 
 from collections.abc import Callable, Sequence
 
-from dejamq_proto.events import Append, Boot, EndTransaction
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import Append, Boot, EndTransaction
+from dejamq_proto.journal.writer import Level
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from journals import TOPIC, History, Process
+from stories import Told, Writer
 
 Odd = Callable[[History], None]
 ODD: dict[str, tuple[str | None, Odd]] = {}
@@ -21,6 +22,15 @@ def odd(kind: str | None) -> Callable[[Odd], Odd]:
         return write
 
     return register
+
+
+def odd_of(name: str, kind: str | None, write: Writer[Told], *args: Told.args, **more: Told.kwargs) -> None:
+    """As `odd`, told by a writer of many: what is not said here is as the writer has it."""
+
+    def tell(made: History) -> None:
+        write(made, *args, **more)
+
+    ODD[name] = (kind, tell)
 
 
 # --- retries and dead letters
@@ -38,27 +48,18 @@ def failures(made: History, broker: Process, consumer: Process, tries: int) -> N
         consumer.send_back(delivery, 6, made.key(6))
 
 
-def buried(made: History, tries: int, **more: Level) -> None:
+def buried(made: History, /, tries: int, **more: Level) -> None:
     broker, consumer = made.broker(), made.consumer(**more)
     failures(made, broker, consumer, tries)
     broker.append(made.key(6), 0, topic=dlq_topic(made.group), origin="sendback", reconsume_times=[3])
     broker.close()
 
 
-@odd(None)
-def buried_after_its_tries(made: History) -> None:
-    buried(made, 3)
+odd_of("buried-after-its-tries", None, buried, 3)
+odd_of("buried-too-soon", "dead_letter_without_tries", buried, 2)
 
-
-@odd("dead_letter_without_tries")
-def buried_too_soon(made: History) -> None:
-    buried(made, 2)
-
-
-@odd(None)
-def buried_too_soon_with_a_buffering_consumer(made: History) -> None:
-    """It may have been given the message once more and not have written it down."""
-    buried(made, 2, level=Level.AUDIT)
+# It may have been given the message once more and not have written it down.
+odd_of("buried-too-soon-with-a-buffering-consumer", None, buried, 2, level=Level.AUDIT)
 
 
 @odd(None)
@@ -72,7 +73,7 @@ def buried_too_soon_by_strangers(made: History) -> None:
     stranger.kill()
 
 
-def given_back(made: History, *, status: str | None, asked: bool, **more: str) -> None:
+def given_back(made: History, /, *, status: str | None, asked: bool, **more: str) -> None:
     broker, consumer = made.broker(), made.consumer()
     queue = consumer.open_queue(6)
     delivery = consumer.deliver(queue, 6)
@@ -84,24 +85,10 @@ def given_back(made: History, *, status: str | None, asked: bool, **more: str) -
                   origin_refs=[f"{consumer.boot_id}:{delivery}"])  # fmt: skip
 
 
-@odd(None)
-def given_back_after_a_failure(made: History) -> None:
-    given_back(made, status="exception", asked=True)
-
-
-@odd(None)
-def given_back_by_the_consume_timeout(made: History) -> None:
-    given_back(made, status="success", asked=True, reason="expired")
-
-
-@odd("retry_without_failure")
-def given_back_after_success(made: History) -> None:
-    given_back(made, status="success", asked=True)
-
-
-@odd("retry_without_failure")
-def given_back_by_nobody(made: History) -> None:
-    given_back(made, status="success", asked=False)
+odd_of("given-back-after-a-failure", None, given_back, status="exception", asked=True)
+odd_of("given-back-by-the-consume-timeout", None, given_back, status="success", asked=True, reason="expired")
+odd_of("given-back-after-success", "retry_without_failure", given_back, status="success", asked=True)
+odd_of("given-back-by-nobody", "retry_without_failure", given_back, status="success", asked=False)
 
 
 @odd(None)
@@ -130,14 +117,8 @@ def refused_and_read(made: History) -> None:
     sent_and_read(made, ("refused", True), ("refused", True)).close()
 
 
-@odd(None)
-def refused_once_and_read(made: History) -> None:
-    sent_and_read(made, ("refused", True), ("ok", True))
-
-
-@odd(None)
-def timed_out_and_read(made: History) -> None:
-    sent_and_read(made, ("timeout", False))
+odd_of("refused-once-and-read", None, sent_and_read, ("refused", True), ("ok", True))
+odd_of("timed-out-and-read", None, sent_and_read, ("timeout", False))
 
 
 @odd(None)
@@ -162,19 +143,9 @@ def transaction(made: History, *outcomes: str, half: bool = True) -> None:
     broker.close()
 
 
-@odd("aborted_read")
-def rolled_back_and_read(made: History) -> None:
-    transaction(made, "rolled_back")
-
-
-@odd(None)
-def rolled_back_and_committed(made: History) -> None:
-    transaction(made, "rolled_back", "committed")
-
-
-@odd("final_without_half")
-def committed_without_a_half(made: History) -> None:
-    transaction(made, "committed", half=False)
+odd_of("rolled-back-and-read", "aborted_read", transaction, "rolled_back")
+odd_of("rolled-back-and-committed", None, transaction, "rolled_back", "committed")
+odd_of("committed-without-a-half", "final_without_half", transaction, "committed", half=False)
 
 
 @odd(None)
@@ -196,15 +167,10 @@ def two_at_one_place(made: History, second_at: int) -> None:
     consumer.handle(queue, 6, 7, log_offset=second_at, key=made.key(9))
 
 
-@odd("inconsistent_offsets")
-def another_message_at_its_place(made: History) -> None:
-    two_at_one_place(made, 600)
+odd_of("another-message-at-its-place", "inconsistent_offsets", two_at_one_place, 600)
 
-
-@odd(None)
-def a_topic_made_anew(made: History) -> None:
-    """Its queues count from 0 again, further on in the log."""
-    two_at_one_place(made, 9000)
+# Its queues count from 0 again, further on in the log.
+odd_of("a-topic-made-anew", None, two_at_one_place, 9000)
 
 
 def delayed(made: History, after_ms: int, *, delays: tuple[int, ...] = (1000, 5000, 10_000)) -> Process:
@@ -226,19 +192,9 @@ def append_of(
     )  # fmt: skip
 
 
-@odd("delayed_early")
-def delayed_for_less(made: History) -> None:
-    delayed(made, 5000)
-
-
-@odd(None)
-def delayed_as_long_as_it_should(made: History) -> None:
-    delayed(made, 9990)
-
-
-@odd(None)
-def delayed_by_a_broker_that_does_not_tell_its_delays(made: History) -> None:
-    delayed(made, 5000, delays=())
+odd_of("delayed-for-less", "delayed_early", delayed, 5000)
+odd_of("delayed-as-long-as-it-should", None, delayed, 9990)
+odd_of("delayed-by-a-broker-that-does-not-tell-its-delays", None, delayed, 5000, delays=())
 
 
 # --- acknowledged, and perhaps only not written down
@@ -274,16 +230,6 @@ def taken_over(made: History, skew_ms: int) -> None:
         process.close()
 
 
-@odd(None)
-def clocks_that_agree(made: History) -> None:
-    taken_over(made, 0)
-
-
-@odd(None)
-def a_clock_behind(made: History) -> None:
-    taken_over(made, -3_600_000)
-
-
-@odd(None)
-def a_clock_ahead(made: History) -> None:
-    taken_over(made, 3_600_000)
+odd_of("clocks-that-agree", None, taken_over, 0)
+odd_of("a-clock-behind", None, taken_over, -3_600_000)
+odd_of("a-clock-ahead", None, taken_over, 3_600_000)

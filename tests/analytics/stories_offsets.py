@@ -1,8 +1,8 @@
 """Histories of offsets that their owner took along, or that were no broker's matter (O11, O14, O16, O18 to O20)."""
 
-from dejamq_proto.events import OffLoad, Pull
+from dejamq_proto.journal.events import OffLoad, Pull
 from journals import TOPIC, History, Process
-from stories import owner_that_did_6, story, successor
+from stories import owner_that_did_6, story, story_of, successor
 from stories_locks import lock, unlock
 
 MOVED = 21
@@ -35,24 +35,10 @@ def hand_over_in_order(made: History, *, unlocked: bool = True, locked: bool = T
     heir.handle(heir.open_queue(6), 6, 7)
 
 
-@story
-def o11(made: History) -> None:
-    hand_over_in_order(made)
-
-
-@story
-def o8_of_a_group_without_locks(made: History) -> None:
-    hand_over_in_order(made, unlocked=False, locked=False)
-
-
-@story
-def o11_without_the_unlock(made: History) -> None:
-    hand_over_in_order(made, unlocked=False)
-
-
-@story
-def o11_without_the_next_lock(made: History) -> None:
-    hand_over_in_order(made, locked=False)
+story_of("o11", hand_over_in_order)
+story_of("o8-of-a-group-without-locks", hand_over_in_order, unlocked=False, locked=False)
+story_of("o11-without-the-unlock", hand_over_in_order, unlocked=False)
+story_of("o11-without-the-next-lock", hand_over_in_order, locked=False)
 
 
 def unsubscribed(made: History, *, persisted: int = 0, hole: int = 0) -> None:
@@ -72,25 +58,13 @@ def unsubscribed(made: History, *, persisted: int = 0, hole: int = 0) -> None:
     consumer.close()
 
 
-@story
-def o14(made: History) -> None:
-    unsubscribed(made)
+story_of("o14", unsubscribed)
+story_of("o14-after-an-older-persist", unsubscribed, persisted=6)
 
+# What is missing may be the line that the offset had left.
+story_of("o14-with-a-hole", unsubscribed, hole=1)
 
-@story
-def o14_after_an_older_persist(made: History) -> None:
-    unsubscribed(made, persisted=6)
-
-
-@story
-def o14_with_a_hole(made: History) -> None:
-    """What is missing may be the line that the offset had left."""
-    unsubscribed(made, hole=1)
-
-
-@story
-def no_o14_as_it_was_persisted(made: History) -> None:
-    unsubscribed(made, persisted=7)
+story_of("no-o14-as-it-was-persisted", unsubscribed, persisted=7)
 
 
 def behind_the_end(made: History, *, told: bool = True, by: str = "c2", hole: int = 0) -> None:
@@ -114,21 +88,13 @@ def behind_the_end(made: History, *, told: bool = True, by: str = "c2", hole: in
     heir.close()
 
 
-@story
-def o16_by_the_successor(made: History) -> None:
-    """It is not O12, although another client lowers the offset: the broker sent it there."""
-    behind_the_end(made)
+# It is not O12, although another client lowers the offset: the broker sent it there.
+story_of("o16-by-the-successor", behind_the_end)
 
+# Somebody else lowers it: what the broker told this one is not the reason.
+story_of("o12-beside-a-correction", behind_the_end, by="c3")
 
-@story
-def o12_beside_a_correction(made: History) -> None:
-    """Somebody else lowers it: what the broker told this one is not the reason."""
-    behind_the_end(made, by="c3")
-
-
-@story
-def o16_with_a_hole_at_the_broker(made: History) -> None:
-    behind_the_end(made, told=False, hole=1)
+story_of("o16-with-a-hole-at-the-broker", behind_the_end, told=False, hole=1)
 
 
 @story
@@ -162,24 +128,10 @@ def polled(made: History, *, end: str, persisted: int = 0, hole: int = 0) -> Non
     successor(made, broker)
 
 
-@story
-def o18(made: History) -> None:
-    polled(made, end="reassigned")
-
-
-@story
-def o18_with_an_older_commit(made: History) -> None:
-    polled(made, end="shutdown", persisted=6)
-
-
-@story
-def o18_with_a_hole(made: History) -> None:
-    polled(made, end="reassigned", hole=1)
-
-
-@story
-def o1_of_a_lite_consumer(made: History) -> None:
-    polled(made, end="kill")
+story_of("o18", polled, end="reassigned")
+story_of("o18-with-an-older-commit", polled, end="shutdown", persisted=6)
+story_of("o18-with-a-hole", polled, end="reassigned", hole=1)
+story_of("o1-of-a-lite-consumer", polled, end="kill")
 
 
 def own_offsets(made: History, *, hole: int = 0, closed: bool = True) -> None:
@@ -194,19 +146,9 @@ def own_offsets(made: History, *, hole: int = 0, closed: bool = True) -> None:
         consumer.state("resumed")
 
 
-@story
-def o19(made: History) -> None:
-    own_offsets(made)
-
-
-@story
-def o19_with_a_hole(made: History) -> None:
-    own_offsets(made, hole=1)
-
-
-@story
-def sought_while_another_has_it(made: History) -> None:
-    own_offsets(made, closed=False)
+story_of("o19", own_offsets)
+story_of("o19-with-a-hole", own_offsets, hole=1)
+story_of("sought-while-another-has-it", own_offsets, closed=False)
 
 
 def broadcasting(made: History, source: str, *, persisted: int = 7, killed: bool = False) -> None:
@@ -228,26 +170,8 @@ def broadcasting(made: History, source: str, *, persisted: int = 7, killed: bool
     second.close()
 
 
-@story
-def o20_without_the_file(made: History) -> None:
-    broadcasting(made, "none")
-
-
-@story
-def o20_by_the_backup(made: History) -> None:
-    broadcasting(made, "bak")
-
-
-@story
-def o20_by_an_older_file(made: History) -> None:
-    broadcasting(made, "main")
-
-
-@story
-def o20_before_the_file_was_written(made: History) -> None:
-    broadcasting(made, "main", persisted=0, killed=True)
-
-
-@story
-def o20_without_the_load(made: History) -> None:
-    broadcasting(made, "")
+story_of("o20-without-the-file", broadcasting, "none")
+story_of("o20-by-the-backup", broadcasting, "bak")
+story_of("o20-by-an-older-file", broadcasting, "main")
+story_of("o20-before-the-file-was-written", broadcasting, "main", persisted=0, killed=True)
+story_of("o20-without-the-load", broadcasting, "")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from journals import History, Process
-from stories import story
+from stories import story, story_of
 
 BOTH = ("c1", "c2")
 
@@ -94,19 +94,9 @@ def r1_with_the_new_owner_faster(made: History) -> None:
     ends(older, newer, broker)
 
 
-@story
-def r1_with_a_hole(made: History) -> None:
-    disagreeing_routes(made, hole=True)
-
-
-@story
-def r1_without_the_first_round(made: History) -> None:
-    disagreeing_routes(made, unassigned="c1")
-
-
-@story
-def r1_without_the_second_round(made: History) -> None:
-    disagreeing_routes(made, unassigned="c2")
+story_of("r1-with-a-hole", disagreeing_routes, hole=True)
+story_of("r1-without-the-first-round", disagreeing_routes, unassigned="c1")
+story_of("r1-without-the-second-round", disagreeing_routes, unassigned="c2")
 
 
 @story
@@ -148,14 +138,8 @@ def disagreeing_brokers(made: History, *, later_round: bool = True) -> None:
     ends(older, newer, broker, other)
 
 
-@story
-def r2(made: History) -> None:
-    disagreeing_brokers(made)
-
-
-@story
-def r2_without_the_next_round(made: History) -> None:
-    disagreeing_brokers(made, later_round=False)
+story_of("r2", disagreeing_brokers)
+story_of("r2-without-the-next-round", disagreeing_brokers, later_round=False)
 
 
 @story
@@ -186,9 +170,7 @@ def round_under_way(made: History, *, later_round: bool = True) -> None:
     ends(older, newer, broker)
 
 
-@story
-def o8_although_a_round_was_under_way(made: History) -> None:
-    round_under_way(made)
+story_of("o8-although-a-round-was-under-way", round_under_way)
 
 
 @story
@@ -219,7 +201,7 @@ def takes_its_share(made: History, broker: Process, older: Process, *others: str
     return newer
 
 
-def visited(made: History, *, asleep_ms: int = 0, **assigned: Any) -> None:
+def visited(made: History, /, *, asleep_ms: int = 0, **assigned: Any) -> None:
     """c2 comes, takes the queue and goes before c1 looks again, which then is alone as before."""
     broker = made.broker()
     older, queue = first_owner(made, "c1", **assigned)
@@ -233,14 +215,8 @@ def visited(made: History, *, asleep_ms: int = 0, **assigned: Any) -> None:
     ends(older, broker)
 
 
-@story
-def o8_although_the_members_changed_between_two_rounds(made: History) -> None:
-    visited(made)
-
-
-@story
-def r6_asleep_while_another_came_and_went(made: History) -> None:
-    visited(made, asleep_ms=1_000)
+story_of("o8-although-the-members-changed-between-two-rounds", visited)
+story_of("r6-asleep-while-another-came-and-went", visited, asleep_ms=1_000)
 
 
 @story
@@ -257,12 +233,10 @@ def o8_although_a_third_member_left_between_two_rounds(made: History) -> None:
     ends(older, newer, broker)
 
 
-@story
-def o8_although_another_came_by_a_newer_route_and_went(made: History) -> None:
-    visited(made, route_digest="three")
+story_of("o8-although-another-came-by-a-newer-route-and-went", visited, route_digest="three")
 
 
-def closed_before_it_looked_again(made: History, **assigned: Any) -> None:
+def closed_before_it_looked_again(made: History, /, **assigned: Any) -> None:
     """c2 comes and takes the queue of c1, which was alone and closes before its next round."""
     broker = made.broker()
     older, queue = first_owner(made, "c1", **assigned)
@@ -271,19 +245,9 @@ def closed_before_it_looked_again(made: History, **assigned: Any) -> None:
     ends(older, newer, broker)
 
 
-@story
-def closed_before_it_saw_a_newer_route(made: History) -> None:
-    closed_before_it_looked_again(made, route_digest="three")
-
-
-@story
-def closed_before_it_saw_one_of_another_strategy(made: History) -> None:
-    closed_before_it_looked_again(made, strategy="AVG_BY_CIRCLE")
-
-
-@story
-def a_round_under_way_and_none_after_it(made: History) -> None:
-    round_under_way(made, later_round=False)
+story_of("closed-before-it-saw-a-newer-route", closed_before_it_looked_again, route_digest="three")
+story_of("closed-before-it-saw-one-of-another-strategy", closed_before_it_looked_again, strategy="AVG_BY_CIRCLE")
+story_of("a-round-under-way-and-none-after-it", round_under_way, later_round=False)
 
 
 @story
@@ -338,14 +302,8 @@ def one_name_twice(made: History, second_name: str) -> None:
     ends(*made.processes)
 
 
-@story
-def r4(made: History) -> None:
-    one_name_twice(made, "c1")
-
-
-@story
-def no_r4_with_a_name_each(made: History) -> None:
-    one_name_twice(made, "c2")
+story_of("r4", one_name_twice, "c1")
+story_of("no-r4-with-a-name-each", one_name_twice, "c2")
 
 
 def paused_by_its_program(made: History, *, resumed: bool = False) -> None:
@@ -363,14 +321,8 @@ def paused_by_its_program(made: History, *, resumed: bool = False) -> None:
     ends(older, newer, broker)
 
 
-@story
-def r5(made: History) -> None:
-    paused_by_its_program(made)
-
-
-@story
-def o8_although_it_was_paused_before(made: History) -> None:
-    paused_by_its_program(made, resumed=True)
+story_of("r5", paused_by_its_program)
+story_of("o8-although-it-was-paused-before", paused_by_its_program, resumed=True)
 
 
 @story
@@ -439,19 +391,9 @@ def cut_off(made: History, *, everywhere: bool = True, whole: bool = True) -> No
     ends(older, newer, broker, other)
 
 
-@story
-def r6_cut_off(made: History) -> None:
-    cut_off(made)
-
-
-@story
-def r6_cut_off_with_a_hole_at_the_broker(made: History) -> None:
-    cut_off(made, whole=False)
-
-
-@story
-def cut_off_from_one_broker_and_silent(made: History) -> None:
-    cut_off(made, everywhere=False)
+story_of("r6-cut-off", cut_off)
+story_of("r6-cut-off-with-a-hole-at-the-broker", cut_off, whole=False)
+story_of("cut-off-from-one-broker-and-silent", cut_off, everywhere=False)
 
 
 @story

@@ -1,10 +1,10 @@
 """Histories of polls that went past messages, or saw one too early, and their neighbours without it."""
 
 from dejamq_proto.codes import Code
-from dejamq_proto.events import Pull
+from dejamq_proto.journal.events import Pull
 from dejamq_proto.names import HALF_TOPIC
 from journals import TOPIC, History
-from stories_odd import odd
+from stories_odd import odd_of
 
 
 def asked_outside(made: History, begin: int, next_offset: int) -> None:
@@ -19,15 +19,10 @@ def asked_outside(made: History, begin: int, next_offset: int) -> None:
         process.close()
 
 
-@odd("poll_skip")
-def sent_past_what_was_deleted(made: History) -> None:
-    asked_outside(made, 3, 20)
+odd_of("sent-past-what-was-deleted", "poll_skip", asked_outside, 3, 20)
 
-
-@odd(None)
-def sent_back_to_the_end(made: History) -> None:
-    """What comes again then is a duplicate, O16."""
-    asked_outside(made, 20, 3)
+# What comes again then is a duplicate, O16.
+odd_of("sent-back-to-the-end", None, asked_outside, 20, 3)
 
 
 def read_within_a_transaction(made: History, topic: str) -> None:
@@ -41,11 +36,5 @@ def read_within_a_transaction(made: History, topic: str) -> None:
         process.close()
 
 
-@odd("precommitted_read")
-def read_before_its_commit(made: History) -> None:
-    read_within_a_transaction(made, HALF_TOPIC)
-
-
-@odd(None)
-def read_after_its_commit(made: History) -> None:
-    read_within_a_transaction(made, TOPIC)
+odd_of("read-before-its-commit", "precommitted_read", read_within_a_transaction, HALF_TOPIC)
+odd_of("read-after-its-commit", None, read_within_a_transaction, TOPIC)

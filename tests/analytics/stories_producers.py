@@ -4,11 +4,11 @@ that were given back because their handlers took too long (B13).
 
 from typing import Any
 
-from dejamq_proto.events import SendResult, SendTry
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import SendResultEvent, SendTry
+from dejamq_proto.journal.writer import Level
 from dejamq_proto.names import SCHEDULE_TOPIC, retry_topic
 from journals import TOPIC, History, Process
-from stories import story
+from stories import story_of
 
 
 def tried(producer: Process, key: str, request: int, modes: list[str], *, call: int = 1, others: int = 0) -> None:
@@ -21,7 +21,7 @@ def tried(producer: Process, key: str, request: int, modes: list[str], *, call: 
 
 
 def two_tries(
-    made: History, modes: list[str], outcome: str = "connection_lost", *, others: int = 0, known: bool = True,
+    made: History, /, modes: list[str], outcome: str = "connection_lost", *, others: int = 0, known: bool = True,
     second_tried: bool = True, **result: Any,
 ) -> None:  # fmt: skip
     """One call whose two tries were both stored, and a consumer that gets both."""
@@ -30,7 +30,7 @@ def two_tries(
     broker.append(key, 3, producer, request=1)
     if outcome:
         definite = {"definite": outcome == "not_ok_status"}
-        producer.write(SendResult(request_seq=1, outcome=outcome, **definite | result))
+        producer.write(SendResultEvent(request_seq=1, outcome=outcome, **definite | result))
     if second_tried:
         tried(producer, key, 2, modes, others=others)
     else:
@@ -47,63 +47,21 @@ def two_tries(
     consumer.close()
 
 
-@story
-def p2(made: History) -> None:
-    two_tries(made, ["async"])
-
-
-@story
-def p2_in_a_run_with_others(made: History) -> None:
-    two_tries(made, ["sync", "batch", "async"], others=2)
-
-
-@story
-def p1_in_a_run_with_others(made: History) -> None:
-    two_tries(made, ["async", "batch", "sync"], others=2)
-
-
-@story
-def p1_by_another_calls_time_out(made: History) -> None:
-    two_tries(made, [], reason="127.0.0.1:1: closed after a time-out")
-
-
-@story
-def p6(made: History) -> None:
-    two_tries(made, ["batch"], others=2)
-
-
-@story
-def p6_not_durable_enough(made: History) -> None:
-    two_tries(made, ["batch"], "not_ok_status")
-
-
-@story
-def p10(made: History) -> None:
-    two_tries(made, ["request"], "timeout")
-
-
-@story
-def p2_without_an_answer(made: History) -> None:
-    two_tries(made, ["async"], "")
-
-
-@story
-def p3_without_its_second_try(made: History) -> None:
-    two_tries(made, [], "not_ok_status", second_tried=False)
-
-
-@story
-def p6_without_the_producer(made: History) -> None:
-    two_tries(made, ["batch"], known=False)
-
-
-@story
-def p10_after_a_definite_refusal(made: History) -> None:
-    two_tries(made, ["request"], "refused", definite=True)
+story_of("p2", two_tries, ["async"])
+story_of("p2-in-a-run-with-others", two_tries, ["sync", "batch", "async"], others=2)
+story_of("p1-in-a-run-with-others", two_tries, ["async", "batch", "sync"], others=2)
+story_of("p1-by-another-calls-time-out", two_tries, [], reason="127.0.0.1:1: closed after a time-out")
+story_of("p6", two_tries, ["batch"], others=2)
+story_of("p6-not-durable-enough", two_tries, ["batch"], "not_ok_status")
+story_of("p10", two_tries, ["request"], "timeout")
+story_of("p2-without-an-answer", two_tries, ["async"], "")
+story_of("p3-without-its-second-try", two_tries, [], "not_ok_status", second_tried=False)
+story_of("p6-without-the-producer", two_tries, ["batch"], known=False)
+story_of("p10-after-a-definite-refusal", two_tries, ["request"], "refused", definite=True)
 
 
 def overdue(
-    made: History, status: str = "timeout", reason: str = "success after 900 s", *, why: str = "",
+    made: History, /, status: str = "timeout", reason: str = "success after 900 s", *, why: str = "",
     stored: bool = True, **journal: Any,
 ) -> None:  # fmt: skip
     """A handler that takes too long: its message is given back meanwhile, and delivered from the retry topic."""
@@ -128,41 +86,11 @@ def overdue(
     consumer.close() if status else consumer.kill()
 
 
-@story
-def b13(made: History) -> None:
-    overdue(made)
-
-
-@story
-def b13_of_a_handler_that_never_ended(made: History) -> None:
-    overdue(made, "")
-
-
-@story
-def b13_with_a_hole(made: History) -> None:
-    overdue(made, "", why="hole")
-
-
-@story
-def b13_without_its_last_lines(made: History) -> None:
-    overdue(made, "", level=Level.AUDIT)
-
-
-@story
-def b13_without_the_append(made: History) -> None:
-    overdue(made, stored=False)
-
-
-@story
-def b13_without_the_send_back(made: History) -> None:
-    overdue(made, why="unsaid")
-
-
-@story
-def b13_of_a_handler_that_failed(made: History) -> None:
-    overdue(made, "timeout", "reconsume after 900 s")
-
-
-@story
-def b13_of_a_handler_that_threw(made: History) -> None:
-    overdue(made, "exception", "ValueError()")
+story_of("b13", overdue)
+story_of("b13-of-a-handler-that-never-ended", overdue, "")
+story_of("b13-with-a-hole", overdue, "", why="hole")
+story_of("b13-without-its-last-lines", overdue, "", level=Level.AUDIT)
+story_of("b13-without-the-append", overdue, stored=False)
+story_of("b13-without-the-send-back", overdue, why="unsaid")
+story_of("b13-of-a-handler-that-failed", overdue, "timeout", "reconsume after 900 s")
+story_of("b13-of-a-handler-that-threw", overdue, "exception", "ValueError()")

@@ -1,9 +1,9 @@
 """Histories with slaves: who answered was not who had taken the offset. They join the other stories."""
 
-from dejamq_proto.events import Boot, OffSet, Replica
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import Boot, OffSet, ReplicaEvent
+from dejamq_proto.journal.writer import Level
 from journals import TOPIC, History, Process
-from stories import owner_that_did_6, story, successor
+from stories import owner_that_did_6, story, story_of, successor
 from stories_brokers import committed_7
 from stories_delay import again, first_start
 
@@ -27,7 +27,7 @@ def promoted(made: History, *, told: bool = True) -> Process:
     process = made.process("broker", "broker-0", boot_id=f"{made.name}promoted".replace("-", ""))
     process.boot(made.broker_name)
     if told:
-        process.write(Replica(broker_name=made.broker_name, broker_id=0, change="promoted", log_offset=700))
+        process.write(ReplicaEvent(broker_name=made.broker_name, broker_id=0, change="promoted", log_offset=700))
     process.offsets_loaded("main")
     return process
 
@@ -49,14 +49,39 @@ def master_again(made: History) -> Process:
     return process
 
 
-@story
-def o5(made: History) -> None:
-    master, other = made.broker(), slave(made)
-    copies(made, other, 6)
+def slave_instead(
+    made: History, *, level: Level = Level.FORENSIC, before: int = 0, hole: bool = False, after: int = 0,
+    flushed: bool = False, slave_killed: bool = False, told: bool = True,
+) -> None:  # fmt: skip
+    """The master was told 7 and dies; its slave is made the master. It copied ``before`` that and ``after`` that."""
+    master, other = made.broker(), slave(made, level=level)
+    if before:
+        copies(made, other, before)
     committed_7(made, master)
+    if hole:
+        other.skip_lines(1)
+    if after:
+        copies(made, other, after)
+    if flushed:
+        master.offsets_flushed()
     master.kill()
-    other.close()
-    successor(made, promoted(made))
+    if slave_killed:
+        other.kill()
+    else:
+        other.close()
+    successor(made, promoted(made, told=told))
+
+
+story_of("o5", slave_instead, before=6)
+story_of("o5-although-it-was-copied", slave_instead, after=7, slave_killed=True)
+
+# It may have copied the offset.
+story_of("o5-with-a-hole-at-the-slave", slave_instead, hole=True, after=6)
+
+# Then it looks like the same broker, which was restarted after it had written the offset.
+story_of("o5-without-the-promotion", slave_instead, flushed=True, told=False)
+
+story_of("o5-of-a-buffering-slave", slave_instead, level=Level.AUDIT, before=6, slave_killed=True)
 
 
 @story
@@ -69,57 +94,21 @@ def o5_by_a_slave_in_the_masters_absence(made: History) -> None:
     other.close()
 
 
-@story
-def o5_although_it_was_copied(made: History) -> None:
-    master, other = made.broker(), slave(made)
-    committed_7(made, master)
-    copies(made, other, 7)
-    master.kill()
-    other.kill()
-    successor(made, promoted(made))
-
-
-@story
-def o5_with_a_hole_at_the_slave(made: History) -> None:
-    """It may have copied the offset."""
-    master, other = made.broker(), slave(made)
-    committed_7(made, master)
-    other.skip_lines(1)
-    copies(made, other, 6)
-    master.kill()
-    other.close()
-    successor(made, promoted(made))
-
-
-@story
-def o5_without_the_promotion(made: History) -> None:
-    """Then it looks like the same broker, which was restarted after it had written the offset."""
-    master, other = made.broker(), slave(made)
-    committed_7(made, master)
-    master.offsets_flushed()
-    master.kill()
-    other.close()
-    successor(made, promoted(made, told=False))
-
-
-@story
-def o5_of_a_buffering_slave(made: History) -> None:
-    master, other = made.broker(), slave(made, level=Level.AUDIT)
-    copies(made, other, 6)
-    committed_7(made, master)
-    master.kill()
-    other.kill()
-    successor(made, promoted(made))
-
-
-@story
-def o6(made: History) -> None:
+def master_instead(made: History, *, copied: bool = True) -> None:
+    """A slave was told 7; the master is there again and took its own offset. Else a line of it is missing."""
     other = slave_that_was_told_7(made)
     master = master_again(made)
-    copies(made, other, 6, old=7)
+    if copied:
+        copies(made, other, 6, old=7)
+    else:
+        master.skip_lines(1)
     successor(made, master)
     master.close()
     other.close()
+
+
+story_of("o6", master_instead)
+story_of("o6-with-a-hole-at-the-master", master_instead, copied=False)
 
 
 @story
@@ -127,16 +116,6 @@ def o6_told_by_the_slave_that_took_the_masters(made: History) -> None:
     other = slave_that_was_told_7(made)
     copies(made, other, 6, old=7)
     successor(made, other)
-    other.close()
-
-
-@story
-def o6_with_a_hole_at_the_master(made: History) -> None:
-    other = slave_that_was_told_7(made)
-    master = master_again(made)
-    master.skip_lines(1)
-    successor(made, master)
-    master.close()
     other.close()
 
 
@@ -162,22 +141,17 @@ def o3_of_a_master_with_a_slave(made: History) -> None:
     other.close()
 
 
-@story
-def b2(made: History) -> None:
+def progress_copied(made: History, l3: int) -> None:
+    """The master dies when it has delivered 6; its slave knows its progress as of then."""
     master, other = first_start(made, TOPIC), slave(made)
-    other.progress(l3=6)
+    other.progress(l3=l3)
     master.kill()
     other.close()
     again(made, promoted(made), TOPIC)
 
 
-@story
-def b2_although_progress_was_copied(made: History) -> None:
-    master, other = first_start(made, TOPIC), slave(made)
-    other.progress(l3=7)
-    master.kill()
-    other.close()
-    again(made, promoted(made), TOPIC)
+story_of("b2", progress_copied, 6)
+story_of("b2-although-progress-was-copied", progress_copied, 7)
 
 
 @story

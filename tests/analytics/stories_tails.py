@@ -3,9 +3,9 @@
 They join the other stories.
 """
 
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.writer import Level
 from journals import TOPIC, History
-from stories import owner_that_did_6, story, successor
+from stories import owner_that_did_6, story, story_of, successor
 from stories_brokers import committed_7, next_start
 from stories_delay import again, first_start
 from stories_delay import next_start as next_delivering
@@ -178,14 +178,8 @@ def reads(made: History, *, l3: int) -> None:
     again(made, heir, TOPIC)
 
 
-@story
-def b1_told_by_the_next_start(made: History) -> None:
-    reads(made, l3=6)
-
-
-@story
-def b1_although_the_next_start_knew(made: History) -> None:
-    reads(made, l3=7)
+story_of("b1-told-by-the-next-start", reads, l3=6)
+story_of("b1-although-the-next-start-knew", reads, l3=7)
 
 
 @story
@@ -231,11 +225,5 @@ def o8_of_two_at_once(made: History) -> None:
     ends(older, newer, broker)
 
 
-@story
-def o9_of_a_queue_that_came_back(made: History) -> None:
-    regained(made, late=True)
-
-
-@story
-def r8_at_level_audit(made: History) -> None:
-    regained(made, late=False)
+story_of("o9-of-a-queue-that-came-back", regained, late=True)
+story_of("r8-at-level-audit", regained, late=False)

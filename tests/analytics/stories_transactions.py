@@ -3,11 +3,11 @@
 import json
 from typing import NamedTuple
 
-from dejamq_proto.events import Append, Boot, EndTransaction, ProgressFlush, Tx
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import Append, Boot, EndTransaction, ProgressFlush, Tx
+from dejamq_proto.journal.writer import Level
 from dejamq_proto.names import HALF_TOPIC
 from journals import TOPIC, History, Process
-from stories import story
+from stories import story, story_of
 
 
 class Half(NamedTuple):
@@ -116,13 +116,21 @@ def tx_once(made: History) -> None:
     bank.deliver()
 
 
-@story
-def p7_late(made: History) -> None:
+def committed_late(made: History, *, told: bool = True, delivered: bool = True) -> None:
+    """The program says it when the broker has asked, and was answered."""
     bank = Bank(made)
     half = bank.begin()
-    bank.commit(bank.ask(half), from_check=True)
+    bank.commit(bank.ask(half), from_check=True, told=told)
     bank.commit(half, from_check=False)
-    bank.deliver()
+    if delivered:
+        bank.deliver()
+    else:
+        bank.producer.close()
+
+
+story_of("p7-late", committed_late)
+story_of("p7-undelivered", committed_late, delivered=False)
+story_of("tx-without-an-end", committed_late, told=False)
 
 
 @story
@@ -157,15 +165,6 @@ def p7_half_twice(made: History) -> None:
 
 
 @story
-def p7_undelivered(made: History) -> None:
-    bank = Bank(made)
-    half = bank.begin()
-    bank.commit(bank.ask(half), from_check=True)
-    bank.commit(half, from_check=False)
-    bank.producer.close()
-
-
-@story
 def p7_after_a_clean_restart(made: History) -> None:
     bank = Bank(made)
     half = bank.begin()
@@ -189,25 +188,32 @@ def p7_asked_before_the_crash(made: History) -> None:
     bank.deliver()
 
 
-@story
-def p7_although_marked(made: History) -> None:
-    bank = Bank(made)
+def crashed(
+    made: History, *, level: Level = Level.FORENSIC, hole: bool = False, marked_at: int = 0, log_max: int = 10_000_000,
+    asked: bool = True,
+) -> None:  # fmt: skip
+    """The broker did the commit and crashes; ``asked``: it asks and does it again, else the program says it again."""
+    bank = Bank(made, level)
     half = bank.begin()
     bank.commit(half, from_check=False)
-    bank.mark(half)
-    bank.restart()
-    bank.commit(half, from_check=False)
+    if marked_at:
+        bank.mark(half, log_offset=marked_at)
+    if hole:
+        bank.broker.skip_lines(1)
+        bank.broker.fault(bank.broker, "none")
+    bank.restart(log_max=log_max)
+    bank.commit(bank.ask(half) if asked else half, from_check=asked)
     bank.deliver()
 
 
-@story
-def p8(made: History) -> None:
-    bank = Bank(made)
-    half = bank.begin()
-    bank.commit(half, from_check=False)
-    bank.restart()
-    bank.commit(bank.ask(half), from_check=True)
-    bank.deliver()
+story_of("p8", crashed)
+
+# The mark was stored, and lost with the end of the log.
+story_of("p8-after-a-power-loss", crashed, marked_at=700_000, log_max=700_000)
+
+story_of("p8-with-a-hole", crashed, hole=True)
+story_of("p8-at-level-audit", crashed, level=Level.AUDIT)
+story_of("p7-although-marked", crashed, marked_at=600_000, asked=False)
 
 
 @story
@@ -217,49 +223,6 @@ def p8_of_a_check(made: History) -> None:
     bank.commit(half, from_check=True)
     bank.restart()
     bank.commit(bank.ask(bank.ask(half)), from_check=True)
-    bank.deliver()
-
-
-@story
-def p8_after_a_power_loss(made: History) -> None:
-    """The mark was stored, and lost with the end of the log."""
-    bank = Bank(made)
-    half = bank.begin()
-    bank.commit(half, from_check=False)
-    bank.mark(half, log_offset=700_000)
-    bank.restart(log_max=700_000)
-    bank.commit(bank.ask(half), from_check=True)
-    bank.deliver()
-
-
-@story
-def p8_with_a_hole(made: History) -> None:
-    bank = Bank(made)
-    half = bank.begin()
-    bank.commit(half, from_check=False)
-    bank.broker.skip_lines(1)
-    bank.broker.fault(bank.broker, "none")
-    bank.restart()
-    bank.commit(bank.ask(half), from_check=True)
-    bank.deliver()
-
-
-@story
-def p8_at_level_audit(made: History) -> None:
-    bank = Bank(made, Level.AUDIT)
-    half = bank.begin()
-    bank.commit(half, from_check=False)
-    bank.restart()
-    bank.commit(bank.ask(half), from_check=True)
-    bank.deliver()
-
-
-@story
-def tx_without_an_end(made: History) -> None:
-    bank = Bank(made)
-    half = bank.begin()
-    bank.commit(bank.ask(half), from_check=True, told=False)
-    bank.commit(half, from_check=False)
     bank.deliver()
 
 

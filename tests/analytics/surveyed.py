@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-from dejamq_analytics.overlap import Overlap
+from dejamq_analytics.sources.overlap import Overlap
 from dejamq_analytics.survey import chunks, keys, look, pick, readings
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Note
-from dejamq_analytics.survey.pick import Wanted
+from dejamq_analytics.survey.pick import WantedLines
 from dejamq_analytics.survey.survey import wanted_of
 
 Line = dict[str, Any]
@@ -54,7 +54,7 @@ def _of_chunks(directory: Path) -> Taken:
     return Taken(_lines(looked, picked), whole.messages, notes, had)
 
 
-def _concluded(looked: list[Row]) -> tuple[Wanted, Overlap, Candidates, list[Note]]:
+def _concluded(looked: list[Row]) -> tuple[WantedLines, Overlap, Candidates, list[Note]]:
     notes = [msgspec.msgpack.decode(row["data"], type=Note) for row in looked if row["kind"] == look.NOTE]
     entries = defaultdict[tuple[str, int], list[bytes]](list)
     for row in looked:

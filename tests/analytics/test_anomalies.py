@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-import pytest
-from dejamq_proto.events import Pull
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import Pull, Repeat
+from dejamq_proto.journal.writer import Level
 from journals import TOPIC, History, Process
 from told import Auditor
 
-pytestmark = pytest.mark.spark
 
-
-def acknowledged(made: History, *, level: Level = Level.FORENSIC, stored: bool = False) -> None:
+def acknowledged(made: History, *, level: Level = Level.FORENSIC, stored: bool = False, known: bool = False) -> None:
     broker, producer = made.broker(level=level), made.producer()
     producer.send(made.key(1), request=1, call=1)
     if stored:
@@ -19,6 +16,11 @@ def acknowledged(made: History, *, level: Level = Level.FORENSIC, stored: bool =
     else:
         broker.skip_lines(level is Level.AUDIT)
         broker.append(made.key(99), 0, producer, request=99)
+    if known:
+        broker.write(Repeat(
+            broker_name=broker.name, topics=[TOPIC], queue_ids=[0], queue_index=[0], queue_offsets=[0], log_offsets=[0],
+            unique_keys=[made.key(1)], first_unique_keys=[made.key(99)],
+        ))  # fmt: skip
     producer.send_result(1, "ok")
     producer.close()
     broker.close()
@@ -42,9 +44,12 @@ def read_one_of_two(made: History, *, pulled_records: int) -> None:
 
 
 def test_each_anomaly_is_found_where_it_is_and_nowhere_else(tmp_path: Path, audited: Auditor) -> None:
-    histories = {name: History(tmp_path, name) for name in ("lost", "kept", "hole", "unseen", "filtered", "order")}
+    histories = {
+        name: History(tmp_path, name) for name in ("lost", "kept", "known", "hole", "unseen", "filtered", "order")
+    }
     acknowledged(histories["lost"])
     acknowledged(histories["kept"], stored=True)
+    acknowledged(histories["known"], known=True)
     acknowledged(histories["hole"], level=Level.AUDIT)
     read_one_of_two(histories["unseen"], pulled_records=2)
     read_one_of_two(histories["filtered"], pulled_records=1)

@@ -9,7 +9,6 @@ from journals import History
 from pyspark.sql import Row, SparkSession
 from stories_odd import ODD
 
-pytestmark = pytest.mark.spark
 KINDS = {kind for kind, _ in ODD.values() if kind}
 EVIDENCE = {
     "buried-too-soon": ["APPEND"],
@@ -25,7 +24,7 @@ EVIDENCE = {
 
 
 @pytest.fixture(scope="module")
-def audited_odd(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
+def audited_odd(quick: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
     """All of them, in one audit."""
     directory = tmp_path_factory.mktemp("odd")
     (directory / "elsewhere").mkdir()
@@ -33,7 +32,7 @@ def audited_odd(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
         history = History(directory, name)
         write(history)
         history.end()
-    return audit(spark, [str(directory)])
+    return audit(quick, [str(directory)])
 
 
 @pytest.fixture(scope="module")

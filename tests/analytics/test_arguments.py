@@ -1,13 +1,18 @@
 """What the audit's command line means, and its words at the end. Without Spark."""
 
+import os
+import subprocess
+import sys
+from datetime import timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
-from dejamq_analytics.__main__ import _parser, _reason, _request, _summary
-from dejamq_analytics.read import BadInput
+from dejamq_analytics.__main__ import _engine_error, _parser, _request, _summary, main
+from dejamq_analytics.report.verdict import Totals, Verdict, weigh
+from dejamq_analytics.report.write import write_verdict
 from dejamq_analytics.run import FAIL_ON, Request
-from dejamq_analytics.verdict import Totals, Verdict, weigh
-from dejamq_analytics.write import write_verdict
+from dejamq_analytics.sources.paths import BadInput
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import Row
 
@@ -102,8 +107,13 @@ def test_of_a_failed_call_into_java_the_reason_is_told_and_not_which_call_it_was
         def __str__(self) -> str:
             return "An error occurred while calling o7.parquet.\n: java.io.IOException: No space left\n\tat Files\n"
 
-    assert _reason(OfJava()) == "java.io.IOException: No space left"
-    assert _reason(Py4JError("the connection is closed\nhere")) == "the connection is closed"
+    assert _engine_error(OfJava()) == "Spark failed: java.io.IOException: No space left"
+    assert _engine_error(Py4JError("the connection is closed\nhere")) == "Spark failed: the connection is closed"
+
+
+def test_what_fails_in_duckdb_is_told_in_one_line_and_other_faults_are_ours() -> None:
+    assert _engine_error(duckdb.OutOfMemoryException("no memory\nat all")) == "DuckDB failed: no memory"
+    assert _engine_error(ValueError("a fault")) is None
 
 
 def test_a_clean_summary_has_no_empty_brackets() -> None:
@@ -137,3 +147,48 @@ def test_the_same_verdict_writes_the_same_bytes(tmp_path: Path) -> None:
         written.append(write_verdict(verdict(*rows), tmp_path).read_bytes())
     assert written[0] == written[1]
     assert written[0].endswith(b"}\n")
+
+
+def test_logs_take_a_zone_for_all_and_one_for_a_part() -> None:
+    reading = request("--logs", "a", "--trace", "b", "--zone", "+02:00", "--zone", "billing=-0530").reading
+    assert reading is not None
+    assert reading.folders == ["a", "b"]
+    assert reading.zones == {"": timedelta(hours=2), "billing": -timedelta(hours=5, minutes=30)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--logs", "a", "--follow"], "--follow is about journals"),
+        (["--logs", "a", "--zone", "Berlin"], "a time zone is told as"),
+        (["--logs", "a", "--log-pattern", "%msg"], "--log-pattern needs"),
+    ],
+)
+def test_what_logs_cannot_take_is_refused(arguments: list[str], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        request(*arguments)
+
+
+def test_sources_are_explained_without_an_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = Path(__file__).parents[1] / "data" / "rocketmq" / "p5"
+    assert main(["--evidence", str(recorded), "--explain-sources"]) == 0
+    told = capsys.readouterr().out
+    assert "P5  the application sent it twice: trace records of the producer (enableTrace) (there), " in told
+    assert "O2  the offset was sent and got lost: decided from journals only" in told
+
+
+def test_sources_are_explained_of_evidence_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["journal", "--explain-sources"]) == 2
+    assert "--explain-sources is about --logs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [[], ["--explain-sources"]])
+def test_output_that_nobody_reads_is_no_failure_of_the_audit(options: list[str]) -> None:
+    run = str(Path(__file__).parent.parent / "data" / "rocketmq" / "o1")
+    command = [sys.executable, "-m", "dejamq_analytics", "--evidence", run, *options]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    os.close(writing)
+    assert "pipe" not in done.stderr.lower()
+    assert done.returncode == (0 if options else 1)

@@ -5,8 +5,6 @@ import re
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "o1": ("I1", "O1", "d"),
     "o1-in-flight": ("I1", "O1", "a"),

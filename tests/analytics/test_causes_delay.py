@@ -1,9 +1,7 @@
-"""Delayed messages delivered again after a crash (B1), and dead letters that an operator sent again (L7)."""
+"""Delayed and timed messages delivered again after a crash (B1, B4), and dead letters that were sent again (L7)."""
 
 import pytest
 from told import Told
-
-pytestmark = pytest.mark.spark
 
 UNDETERMINED = {
     "b1-after-a-clean-stop": "delivered again although the broker ended cleanly",
@@ -36,6 +34,38 @@ def test_without_a_crash_or_its_evidence_a_second_delivery_of_the_broker_stays_u
     finding = told.only(name)
     assert UNDETERMINED[name] in finding.missing, finding
     assert (finding.cause, finding.expected) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "b4", "b4-of-a-slot-in-work", "b4-of-a-message-that-came-late", "b4-told-by-the-next-start",
+        "b4-in-another-slot",
+    ],
+)  # fmt: skip
+def test_a_timed_message_delivered_before_and_after_a_crash_is_b4_with_both_records(told: Told, name: str) -> None:
+    finding = told.only(name)
+    assert (finding.kind, finding.identity, finding.cause, finding.stage) == ("delivered twice", "I2", "B4", "delay")
+    assert (finding.expected, finding.certainty, finding.missing) == (False, "certain", None)
+    assert [line.event for line in finding.evidence if line.event != "PROGRESS_LOAD"] == [
+        "PROGRESS_FLUSH", "APPEND", "BOOT", "APPEND", "DELIVER", "DELIVER",
+    ]  # fmt: skip
+    assert finding.evidence[0].summary == "slots before 1700000000000, messages before 6"
+    assert "from 1700000000000:6 of the timer topic" in finding.evidence[1].summary
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("b4-after-a-clean-stop", "although the broker ended cleanly"),
+        ("b4-although-progress-was-written", "the progress written in line"),
+        ("b4-although-the-next-start-knew", "it had read a later progress"),
+    ],
+)
+def test_a_timed_message_that_no_lost_progress_explains_stays_undetermined(told: Told, name: str, missing: str) -> None:
+    finding = told.only(name)
+    assert missing in finding.missing
+    assert finding.cause is None
 
 
 def test_of_two_retry_records_the_one_that_the_handler_asked_for_is_l1_and_the_brokers_is_b1(told: Told) -> None:

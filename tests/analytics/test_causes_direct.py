@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.mark.parametrize("name", ["l7-direct", "l7-direct-before-its-turn"])
 def test_a_message_given_to_a_member_directly_was_asked_for(told: Told, name: str) -> None:

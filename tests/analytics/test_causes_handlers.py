@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 ASKED_FOR = {
     "l3": ("L3", "1"),
     "l3-by-the-next-owner": ("L3", "b"),

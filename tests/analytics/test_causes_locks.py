@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "r7": ("R7", "b"),
     "r7-without-a-result": ("R7", "b"),

@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "o11": ("O11", "f"),
     "o8-of-a-group-without-locks": ("O8", "f"),

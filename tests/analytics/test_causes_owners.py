@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "r1": ("R1", "2"),
     "r1-with-the-new-owner-faster": ("R1", "2"),

@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "p2": ("P2", "try 1 ended connection_lost"),
     "p2-in-a-run-with-others": ("P2", "try 1 ended connection_lost"),

@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "o5": ("I1", "O5", "h"),
     "o5-by-a-slave-in-the-masters-absence": ("I1", "O5", "h"),

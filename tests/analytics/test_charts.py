@@ -4,8 +4,20 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from dejamq_analytics.causes import CAUSES
-from dejamq_analytics.charts import COLOURS, HEAD, LABEL, LETTER, MOST_LINES, TALL, WIDTH, Bar, Mark, bars, timeline
+from dejamq_analytics.report.causes import CAUSES
+from dejamq_analytics.report.charts import (
+    COLOURS,
+    HEAD,
+    LABEL,
+    LETTER,
+    MOST_LINES,
+    TALL,
+    WIDTH,
+    Bar,
+    Mark,
+    bars,
+    timeline,
+)
 
 ENDS = ("begin", "end")
 NASTY = "<script>alert('\"&</script>"

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from dejamq_analytics import class_archive
-from dejamq_analytics.java import MAKES
+from dejamq_analytics.spark import class_archive
+from dejamq_analytics.spark.java import MAKES
 from test_java import fake_java
 
-SESSION = "from dejamq_analytics.session import make_session; make_session(quick=True).range(3).count()"
+SESSION = "from dejamq_analytics.spark.session import make_session; make_session(quick=True).range(3).count()"
 FROM_ARCHIVE = "source: shared objects file (top)"
 HALF_AN_ARCHIVE = "spark-0.jsa.c0ffee00"
 

@@ -1,10 +1,10 @@
 """How the frames are kept that every rule reads: in few partitions where they are small, and known to be empty."""
 
 import pytest
-from dejamq_analytics.facts import rare, settled, some
-from dejamq_analytics.schema import journal_schema, of, telling
-from dejamq_analytics.session import for_journals, in_one_place
-from dejamq_proto.events import State
+from dejamq_analytics.sources.facts import rare, settled, some
+from dejamq_analytics.sources.schema import journal_schema, of, telling
+from dejamq_analytics.spark.session import for_journals, in_one_place
+from dejamq_proto.journal.events import State
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark

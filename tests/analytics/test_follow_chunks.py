@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dejamq_analytics.follow import chunks
-from dejamq_analytics.follow.chunks import STEP, TORN, Chunker, Step
+from dejamq_analytics.follow.chunks import STEP, TORN, Chunker, ChunkStep
 
 QUIET_MS = 1000
 
@@ -17,7 +17,7 @@ class Spool:
     def __init__(self, directory: Path) -> None:
         self.journals, self.spool = directory / "journal", directory / "spool"
         self.journals.mkdir()
-        self.taken = Step()
+        self.taken = ChunkStep()
         self.now_ms = 0
         self.chunker = self.started()
 
@@ -138,6 +138,12 @@ def test_the_torn_end_of_a_killed_process_is_told_when_all_is_quiet(spool: Spool
 def test_a_damaged_line_is_laid_to_its_process(spool: Spool) -> None:
     spool.write(lines(1) + "\x00\x00\n" + lines(3))
     assert [line.get("boot_id", line.get("seq")) for line in spool.take()] == [1, "0a", 3]
+
+
+@pytest.mark.parametrize("line", ['{"event":"GAP"}', '{"seq":2}', '{"event":"GAP",}'])
+def test_a_line_that_is_no_event_is_laid_to_its_process_too(spool: Spool, line: str) -> None:
+    spool.write(f"{lines(1)}{line}\n{lines(3)}")
+    assert [told.get("boot_id", told.get("seq")) for told in spool.take()] == [1, "0a", 3]
 
 
 def test_several_journals_have_positions_of_their_own(spool: Spool) -> None:

@@ -12,19 +12,32 @@ import pytest
 from journals import History
 from stories import STORIES
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = pytest.mark.process
 IN_A_TASK = """
 import logging, pathlib, sys, time
-from dejamq_analytics.run import Request, session_for
+from dejamq_analytics.run import Request, spark_for
 
 logging.disable()  # of py4j, as the command does
 began = pathlib.Path(sys.argv[1])
 try:
-    with session_for(Request(journals=[])) as spark:
+    with spark_for(Request(journals=[])) as spark:
         try:
             spark.sparkContext.parallelize([0], 1).foreach(lambda _: (began.touch(), time.sleep(600)))
         finally:
             FINALLY
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+IN_A_QUERY = """
+import pathlib, sys
+from dejamq_analytics.duck.database import Database
+
+database = Database()
+pathlib.Path(sys.argv[1]).touch()
+try:
+    database.ask("SELECT sum(a.range * b.range) FROM range(10000000) AS a, range(10000000) AS b")
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -53,15 +66,26 @@ def has_begun_java(pid: int) -> bool:
     return any("deploy.SparkSubmit" in Path(f"/proc/{child}/cmdline").read_text() for child in children)
 
 
+@pytest.mark.spark
 def test_while_java_starts_it_ends_with_java(tmp_path: Path) -> None:
     history = History(tmp_path, "o1")
     STORIES["o1"](history)
     history.end()
-    assert interrupted(["-m", "dejamq_analytics", str(tmp_path)], has_begun_java) == (130, "")
+    assert interrupted(["-m", "dejamq_analytics", str(tmp_path), "--engine", "spark"], has_begun_java) == (130, "")
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("at_the_end", ["pass", "raise OSError('a frame of PySpark asks Java while it is left')"])
 def test_amid_a_task_in_a_python_worker_nobody_tells_of_the_task(tmp_path: Path, at_the_end: str) -> None:
     began = tmp_path / "began"
     program = IN_A_TASK.replace("FINALLY", at_the_end)
     assert interrupted(["-c", program, str(began)], lambda _: began.exists()) == (130, "")
+
+
+def test_a_query_of_duckdb_ends_at_once(tmp_path: Path) -> None:
+    began = tmp_path / "began"
+
+    def amid_the_query(_: int) -> bool:
+        return began.exists() and time.time() - began.stat().st_mtime > 0.5
+
+    assert interrupted(["-c", IN_A_QUERY, str(began)], amid_the_query) == (130, "")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dejamq_analytics import java
+from dejamq_analytics.spark import java
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -5,20 +5,26 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
-from dejamq_analytics import audit, joined
-from dejamq_analytics.runs import Run, audit_runs, portions
-from dejamq_proto.events import EVENTS, Deliver, Fault
-from dejamq_proto.journal import Level
+from dejamq_analytics import audit
+from dejamq_analytics.frames import DUCKDB, using
+from dejamq_analytics.sources import joined_runs
+from dejamq_analytics.trial_audit import AuditedRun, audit_runs, portions
+from dejamq_proto.journal.events import EVENTS, Deliver, Fault
+from dejamq_proto.journal.writer import Level
 from journals import History, Process
 from pyspark.sql import SparkSession
 from stories import owner_that_did_6, successor
 
 WORDS = frozenset({
     "address", "addresses", "boot_id", "boot_ids", "brokers", "by", "change", "client_boot_id", "client_id", "digest",
-    "file", "kept", "kind", "member_role", "members", "modes", "namesrv", "origin", "origin_ids", "origin_refs",
+    "file", "first_unique_keys", "how", "kept", "kind", "member_role", "members", "modes", "namesrv", "origin",
+    "origin_ids", "origin_refs",
     "outcome", "owner", "path", "peer_boot_id", "phase", "progress", "reason", "role", "route_digest", "service",
-    "source", "state", "status", "store_hosts", "strategy", "topic", "topics", "unique_key", "unique_keys", "why",
+    "source", "state", "status", "store_hosts", "strategy", "target_topic", "topic", "topics", "unique_key",
+    "unique_keys", "why",
 })  # fmt: skip
 """Fields that are words of the journal, never twice by themselves (boot ids, message ids), or looked at only together
 with one of those that are marked (topics, client ids and addresses within a broker, group or process)."""
@@ -28,12 +34,12 @@ def test_every_text_of_the_journal_is_known_as_a_name_or_as_none() -> None:
     texts = {
         field.name for event in EVENTS for field in msgspec.structs.fields(event) if field.type in (str, list[str])
     }
-    assert texts <= joined.NAMES | WORDS, "is it joined by? then it belongs to joined.NAMES, else to WORDS here"
+    assert texts <= joined_runs.NAMES | WORDS, "is it joined by? then it belongs to joined.NAMES, else to WORDS here"
 
 
 def line(event: Any) -> dict[str, Any]:
     """As it is in the copy of run 3."""
-    found: dict[str, Any] = json.loads(joined.marked(msgspec.json.encode(event) + b"\n", 3))
+    found: dict[str, Any] = json.loads(joined_runs.marked(msgspec.json.encode(event) + b"\n", 3))
     return found
 
 
@@ -46,28 +52,30 @@ def test_names_and_lists_of_names_have_the_mark_of_their_run_and_lose_it_again()
     assert (marked["group"], marked["broker_name"], marked["process"]) == ("‹3›g", "‹3›broker-a", "‹3›c1")
     assert marked["business_keys"] == ["‹3›number-5", ""], "nobody is named by ''"
     assert marked["topic"] == "orders"
-    assert joined.plain(json.dumps(marked, ensure_ascii=False)) == json.dumps(json.loads(msgspec.json.encode(event)))
+    assert joined_runs.plain(json.dumps(marked, ensure_ascii=False)) == json.dumps(
+        json.loads(msgspec.json.encode(event))
+    )
 
 
 @pytest.mark.parametrize("pid", [1, 407, 32_768, 4_194_304])
 @pytest.mark.parametrize("run", [0, 9, 10, 99, 119])
 def test_a_process_id_is_another_one_in_each_run_and_the_same_afterwards(pid: int, run: int) -> None:
     name = f"10.0.0.1@{pid}#7"
-    marked = json.loads(joined.marked(json.dumps({"process": name, "target_pid": pid}).encode(), run))
+    marked = json.loads(joined_runs.marked(json.dumps({"process": name, "target_pid": pid}).encode(), run))
     assert marked["process"] == f"‹{run}›10.0.0.1@{marked['target_pid']}#7"
-    assert marked["target_pid"] // joined.PIDS == run + 1
-    assert joined.plain(marked["process"]) == name
+    assert marked["target_pid"] // joined_runs.PIDS == run + 1
+    assert joined_runs.plain(marked["process"]) == name
 
 
 def test_a_torn_line_stays_as_it_is() -> None:
-    assert joined.marked(b'{"event":"DEL', 3) == b'{"event":"DEL'
+    assert joined_runs.marked(b'{"event":"DEL', 3) == b'{"event":"DEL'
 
 
 def test_a_row_of_two_runs_is_no_row() -> None:
-    assert joined.run_of("‹3›g at ‹3›broker-a") == 3
+    assert joined_runs.run_of("‹3›g at ‹3›broker-a") == 3
     for text in ("‹3›g at ‹4›broker-a", "g at broker-a"):
         with pytest.raises(ValueError, match="runs"):
-            joined.run_of(text)
+            joined_runs.run_of(text)
 
 
 def test_no_audit_reads_more_than_fits_and_none_is_left_out(tmp_path: Path) -> None:
@@ -76,7 +84,7 @@ def test_no_audit_reads_more_than_fits_and_none_is_left_out(tmp_path: Path) -> N
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "x.jsonl").write_bytes(b"x" * size)
-        runs.append(Run(folder, folder))
+        runs.append(AuditedRun(folder, folder))
     assert [[run.folder.name for run in some] for some in portions(runs, 100)] == [["0", "1"], ["2"], ["3"], ["4"]]
 
 
@@ -126,45 +134,28 @@ def sent_and_lost_on_its_way(directory: Path) -> None:
     made.end()
 
 
-def rows(spark: SparkSession, folder: Path) -> list[str]:
-    """Without the ids that are made of marked names."""
-    table = spark.read.parquet(str(folder)).drop("run_id", "finding_id", "anomaly_id")
-    return sorted(str(row) for row in table.collect())
+def rows(table: pa.Table) -> list[str]:
+    """Without the ids that are made of marked names; times without their zone, which is UTC."""
+    kept = [name for name in table.column_names if name not in ("run_id", "finding_id", "anomaly_id")]
+    return sorted(str(row).replace(", tzinfo=datetime.timezone.utc", "") for row in table.select(kept).to_pylist())
 
 
-@pytest.fixture(scope="module")
-def runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
-    """Three runs, audited together."""
-    made = []
-    for write in (killed_before_it_persisted, nothing_wrong, sent_and_lost_on_its_way):
-        folder = tmp_path_factory.mktemp("run")
-        write(folder / "journal")
-        made.append(Run(folder / "journal", folder))
-    audit_runs(spark, made)
-    return made
-
-
-def verdict(run: Run) -> dict[str, Any]:
+def verdict(run: AuditedRun) -> dict[str, Any]:
     told: dict[str, Any] = json.loads((run.folder / "verdict.json").read_bytes())
     return told | {"run_id": ""}
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_each_run_of_a_joint_audit_has_its_own_cause_and_no_other(runs: list[Run]) -> None:
+def test_a_joint_audit_says_of_each_run_what_an_audit_of_it_alone_says(quick: SparkSession, tmp_path: Path) -> None:
+    runs = []
+    for write in (killed_before_it_persisted, nothing_wrong, sent_and_lost_on_its_way):
+        folder = tmp_path / write.__name__
+        write(folder / "journal")
+        runs.append(AuditedRun(folder / "journal", folder))
+    with using(DUCKDB):
+        audit_runs(quick, runs)
     assert [verdict(run)["causes"] for run in runs] == [{"O1": 1}, {}, {"O2": 1}]
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", range(3))
-def test_a_joint_audit_says_of_a_run_what_an_audit_of_it_alone_says(
-    spark: SparkSession, runs: list[Run], number: int
-) -> None:
-    run = runs[number]
-    alone = audit(spark, [str(run.journals)])
-    assert msgspec.to_builtins(alone.verdict) | {"run_id": ""} == verdict(run)
-    for name, table in (("findings", alone.findings), ("anomalies", alone.anomalies)):
-        table.coalesce(1).write.parquet(str(run.folder / "alone" / name))
-        assert rows(spark, run.folder / name) == rows(spark, run.folder / "alone" / name)
-    spark.catalog.clearCache()
+    for run in runs:
+        alone = audit(quick, [str(run.journals)])
+        assert msgspec.to_builtins(alone.verdict) | {"run_id": ""} == verdict(run)
+        for name, table in (("findings", alone.findings), ("anomalies", alone.anomalies)):
+            assert rows(pyarrow.parquet.read_table(run.folder / name)) == rows(table.toArrow())

@@ -3,15 +3,14 @@
 from pathlib import Path
 
 import pytest
-from dejamq_analytics import read
-from dejamq_analytics.facts import settled
-from dejamq_analytics.rules import deliveries, identity
-from dejamq_proto.events import Deliver
+from dejamq_analytics.rules import identity
+from dejamq_analytics.rules.history import deliveries
+from dejamq_analytics.sources import journals as read
+from dejamq_analytics.sources.facts import settled
+from dejamq_proto.journal.events import Deliver
 from journals import History
 from pyspark.sql import SparkSession
 from stories import STORIES
-
-pytestmark = pytest.mark.spark
 
 
 def handle_without_key(history: History) -> None:
@@ -25,7 +24,7 @@ def handle_without_key(history: History) -> None:
 
 
 def test_leaving_out_what_came_once_changes_no_pair(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_either: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("o1", "l1", "p1", "p5-by-business-key"):
         history = History(tmp_path, name)
@@ -33,11 +32,11 @@ def test_leaving_out_what_came_once_changes_no_pair(
         if name == "o1":
             handle_without_key(history)
         history.end()
-    entered = settled(deliveries.deliveries(read.readable(read.read_lines(spark, [str(tmp_path)]))))
+    entered = settled(deliveries.deliveries(read.readable(read.read_lines(in_either, [str(tmp_path)]))))
     whole = identity.pairs(entered).collect()
-    monkeypatch.setattr(identity, "WORTH_IT", 0)
+    for worth_it in ("WORTH_IT", "WORTH_IT_IN_DUCKDB"):
+        monkeypatch.setattr(identity, worth_it, 0)
     assert identity._repeating(entered, identity._receiver(())).count() < entered.count()
     fewer = identity.pairs(entered).collect()
     assert {row.identity for row in whole} == {"I1", "I2", "I3"}
     assert sorted(map(str, fewer)) == sorted(map(str, whole))
-    spark.catalog.clearCache()

@@ -11,15 +11,13 @@ import pyarrow.parquet
 import pytest
 from dejamq import Message
 from dejamq_analytics.__main__ import main
-from dejamq_analytics.commit_log import log_files, scan
-from dejamq_analytics.rules import stored_causes
+from dejamq_analytics.rules.history import stored_causes
+from dejamq_analytics.sources.commit_log import log_files, scan
 from dejamq_broker.store import MessageStore, StoreConfig
 from dejamq_lab import Cluster
 from dejamq_proto import names
-from dejamq_proto.record import SYS_TRANSACTION_COMMIT, Record, encode_properties
-from pyspark.sql import SparkSession
+from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, Record, encode_properties
 
-pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 RETRY = names.retry_topic("billing")
 Row = dict[str, Any]
@@ -82,7 +80,7 @@ def audited(out: Path, *stores: Path) -> tuple[int, dict[str, Any], list[Row], l
 
 @pytest.fixture(scope="module")
 def told(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[int, dict[str, Any], list[Row], list[Row]]]:
     """One audit of a log with doubles and of its copy, as a slave would have it."""
     patch = pytest.MonkeyPatch()
@@ -96,7 +94,6 @@ def told(
     shutil.copytree(directory / "master", directory / "slave")
     yield audited(directory / "out", directory / "master", directory / "slave")
     patch.undo()
-    spark.catalog.clearCache()
 
 
 def of(rows: list[Row], key: str) -> Row:
@@ -149,11 +146,12 @@ def test_the_verdict_says_what_a_log_cannot_tell(told: tuple[int, dict[str, Any]
     assert verdict["expected_causes"] == {"undetermined": 2}
     assert verdict["duplicates"] == len(findings) - 2 == 5, "a slave's copy of a record is that record"
     assert any("(I1)" in line for line in verdict["scope"]["unsaid"])
+    assert not any("asked for" in line for line in verdict["scope"]["said"]), "nobody asked for a second order (P5)"
     assert [store["records"] for store in verdict["scope"]["stores"]] == [22, 22]
 
 
 def test_stores_of_a_real_rocketmq_have_chains_and_dead_letters_and_no_double(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also that a second audit gives every finding its id again: the store may lie elsewhere by then."""
     monkeypatch.delenv("DEJAMQ_JOURNAL_DIR", raising=False)
@@ -165,11 +163,10 @@ def test_stores_of_a_real_rocketmq_have_chains_and_dead_letters_and_no_double(
     assert first[1]["anomalies"] == {"dead_letter": sum(topic.startswith(names.DLQ_PREFIX) for topic in topics)}
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "What it cannot say" in page
-    spark.catalog.clearCache()
 
 
 async def test_what_our_broker_stored_twice_has_an_id_made_of_message_and_places(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not of where the store lies, so that another audit of it gives the same id."""
     monkeypatch.delenv("DEJAMQ_JOURNAL_DIR", raising=False)
@@ -191,4 +188,3 @@ async def test_what_our_broker_stored_twice_has_an_id_made_of_message_and_places
     assert [(row["identity"], row["message_id"]) for row in findings] == [("I2", result.message_id)]
     key = "|".join(["stored twice", "I2", result.message_id, *places])
     assert findings[0]["finding_id"] == hashlib.sha256(key.encode()).hexdigest()[:32]
-    spark.catalog.clearCache()

@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-from dejamq_proto.events import Boot, Replica
+from dejamq_proto.journal.events import Boot, ReplicaEvent
 from journals import History, Process
 from told import Auditor
-
-pytestmark = pytest.mark.spark
 
 
 def sent(made: History, producer: Process, broker: Process, *offsets: int) -> None:
@@ -40,7 +37,7 @@ def test_what_stood_behind_the_place_where_a_broker_went_on_is_lost(tmp_path: Pa
         second = a_master(made, "second")
         start(made, second, clean=made is promoted, log_max=400 if made is whole else 200)
         if made is promoted:
-            second.write(Replica(broker_name=made.broker_name, broker_id=0, change="promoted", log_offset=200))
+            second.write(ReplicaEvent(broker_name=made.broker_name, broker_id=0, change="promoted", log_offset=200))
         # another message gets the place of the first one that was lost, and the last one was sent again
         second.append(made.key(9), 2 if made is not whole else 4, producer, request=9, broker_name=made.broker_name)
         if made is not whole:

@@ -6,8 +6,6 @@ import pytest
 from tails import turned
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "o14-at-level-audit": "O14",
     "b1-told-by-the-next-start": "B1",

@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from journals import History, Process
 from stories_locks import LIFE_MS, lock, unlock
 from told import Auditor
-
-pytestmark = pytest.mark.spark
 
 BOTH = ("c1", "c2")
 

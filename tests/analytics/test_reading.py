@@ -3,35 +3,34 @@
 from pathlib import Path
 
 import pytest
-from dejamq_analytics.read import BadInput, check_journals, processes, read_lines, steady
-from dejamq_proto.events import State
+from dejamq_analytics.sources.journals import check_journals, processes, read_lines, steady
+from dejamq_analytics.sources.paths import BadInput
+from dejamq_proto.journal.events import State
 from journals import History
 from pyspark.sql import DataFrame, Row, SparkSession
-from stories import clean, o1
+from stories import STORIES
 from told import Auditor
 
-pytestmark = pytest.mark.spark
+
+def known_processes(quick: SparkSession, directory: Path) -> list[Row]:
+    return processes(read_lines(quick, [str(directory)])).orderBy("boot_id").collect()
 
 
-def known_processes(spark: SparkSession, directory: Path) -> list[Row]:
-    return processes(read_lines(spark, [str(directory)])).orderBy("boot_id").collect()
-
-
-def test_a_torn_last_line_is_left_out_and_counted(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_torn_last_line_is_left_out_and_counted(tmp_path: Path, in_either: SparkSession) -> None:
     history = History(tmp_path, "clean")
-    clean(history)
+    STORIES["clean"](history)
     history.end()
     torn = history.processes[1].path
     lines = torn.read_bytes().splitlines(keepends=True)
     torn.write_bytes(b"".join(lines) + b'{"event":"RESULT","v":1,"role":"consu')
-    (damaged,) = [row for row in known_processes(spark, tmp_path) if row.torn]
+    (damaged,) = [row for row in known_processes(in_either, tmp_path) if row.torn]
     assert (damaged.boot_id, damaged.lines, damaged.torn) == ("cleanc1", len(lines), 1)
     assert [(gap.first, gap.last) for gap in damaged.gaps] == [(len(lines) + 1, len(lines) + 1)]
 
 
 def test_a_torn_last_line_of_the_first_owner_makes_its_cause_undetermined(tmp_path: Path, audited: Auditor) -> None:
     history = History(tmp_path, "o1")
-    o1(history)
+    STORIES["o1"](history)
     history.end()
     torn = history.processes[1].path
     torn.write_bytes(torn.read_bytes()[:-9])
@@ -40,8 +39,20 @@ def test_a_torn_last_line_of_the_first_owner_makes_its_cause_undetermined(tmp_pa
     assert list(tmp_path.rglob("consumer-*-o1c1.jsonl")) == [torn], "a shell finds it by that"
 
 
+@pytest.mark.parametrize("line", [b'{"event":"STATE"}', b'{"seq":3}', b'{"event":null,"seq":3}', b"{}"])
+def test_a_line_of_json_that_is_no_event_counts_as_torn(tmp_path: Path, in_either: SparkSession, line: bytes) -> None:
+    history = History(tmp_path)
+    consumer = history.consumer()
+    consumer.skip_lines(1)
+    consumer.close()
+    first, last = consumer.path.read_bytes().splitlines(keepends=True)
+    consumer.path.write_bytes(first + line + b"\n" + last)
+    (row,) = known_processes(in_either, tmp_path)
+    assert (row.boot_id, row.lines, row.torn) == (consumer.boot_id, 2, 1)
+
+
 def test_missing_lines_are_gaps_also_before_the_first_one_that_rotation_left(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, in_either: SparkSession
 ) -> None:
     history = History(tmp_path)
     consumer = history.consumer()
@@ -50,18 +61,22 @@ def test_missing_lines_are_gaps_also_before_the_first_one_that_rotation_left(
     consumer.skip_lines(1)
     consumer.close()
     consumer.path.write_bytes(b"".join(consumer.path.read_bytes().splitlines(keepends=True)[1:]))
-    (row,) = known_processes(spark, tmp_path)
+    (row,) = known_processes(in_either, tmp_path)
     assert [(gap.first, gap.last) for gap in row.gaps] == [(1, 6), (8, 8)]
     assert (row.closed, row.level) == (True, "")
 
 
-def test_a_file_of_nothing_but_garbage_counts_as_one_process_with_a_gap(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_file_of_nothing_but_garbage_counts_as_one_process_with_a_gap(
+    tmp_path: Path, in_either: SparkSession
+) -> None:
     (tmp_path / "consumer-x-0123456789abcdef.jsonl").write_bytes(b"\x00\x00\xff\n")
-    (row,) = known_processes(spark, tmp_path)
+    (row,) = known_processes(in_either, tmp_path)
     assert (row.boot_id, row.torn, len(row.gaps)) == ("0123456789abcdef", 1, 1)
 
 
-def test_times_of_a_process_whose_clock_jumped_are_told_as_if_it_had_not(tmp_path: Path, spark: SparkSession) -> None:
+def test_times_of_a_process_whose_clock_jumped_are_told_as_if_it_had_not(
+    tmp_path: Path, in_either: SparkSession
+) -> None:
     history = History(tmp_path)
     jumping, other = history.consumer("c1"), history.consumer("c2")
     for process in (jumping, other):
@@ -70,7 +85,7 @@ def test_times_of_a_process_whose_clock_jumped_are_told_as_if_it_had_not(tmp_pat
     for process in (jumping, other):
         process.write(State(state="suspended"))
     history.end()
-    lines = read_lines(spark, [str(tmp_path)])
+    lines = read_lines(in_either, [str(tmp_path)])
     told, right = (lines_of(frame, "suspended") for frame in (lines, steady(lines)))
     assert told[jumping.boot_id] - right[jumping.boot_id] == 3_600_000_000
     assert told[other.boot_id] == right[other.boot_id]
@@ -79,14 +94,14 @@ def test_times_of_a_process_whose_clock_jumped_are_told_as_if_it_had_not(tmp_pat
 
 def lines_of(lines: DataFrame, state: str) -> dict[str, int]:
     """When each process says that it is in this state."""
-    return {row.boot_id: row.wall_us for row in lines.where(lines.state == state).collect()}
+    return {row.boot_id: row.wall_us for row in lines.where(f"state = '{state}'").collect()}
 
 
-def test_without_a_jump_lines_are_given_back_as_they_are(tmp_path: Path, spark: SparkSession) -> None:
+def test_without_a_jump_lines_are_given_back_as_they_are(tmp_path: Path, in_either: SparkSession) -> None:
     history = History(tmp_path)
     history.consumer().write(State(state="resumed"))
     history.end()
-    lines = read_lines(spark, [str(tmp_path)])
+    lines = read_lines(in_either, [str(tmp_path)])
     assert steady(lines) is lines
 
 

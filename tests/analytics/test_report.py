@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from dejamq_analytics.digest import Digest
-from dejamq_analytics.lanes import Hold, Lane
-from dejamq_analytics.report import render
-from dejamq_analytics.verdict import Verdict
+from dejamq_analytics.report.digest import Digest
+from dejamq_analytics.report.ownership_chart import ChartLane, Holding
+from dejamq_analytics.report.page import render
+from dejamq_analytics.report.verdict import Verdict
 from pages import looked_at, run
 from pyspark.sql import Row
 
@@ -43,16 +43,22 @@ VERDICT = Verdict(
     journal_gaps=1, by_group={},
 )  # fmt: skip
 DIGEST = Digest(
-    ["L1", "R2", "undetermined"], [{"R2": number, "L1": number % 2} for number in range(60)],
+    ["L1", "R2", "undetermined"],
+    [{"R2": number, "L1": number % 2} for number in range(60)],
     ("2026-11-21 12:00:00 UTC", "2026-11-21 12:01:00 UTC"),
     [(0.01, "cut c1 - broker-b"), (0.03, "pause c1"), (0.97, "heal c1 - broker-b"), (0.99, NASTY[:30])],
     [("orders broker-a:0", 84), ("orders broker-b:3", 1)],
     [
-        Lane("a-rather-long-topic-name broker-a:0", [Hold("c1", 0, 0.9), Hold("c2", 0.2, 0.4)], [(0.3, 7), (0.999, 1)]),
-        Lane("orders broker-b:3", [Hold("c2", 0, 1)], []),
+        ChartLane(
+            "a-rather-long-topic-name broker-a:0",
+            [Holding("c1", 0, 0.9), Holding("c2", 0.2, 0.4)],
+            [(0.3, 7), (0.999, 1)],
+        ),
+        ChartLane("orders broker-b:3", [Holding("c2", 0, 1)], []),
     ],
-    [finding("R2"), finding(None)], [UNUSUAL],
-)  # fmt: skip
+    [finding("R2"), finding(None)],
+    [UNUSUAL],
+)
 
 
 @pytest.fixture

@@ -6,15 +6,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pyarrow.parquet
 import pytest
+from dejamq_analytics import audit
 from dejamq_analytics.__main__ import main
 from dejamq_analytics.run import Request
-from dejamq_analytics.schema import ANOMALY_COLUMNS, FINDING_COLUMNS
+from dejamq_analytics.sources.paths import BadInput
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, FINDING_COLUMNS
 from journals import TOPIC, History
 from py4j import java_gateway  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import SparkSession
@@ -29,7 +31,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")
-def audited_out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+def audited_out(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
     """One run over several stories, twice into the same directory; one group has a hostile name."""
     journal = tmp_path_factory.mktemp("run") / "journal"
     out = journal.parent / "out"
@@ -41,16 +43,26 @@ def audited_out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
         STORIES[name](history)
         history.end()
     main([str(journal), "--out", str(out)])
-    yield main([str(journal), "--out", str(out)]), out
-    spark.catalog.clearCache()
+    return main([str(journal), "--out", str(out)]), out
 
 
-@pytest.mark.spark
+def test_a_business_key_without_a_store_is_bad_use(
+    tmp_path: Path, quick: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only a commit log has the properties of messages: without one the audit would leave the wish out unsaid."""
+    History(tmp_path).consumer().close()
+    assert main([str(tmp_path), "--business-key", "ORDER"]) == 2
+    assert "--business-key reads a property of stored messages: name --store too" in capsys.readouterr().err
+    assert main([str(tmp_path), "--business-key", "ORDER", "--follow", "--out", str(tmp_path / "out")]) == 2
+    assert "--follow does not go with --business-key" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="name --store too"):
+        audit(quick, [str(tmp_path)], business_key="ORDER")
+
+
 def test_findings_make_the_exit_status_1(audited_out: tuple[int, Path]) -> None:
     assert audited_out[0] == 1
 
 
-@pytest.mark.spark
 def test_verdict_json_has_exactly_the_documented_keys(audited_out: tuple[int, Path]) -> None:
     verdict = json.loads((audited_out[1] / "verdict.json").read_text(encoding="utf-8"))
     assert list(verdict) == VERDICT_KEYS
@@ -59,7 +71,6 @@ def test_verdict_json_has_exactly_the_documented_keys(audited_out: tuple[int, Pa
     assert verdict["expected_causes"] == {"L1": 1}
 
 
-@pytest.mark.spark
 def test_a_second_run_replaces_its_findings_and_keeps_their_ids(audited_out: tuple[int, Path]) -> None:
     table = pyarrow.parquet.read_table(audited_out[1] / "findings")
     assert set(table.column_names) == set(FINDING_COLUMNS)
@@ -70,7 +81,6 @@ def test_a_second_run_replaces_its_findings_and_keeps_their_ids(audited_out: tup
     assert set(anomalies.column_names) == set(ANOMALY_COLUMNS)
 
 
-@pytest.mark.spark
 def test_the_report_loads_nothing_and_escapes_everything(audited_out: tuple[int, Path]) -> None:
     page = (audited_out[1] / "report.html").read_text(encoding="utf-8")
     assert not re.search(r"(src|href)\s*=|url\(|@import|https?://|<script", page)
@@ -83,9 +93,8 @@ def test_the_report_loads_nothing_and_escapes_everything(audited_out: tuple[int,
     assert "offset 5 was unfinished" in page
 
 
-@pytest.mark.spark
 def test_a_second_run_tells_only_what_the_first_has_not(
-    audited_out: tuple[int, Path], spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    audited_out: tuple[int, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Beside the run of test_run: one story more, and the whole table has what one audit of everything would tell."""
     journal, out = tmp_path / "journal", tmp_path / "out"
@@ -98,7 +107,6 @@ def test_a_second_run_tells_only_what_the_first_has_not(
     capsys.readouterr()
     assert main([str(journal), "--out", str(out), "--since", "last", "-o", "json"]) == 1
     verdict = json.loads(capsys.readouterr().out)
-    spark.catalog.clearCache()
     told = pyarrow.parquet.read_table(out / "findings" / f"run_id={verdict['run_id']}").to_pylist()
     assert [(row["cause"], row["consumer_group"]) for row in told] == [("O9", "o9")]
     assert verdict["causes"] == {"O9": 1}
@@ -106,14 +114,10 @@ def test_a_second_run_tells_only_what_the_first_has_not(
     assert len({row["finding_id"] for row in whole}) == len(whole) == len(earlier) + 1
     assert main([str(journal), "--out", str(out), "--since", "last", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "clean"
-    spark.catalog.clearCache()
     assert pyarrow.parquet.read_table(out / "findings").to_pylist() == whole
 
 
-@pytest.mark.spark
-def test_a_misspelt_group_is_bad_use_and_not_clean(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misspelt_group_is_bad_use_and_not_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = History(tmp_path, "o1")
     STORIES["o1"](history)
     history.end()
@@ -122,9 +126,8 @@ def test_a_misspelt_group_is_bad_use_and_not_clean(
     assert main([str(tmp_path), "--group", history.group]) == 1
 
 
-@pytest.mark.spark
 def test_of_messages_stored_twice_a_group_is_told_those_in_topics_that_it_reads(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history = History(tmp_path, "p1-undelivered")
     STORIES["p1-undelivered"](history)
@@ -159,7 +162,7 @@ def test_ctrl_c_prints_nothing_of_the_call_into_java_that_it_interrupted(
 
 
 def test_bad_use_is_one_line_and_exit_status_2(tmp_path: Path) -> None:
-    """Before a JVM is started: fast, and without a traceback."""
+    """Before anything is read: fast, and without a traceback."""
     done = subprocess.run(
         [sys.executable, "-m", "dejamq_analytics", str(tmp_path)], capture_output=True, text=True, check=False
     )

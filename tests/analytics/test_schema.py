@@ -1,15 +1,16 @@
 """One definition of the journal serves its writer and its reader."""
 
 import msgspec
-from dejamq_analytics.schema import ENVELOPE, TYPES, UNREADABLE, journal_schema, tag_of
-from dejamq_proto.events import EVENTS, Deliver
+from dejamq_analytics.sources.schema import ENVELOPE, TYPES, UNREADABLE, journal_fields, journal_schema, tag_of
+from dejamq_proto.journal.events import EVENTS, Deliver
 
 
 def test_every_field_of_every_event_is_in_the_schema_with_its_type() -> None:
-    columns = {field.name: field.dataType for field in journal_schema().fields}
+    columns = journal_fields() | {UNREADABLE: str}
+    assert journal_schema() == ", ".join(f"`{name}` {TYPES[kind]}" for name, kind in columns.items())
     for event in EVENTS:
         for field in msgspec.structs.fields(event):
-            assert columns.pop(field.name, TYPES[field.type]) == TYPES[field.type], (event, field.name)
+            assert columns.pop(field.name, field.type) == field.type, (event, field.name)
     assert set(columns) == {"event", UNREADABLE}
 
 

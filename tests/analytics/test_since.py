@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 from dejamq_analytics import since
-from dejamq_analytics.read import BadInput
+from dejamq_analytics.sources.paths import BadInput
 from pyspark.sql import SparkSession
 
 ONE, MORE = {"a": 5}, {"a": 9, "b": 2}
 
 
-def audited(out: Path, again: str | None, extents: dict[str, int], **asked: str) -> since.Chain:
+def audited(out: Path, again: str | None, extents: dict[str, int], **asked: str) -> since.RunChain:
     chain = since.plan(out, again, asked, extents)
     since.write_run(chain.run, out)
     return chain

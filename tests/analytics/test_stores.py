@@ -5,16 +5,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from dejamq_analytics.commit_log import read_records, scan
-from dejamq_analytics.read import BadInput
+from dejamq_analytics.sources.commit_log import scan
+from dejamq_analytics.sources.paths import BadInput
+from dejamq_analytics.sources.stores import read_records
 from dejamq_broker.store import MessageStore, StoreConfig
-from dejamq_proto.record import Record, encode_properties
+from dejamq_proto.records.record import Record, encode_properties
 from journals import History
 from pyspark.sql import SparkSession
 from stories import send_twice
 from told import Auditor
 
-pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
 
@@ -29,7 +29,7 @@ def store_of(records: list[Record], directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("store", ["clean", "crash"])
-def test_every_record_of_a_real_store_is_read(spark: SparkSession, store: str) -> None:
+def test_every_record_of_a_real_store_is_read(in_either: SparkSession, store: str) -> None:
     manifest = json.loads((GOLDEN / store / "manifest.json").read_text(encoding="utf-8"))
     expected = {
         (queue["topic"], queue["queue_id"], record["queue_offset"], record["log_offset"], record["store_size"],
@@ -37,7 +37,7 @@ def test_every_record_of_a_real_store_is_read(spark: SparkSession, store: str) -
         for queue in manifest["queues"]
         for record in queue["records"]
     }  # fmt: skip
-    rows = read_records(spark, [str(GOLDEN / store / "store")]).collect()
+    rows = read_records(in_either, [str(GOLDEN / store / "store")]).collect()
     found = {
         (row.topic, row.queue_id, row.queue_offset, row.log_offset, row.store_size, row.reconsume_times,
          row.unique_key, row.tags)
@@ -65,9 +65,9 @@ def test_no_tail_makes_reading_fail(tmp_path: Path, tail: bytes) -> None:
     assert len(list(scan(log))) == 1
 
 
-def test_a_directory_without_a_commit_log_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_without_a_commit_log_is_refused(in_either: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no store in"):
-        read_records(spark, [str(tmp_path)])
+        read_records(in_either, [str(tmp_path)])
 
 
 def test_copies_that_only_a_commit_log_still_has_are_found_and_undetermined(tmp_path: Path, audited: Auditor) -> None:

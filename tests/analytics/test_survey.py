@@ -49,7 +49,7 @@ def test_of_all_stories_only_messages_that_came_once_are_left_out(stories: Path,
     every, some = everything(directory), taken(directory)
     whole, part = told_of(every), told_of(some.lines)
     left_out = {key for key in whole if whole[key] != part[key]}
-    assert len(left_out) == RUNS * RUN - RUN
+    assert len([key for key in left_out if key.startswith("plain-runs-")]) == RUNS * RUN - RUN
     assert [key for key in left_out if not is_plain(whole[key])] == []
     # a message that was stored is left out together with its deliveries: else it would look unseen
     halved = [key for key in left_out if any("stored" in one for one in part[key]) and part[key] != whole[key]]

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from dejamq_analytics.read import BadInput
+from dejamq_analytics.sources.paths import BadInput
 from dejamq_analytics.survey import chunks, index, keys, places
-from dejamq_analytics.survey.chunks import Chunk, Span
-from dejamq_analytics.survey.index import Index
+from dejamq_analytics.survey.chunks import Chunk, LineSpan
+from dejamq_analytics.survey.index import ChunkIndex
 from dejamq_analytics.survey.order import Range
-from dejamq_analytics.survey.pick import Pick, Reasons, Wanted
-from dejamq_analytics.survey.wire import Line, Read
+from dejamq_analytics.survey.pick import Pick, Reasons, WantedLines
+from dejamq_analytics.survey.wire import JournalLine, Read
 from journals import History
 from plain_runs import write_runs
 
@@ -58,10 +58,10 @@ def test_what_lies_elsewhere_is_not_cut(tmp_path: Path) -> None:
     assert chunks.cut([str(tmp_path), "hdfs://somewhere/journals"]) is None
 
 
-def some_wanted(chance: random.Random, lines: list[Line]) -> Wanted:
+def some_wanted(chance: random.Random, lines: list[JournalLine]) -> WantedLines:
     """A reason of each kind or none, about numbers that are there and such as are not."""
 
-    def one() -> Line:
+    def one() -> JournalLine:
         return chance.choice([line for line in lines if line.queue_offsets])
 
     def maybe(made: object) -> list[object]:
@@ -74,7 +74,7 @@ def some_wanted(chance: random.Random, lines: list[Line]) -> Wanted:
     offsets = {about.queue_offsets[0] >> places.BLOCK}
     name = places.place(about.broker_name, about.topic or about.topics[0], about.queue_id)
     ranged = Range(marked.boot_id, name, marked.group, marked.seq - 3, marked.seq + 3, chance.randrange(2000), -1)
-    return Wanted(
+    return WantedLines(
         keys=np.empty(0, np.uint64), places=hashed.astype(np.uint32)[: chance.randrange(2)],
         blocks=dict([(name, offsets)] * chance.randrange(2)),
         asked={asked.boot_id: set(asked.delivery_ids[:1])}, marks={(marked.boot_id, marked.pq_id, offset)},
@@ -101,13 +101,13 @@ def test_an_index_names_every_line_that_would_be_taken(seed: int, tmp_path: Path
     assert few, "it leaves out some"
 
 
-def indexed(part: Chunk, lines: list[tuple[Span, Read]]) -> bytes:
-    made = Index()
+def indexed(part: Chunk, lines: list[tuple[LineSpan, Read]]) -> bytes:
+    made = ChunkIndex()
     for span, (_, line) in lines:
         if line is not None and line.event in ("DELIVER", "RESULT", "APPEND"):
             made.add(line, span)
     return made.stored(part)
 
 
-def texts_of(lines: list[Read], wanted: Wanted) -> list[str]:
+def texts_of(lines: list[Read], wanted: WantedLines) -> list[str]:
     return [text for text, _ in Pick(Reasons(wanted)).taken((text, line, "file") for text, line in lines)]

@@ -4,15 +4,19 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
-from dejamq_analytics import AuditResult, pipeline
-from dejamq_analytics.read import BadInput
+from dejamq_analytics import pipeline, run
+from dejamq_analytics.frames import in_duckdb
+from dejamq_analytics.report.verdict import Verdict, judge
+from dejamq_analytics.run import Request, run_audit
+from dejamq_analytics.sources.paths import BadInput
 from dejamq_analytics.survey import chunks
-from dejamq_analytics.survey.pick import Wanted
+from dejamq_analytics.survey.pick import WantedLines
 from dejamq_analytics.survey.readings import OfChunks
 from dejamq_analytics.survey.survey import survey
 from journals import History
-from plain_runs import RUN, RUNS, write_remade, write_runs, write_shared
+from plain_runs import write_remade, write_runs, write_shared
 from pyspark.sql import DataFrame, SparkSession
 from told import Auditor
 
@@ -28,27 +32,30 @@ def journals(stories: Path, tmp_path: Path, chance: random.Random) -> list[str]:
     return [str(stories), str(tmp_path)]
 
 
-def rows_of(result: AuditResult) -> tuple[dict[str, dict[str, Any]], list[str], dict[str, Any]]:
-    """Findings by their id, anomalies as text, and the counts of the verdict."""
-    found = {row.finding_id: row.asDict(True) for row in result.findings.collect()}
-    odd = sorted(str(row.asDict(True)) for row in result.anomalies.collect())
-    return found, odd, {"messages": result.verdict.messages, "deliveries": result.verdict.deliveries}
-
-
-def test_the_same_is_found_whether_or_not_what_came_once_is_left_out(
-    audited: Auditor, journals: list[str], monkeypatch: pytest.MonkeyPatch
+def test_rules_run_in_duckdb_on_the_little_that_a_survey_left(
+    spark: SparkSession, audited: Auditor, journals: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pipeline, "LITTLE", 0)  # as of many messages: rows in several partitions
-    whole, whole_odd, whole_counts = rows_of(audited(journals=journals, run_id="one"))
-    monkeypatch.undo()
+    spark.range(1).count()  # the session is the active one, which the audit takes
+    whole = audited(journals=journals, run_id="one")
     monkeypatch.setattr(pipeline, "SURVEY_BYTES", 0)
-    part, part_odd, part_counts = rows_of(audited(journals=journals, run_id="one"))
-    assert len([row for row in whole.values() if row["message_id"].startswith("plain-runs-")]) == RUN
-    assert RUNS > 3
-    assert part.keys() == whole.keys()
-    assert [(whole[key], row) for key, row in part.items() if row != whole[key]] == []
-    assert part_odd == whole_odd
-    assert part_counts == whole_counts
+    monkeypatch.setattr(run, "local_bytes", lambda journals, elsewhere: elsewhere)
+    asked = list[bool]()
+
+    def judged_and_noted(*facts: Any) -> Verdict:
+        asked.append(in_duckdb())
+        return judge(*facts)
+
+    monkeypatch.setattr(run, "judge", judged_and_noted)
+    _, verdict = run_audit(Request(journals, out=tmp_path / "audit"), lambda said: None)
+    assert asked == [True]
+    assert verdict.causes == whole.verdict.causes
+    assert (verdict.messages, verdict.deliveries) == (whole.verdict.messages, whole.verdict.deliveries)
+    rows = pyarrow.parquet.read_table(tmp_path / "audit" / "findings").to_pylist()
+    found = {(row["finding_id"], row["cause"], row["trigger"], row["missing"], len(row["evidence"])) for row in rows}
+    assert found == {
+        (row.finding_id, row.cause, row.trigger, row.missing, len(row.evidence)) for row in whole.findings.collect()
+    }
+    assert len(found) == len(rows) > 0
 
 
 def test_a_journal_that_goes_away_between_the_readings_is_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
@@ -57,7 +64,7 @@ def test_a_journal_that_goes_away_between_the_readings_is_told_as_such(spark: Sp
     class Meanwhile(OfChunks):
         """Somebody tidies up when the first reading is done."""
 
-        def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+        def second(self, looked: DataFrame, wanted: WantedLines) -> DataFrame:
             for journal in tmp_path.glob("*.jsonl"):
                 journal.unlink()
             return super().second(looked, wanted)

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 from dejamq_analytics.survey import keys, order, places, wholly
-from dejamq_analytics.survey.keys import COUNTS, DELIVERED, ODD, SENT, STORED, Chosen
-from dejamq_analytics.survey.note import Extent
-from dejamq_analytics.survey.order import Piece, Pieces
+from dejamq_analytics.survey.keys import COUNTS, DELIVERED, ODD, SENT, STORED, ChosenHashes
+from dejamq_analytics.survey.note import LineExtent
+from dejamq_analytics.survey.order import Pieces, QueuePiece
 from dejamq_analytics.survey.places import Blocks
 
 WHERE = "broker|orders|0"
@@ -80,8 +80,8 @@ def test_buckets_hold_every_entry_once_and_those_of_one_key_together() -> None:
 
 def test_what_was_chosen_is_found_and_nothing_else() -> None:
     some = keys.hashed([f"k{number}" for number in range(2000)])
-    assert Chosen(some[::2]).among(some).tolist() == [number % 2 == 0 for number in range(2000)]
-    assert not Chosen(some[:0]).among(some).any()
+    assert ChosenHashes(some[::2]).among(some).tolist() == [number % 2 == 0 for number in range(2000)]
+    assert not ChosenHashes(some[:0]).among(some).any()
 
 
 def blocks(stored: range, given: dict[str, list[int]]) -> Blocks:
@@ -119,8 +119,8 @@ def test_a_group_is_given_nothing_that_was_stored_before_it_began() -> None:
     assert places.uneven(made, {(WHERE, "a"): 1499}) == {WHERE: {1}}
 
 
-def piece(boot: str, seq: int, at_us: int, lowest: int, highest: int) -> Piece:
-    return Piece(WHERE, "a", boot, at_us, seq, at_us, seq, lowest, highest, highest - lowest + 1)
+def piece(boot: str, seq: int, at_us: int, lowest: int, highest: int) -> QueuePiece:
+    return QueuePiece(WHERE, "a", boot, at_us, seq, at_us, seq, lowest, highest, highest - lowest + 1)
 
 
 def test_pieces_that_follow_one_another_are_one_and_nothing_disagrees() -> None:
@@ -177,5 +177,5 @@ def test_the_lines_looked_at_tell_all_that_is_out_of_order(seed: int) -> None:
 
 
 def test_holes_are_what_no_extent_has() -> None:
-    extents = [Extent("b", "r", "p", first, last, 0, 0) for first, last in ((3, 5), (6, 9), (12, 20))]
+    extents = [LineExtent("b", "r", "p", first, last, 0, 0) for first, last in ((3, 5), (6, 9), (12, 20))]
     assert wholly.holes(extents) == [(1, 2), (10, 11)]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_analytics.overlap import Overlap, Spot
-from dejamq_analytics.survey.overlap import Known, overlap
+from dejamq_analytics.sources.overlap import Overlap, Spot
+from dejamq_analytics.survey.overlap import KnownDeliveries, overlap
 from dejamq_analytics.survey.places import STORED, Block
-from dejamq_proto.events import Deliver
+from dejamq_proto.journal.events import Deliver
 from journals import TOPIC, History
 from plain_runs import RUN, RUNS, opening, run_of, write_remade, write_shared
 from surveyed import Line, everything, taken
@@ -123,7 +123,7 @@ def test_offsets_that_no_broker_gave_cost_no_time(tmp_path: Path) -> None:
 def test_after_a_log_that_ended_a_place_is_counted_only_where_all_had_the_same_of_it(ended: bool, counted: int) -> None:
     two, one = Block(2, 8, b"\xc0" + bytes(127)), Block(1, 3, b"\x80" + bytes(127))
     blocks = {("q", STORED): {0: two}, ("q", "a"): {0: two}, ("q", "b"): {0: one}}
-    known = Known({"q": ("broker", "t", 0)}, {"t"}, {"broker"} if ended else set())
+    known = KnownDeliveries({"q": ("broker", "t", 0)}, {"t"}, {"broker"} if ended else set())
     assert len(overlap(blocks, [], known).counts) == counted
     assert len(overlap(blocks, [], known).uncounted) == 1 - counted
 

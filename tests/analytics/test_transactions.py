@@ -3,8 +3,6 @@
 import pytest
 from told import Told
 
-pytestmark = pytest.mark.spark
-
 CERTAIN = {
     "p7-late": ("P7", "the program's own commit and the answer to a check"),
     "p7-two-checks": ("P7", "the answers to two checks"),

@@ -9,7 +9,7 @@ from dejamq import ConsumeFrom, Message, ReceivedMessage, TransactionProducer, T
 from dejamq_lab import Cluster
 from told import Auditor
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 SETTINGS = {
     "transaction_timeout_ms": 2000, "transaction_check_interval_ms": 1000, "transaction_op_batch_interval_ms": 600_000,

@@ -1,8 +1,8 @@
 """The arithmetic of the verdict and of the exit status, without Spark."""
 
 import pytest
+from dejamq_analytics.report.verdict import Totals, Verdict, weigh
 from dejamq_analytics.run import CANNOT_TELL, CLEAN, FAIL_ON, FOUND, exit_status
-from dejamq_analytics.verdict import Totals, Verdict, weigh
 from pyspark.sql import Row
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import secrets
 import subprocess
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dejamq_lab.ports import free_ports
+from dejamq_lab.cluster.ports import held_ports
 
 HOUSE = Path(__file__).parents[2]
 IMAGE = "dejamq:test"
@@ -27,6 +28,9 @@ MODES = {
 """The servers of each profile."""
 SUBNETS = itertools.cycle(f"198.51.100.{first}/26" for first in (0, 64, 128, 192))
 """Quarters of a network set aside for documentation, which meets nobody's; a few clusters fit side by side."""
+HEALTHY_S = 180
+"""What servers may take on a busy machine: four start at once, and each check is a process too."""
+PORT_TAKEN = re.compile("port is already allocated|address already in use")
 PORTS = tuple(f"DEJAMQ_{name.upper().replace('-', '_')}_PORT" for name in (*SERVERS, *SLAVES))
 
 
@@ -67,8 +71,7 @@ class ComposeCluster:
         self.profile, self.servers = profile, MODES[profile]
         self.project = f"dejamq-test-{secrets.token_hex(3)}"
         self.journal_dir, self.demo_dir = directory / "journal", directory / "demo"
-        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-        self.namesrv = ";".join(f"127.0.0.1:{self.ports[name]}" for name in PORTS[:2])
+        self._choose_ports()
         for folder in (self.journal_dir, self.demo_dir):
             folder.mkdir()
             folder.chmod(0o777)
@@ -82,9 +85,14 @@ class ComposeCluster:
             "DEJAMQ_SLAVE_SYNC_INTERVAL_MS": "1000",
             "DEJAMQ_DISK_CHECK_ENABLE": "false",
             "DEJAMQ_BROKER_FAST_FAILURE_ENABLE": "false",  # as in the lab: a busy machine refuses nothing
-            **{name: str(port) for name, port in self.ports.items()},
         }
         self._compose = [*compose_command(), "-p", self.project]
+
+    def _choose_ports(self) -> None:
+        """Free ones. Another process may take one before the containers have it."""
+        with held_ports(len(PORTS)) as ports:
+            self.ports = dict(zip(PORTS, ports, strict=True))
+        self.namesrv = ";".join(f"127.0.0.1:{self.ports[name]}" for name in PORTS[:2])
 
     def compose(self, *arguments: str, settings: dict[str, str] | None = None) -> str:
         """One compose command on this project; `settings` are further variables of docker-compose.yml."""
@@ -92,11 +100,19 @@ class ComposeCluster:
 
     def unprofiled(self, *arguments: str, settings: dict[str, str] | None = None) -> str:
         """As `compose`, for who chooses no profile."""
-        return run([*self._compose, *arguments], self._environment | (settings or {}))
+        ports = {name: str(port) for name, port in self.ports.items()}
+        return run([*self._compose, *arguments], self._environment | ports | (settings or {}))
 
     def up(self) -> None:
         """All of a mode by its one command; of the demo the servers only."""
-        self.compose("up", "-d", *(SERVERS if self.profile == "demo" else ()))
+        begin = ("up", "-d", *(SERVERS if self.profile == "demo" else ()))
+        try:
+            self.compose(*begin)
+        except AssertionError as failed:
+            if not PORT_TAKEN.search(str(failed)):
+                raise
+            self._choose_ports()
+            self.compose(*begin)
         self.wait_healthy(*self.servers)
 
     def change_to(self, profile: str) -> None:
@@ -150,7 +166,8 @@ class ComposeCluster:
 
     def wait_healthy(self, *services: str) -> None:
         try:
-            wait_until(lambda: all(map(self.is_healthy, services)), f"{', '.join(services)} healthy")
+            healthy = f"{', '.join(services)} healthy"
+            wait_until(lambda: all(map(self.is_healthy, services)), healthy, deadline_s=HEALTHY_S)
         except AssertionError as error:
             error.add_note(self.logs())
             raise

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from compose_cluster import HOUSE, SERVERS, ComposeCluster, run, running, wait_until
+from compose_cluster import HOUSE, IMAGE, SERVERS, ComposeCluster, run, running, wait_until
 from dejamq import Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab.demo.story import sharing
-from dejamq_proto.events import SendResult, SendTry
+from dejamq_proto.journal.events import SendResultEvent, SendTry
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(500)]
 
@@ -33,6 +33,19 @@ def another_cluster(cluster: ComposeCluster, tmp_path: Path) -> Iterator[Compose
     with running(tmp_path) as another:
         yield another
     assert all(map(cluster.is_healthy, SERVERS))
+
+
+def in_the_image(program: str, code: str) -> None:
+    run(["docker", "run", "--rm", "--entrypoint", program, IMAGE, "-c", code])
+
+
+def test_the_image_has_the_compiled_parts(image: None) -> None:
+    in_the_image("python", "from dejamq.native import COMPILED; assert COMPILED")
+    in_the_image("python", "from dejamq_proto.native import COMPILED; assert COMPILED")
+
+
+def test_the_image_has_no_compiler(image: None) -> None:
+    in_the_image("sh", "! command -v gcc && ! command -v cc")
 
 
 def test_every_server_is_healthy_and_none_of_them_is_root(cluster: ComposeCluster) -> None:
@@ -77,7 +90,7 @@ def acknowledged(journal_dir: Path) -> set[str]:
     """The unique keys whose send was answered with success, from the producers' journals."""
     tries: dict[tuple[str, int], list[str]] = {}
     keys: set[str] = set()
-    decode = msgspec.json.Decoder(SendTry | SendResult, strict=False).decode
+    decode = msgspec.json.Decoder(SendTry | SendResultEvent, strict=False).decode
     for path in journal_dir.glob("*.jsonl"):
         for line in path.read_bytes().splitlines(keepends=True):
             if not line.endswith(b"\n") or (b'"SEND_TRY"' not in line and b'"SEND_RESULT"' not in line):

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from compose_cluster import ComposeCluster, wait_until
 from dejamq import ConsumeFrom, DejamqError, Message, Producer, PushConsumer, SendStatus
-from dejamq_lab.rpc_control import runtime
+from dejamq_lab.cluster.rpc_control import runtime
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 TOPIC = "orders"

@@ -2,19 +2,19 @@
 
 import pytest
 from compose_cluster import IMAGE
-from dejamq_lab.engine import docker
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.seeds import AS_WRITTEN
-from dejamq_lab.scenario.stages import Kind
-from dejamq_lab.scenario.text import catalogue
-from dejamq_lab.scenario.trial import trial
+from dejamq_lab.machines.engine import docker
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script.seeds import AS_WRITTEN
+from dejamq_lab.scenario.script.text import catalogue
+from dejamq_lab.scenario.stage.stages import Kind
+from dejamq_lab.scenario.trial.trial import trial
 
 PLAYED = ("O1", "O3", "P1-kill", "R1", "R2", "R6")
 pytestmark = [pytest.mark.docker, pytest.mark.spark, pytest.mark.timeout(500)]
 
 
 @pytest.fixture(scope="module")
-def outcomes(image: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def outcomes(image: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ScenarioOutcome]:
     """By id of the scenario, audited as one history."""
     known, directory = catalogue(), tmp_path_factory.mktemp("contained")
     with pytest.MonkeyPatch.context() as patch:
@@ -24,11 +24,11 @@ def outcomes(image: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_the_audit_names_what_was_done_to_containers(outcomes: dict[str, Outcome], name: str) -> None:
+def test_the_audit_names_what_was_done_to_containers(outcomes: dict[str, ScenarioOutcome], name: str) -> None:
     assert outcomes[name].problems == []
 
 
-def test_nothing_is_left_of_them(outcomes: dict[str, Outcome]) -> None:
+def test_nothing_is_left_of_them(outcomes: dict[str, ScenarioOutcome]) -> None:
     assert outcomes
     shown = docker("container", "ls", "--all", "--format", "{{.Names}}") + docker(
         "network", "ls", "--format", "{{.Name}}"

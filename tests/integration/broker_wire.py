@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 from dejamq_broker.app import Broker
-from dejamq_broker.config import BrokerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.store import StoreConfig
 from dejamq_proto import client_pb2, pull_pb2, send_pb2
-from dejamq_proto.calling import call, dial
 from dejamq_proto.client_pb2_grpc import ClientStub
 from dejamq_proto.common_pb2 import Caller, QueueKey
-from dejamq_proto.record import Outgoing, Record, decode, encode_properties, tags_code
+from dejamq_proto.names import DIRECT
+from dejamq_proto.records.record import Outgoing, Record, decode, encode_properties, tags_code
 from dejamq_proto.send_pb2_grpc import SendStub
-from dejamq_proto.wire import PullAnswer, SendRun, SendRunResult
+from dejamq_proto.wire.calling import call, dial
+from dejamq_proto.wire.messages import PullAnswer, SendRun, SendRunResult
 
 DEADLINE_MS = 10_000
 SMALL = StoreConfig(
@@ -43,6 +44,11 @@ async def running(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
         yield broker
     finally:
         await broker.close()
+
+
+def dialled(broker: Broker) -> str:
+    """Where clients of our own dial it: gRPC's own port, or the public one where another process has the port below."""
+    return broker.site.advertised.get(DIRECT, broker.address)
 
 
 async def until(holds: Callable[[], Any] | Callable[[], Awaitable[Any]], deadline_s: float = 10) -> Any:

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 from dejamq import Message, Producer, PushConsumer
 from dejamq_broker.app import Broker
-from dejamq_broker.config import BrokerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.store import StoreConfig
+from dejamq_lab.cluster.ports import held_ports
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 
@@ -34,18 +35,19 @@ class Servers:
 
     directory: Path
     namesrv: NameServer
+    address: str
     broker: Broker | None = None
-    address: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
     async def start_broker(self) -> None:
+        chosen: dict[str, Any] = {"broker_fast_failure_enable": False, "store": STORE} | self.settings
         config = BrokerConfig(
-            listen=self.address or "127.0.0.1:0", namesrv=self.namesrv.address,
-            store_directory=str(self.directory / "store"), store=STORE, namesrv_reconnect_ms=50,
-            journal_dir=str(self.directory / "servers"), **({"broker_fast_failure_enable": False} | self.settings),
+            listen=self.address, namesrv=self.namesrv.address,
+            store_directory=str(self.directory / "store"), namesrv_reconnect_ms=50,
+            journal_dir=str(self.directory / "servers"), **chosen,
         )  # fmt: skip
         self.broker = Broker(config)
-        self.address = await self.broker.start()
+        await self.broker.start()
 
     async def stop_broker(self) -> None:
         if self.broker is not None:
@@ -78,15 +80,17 @@ class Servers:
 
 @asynccontextmanager
 async def servers(directory: Path, **settings: Any) -> AsyncIterator[Servers]:
-    namesrv = NameServer(NamesrvConfig(listen="127.0.0.1:0"))
-    await namesrv.start()
-    made = Servers(directory, namesrv, settings=settings)
-    try:
-        await made.start_broker()
-        yield made
-    finally:
-        await made.stop_broker()
-        await namesrv.close()
+    with held_ports(2) as ports:  # also while a server is down
+        own, address = (f"127.0.0.1:{port}" for port in ports)
+        namesrv = NameServer(NamesrvConfig(listen=own))
+        await namesrv.start()
+        made = Servers(directory, namesrv, address=address, settings=settings)
+        try:
+            await made.start_broker()
+            yield made
+        finally:
+            await made.stop_broker()
+            await namesrv.close()
 
 
 def _lines(directory: Path, event: str, boot_id: str) -> list[dict[str, Any]]:

@@ -9,10 +9,10 @@ import msgspec
 from consumer_cluster import until
 from dejamq import ConsumeFrom, DejamqError, Message, PushConsumer, ReceivedMessage
 from dejamq_broker.store import StoreConfig
-from dejamq_broker.store.dump import Wanted, dump
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.dump import DumpRange, dump
+from dejamq_broker.store.files.paths import StorePaths
 from dejamq_lab import Cluster
-from dejamq_lab.cluster_process import ServerProcess
+from dejamq_lab.cluster.process import ServerProcess
 from delay_proof import Judged, judge
 from handover_proof import lines_of
 
@@ -112,4 +112,4 @@ async def stopped(directory: Path, stops: int, seed: int) -> Told:
     lines = [line for line in lines_of(journals) if line["event"] in ("BOOT", "PROGRESS_FLUSH")]
     second_ms = round(StoreConfig().delay_second_ms * SCALE)
     levels_ms = StoreConfig(message_delay_level=TABLE, delay_second_ms=second_ms).delay_levels_ms
-    return Told(acknowledged, done, judge(dump(StorePaths(store), "log", Wanted()), lines, levels_ms))
+    return Told(acknowledged, done, judge(dump(StorePaths(store), "log", DumpRange()), lines, levels_ms))

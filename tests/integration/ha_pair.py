@@ -8,8 +8,8 @@ from typing import Any
 
 from broker_wire import Wire, a_run, running, until
 from dejamq_broker.app import Broker
-from dejamq_lab.relay import Relay
-from dejamq_proto.wire import SendRunResult
+from dejamq_lab.cluster.relay import Relay
+from dejamq_proto.wire.messages import SendRunResult
 from replica_making import assert_same
 
 QUICK: dict[str, Any] = {
@@ -56,7 +56,7 @@ async def following(slave: Broker) -> None:
 
 def told(broker: Broker) -> dict[str, str]:
     """What it says of replication."""
-    return broker.domain.ha_info()
+    return broker.replication_info()
 
 
 async def same(master: Broker, slave: Broker) -> None:

@@ -16,17 +16,17 @@ from typing import Any
 import grpc.aio
 import msgspec
 from broker_wire import Wire, a_run, records_of, until
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.verify import verify
-from dejamq_lab.usage import memory_mib
-from dejamq_proto.calling import CODE_KEY, MAX_FRAME_BYTES, dial
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.offline.verify import verify
+from dejamq_lab.cluster.usage import memory_mib
 from dejamq_proto.codes import Code
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest
 from dejamq_proto.fast_pb2_grpc import FastStub
-from dejamq_proto.fields import BadFrame
-from dejamq_proto.frame_stream import FrameStream
 from dejamq_proto.names import check_topic
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq_proto.wire.calling import CODE_KEY, MAX_FRAME_BYTES, dial
+from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.frame_stream import FrameStream
+from dejamq_proto.wire.messages import SendRun, SendRunResult
 from hostile import TOPICS, Hostile, Method, methods
 
 WORKERS = 16
@@ -37,7 +37,7 @@ STORED = {Code.SUCCESS, Code.FLUSH_DISK_TIMEOUT, Code.SLAVE_NOT_AVAILABLE, Code.
 CUT_OFF = "Internal error from Core"
 """What a client of gRPC says that was still writing when the server ended the call: the status did not come through."""
 AT_FAST_PORT = ("/dejamq.v1.Send/SendStream", "/dejamq.v1.Pull/PullStream")
-MAY_BE_HELD = ("/dejamq.v1.Pull/PullOne",)
+MAY_BE_HELD = ("/dejamq.v1.Pull/PullOne", "/dejamq.v1.Pop/Receive")
 SWITCHES = ("/dejamq.v1.Admin/UpdateSettings", "/dejamq.v1.Admin/DeleteTopic", "/dejamq.v1.Admin/DeleteGroup")
 """An operator may turn a broker into a useless one, or delete what others use: these get no legal message."""
 SMALL = (

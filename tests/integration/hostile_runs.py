@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
-from dejamq_proto.record import HEADER, MAGIC_BLANK, Record, body_crc, encode, encode_properties, tags_code
-from dejamq_proto.wire import SendRun
+from dejamq_proto.records.record import HEADER, MAGIC_BLANK, Record, body_crc, encode, encode_properties, tags_code
+from dejamq_proto.wire.messages import SendRun
 
 SYS_FLAGS = (1, 2, 4, 8, 12, 16, 32, 48, 0x100, 0x200, 0x300, -1, 0x7FFFFFFF)
 NUMBERS = (0, 1, -1, 2, 90, 91, 92, 255, 256, 65_535, (1 << 31) - 1, -(1 << 31), 4 << 20)

@@ -6,7 +6,7 @@ from typing import Any
 
 from consumer_cluster import QUICK, Servers
 from dejamq import LitePullConsumer, Message, MessageQueue, ReceivedMessage
-from dejamq_broker.offsets import Position
+from dejamq_broker.tables.offsets import Position
 
 SETTINGS: dict[str, Any] = {name: value for name, value in QUICK.items() if name != "consume_retry_delay_ms"}
 
@@ -54,7 +54,7 @@ def bodies(messages: list[ReceivedMessage]) -> list[str]:
 def committed(here: Servers, queue: MessageQueue, group: str = "g") -> int | None:
     """The group's offset as the broker has it now."""
     assert here.broker is not None
-    return here.broker.domain.offsets.get(Position(group, queue.topic, queue.queue_id))
+    return here.broker.domain.tables.offsets.get(Position(group, queue.topic, queue.queue_id))
 
 
 def is_committed(here: Servers, queue: MessageQueue, offset: int) -> bool:

@@ -1,23 +1,25 @@
 """One name server and brokers that tests of the producer close, start again, and look into."""
 
 import asyncio
+import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from broker_wire import until
 from dejamq import MessageQueue, Producer
-from dejamq.config import ClientConfig
-from dejamq.instance import Instance
+from dejamq.net.instance import Instance
+from dejamq.values.config import ClientConfig
 from dejamq_broker.app import Broker
-from dejamq_broker.config import BrokerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.store import MessageStore, StoreConfig
+from dejamq_lab.cluster.ports import hold, port_of
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.client_pb2 import ConsumerData
 from dejamq_proto.codes import RouteNotFound
 from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.record import Record, decode
+from dejamq_proto.records.record import Record, decode
 
 STORE = StoreConfig(mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20 * 10_000)
 
@@ -28,12 +30,14 @@ class Site:
     def __init__(self, directory: Path, **settings: Any) -> None:
         """``settings`` are the brokers'."""
         self._directory, self._settings = directory, settings
-        self.namesrv = NameServer(NamesrvConfig(listen="127.0.0.1:0"))
+        self._held: list[socket.socket] = []
+        self.namesrv = NameServer(NamesrvConfig(listen=self._address()))
         self.brokers: dict[str, Broker] = {}
 
-    async def start_broker(self, name: str, listen: str = "127.0.0.1:0") -> Broker:
+    async def start_broker(self, name: str, listen: str = "") -> Broker:
+        """Without ``listen`` at a new address, that nobody else gets while the broker is down."""
         config = BrokerConfig(
-            broker_name=name, listen=listen, namesrv=self.namesrv.address, store=STORE,
+            broker_name=name, listen=listen or self._address(), namesrv=self.namesrv.address, store=STORE,
             store_directory=str(self._directory / name), **({"broker_fast_failure_enable": False} | self._settings),
         )  # fmt: skip
         self.brokers[name] = broker = Broker(config)
@@ -69,6 +73,12 @@ class Site:
         for broker in self.brokers.values():
             await broker.close()
         await self.namesrv.close()
+        for held in self._held:
+            held.close()
+
+    def _address(self) -> str:
+        self._held.append(hold())
+        return f"127.0.0.1:{port_of(self._held[-1])}"
 
 
 async def stored(site: Site, queue: MessageQueue) -> list[Record]:
@@ -114,7 +124,7 @@ async def bodies_at(site: Site, topic: str) -> list[bytes]:
     """What every running broker has stored of the topic, queue by queue, in order."""
     found: list[bytes] = []
     for broker in site.brokers.values():
-        store, config = broker.domain.store, broker.domain.topics.get(topic)
+        store, config = broker.domain.store, broker.domain.tables.topics.get(topic)
         async with asyncio.timeout(10):
             while store.dispatched < store.log_max:
                 await asyncio.sleep(0.005)

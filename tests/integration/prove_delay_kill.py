@@ -20,7 +20,7 @@ from delay_kill import Told, stopped
 def audited(directories: list[Path], told: list[Told]) -> tuple[int, int]:
     """(findings B1, repeats without one). Raises AssertionError for an unexpected cause of a message that repeated."""
     from dejamq_analytics import audit
-    from dejamq_analytics.session import make_session
+    from dejamq_analytics.spark.session import make_session
 
     spark = make_session("local[2]", {"spark.driver.memory": "2g"}, quick=True)
     try:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from dejamq_proto import calling
+from dejamq_proto.wire import calling
 
 KEEPALIVE_MS = 300
 

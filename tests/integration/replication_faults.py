@@ -17,11 +17,12 @@ from pathlib import Path
 
 from broker_wire import SMALL, Wire, a_run
 from dejamq_broker.app import wall_clock_ms
-from dejamq_broker.config import BrokerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.store import MessageStore
-from dejamq_lab.plan import as_flags
-from dejamq_lab.relay import DOWN, UP, Relay
-from dejamq_lab.rpc_control import runtime
+from dejamq_lab.cluster.plan import as_flags
+from dejamq_lab.cluster.ports import hold, port_of
+from dejamq_lab.cluster.relay import DOWN, UP, Relay
+from dejamq_lab.cluster.rpc_control import runtime
 from dejamq_proto.codes import Code
 from ha_pair import QUICK
 from replica_files import assert_same_files
@@ -42,7 +43,8 @@ class Replica:
         self._log = directory / f"{name}.log"
         self._settings = {"namesrv": "", "store_directory": str(self.directory), "store": FILES} | QUICK | settings
         self._process: subprocess.Popen[bytes] | None = None
-        self.address = "127.0.0.1:0"
+        self._held = hold()
+        self.address = f"127.0.0.1:{port_of(self._held)}"
 
     async def start(self) -> None:
         """The second time at the same address. Returns when it serves."""
@@ -59,6 +61,11 @@ class Replica:
             self._process.kill()
             self._process.wait()
 
+    def end(self) -> None:
+        """Kill it for good: its address is free again."""
+        self.kill()
+        self._held.close()
+
     async def stop(self) -> None:
         """As SIGTERM does, with an exit status of 0."""
         assert self._process is not None
@@ -72,11 +79,8 @@ class Replica:
         return values.get("commitLogMaxOffset", ""), values.get("dispatchBehindBytes", "")
 
     def _ready(self, begun: int) -> bool:
-        for line in self._log.read_bytes()[begun:].decode().splitlines():
-            if line.startswith("ready broker"):
-                self.address = line.split()[-1]
-                return True
-        return False
+        said = self._log.read_bytes()[begun:].decode()
+        return any(line.startswith("ready broker") for line in said.splitlines())
 
 
 class Pair:
@@ -103,8 +107,8 @@ class Pair:
             producer.cancel()
             await asyncio.wait((producer,))
         finally:
-            self.master.kill()
-            self.slave.kill()
+            self.master.end()
+            self.slave.end()
             await self.link.close()
 
     async def suffer(self, fault: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from broker_wire import Wire, a_run
 from dejamq import Admin
-from dejamq_lab.usage import core_seconds, memory_mib
+from dejamq_lab.cluster.usage import core_seconds, memory_mib
 from dejamq_proto import client_pb2
 from dejamq_proto.common_pb2 import QueueKey
 

@@ -10,14 +10,18 @@ import grpc
 import grpc.aio
 import numpy as np
 from dejamq import Producer
+from dejamq_broker.base.identity import Site
+from dejamq_broker.doors.fast.listener import ANY_PORT, FastDoor, Method
 from dejamq_proto.client_pb2 import BrokerCommand, Heartbeat, HeartbeatAck, UnregisterRequest, UnregisterResponse
 from dejamq_proto.client_pb2_grpc import ClientServicer, add_ClientServicer_to_server
 from dejamq_proto.codes import Code, RouteNotFound
+from dejamq_proto.fast_pb2_grpc import add_FastServicer_to_server
 from dejamq_proto.namesrv_pb2 import BrokerData, GetRouteRequest, GetRouteResponse, QueueData
 from dejamq_proto.namesrv_pb2_grpc import NameServerServicer, add_NameServerServicer_to_server
-from dejamq_proto.record import Record, decode
-from dejamq_proto.serving import Server
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq_proto.records.record import Record, decode
+from dejamq_proto.serving.server import Server
+from dejamq_proto.wire.framed import Frame
+from dejamq_proto.wire.messages import SendRun, SendRunResult
 
 Answer = Callable[[SendRun], Awaitable[SendRunResult | None]]
 
@@ -71,15 +75,21 @@ class ScriptedBroker(ClientServicer):
         self.deaf = False  # heartbeats are not acknowledged
         self.unregistered: list[UnregisterRequest] = []
         self._server = Server(())
+        site = Site(cluster="c", broker_name=name, broker_id=0, boot_id=f"{name}-boot")
+        self._fast = FastDoor(site, {"/dejamq.v1.Send/SendStream": Method(self._send_frames)}, self._server.acceptor)
+        self._server.acceptor.fast = self._fast.open
 
     async def start(self) -> None:
         handler = grpc.stream_stream_rpc_method_handler(self._send_stream)
         services = grpc.method_handlers_generic_handler("dejamq.v1.Send", {"SendStream": handler})
         self._server.grpc.add_generic_rpc_handlers((services,))
         add_ClientServicer_to_server(self, self._server.grpc)
+        add_FastServicer_to_server(self._fast, self._server.grpc)
         self.address = await self._server.start("127.0.0.1:0")
+        await self._fast.start(self.address, ANY_PORT)
 
     async def close(self) -> None:
+        await self._fast.close()
         await self._server.stop(0)
 
     @property
@@ -102,14 +112,26 @@ class ScriptedBroker(ClientServicer):
 
     async def _send_stream(self, frames: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         async for frame in frames:
-            run = SendRun.decode(frame)
-            self.runs.append(run)
-            answer = self.script.popleft() if self.script else _accept
-            result = await answer(run)
-            if result is None:
+            answer = await self._answer(frame)
+            if answer is None:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted break")
                 return
-            yield result.encode()
+            yield answer
+
+    async def _send_frames(self, frames: AsyncIterator[Frame], context: Any) -> None:
+        """As ``_send_stream``, at the fast port. A handler that returns ends its connection."""
+        async for frame in frames:
+            answer = await self._answer(frame)
+            if answer is None:
+                return
+            await context.write(answer)
+
+    async def _answer(self, frame: Frame) -> bytes | None:
+        """What the script says to a run."""
+        run = SendRun.decode(frame)
+        self.runs.append(run)
+        result = await (self.script.popleft() if self.script else _accept)(run)
+        return None if result is None else result.encode()
 
     async def ClientChannel(self, request_iterator: Any, context: Any) -> AsyncIterator[BrokerCommand]:
         async for beat in request_iterator:

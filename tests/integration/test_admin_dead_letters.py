@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dejamq import Admin, Code, ConsumeFrom, DeadLetter, DejamqError, Message, PushConsumer, ReceivedMessage, SendResult
 from dejamq import sync as dejamq_sync
-from dejamq.admin_dead_letters import LetterFacts, export_row
+from dejamq.admin.dead_letters import LetterFacts, export_row
 from dejamq_lab import Cluster
 
 

@@ -200,7 +200,7 @@ async def test_settings_change_while_a_broker_runs(cluster: Cluster, admin: Admi
     async with cluster.producer("shop") as producer:
         sent = [await producer.send(Message("fresh", b"x")) for _ in range(4)]
     assert {one.queue.broker_name for one in sent} == {"broker-b"}
-    with pytest.raises(DejamqError, match="is read when the broker starts"):
+    with pytest.raises(DejamqError, match="is read at the start"):
         await admin.update_settings("broker-a", {"store_directory": "elsewhere"})
     with pytest.raises(ConfigError, match="broker-x"):
         await admin.update_settings("broker-x", {"autoCreateTopicEnable": "false"})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from dejamq import Admin
 from dejamq_broker.app import Broker
-from dejamq_broker.config import BrokerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_lab import Cluster
 
 PAGE = (Path(__file__).parents[2] / "docs" / "admin.md").read_text()
@@ -43,6 +43,6 @@ async def test_every_setting_that_can_change_is_named(tmp_path: Path) -> None:
     broker = Broker(config)
     await broker.start()
     try:
-        assert {name for name in broker.domain.settings.changeable if f"`{name}`" not in PAGE} == set()
+        assert {name for name in broker.domain.services.settings.changeable if f"`{name}`" not in PAGE} == set()
     finally:
         await broker.close()

@@ -21,7 +21,8 @@ from dejamq import (
     ReceivedMessage,
     RouteNotFound,
 )
-from dejamq_lab import Cluster, rpc_control
+from dejamq_lab import Cluster
+from dejamq_lab.cluster import rpc_control
 
 QUICK = {"poll_name_server_interval_ms": 200}
 

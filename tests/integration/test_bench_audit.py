@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from dejamq_lab.bench import auditing
-from dejamq_lab.bench.result import Load
+from dejamq_lab.bench.client.result import Load
 from dejamq_lab.errors import ClusterFailed
-from dejamq_proto.events import Deliver
+from dejamq_proto.journal.events import Deliver
 
 pytestmark = pytest.mark.process
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from consumer_cluster import servers
+from dejamq_lab.bench.client.result import Load
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.result import Load
 from dejamq_lab.errors import ClusterFailed
 from dejamq_proto.codes import ConfigError
 

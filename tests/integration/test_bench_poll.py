@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from consumer_cluster import servers
+from dejamq_lab.bench.client.own import POLLED
+from dejamq_lab.bench.client.result import Load
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.own_clients import POLLED
-from dejamq_lab.bench.result import Load
 
 
 async def test_the_polls_of_a_measurement_return_all_its_messages(tmp_path: Path) -> None:

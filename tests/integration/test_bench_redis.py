@@ -2,10 +2,10 @@
 
 import pytest
 from dejamq_lab.bench import peers
-from dejamq_lab.bench.client_process import run_client
+from dejamq_lab.bench.client.process import run_client
+from dejamq_lab.bench.client.result import Job, Load
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.result import Job, Load
-from dejamq_lab.usage import core_seconds
+from dejamq_lab.cluster.usage import core_seconds
 
 pytestmark = [pytest.mark.redis, pytest.mark.process]
 

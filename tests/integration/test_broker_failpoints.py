@@ -1,18 +1,23 @@
 """The broker's named places, each armed once: what would come next does not happen, and all else does."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from broker_wire import Wire, a_run, records_of, running, until
+from dejamq_broker.app import Broker
+from dejamq_broker.base.streams import MOST_ASKED
 from dejamq_broker.store import StoreConfig
-from dejamq_broker.streams import MOST_ASKED
 from dejamq_proto import failpoints
 from dejamq_proto.client_pb2 import Commits, ConsumerListRequest, Heartbeat, QueueCommit
 from dejamq_proto.codes import Code
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.failpoints import Failpoints
-from dejamq_proto.wire import PullAnswer, SendRunResult
+from dejamq_proto.remoting.header import Command
+from dejamq_proto.remoting.requests import HAS_SUBSCRIPTION, MAY_SUSPEND, PULL_MESSAGE, SEND_MESSAGE_V2
+from dejamq_proto.wire.messages import PullAnswer, SendRunResult
+from remoting_wire import RemotingClient, a_pull, a_send, remoting
 
 SYNC = StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH")
 Arm = Callable[[str], None]
@@ -145,3 +150,50 @@ async def test_the_answer_to_commits_beside_heartbeats_is_lost_or_an_error_after
         await stream.write(a_commit(wire, "t", 1))
         assert "failpoint rpc.UpdateOffset.answer" in (await stream.read()).commit_refused.remark
         assert await wire.committed("g", "t") == 1
+
+
+@pytest.mark.parametrize(("place", "stored"), [("request", False), ("answer", True)])
+async def test_a_request_of_a_rocketmq_client_is_lost_before_or_after_its_work_is_done(
+    tmp_path: Path, arm: Arm, place: str, stored: bool
+) -> None:
+    async with running(tmp_path) as broker, remoting(broker.address) as client:
+        arm(f"rpc.SEND_MESSAGE_V2.{place}=1*drop->off")
+        lost = asyncio.create_task(client.ask(SEND_MESSAGE_V2, b"lost", **a_send()))
+        await until(lambda: broker.remoting.connections)
+        await asyncio.sleep(0)
+        told = await client.ask(SEND_MESSAGE_V2, b"told", **a_send())
+        assert (told.code, told.ext["queueOffset"], lost.done()) == (0, str(int(stored)), False)
+        lost.cancel()
+
+
+HELD = a_pull(queueOffset=1, sysFlag=HAS_SUBSCRIPTION | MAY_SUSPEND, suspendTimeoutMillis=600_000)
+
+
+async def held_pull(broker: Broker, client: RemotingClient) -> "asyncio.Task[Command]":
+    """A pull at the end of its queue, which waits for a message."""
+    before = broker.domain.long_poll.waiting
+    pull = asyncio.create_task(client.ask(PULL_MESSAGE, **HELD))
+    await until(lambda: broker.domain.long_poll.waiting > before)
+    return pull
+
+
+async def test_the_late_answer_to_a_held_pull_of_a_rocketmq_client_is_lost(tmp_path: Path, arm: Arm) -> None:
+    async with running(tmp_path) as broker, remoting(broker.address) as client, Wire(broker.address) as wire:
+        arm("rpc.PULL_MESSAGE.answer=1*drop->off")
+        await wire.send(a_run("t", [b"x"]))
+        lost = await held_pull(broker, client)
+        told = await held_pull(broker, client)
+        await wire.send(a_run("t", [b"x"]))
+        assert (await told).ext["nextBeginOffset"] == "2"
+        assert not lost.done()
+        lost.cancel()
+
+
+async def test_the_late_answer_to_a_held_pull_of_a_rocketmq_client_is_an_error(tmp_path: Path, arm: Arm) -> None:
+    async with running(tmp_path) as broker, remoting(broker.address) as client, Wire(broker.address) as wire:
+        arm("rpc.PULL_MESSAGE.answer=1*error->off")
+        await wire.send(a_run("t", [b"x"]))
+        pull = await held_pull(broker, client)
+        await wire.send(a_run("t", [b"x"]))
+        told = await pull
+        assert (told.code, told.remark) == (Code.SYSTEM_ERROR, "failpoint rpc.PULL_MESSAGE.answer")

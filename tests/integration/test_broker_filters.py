@@ -10,7 +10,7 @@ from dejamq_broker.app import Broker
 from dejamq_proto import client_pb2, pull_pb2
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.pull_pb2_grpc import PullStub
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.wire.messages import PullAnswer
 
 RICH = {"expression": "amount > 5", "expression_type": "SQL92"}
 
@@ -94,7 +94,7 @@ async def test_a_held_pull_sleeps_through_arrivals_that_it_does_not_want(wire: W
     by_tag = wire.pull_request("orders", 1, suspend_ms=60_000, expression="paid")
     await stream.write(by_sql)
     await stream.write(by_tag)
-    await until(lambda: len(broker._long_poll._holds) == 2)
+    await until(lambda: broker.domain.long_poll.waiting == 2)
     await send(wire, 2, 3, tags="open")
     await send(wire, 4, tags="paid")
     answer = PullAnswer.decode(await stream.read())
@@ -108,7 +108,7 @@ async def test_without_a_match_a_held_pull_ends_with_where_to_go_on(wire: Wire, 
     await send(wire, 1)
     stream = wire.pull_stream()
     await stream.write(wire.pull_request("orders", 1, suspend_ms=1000, **RICH))
-    await until(lambda: len(broker._long_poll._holds) == 1)
+    await until(lambda: broker.domain.long_poll.waiting == 1)
     await send(wire, 2)
     answer = PullAnswer.decode(await stream.read())
     assert (answer.code, answer.next_offset) == (Code.PULL_RETRY_IMMEDIATELY, 2)

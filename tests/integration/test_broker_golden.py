@@ -13,7 +13,7 @@ from dejamq_broker.store import StoreConfig
 from dejamq_proto import admin_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import Record, decode
+from dejamq_proto.records.record import Record, decode
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 STORE = StoreConfig(
@@ -75,7 +75,7 @@ async def test_topics_groups_and_offsets_are_the_real_brokers(broker: Broker, ki
             ("%RETRY%GroupRetry", 0),
         }
         assert await wire.committed("GroupRetry", "Order") == (20 if kind == "clean" else 15)
-        assert broker.domain.groups.known("GroupRetry").retry_max_times >= 1
+        assert broker.domain.tables.groups.known("GroupRetry").retry_max_times >= 1
 
 
 async def test_what_is_sent_then_continues_the_real_brokers_queue(broker: Broker, manifest: dict[str, Any]) -> None:

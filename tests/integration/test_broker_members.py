@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from broker_wire import Wire, a_run, broker_config, running, until
 from dejamq_broker.app import Broker
-from dejamq_broker.streams import MOST_ASKED
+from dejamq_broker.base.streams import MOST_ASKED
 from dejamq_proto import admin_pb2, client_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import Caller, QueueKey
-from dejamq_proto.record import decode
+from dejamq_proto.records.record import decode
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dejamq_broker.app import Broker
 from dejamq_proto import admin_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import Record, decode
+from dejamq_proto.records.record import Record, decode
 
 
 @pytest.fixture

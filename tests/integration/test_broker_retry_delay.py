@@ -10,7 +10,7 @@ import pytest
 from broker_wire import SMALL, Wire, a_run, broker_config, records_of, running, until
 from dejamq_broker.app import Broker
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import Record
+from dejamq_proto.records.record import Record
 
 QUICK = {
     "store": dataclasses.replace(SMALL, message_delay_level=" ".join(["1s"] * 18)),
@@ -74,7 +74,7 @@ async def test_a_delayed_message_is_delivered_when_due_and_not_before(
     assert (await wire.send(run)).code == 0
     await until(lambda: broker.domain.store.max_offset("SCHEDULE_TOPIC_XXXX", 1) == 1)
     clock.now_ms += 999
-    await broker.domain.delay.step()
+    await broker.domain.services.delay.step()
     assert broker.domain.store.max_offset("orders", 0) == 0
     clock.now_ms += 1
     record = await first_of(wire, "orders")

@@ -14,7 +14,7 @@ from dejamq_proto import admin_pb2
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.common_pb2 import TopicConfig
-from dejamq_proto.wire import PullAnswer, SendRun, SendRunResult
+from dejamq_proto.wire.messages import PullAnswer, SendRun, SendRunResult
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def pulled(wire: Wire, topic: str, count: int, **more: Any) -> PullAnswer:
 
 async def held(broker: Broker, count: int = 1) -> None:
     """Until this many pulls are parked."""
-    await until(lambda: len(broker._long_poll._holds) == count)
+    await until(lambda: broker.domain.long_poll.waiting == count)
 
 
 async def test_what_is_sent_is_pulled_with_the_brokers_fields_filled(wire: Wire, broker: Broker) -> None:
@@ -157,7 +157,7 @@ async def test_a_first_send_creates_the_topic_unless_that_is_off(tmp_path: Path,
     topics = (await wire.call(admin.ListTopicConfigs, admin_pb2.ListTopicConfigsRequest())).topics
     shapes = {topic.topic: (topic.write_queue_nums, topic.perm) for topic in topics}
     system = {"TBW102": (8, 7), "SCHEDULE_TOPIC_XXXX": (18, 6), "SELF_TEST_TOPIC": (1, 6)}
-    system |= {"DefaultCluster_REPLY_TOPIC": (1, 6)}
+    system |= {"DefaultCluster_REPLY_TOPIC": (1, 6), "DefaultCluster": (1, 7), "broker-a": (1, 7)}
     assert shapes == system | {"orders": (2, 6)}
     async with running(tmp_path / "other", auto_create_topic_enable=False) as other, Wire(other.address) as strict:
         assert (await strict.send(a_run("orders", [b"x"]))).code == Code.TOPIC_NOT_EXIST

@@ -1,6 +1,7 @@
 """SYNC_FLUSH on a disk that takes its time: who waits is told, and what was stored stays."""
 
 import asyncio
+import dataclasses
 import os
 import threading
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from broker_wire import Wire, a_run, records_of, running, until
 from dejamq_broker.app import Broker
-from dejamq_broker.store import StoreConfig, log_sync
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store import StoreConfig
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log import sync as log_sync
 from dejamq_proto.codes import Code, DejamqError
 
 SYNC = StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH")
@@ -66,7 +68,25 @@ async def test_a_late_disk_answers_flush_disk_timeout_and_the_message_is_consume
             assert late.remark == "stored, but the disk did not confirm it within 0.2 s"
             assert await bodies_in(broker, wire, 0) == []
         assert await bodies_in(broker, wire, 1) == [b"late"]
-        assert (await wire.send(a_run("orders", [b"in time"]))).code == Code.SUCCESS
+
+        async def in_time() -> bool:
+            return (await wire.send(a_run("orders", [b"in time"]))).code == Code.SUCCESS
+
+        await until(in_time)  # the disk of a busy machine may be late itself
+
+
+async def test_a_delayed_message_whose_delivery_the_disk_confirms_late_is_delivered_once(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    store = dataclasses.replace(SYNC, delay_second_ms=20)
+    async with running(tmp_path, store=store, sync_flush_timeout_ms=100) as broker, Wire(broker.address) as wire:
+        progress = broker.domain.tables.progress
+        await wire.send(a_run("orders", [b"x"], properties={"DELAY": "4"}, rewrite=True))  # 0.6 s
+        with disk.held():
+            await until(lambda: progress.get(4) == 1)
+            await asyncio.sleep(0.5)  # any confirmation would be late by now, several times
+        assert await bodies_in(broker, wire, 1) == [b"x"]
+        assert broker.domain.store.max_offset("orders", 0) == 1
 
 
 async def test_who_does_not_wait_for_the_store_is_answered_while_the_disk_is_still_at_it(
@@ -95,7 +115,15 @@ async def test_a_message_given_back_is_answered_when_its_next_try_is_on_disk(tmp
         with disk.held(), pytest.raises(DejamqError, match="next try is stored, but the disk") as refused:
             await wire.send_back("g", log_offset)
         assert refused.value.code == Code.SYSTEM_ERROR
-        await wire.send_back("g", log_offset)
+
+        async def in_time() -> bool:
+            try:
+                await wire.send_back("g", log_offset)
+            except DejamqError:  # the disk of a busy machine may be late itself
+                return False
+            return True
+
+        await until(in_time)
         assert broker.domain.store is not None
         assert broker.domain.store.flushed == broker.domain.store.log_max
 
@@ -108,8 +136,12 @@ async def test_offsets_are_not_on_disk_before_their_messages(tmp_path: Path, dis
         with disk.held():
             await wire.send(a_run("orders", [b"x"]))
             await wire.commit("g", "orders", 1)
-            broker.domain.progress.set(3, 1)
-            flush = broker.domain.offsets.flush if table == "consumerOffset.json" else broker.domain.progress.flush
+            broker.domain.tables.progress.set(3, 1)
+            flush = (
+                broker.domain.tables.offsets.flush
+                if table == "consumerOffset.json"
+                else broker.domain.tables.progress.flush
+            )
             flushing = asyncio.create_task(flush())
             await until(lambda: disk.waiting)
             assert not path.exists()
@@ -127,6 +159,7 @@ async def test_on_a_quick_disk_the_loop_syncs_what_it_stored(tmp_path: Path, mon
         real(file)
 
     monkeypatch.setattr(log_sync, "WAKING_S", 0)
+    monkeypatch.setattr(log_sync, "QUICK_S", 60)  # however long the disk of a busy machine takes
     async with running(tmp_path, store=SYNC) as broker, Wire(broker.address) as wire:
         assert (await wire.send(a_run("orders", [b"first"]))).code == Code.SUCCESS
         monkeypatch.setattr(MappedFile, "sync", sync)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from consumer_cluster import Servers, servers, until
 from dejamq import Admin, ConsumeFrom, Message, ReceivedMessage, TransactionProducer, TransactionState
-from dejamq_broker.offsets import Position
-from dejamq_broker.store.errors import StoreFull
+from dejamq_broker.store.files.errors import StoreFull
+from dejamq_broker.tables.offsets import Position
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.probe import state_of
 from prometheus_client.parser import text_string_to_metric_families
@@ -78,7 +78,7 @@ async def test_metrics_have_rocketmqs_names_and_what_happened(site: Servers) -> 
     assert seen["rocketmq_consumer_inflight_messages"][at(topic="orders", consumer_group="g")] == 0
     assert seen["rocketmq_broker_permission"][()] == 6
     assert site.broker is not None
-    assert seen["rocketmq_topic_number"][()] == len(list(site.broker.domain.topics))
+    assert seen["rocketmq_topic_number"][()] == len(list(site.broker.domain.tables.topics))
     assert seen["rocketmq_storage_size"][()] > 0
     assert seen["rocketmq_storage_dispatch_behind_bytes"][()] == 0
     timed = at(request_code="QueryOffset", response_code="SUCCESS", is_long_polling="false")
@@ -94,7 +94,7 @@ async def test_metrics_have_rocketmqs_names_and_what_happened(site: Servers) -> 
 
 async def test_metrics_tell_the_permission_in_force_not_that_of_the_start(site: Servers) -> None:
     assert site.broker is not None
-    site.broker.domain.settings.update({"broker_permission": "4"})
+    site.broker.domain.services.settings.update({"broker_permission": "4"})
     assert (await scraped(site))["rocketmq_broker_permission"][()] == 4
 
 
@@ -102,11 +102,11 @@ async def test_the_lag_of_a_group_that_went_away_is_told_and_never_negative(site
     await site.send("a")
     assert site.broker is not None
     domain = site.broker.domain
-    domain.groups.require("gone")
+    domain.tables.groups.require("gone")
     await until(lambda: domain.store.dispatched == domain.store.log_max)
     ends = [domain.store.max_offset("orders", queue_id) for queue_id in range(4)]
     for queue_id, end in enumerate(ends):
-        domain.offsets.commit(Position("gone", "orders", queue_id), 0 if end else 7, by="test")
+        domain.tables.offsets.commit(Position("gone", "orders", queue_id), 0 if end else 7, by="test")
     seen = await scraped(site)
     gone = at(topic="orders", consumer_group="gone")
     assert seen["rocketmq_consumer_lag_messages"][gone] == 1
@@ -184,7 +184,7 @@ async def test_health_is_told_for_the_process_for_clients_and_for_each_service(s
 async def test_a_full_disk_closes_the_send_service_and_nothing_else(site: Servers) -> None:
     assert site.broker is not None
     broker = site.broker
-    disk = broker._store._disk
+    disk = broker.domain.store.inspect().disk
     full, disk.refuses = disk.refusal, True
     disk.refusal = lambda: StoreFull("full")  # type: ignore[method-assign]
     await broker.watched.look_at_health()

@@ -198,7 +198,7 @@ async def test_settings_of_a_broker_are_read_one_or_all(cluster: Cluster) -> Non
 async def test_a_setting_that_cannot_change_while_the_broker_runs_is_refused_in_words(cluster: Cluster) -> None:
     before = (await dejamq(cluster, "broker", "config", "get", "broker-a")).output
     for pair, words in (
-        ("flush_disk_type=SYNC_FLUSH", "starts"),
+        ("flush_disk_type=SYNC_FLUSH", "read at the start"),
         ("nonsense=1", "nonsense"),
         ("nonsense", "KEY=VALUE"),
     ):

@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,6 +118,19 @@ async def test_a_delayed_message_comes_later(shop: Shop) -> None:
     assert taken.output.rstrip().endswith("later")
 
 
+@pytest.mark.parametrize("when", [("--delay-ms", "900"), ("--deliver-at", "")])
+async def test_a_message_for_a_time_comes_at_it(shop: Shop, when: tuple[str, str]) -> None:
+    option, value = when
+    topic = "sent-at" + option
+    await make(shop.cluster, topic, queues=1)
+    due_ms = round(time.time() * 1000) + 900
+    ran = await dejamq(shop.cluster, "send", topic, "later", option, value or str(due_ms), "-o", "json")
+    assert ran.json()["status"] == "SEND_OK"
+    taken = await dejamq(shop.cluster, "consume", topic, "--group", "late", "--from", "begin", "--count", "1")
+    assert taken.output.rstrip().endswith("later")
+    assert time.time() * 1000 >= due_ms
+
+
 async def test_a_line_that_no_message_can_hold_ends_the_sending_and_the_lines_before_it_are_told(shop: Shop) -> None:
     await make(shop.cluster, "sent-huge", queues=1)
     command = ("send", "sent-huge", "-", "--lines", "-o", "json", "--namesrv", shop.cluster.namesrv)
@@ -136,6 +150,8 @@ async def test_a_line_that_no_message_can_hold_ends_the_sending_and_the_lines_be
         (("send", "SCHEDULE_TOPIC_XXXX", "x"), "belongs to the broker itself"),
         (("send", "orders", "x", "--key", "a b"), "key"),
         (("send", "orders", "x", "--delay-level", "2147483648"), "--delay-level"),
+        (("send", "orders", "x", "--delay-ms", "5", "--delay-level", "1"), "--deliver-at"),
+        (("send", "orders", "x", "--deliver-at", "soon"), "--deliver-at takes"),
         (("consume", "orders", "--from", "yesterday"), "--from"),
         (("consume", "orders", "--group", "g", "--from", "17"), "without --group"),
         (("consume", "orders", "--body", "-o", "json"), "--body"),

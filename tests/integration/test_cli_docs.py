@@ -16,7 +16,7 @@ from cli_runner import masked, run_beside
 from dejamq import Admin, ConsumeFrom
 from dejamq_cli.command_line import app
 from dejamq_lab import Cluster
-from dejamq_lab.waiting import until_async
+from dejamq_lab.cluster.waiting import until_async
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 STEP = re.compile(r"```console\n(?P<console>.*?)```|<!-- test: (?P<event>\w+) -->|```sh\n(?P<shell>.*?)```", re.DOTALL)

@@ -31,7 +31,7 @@ async def half() -> AsyncIterator[Half]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEJAMQ_MQ_CLIENT_API_TIMEOUT_MS", "700")
-    monkeypatch.setattr("dejamq_cli.reading.TIMEOUT_MS", 700)
+    monkeypatch.setattr("dejamq_cli.access.topic_reader.TIMEOUT_MS", 700)
 
 
 async def test_what_the_other_broker_has_is_read(half: Half) -> None:

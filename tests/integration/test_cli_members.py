@@ -101,7 +101,7 @@ async def test_a_queue_that_two_members_chose_for_themselves_has_two_owners(clus
 async def test_owners_of_a_member_that_does_not_answer_are_unknown_and_that_is_status_3(cluster: Cluster) -> None:
     await make(cluster, "unheard", 1)
     async with members(cluster, "silent", "unheard", "c1"):
-        with mock.patch("dejamq_cli.group_view.ANSWER_TIMEOUT_S", 0):
+        with mock.patch("dejamq_cli.groups.view.ANSWER_TIMEOUT_S", 0):
             ran = await dejamq(cluster, "group", "describe", "silent")
             (described,) = (await dejamq(cluster, "group", "describe", "silent", "-o", "json")).objects()
     assert ran.status == 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dejamq import RouteNotFound
-from dejamq.rpc_namesrv import NameServerLink
+from dejamq.net.namesrv import NameServerLink
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.namesrv_pb2 import GetRoutesRequest, GetRoutesResponse, RouteAnswer

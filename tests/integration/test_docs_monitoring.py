@@ -11,7 +11,7 @@ import pytest
 from dejamq_lab import Cluster
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
-METRICS = (Path(__file__).parents[2] / "broker" / "dejamq_broker").glob("metrics*.py")
+METRICS = (Path(__file__).parents[2] / "broker" / "dejamq_broker" / "operators").glob("*.py")
 
 
 @pytest.mark.process

@@ -4,7 +4,6 @@ import ast
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_lab import Cluster
+from dejamq_lab.cluster.ports import held_ports
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WEB = "fastapi_app.py"
@@ -55,6 +55,12 @@ def environment(cluster: Cluster, tmp_path: Path) -> dict[str, str]:
     """A topic that only one of the brokers had registered when its route was read is completed by the next read."""
     own = {"DEJAMQ_NAMESRV": cluster.namesrv, "DEJAMQ_LOCAL_OFFSET_STORE_DIR": str(tmp_path / "offsets")}
     return os.environ | own | {"DEJAMQ_POLL_NAME_SERVER_INTERVAL_MS": "1000", "PYTHONWARNINGS": "error"}
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with held_ports(1) as ports:
+        yield ports[0]
 
 
 def run(name: str, environment: dict[str, str], directory: Path) -> str:
@@ -98,10 +104,8 @@ def answer(url: str, wanted: str, method: str = "GET") -> None:
 
 
 def test_the_web_application_sends_consumes_and_drains_when_it_is_stopped(
-    environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], port: int, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES), "--port", str(port), "fastapi_app:app"]
     journal, said = tmp_path / "journal", tmp_path / "said"
     with said.open("w") as log:

@@ -30,7 +30,7 @@ def store_of(broker: Broker | None) -> MessageStore:
 
 def at_use(broker: Broker | None, percent: int) -> None:
     """Let its disk be this full, and look."""
-    disk = store_of(broker)._disk
+    disk = store_of(broker).inspect().disk
     disk.used_percent = lambda folder: percent
     disk.look()
 
@@ -57,9 +57,9 @@ async def test_what_a_full_broker_refuses_goes_to_another_one(site: Site) -> Non
 def expire(cluster: Servers) -> None:
     """All log files but the last one."""
     store = store_of(cluster.broker)
-    store._retention.safe_end = lambda: store.log_max
+    store.inspect().retention.safe_end = lambda: store.log_max
     at_use(cluster.broker, 88)
-    store._retention.clean(0)
+    store.inspect().retention.clean(0)
     at_use(cluster.broker, 10)
 
 

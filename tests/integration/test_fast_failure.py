@@ -12,11 +12,11 @@ import pytest
 from broker_wire import Wire, a_run, running, until
 from dejamq_broker.app import Broker
 from dejamq_broker.store import StoreConfig
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.files.mapped_file import MappedFile
 from dejamq_proto.client_pb2 import UpdateOffsetRequest
 from dejamq_proto.codes import Code
 from dejamq_proto.common_pb2 import Caller, QueueKey
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq_proto.wire.messages import SendRun, SendRunResult
 from test_broker_slow_disk import SlowDisk
 
 STREAM = "/dejamq.v1.Send/SendStream"
@@ -162,7 +162,6 @@ async def test_a_call_whose_time_was_over_before_its_turn_is_not_done(tmp_path: 
         client.start()
         await asyncio.to_thread(connected.wait)
         loop_is_kept.set()
-        keep_the_loop(1)
-        await asyncio.to_thread(client.join, 20)
+        client.join(20)  # the broker's loop is this one, and stands still until the client has given up
         assert refused
         assert await wire.committed("readers", "t") == 0

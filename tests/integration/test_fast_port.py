@@ -1,4 +1,7 @@
-"""Sends and pulls at the broker's fast port, and what becomes of them where that port cannot serve."""
+"""Sends and pulls at the broker's fast port, and what becomes of them where that port cannot serve.
+
+Tests of what holds over gRPC as well use both.
+"""
 
 import asyncio
 import itertools
@@ -10,21 +13,26 @@ from typing import Any
 
 import pytest
 from broker_wire import Wire, a_run, records_of, running, until
-from dejamq.rpc_broker import BrokerLink
-from dejamq_broker import rpc_fast
+from dejamq import ConsumeFrom, LitePullConsumer, Message, Producer, PushConsumer
+from dejamq.net.broker import BrokerLink
 from dejamq_broker.app import Broker
+from dejamq_broker.doors.fast import listener
+from dejamq_lab.cluster.ports import held_block
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.fast_pb2 import Hello, Welcome
-from dejamq_proto.frame_stream import MOST_UNREAD
-from dejamq_proto.framed import Frame, Framed
 from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.refusals import MAX_REQUEST_BYTES
-from dejamq_proto.wire import PullAnswer, SendRunResult
+from dejamq_proto.serving import acceptor
+from dejamq_proto.serving.refusals import MAX_REQUEST_BYTES
+from dejamq_proto.wire.frame_stream import MOST_UNREAD
+from dejamq_proto.wire.framed import Frame, Framed
+from dejamq_proto.wire.messages import PullAnswer, SendRunResult
+from producer_site import Site
 from relay import Relay
 
 SEND, PULL = "/dejamq.v1.Send/SendStream", "/dejamq.v1.Pull/PullStream"
 LARGE = b"x" * 500_000
+BOTH = pytest.mark.parametrize("fast", [False, True], ids=["grpc", "frames"])
 
 
 class Somebody:
@@ -42,8 +50,8 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @asynccontextmanager
-async def linked(address: str, **settings: Any) -> AsyncIterator[BrokerLink]:
-    link = BrokerLink(address, Somebody(), timeout_ms=3000, **settings)
+async def linked(address: str, *, fast: bool = True) -> AsyncIterator[BrokerLink]:
+    link = BrokerLink(address, Somebody(), timeout_ms=3000, fast=fast)
     try:
         yield link
     finally:
@@ -82,13 +90,12 @@ async def test_runs_and_pulls_take_the_fast_port_and_say_who_sent_them(broker: B
 
 
 async def test_its_port_is_two_below_the_common_one_or_any_that_is_free(tmp_path: Path) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        usual = taken.getsockname()[1]
-        async with running(tmp_path / "a", listen=f"127.0.0.1:{usual + 2}") as broker:
-            assert broker.fast.port not in (0, usual)
-        taken.close()
-        async with running(tmp_path / "b", listen=f"127.0.0.1:{usual + 2}") as broker:
-            assert broker.fast.port == usual
+    with held_block(2, 0) as port:
+        with closing(socket.create_server(("127.0.0.1", port - 2))):
+            async with running(tmp_path / "a", listen=f"127.0.0.1:{port}") as broker:
+                assert broker.fast.port not in (0, port - 2)
+        async with running(tmp_path / "b", listen=f"127.0.0.1:{port}") as broker:
+            assert broker.fast.port == port - 2
 
 
 async def test_a_port_of_the_settings_that_is_in_use_is_told(tmp_path: Path) -> None:
@@ -105,10 +112,31 @@ async def test_without_one_runs_and_pulls_go_over_grpc(tmp_path: Path) -> None:
         assert broker.fast.port == 0
 
 
-async def test_a_client_that_does_not_want_it_uses_grpc(broker: Broker) -> None:
+async def test_a_link_that_did_not_ask_for_it_uses_grpc(broker: Broker) -> None:
     async with linked(broker.address, fast=False) as link:
         await carries(link)
         assert broker.fast.connections == 0
+
+
+@pytest.mark.parametrize(("settings", "connections"), [({}, 0), ({"vip_channel_enabled": True}, 3)])
+async def test_clients_use_grpc_unless_they_ask_for_the_fast_port(
+    tmp_path: Path, settings: dict[str, Any], connections: int
+) -> None:
+    site = Site(tmp_path)
+    await site.namesrv.start()
+    broker = await site.start_broker("broker-a")
+    got = asyncio.Event()
+    consumer = PushConsumer("g", namesrv=site.namesrv.address, consume_from=ConsumeFrom.FIRST_OFFSET, **settings)
+    consumer.subscribe("t", lambda message: got.set())
+    reader = LitePullConsumer("r", namesrv=site.namesrv.address, consume_from=ConsumeFrom.FIRST_OFFSET, **settings)
+    async with Producer("p", namesrv=site.namesrv.address, **settings) as producer:
+        await producer.send(Message("t", b"one"))
+        reader.subscribe("t")
+        async with consumer, reader:
+            assert [message.body for message in await reader.poll(timeout_ms=10_000)] == [b"one"]
+            await asyncio.wait_for(got.wait(), 10)
+            assert broker.fast.connections == connections
+    await site.close()
 
 
 async def test_where_nobody_listens_grpc_serves(broker: Broker) -> None:
@@ -135,43 +163,48 @@ async def test_who_comes_by_a_relay_does_not_pass_it_by(broker: Broker) -> None:
 
 
 async def test_where_nobody_answers_grpc_serves(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 0.05)
+    monkeypatch.setattr("dejamq.net.fast_port.DIAL_S", 0.05)
     with silence(broker):
         async with linked(broker.address) as link:
             await carries(link)
 
 
-async def test_a_broker_that_closes_answers_what_it_holds(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker, linked(broker.address) as link:
+@BOTH
+async def test_a_broker_that_closes_answers_what_it_holds(tmp_path: Path, fast: bool) -> None:
+    async with running(tmp_path) as broker, linked(broker.address, fast=fast) as link:
         await carries(link)
         held = link.pull(wanted(2))
-        await until(lambda: len(broker._long_poll._holds) == 1)
+        await until(lambda: broker.domain.long_poll.waiting == 1)
         await broker.close()
         assert (await held).code == Code.PULL_NOT_FOUND
 
 
-async def test_what_had_no_answer_when_the_connection_broke_may_have_been_done(broker: Broker) -> None:
-    async with linked(broker.address) as link:
+@BOTH
+async def test_what_had_no_answer_when_the_connection_broke_may_have_been_done(broker: Broker, fast: bool) -> None:
+    relay = Relay(broker.address)
+    async with linked(broker.address if fast else await relay.start(), fast=fast) as link:
         await carries(link)
         held = link.pull(wanted(2))
-        await until(lambda: len(broker._long_poll._holds) == 1)
-        await broker.fast.close()
-        with pytest.raises(BrokerUnavailable, match="ended the stream") as failed:
+        await until(lambda: broker.domain.long_poll.waiting == 1)
+        await (broker.fast if fast else relay).close()
+        with pytest.raises(BrokerUnavailable) as failed:
             await held
         assert not failed.value.definite
 
 
-async def test_a_stream_opens_again_after_it_broke(broker: Broker) -> None:
-    async with linked(broker.address) as link:
+@BOTH
+async def test_a_stream_opens_again_after_it_broke(broker: Broker, fast: bool) -> None:
+    async with linked(broker.address, fast=fast) as link:
         await carries(link)
         link.break_sends("told to")
-        await until(lambda: broker.fast.connections == 1)
+        await until(lambda: broker.fast.connections == fast)
         await link.send_run(a_run("t", [b"three"]))
-        assert broker.fast.connections == 2
+        assert broker.fast.connections == 2 * fast
 
 
-async def test_runs_that_a_closing_broker_stored_are_answered(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker, linked(broker.address) as link:
+@BOTH
+async def test_runs_that_a_closing_broker_stored_are_answered(tmp_path: Path, fast: bool) -> None:
+    async with running(tmp_path) as broker, linked(broker.address, fast=fast) as link:
         await carries(link)
         runs = [link.send_run(a_run("t", [LARGE], seq=seq)) for seq in range(10, 20)]
         await runs[0]
@@ -187,7 +220,7 @@ async def test_runs_that_a_closing_broker_stored_are_answered(tmp_path: Path) ->
 async def test_a_run_that_was_given_up_while_the_connection_opened_is_not_sent(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 0.3)
+    monkeypatch.setattr("dejamq.net.fast_port.DIAL_S", 0.3)
     with silence(broker):
         async with linked(broker.address) as link:
             given_up = link.send_run(a_run("t", [b"given up"], seq=5))
@@ -199,7 +232,7 @@ async def test_a_run_that_was_given_up_while_the_connection_opened_is_not_sent(
 async def test_to_close_does_not_wait_for_a_connection_that_opens(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dejamq.rpc_fast.DIAL_S", 60)
+    monkeypatch.setattr("dejamq.net.fast_port.DIAL_S", 60)
     with silence(broker) as silent:
         async with linked(broker.address) as link:
             waits = link.send_run(a_run("t", [b"never left"], seq=5))
@@ -215,7 +248,7 @@ async def test_a_port_that_ends_each_connection_without_an_answer_is_left_for_gr
     async def gives_up(requests: Any, context: Any) -> None:
         await anext(requests)
 
-    broker.fast._methods = {method: rpc_fast.Method(gives_up) for method in (SEND, PULL)}
+    broker.fast._methods = {method: listener.Method(gives_up) for method in (SEND, PULL)}
     async with linked(broker.address) as link:
         with pytest.raises(BrokerUnavailable):
             await link.send_run(a_run("t", [b"lost"], seq=5))
@@ -289,7 +322,8 @@ async def test_who_wants_something_else_is_told_and_sent_away(
 async def test_what_is_no_greeting_ends_the_connection(
     broker: Broker, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc_fast, "HELLO_S", 0.2)
+    monkeypatch.setattr(listener, "HELLO_S", 0.2)
+    monkeypatch.setattr(acceptor, "SILENT_S", 0.2)
     raw = await dialled(broker)
     raw.transport.write(data)
     await until(lambda: raw.reasons)
@@ -300,7 +334,7 @@ async def test_what_is_no_greeting_ends_the_connection(
 
 async def test_a_greeting_may_not_be_long(broker: Broker) -> None:
     raw = await dialled(broker)
-    raw.write(bytes(rpc_fast.HELLO_BYTES + 1))
+    raw.write(bytes(listener.HELLO_BYTES + 1))
     await until(lambda: raw.reasons)
 
 
@@ -367,7 +401,7 @@ async def test_what_comes_faster_than_it_is_handled_waits_at_its_sender(broker: 
         started.set()
         await asyncio.Event().wait()
 
-    broker.fast._methods = {SEND: rpc_fast.Method(reads_none)}
+    broker.fast._methods = {SEND: listener.Method(reads_none)}
     raw = await dialled(broker, SEND)
     await started.wait()
     for _ in range(100):

@@ -124,8 +124,7 @@ async def test_a_failed_background_task_ends_a_loop_with_its_failure_and_a_poll_
         assert await taken(consumer, 1) == ["a"]
         looping, polling = asyncio.ensure_future(taken(consumer, 9)), asyncio.ensure_future(consumer.poll(60_000))
         await asyncio.sleep(0.05)
-        assert consumer._running is not None
-        consumer._running.instance.fail(DejamqError("told to"))
+        consumer.inspect().instance.fail(DejamqError("told to"))
         with pytest.raises(DejamqError, match="told to"):
             await asyncio.wait_for(looping, 5)
         with pytest.raises(DejamqError, match="told to"):

@@ -11,6 +11,8 @@ from consumer_cluster import Servers, servers, until
 from dejamq import ConsumeFrom, DejamqError, LitePullConsumer, MessageQueue
 from lite_cluster import bodies, lite, poll_count, send_to, subscribed
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 FROM_THE_FIRST: dict[str, Any] = {"auto_commit": False, "consume_from": ConsumeFrom.FIRST_OFFSET}
 """With LAST_OFFSET a queue that nobody committed begins at its end with each owner."""
 
@@ -140,8 +142,7 @@ async def test_a_queue_is_not_pulled_further_than_its_limits_while_nobody_polls(
             await send_to(here, number, *(f"{number}-{index}" for index in range(40)))
         async with subscribed(here, **limits) as consumer:
             await consumer.wait_assigned()
-            held = consumer._running.shelf if consumer._running else None
-            assert held is not None
+            held = consumer.inspect().shelf
             await until(lambda: held.count() > 25)
             await asyncio.sleep(0.2)
             assert held.count() <= 25 + 4 * 5

@@ -4,11 +4,13 @@ import asyncio
 import os
 import re
 import shlex
+import textwrap
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from cli_runner import masked, run_beside
-from dejamq import Admin, ConsumeFrom, DeadLetter, ReceivedMessage
+from dejamq import Admin, ConsumeFrom, DeadLetter, Message, Producer, ReceivedMessage
 from dejamq_lab import Cluster
 
 PAGE = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()
@@ -25,6 +27,8 @@ async def test_every_example_of_the_page_shows_what_the_page_says(tmp_path: Path
             for step in STEP.finditer(PAGE):
                 if step["event"] == "dead":
                     await bury(cluster)
+                if step["event"] == "once":
+                    await send_twice()
                 for command in COMMAND.finditer(step["console"] or ""):
                     await check(command)
                     shown += 1
@@ -39,6 +43,16 @@ async def check(command: re.Match[str]) -> None:
     stdin = (command["stdin"] or "").replace("\\n", "\n").encode()
     ran = await run_beside(*shlex.split(command["arguments"]), stdin=stdin)
     assert masked(ran.output).splitlines() == masked(command["said"]).splitlines(), ran.errors
+
+
+async def send_twice() -> None:
+    """By the page's own lines."""
+    lines = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    names: dict[str, Any] = {"Producer": Producer, "Message": Message, "body": b"order 17"}
+    exec("async def example():\n" + textwrap.indent(lines, "    ") + "    return result\n", names)
+    first, again = await names["example"](), await names["example"]()
+    assert (first.duplicate, again.duplicate) == (False, True)
+    assert again.offset_message_id == first.offset_message_id
 
 
 async def bury(cluster: Cluster) -> None:

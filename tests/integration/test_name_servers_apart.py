@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from broker_wire import running, until
-from dejamq.rpc_namesrv import NameServerLink
-from dejamq_lab.relay import DOWN, UP, Relay
-from dejamq_lab.rpc_control import routed_brokers
+from dejamq.net.namesrv import NameServerLink
+from dejamq_lab.cluster.relay import DOWN, UP, Relay
+from dejamq_lab.cluster.rpc_control import routed_brokers
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import RouteNotFound

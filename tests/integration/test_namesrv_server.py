@@ -10,11 +10,11 @@ import pytest
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto import namesrv_pb2 as pb
-from dejamq_proto.calling import call, dial
 from dejamq_proto.codes import Code, ConfigError, DejamqError
 from dejamq_proto.common_pb2 import Caller, DataVersion, TopicConfig
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_proto.probe import state_of
+from dejamq_proto.wire.calling import call, dial
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 IDENTITY = pb.BrokerIdentity(cluster="lab", broker_name="broker-a", address="127.0.0.1:10911", boot_id="b1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dejamq_proto import probe
-from dejamq_proto.serving import Server
+from dejamq_proto.serving.server import Server
 
 
 async def test_a_server_is_healthy_only_between_ready_and_stop(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from dejamq import BrokerUnavailable, DejamqError, Message, MessageQueue, Producer, SendStatus
-from dejamq.config import ClientConfig
-from dejamq.instance import Instance
+from dejamq.net.instance import Instance
+from dejamq.values.config import ClientConfig
 from dejamq_proto.client_pb2 import ConsumerData
 from dejamq_proto.codes import Code
-from dejamq_proto.hosts import parse_offset_message_id
+from dejamq_proto.records.hosts import parse_offset_message_id
 from producer_site import STORE, Site, routed, stored
+
+pytestmark = pytest.mark.usefixtures("transport")
 
 
 @pytest.fixture

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from dejamq import BrokerUnavailable, Message, MessageQueue, Producer
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq_proto.wire.messages import SendRun, SendRunResult
 from scripted_broker import ScriptedBroker, accepted, answer_after, break_stream, scripted
+
+pytestmark = pytest.mark.usefixtures("transport")
 
 ROOM = 20_000
 Sending = Callable[[Producer, bytes], Coroutine[Any, Any, object]]
@@ -58,8 +60,7 @@ def numbers_of(brokers: list[ScriptedBroker]) -> set[bytes]:
 
 def assert_empty(producer: Producer) -> None:
     """Nothing was counted in that was not counted out."""
-    assert producer._sender is not None
-    assert (producer._sender.backlog.calls, producer._sender.backlog.bytes) == (0, 0)
+    assert (producer.inspect().backlog.calls, producer.inspect().backlog.bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("sending", KINDS)
@@ -164,7 +165,7 @@ async def test_a_request_cancelled_at_any_moment_leaves_nothing_behind() -> None
             await turns(after)
             asking.cancel()
             await asyncio.wait((asking,))
-            assert not producer._requests._waiting
+            assert not producer.inspect().waiting_requests
         await producer.send(message(b"after"))
         await producer.flush()
         assert b"after" in numbers_of(brokers)

@@ -4,7 +4,7 @@ import asyncio
 import tracemalloc
 
 from dejamq import BacklogFull, Message
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq_proto.wire.messages import SendRun, SendRunResult
 from scripted_broker import Answer, ScriptedBroker, accepted, scripted
 
 LIMIT = 1 << 20
@@ -28,8 +28,7 @@ async def test_a_flood_by_submit_and_drain_stays_within_the_limit() -> None:
     async with scripted("a", max_pending_bytes=LIMIT, send_msg_timeout_ms=60_000) as (producer, (broker,)):
         broker.script.append(forgetful(broker))
         await producer.send(Message("t", BODY))
-        assert producer._sender is not None
-        backlog, refused, failed = producer._sender.backlog, 0, 0
+        backlog, refused, failed = producer.inspect().backlog, 0, 0
         tracemalloc.start()
         try:
             for _ in range(MESSAGES):
@@ -54,8 +53,7 @@ async def test_a_flood_by_submit_and_drain_stays_within_the_limit() -> None:
 async def test_many_callers_of_send_are_held_back_and_all_are_served() -> None:
     async with scripted("a", max_pending_bytes=200_000, send_msg_timeout_ms=60_000) as (producer, (broker,)):
         broker.script.append(forgetful(broker))
-        assert producer._sender is not None
-        backlog, highest = producer._sender.backlog, 0
+        backlog, highest = producer.inspect().backlog, 0
 
         async def send_some() -> int:
             nonlocal highest

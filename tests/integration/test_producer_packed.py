@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from consumer_cluster import servers, until
 from dejamq import ConsumeFrom, ConsumeStatus, Message, ReceivedMessage
-from dejamq_proto.compression import Compression
+from dejamq_proto.records.compression import Compression
 
 BODY = b"nine bytes" * 2_000
 

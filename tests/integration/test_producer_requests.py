@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from broker_wire import dialled
 from consumer_cluster import Servers, servers, until
 from dejamq import (
     ClientClosed,
@@ -19,8 +20,8 @@ from dejamq import (
     RequestTimeout,
     reply_to,
 )
-from dejamq.consume_from import ConsumeFrom
-from dejamq_broker.topics import TopicConfig
+from dejamq.rebalance.consume_from import ConsumeFrom
+from dejamq_broker.tables.topics import TopicConfig
 from producer_site import Site, bodies_at
 from scripted_broker import scripted
 
@@ -118,11 +119,11 @@ async def test_a_request_that_is_cancelled_waits_for_nothing_and_the_producer_go
     async with site.producer() as producer, site.producer() as replier, answering(site, replier) as consumer:
         await consumer.wait_assigned(10_000)
         asking = asyncio.create_task(producer.request(Message("questions", b"silence"), 60_000))
-        await until(lambda: producer._requests._waiting)
+        await until(lambda: producer.inspect().waiting_requests)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert not producer._requests._waiting
+        assert not producer.inspect().waiting_requests
         assert (await producer.request(Message("questions", b"xy"), 10_000)).body == b"yx"
 
 
@@ -130,7 +131,7 @@ async def test_closing_ends_the_requests_that_wait(site: Servers) -> None:
     producer = site.producer()
     await producer.start()
     asking = asyncio.create_task(producer.request(Message("questions", b"x"), 60_000))
-    await until(lambda: producer._requests._waiting)
+    await until(lambda: producer.inspect().waiting_requests)
     await producer.close()
     with pytest.raises(ClientClosed):
         await asking
@@ -139,8 +140,7 @@ async def test_closing_ends_the_requests_that_wait(site: Servers) -> None:
 async def test_closing_ends_a_request_that_still_asks_where_its_topic_is() -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
     async with scripted("a") as (producer, (broker,)):
-        assert producer._instance is not None
-        broker.deaf, routes = True, producer._instance.routes
+        broker.deaf, routes = True, producer.inspect().instance.routes
         publish_queues = routes.publish_queues
 
         async def slowly(topic: str) -> tuple[MessageQueue, ...]:
@@ -185,7 +185,7 @@ async def test_a_reply_finds_its_way_where_the_client_knows_only_one_of_the_brok
     try:
         for name in ("broker-a", "broker-b"):
             await site.start_broker(name)
-        site.brokers["broker-a"].domain.topics.update(TopicConfig("questions", 4, 4))
+        site.brokers["broker-a"].domain.tables.topics.update(TopicConfig("questions", 4, 4))
         async with site.producer() as producer, site.producer() as replier:
             consumer = PushConsumer("answerers", namesrv=site.namesrv.address, consume_from=ConsumeFrom.FIRST_OFFSET)
 
@@ -197,8 +197,9 @@ async def test_a_reply_finds_its_way_where_the_client_knows_only_one_of_the_brok
                 asking = (producer.request(Message("questions", b"%d0" % n), 20_000) for n in range(1, 30))
                 replies = await asyncio.gather(*asking)
             assert [int(reply.body) for reply in replies] == [int(str(n)[::-1]) for n in range(1, 30)]
-            assert producer._instance is not None
-            assert producer._instance.routes.addresses(masters_only=True) == {site.brokers["broker-a"].address}
+            assert producer.inspect().instance.routes.addresses(masters_only=True) == {
+                dialled(site.brokers["broker-a"])
+            }
             assert (
                 len(await bodies_at(site, "DefaultCluster_REPLY_TOPIC")) > 29
             )  # those refused by broker-b are kept there

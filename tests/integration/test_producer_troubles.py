@@ -17,7 +17,7 @@ from dejamq import (
     RouteNotFound,
     SendTimeout,
 )
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.tables.topics import TopicConfig
 from producer_site import Site, bodies_at
 from producer_traffic import Traffic, assert_truthful, until
 from relay import Relay, quick_keepalive
@@ -25,14 +25,12 @@ from scripted_broker import ScriptedNamesrv, answer_after, break_stream, scripte
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path, transport: str) -> AsyncIterator[Site]:
     site = Site(tmp_path, namesrv_reconnect_ms=50)
     await site.namesrv.start()
     await site.start_broker("broker-a")
     yield site
-    for broker in site.brokers.values():
-        await broker.close()
-    await site.namesrv.close()
+    await site.close()
 
 
 async def test_a_broker_restarts_twice_under_traffic(site: Site) -> None:
@@ -51,7 +49,7 @@ async def test_a_broker_restarts_twice_under_traffic(site: Site) -> None:
 async def test_one_of_two_brokers_goes_away_and_nothing_fails(site: Site) -> None:
     await site.start_broker("broker-b")
     for broker in site.brokers.values():  # made by sending it may be at one broker for good: its route is then known
-        broker.domain.topics.update(TopicConfig("t", 4, 4))
+        broker.domain.tables.topics.update(TopicConfig("t", 4, 4))
     async with site.producer(send_msg_timeout_ms=10_000) as producer:
         await until_spread(producer, "t", 2)
         traffic = Traffic(producer)
@@ -75,7 +73,7 @@ async def test_a_broker_that_comes_later_gets_its_share(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
         broker = await site.start_broker("broker-b")
-        broker.domain.topics.update(TopicConfig("t", 4, 4))
+        broker.domain.tables.topics.update(TopicConfig("t", 4, 4))
         traffic = Traffic(producer)
         await until(lambda: any(result.queue.broker_name == "broker-b" for result in traffic.stored.values()))
         await traffic.stop()
@@ -85,7 +83,7 @@ async def test_a_broker_that_comes_later_gets_its_share(site: Site) -> None:
 async def test_a_topic_that_grows_gets_messages_in_its_new_queues(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
-        site.brokers["broker-a"].domain.topics.update(TopicConfig("t", 9, 9))
+        site.brokers["broker-a"].domain.tables.topics.update(TopicConfig("t", 9, 9))
         traffic = Traffic(producer)
         await until(lambda: any(result.queue.queue_id == 8 for result in traffic.stored.values()))
         await traffic.stop()
@@ -95,7 +93,9 @@ async def test_a_topic_that_grows_gets_messages_in_its_new_queues(site: Site) ->
 async def test_a_topic_that_loses_queues_gets_messages_in_those_that_are_left(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
-        site.brokers["broker-a"].domain.topics.update(TopicConfig("t", 4, 2))  # readers still have to empty the others
+        site.brokers["broker-a"].domain.tables.topics.update(
+            TopicConfig("t", 4, 2)
+        )  # readers still have to empty the others
         traffic = Traffic(producer)
         await until(lambda: len(traffic.stored) >= 8 and last_queues(traffic, 8) == {0, 1})
         await traffic.stop()
@@ -124,7 +124,7 @@ async def test_a_broker_that_comes_back_at_another_address_is_found_there(site: 
 async def test_a_topic_that_may_not_be_written_any_more_is_left_alone_until_it_may(site: Site) -> None:
     async with site.producer() as producer:
         await producer.send(Message("t", b"first"))
-        topics = site.brokers["broker-a"].domain.topics
+        topics = site.brokers["broker-a"].domain.tables.topics
         topics.update(TopicConfig("t", 4, 4, perm=4))
         traffic = Traffic(producer)
         await until(lambda: traffic.failed)

@@ -6,12 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from broker_wire import Wire, running, until
-from dejamq_broker.store import SlaveNote, promotion
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.slave_note import read_note
+from broker_wire import Wire, a_run, dialled, running, until
+from dejamq_broker.store import SlaveNote
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.offline import promotion
+from dejamq_broker.store.replica.note import read_note
+from dejamq_proto import pop_pb2 as pb
+from dejamq_proto.pop_pb2_grpc import PopStub
 from ha_pair import QUICK, a_link, a_master, a_slave, following, replica_events, same, send
 
+POPPED: dict[str, Any] = {"group": "g", "topic": "T", "invisible_ms": 600_000, "from_min": True}
 SOON: dict[str, Any] = {"slave_sync_interval_ms": 50}
 
 
@@ -25,7 +29,7 @@ async def a_stopped_slave(directory: Path) -> StorePaths:
         await following(slave)
         await send(wire, 5)
         await same(master, slave)
-        await until(lambda: slave.domain.ha_info()["tablesCopiedMsAgo"])
+        await until(lambda: slave.replication_info()["tablesCopiedMsAgo"])
     return StorePaths(directory / "slave")
 
 
@@ -118,3 +122,64 @@ def test_a_note_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     paths.slave_note.write_bytes(msgspec.json.encode(note))
     assert read_note(paths) == note
     assert (note.missing_bytes(5), note.missing_bytes(9), note.stale_ms) == (2, 0, -1)
+
+
+async def test_what_is_popped_at_a_master_is_in_flight_at_the_slave_that_takes_its_place(tmp_path: Path) -> None:
+    async with (
+        a_master(tmp_path) as master,
+        a_slave(tmp_path, master.address, **SOON) as slave,
+        Wire(dialled(master)) as wire,
+    ):
+        await following(slave)
+        await send(wire, 5)
+        done, kept, changed, back = await popped(wire, 4)
+        await acknowledge(wire, done)
+        changed = await change(wire, changed, 900_000)
+        await change(wire, back, 0)
+        await until(lambda: master.domain.store.max_offset("%RETRY%g_T", 0) == 1)
+        await same(master, slave)
+        await until(lambda: slave.domain.tables.topics.get("%RETRY%g_T"))
+        await until(lambda: slave.domain.tables.groups.get("g"))
+    async with running(tmp_path / "slave", **QUICK) as promoted, Wire(dialled(promoted)) as wire:
+        again = [*await popped(wire, 32), *await popped(wire, 32)]
+        kinds = sorted(handle.split(" ")[4] for handle in again)
+        assert kinds == ["0", "1"], "one that nobody had, and the copy of the one that was given back"
+        await acknowledge(wire, kept, changed, *again)
+        assert await popped(wire, 32) == []
+        assert promoted.domain.store.max_offset("%RETRY%g_T", 0) == 1
+
+
+async def test_a_slave_that_becomes_master_knows_the_ids_of_its_log(tmp_path: Path) -> None:
+    run = a_run("T", [b"x"], properties={"DEDUP_ID": "17"}, dedup=True)
+    async with (
+        a_master(tmp_path) as master,
+        a_slave(tmp_path, master.address, **SOON) as slave,
+        Wire(dialled(master)) as wire,
+    ):
+        await following(slave)
+        first = await wire.send(run)
+        await same(master, slave)
+        await until(lambda: slave.domain.tables.topics.get("T"))
+    async with running(tmp_path / "slave", **QUICK) as promoted, Wire(dialled(promoted)) as wire:
+        again = await wire.send(run)
+    assert (again.code, again.duplicates.tolist()) == (0, [0])
+    assert again.span_log_offsets.tolist() == first.span_log_offsets.tolist()
+
+
+async def popped(wire: Wire, count: int) -> list[str]:
+    """Handles of messages that nobody has."""
+    asked = pb.ReceiveRequest(caller=wire.caller(), max_messages=count, **POPPED)
+    batches = (await wire.call(PopStub(wire.channel).Receive, asked)).batches
+    return [handle for batch in batches for handle in batch.handles]
+
+
+async def acknowledge(wire: Wire, *handles: str) -> None:
+    asked = pb.AckRequest(caller=wire.caller(), group="g", topic="T", handles=handles)
+    assert list((await wire.call(PopStub(wire.channel).Ack, asked)).outcomes) == []
+
+
+async def change(wire: Wire, handle: str, invisible_ms: int) -> str:
+    asked = pb.ChangeInvisibleRequest(
+        caller=wire.caller(), group="g", topic="T", handle=handle, invisible_ms=invisible_ms
+    )
+    return str((await wire.call(PopStub(wire.channel).ChangeInvisible, asked)).handle)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from consumer_cluster import SLOW, Servers, servers, until
 from dejamq import ConfigError, ConsumeFrom, Message, MessageModel, PushConsumer, ReceivedMessage
-from dejamq.local_offsets import LocalOffsets, OffsetsUnreadable
+from dejamq.rebalance.local_offsets import LocalOffsets, OffsetsUnreadable
 
 BROADCAST: dict[str, Any] = {"model": MessageModel.BROADCASTING, "consume_from": ConsumeFrom.FIRST_OFFSET}
 
@@ -72,8 +72,9 @@ async def test_a_member_that_dies_goes_on_from_its_last_save(tmp_path: Path) -> 
             await producer.send(Message("orders", body, sharding_key="same"))
             await until(lambda: body.decode() in seen)  # noqa: B023  # called in this round only
             await until(lambda: sum(saved(here)) == 1)
-            assert dying._running is not None
-            await dying._running.abandon()
+            assert dying._unclosed is not None
+            dying._unclosed.close()  # who is killed tells nothing
+            await dying.inspect().abandon()
         async with member(here, seen):
             await until(lambda: len(seen) == 3)
     assert seen == ["saved", "not saved", "not saved"]

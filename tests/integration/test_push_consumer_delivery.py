@@ -14,6 +14,8 @@ from dejamq import (
     RetryLater,
 )
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 async def test_every_message_sent_before_and_after_the_start_is_delivered_once(tmp_path: Path) -> None:
     seen: list[str] = []
@@ -120,7 +122,7 @@ async def test_a_slow_handler_holds_no_more_than_the_limits(tmp_path: Path) -> N
 
     def look() -> bool:
         nonlocal most
-        owned = consumer._running.rebalancer.assignment if consumer._running is not None else ()
+        owned = consumer.inspect().rebalancer.assignment
         most = max((len(one.process_queue) for one in owned), default=0)
         return most > 20
 
@@ -138,8 +140,7 @@ async def test_a_slow_handler_holds_no_more_than_the_limits(tmp_path: Path) -> N
 
 
 def _pulls_under_way(consumer: PushConsumer) -> int:
-    links = [] if consumer._running is None else consumer._running.instance._links.values()
-    return sum(len(link._pulls._connection._pending) for link in links if link._pulls._connection is not None)
+    return sum(link.waiting_pulls for link in consumer.inspect().instance.inspect().links.values())
 
 
 async def test_a_suspended_consumer_gets_nothing_new_until_it_resumes(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ async def test_what_a_filter_left_out_is_done_with(tmp_path: Path) -> None:
         await send_each(here, {f"{number}": "B" for number in range(40)})
         (reader,) = await readers(here, [{"sql": "TAGS = 'A'"}])
         await until(lambda: here.broker is not None and sum(
-            offset for _, _, offset in here.broker.domain.offsets.of_group("g0")
+            offset for _, _, offset in here.broker.domain.tables.offsets.of_group("g0")
         ) == 40)  # fmt: skip
         await reader.consumer.close()
         assert reader.seen == []
@@ -144,7 +144,7 @@ async def test_without_a_route_a_filter_cannot_be_checked_and_the_start_goes_on(
 async def test_a_filter_subscribed_while_running_is_checked_and_its_refusal_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.ERROR, "dejamq.consumer")
+    caplog.set_level(logging.ERROR, "dejamq.clients.consumer")
     async with servers(tmp_path, **SQL) as here:
         await here.send("x", topic="other")
         await send_each(here, SENT)
@@ -184,7 +184,7 @@ async def test_members_with_different_filters_lose_what_the_other_wants(tmp_path
             await until(lambda: len(first.consumer.assignment) == len(second.consumer.assignment) == 2)
             await send_each(here, {f"{number}": "AB"[number // 4 % 2] for number in range(32)})
             assert here.broker is not None
-            offsets = here.broker.domain.offsets
+            offsets = here.broker.domain.tables.offsets
             await until(lambda: sum(offset for _, _, offset in offsets.of_group("g")) == 36)
         assert set(first.seen) <= {f"{number}" for number in range(32) if number // 4 % 2 == 0}
         assert set(second.seen) <= {f"{number}" for number in range(32) if number // 4 % 2 == 1}

@@ -144,15 +144,15 @@ async def test_an_owner_that_was_away_longer_than_its_claims_finds_its_queues_ta
         away = member(here, first)
         await away.start()
         await until(lambda: first.entered and len(away.assignment) == 4)
-        owned = list(away._running.rebalancer.assignment) if away._running else []
+        owned = list(away.inspect().rebalancer.assignment)
         await _cut_off(away)
         async with member(here, second) as heir:
             await until(lambda: len(heir.assignment) == 4 and "a" in second.entered)
-            assert away._running is not None
-            assert away._running.handover is not None
+            handover = away.inspect().handover
+            assert handover is not None
             first.go_on.set()
-            away._running.offsets.commit_oneway(owned)
-            await away._running.handover.claims.renew()
+            away.inspect().offsets.commit_oneway(owned)
+            await handover.claims.renew()
             assert [one.dropped for one in owned] == [True] * 5
             await away.close(0)
             await here.send("b")
@@ -228,7 +228,7 @@ async def test_claims_over_the_wire(tmp_path: Path) -> None:
         assert await _release(one, 1, first[1], 7) == [1]
         assert await _release(two, 0, first[0], 9) == []
         assert (await _claim(two, 1))[1] > first[1]
-        assert broker.domain.offsets._table["orders@g"] == {1: 7}
+        assert list(broker.domain.tables.offsets.of_group("g")) == [("orders", 1, 7)]
 
 
 async def _claim(wire: Wire, *queue_ids: int) -> dict[int, int]:
@@ -248,11 +248,10 @@ async def _release(wire: Wire, queue_id: int, generation: int, offset: int) -> l
 
 async def _cut_off(consumer: PushConsumer) -> None:
     """What a SIGKILL looks like to the others: nothing is said, the channel just ends."""
-    assert consumer._running is not None
-    instance = consumer._running.instance
-    for task in tuple(instance._tasks):
+    instance = consumer.inspect().instance
+    for task in tuple(instance.inspect().tasks):
         if not task.get_name().startswith("dejamq-worker"):
             task.cancel()
-    for link in instance._links.values():
+    for link in instance.inspect().links.values():
         link.heartbeats.break_off("the test cut it")
     await asyncio.sleep(0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from consumer_cluster import Servers, servers, until
 from dejamq import Message, MessageQueue, Producer, PushConsumer, ReceivedMessage
-from dejamq.allocation import averagely
+from dejamq_proto.allocation import averagely
 
 
 class Seen(list[ReceivedMessage]):

@@ -8,7 +8,7 @@ from typing import Any
 from broker_wire import Wire
 from consumer_cluster import SLOW, Servers, servers, until
 from dejamq import Message, MessageQueue, PushConsumer, ReceivedMessage
-from dejamq.statistics import TopicStatistics
+from dejamq.receiving.statistics import TopicStatistics
 
 SAME: dict[str, Any] = {"sharding_key": "same"}
 

@@ -140,7 +140,7 @@ async def test_locks_are_renewed_as_soon_as_a_broker_is_back(tmp_path: Path) -> 
             await here.stop_broker()
             await here.start_broker()
             assert here.broker is not None
-            table = here.broker.domain.locks._table
+            table = here.broker.domain.members.locks._table
             await until(lambda: len(table._groups.get("g", {})) == 5)
             assert {lock.client_id for lock in table._groups["g"].values()} == {one.client_id}
 
@@ -152,12 +152,11 @@ async def test_a_broker_that_stays_away_longer_than_the_locks_stops_handlers_unt
         await send_keys(here, {"k": range(80)})
         async with ordered(here, ledger, "one", seconds=0.02) as consumer:
             await until(lambda: len(ledger.entered) >= 3)
-            owned = next(iter(consumer._running.rebalancer.assignment)) if consumer._running else None
-            assert owned is not None
+            assert consumer.inspect().rebalancer.assignment.owned
             await here.stop_broker()
-            locks = consumer._running.locks if consumer._running else None
+            locks = consumer.inspect().locks
             assert locks is not None
-            await until(lambda: not any(locks.held(one) for one in consumer._running.rebalancer.assignment))  # type: ignore[union-attr]
+            await until(lambda: not any(locks.held(one) for one in consumer.inspect().rebalancer.assignment))
             await until(lambda: not ledger.running.total())
             stopped = len(ledger.entered)
             await until(lambda: len(here.lines("RESULT")) == stopped)
@@ -278,7 +277,7 @@ async def test_a_member_that_finds_its_lock_taken_gives_the_queue_up_and_does_no
         async with ordered(here, ledger, "one") as one:
             await until(lambda: len(ledger.entered) == 3)
             assert here.broker is not None
-            table = here.broker.domain.locks._table
+            table = here.broker.domain.members.locks._table
             for lock in table._groups["g"].values():
                 lock.client_id = "somebody else"
             await until(lambda: not one.assignment)
@@ -331,10 +330,9 @@ async def _send_slowly(here: Servers, start: int, stop: int) -> None:
 
 async def _cut_off(consumer: PushConsumer, *parts: str) -> None:
     """What a SIGKILL looks like to the broker; with ``parts`` only these tasks end, and handlers go on."""
-    assert consumer._running is not None
-    instance = consumer._running.instance
-    for task in tuple(instance._tasks):
+    instance = consumer.inspect().instance
+    for task in tuple(instance.inspect().tasks):
         if not parts or task.get_name().removeprefix("dejamq-") in parts:
             task.cancel()
-    for link in instance._links.values():
+    for link in instance.inspect().links.values():
         link.heartbeats.break_off("the test cut it")

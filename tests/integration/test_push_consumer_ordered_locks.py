@@ -63,7 +63,7 @@ async def test_while_a_lock_lives_what_is_sent_to_the_retry_topic_is_dead_at_onc
 
 
 def _count(broker: Broker, topic: str) -> int:
-    return broker.domain.store.max_offset(topic, 0) if broker.domain.topics.get(topic) else 0
+    return broker.domain.store.max_offset(topic, 0) if broker.domain.tables.topics.get(topic) else 0
 
 
 async def test_an_ordered_and_a_concurrent_member_of_one_group_are_both_told(
@@ -81,4 +81,4 @@ async def test_an_ordered_and_a_concurrent_member_of_one_group_are_both_told(
             await until(lambda: f"{first} has the handlers concurrent, {second} has in order" in caplog.text)
             await until(lambda: f"{second} has the handlers in order, {first} has concurrent" in caplog.text)
     loggers = {record.name for record in caplog.records if "group_differs" in record.getMessage()}
-    assert loggers == {"dejamq", "dejamq_broker.clients"}
+    assert loggers == {"dejamq", "dejamq_broker.members.clients"}

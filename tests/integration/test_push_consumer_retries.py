@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from consumer_cluster import Servers, servers, until
 from dejamq import BrokerUnavailable, ReceivedMessage, SendTimeout
-from dejamq.rpc_broker import BrokerLink
+from dejamq.net.broker import BrokerLink
 
 SOON = {"schedule_poll_interval_ms": 20}
 

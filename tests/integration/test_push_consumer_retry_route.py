@@ -36,7 +36,7 @@ async def fail_once(message: ReceivedMessage) -> None:
 
 def brokers_of_retries(*members: PushConsumer) -> set[str]:
     """Brokers whose retry queues have an owner among the members; programs are not shown these queues."""
-    assignments = [one._running.rebalancer.assignment for one in members if one._running is not None]
+    assignments = [one.inspect().rebalancer.assignment for one in members if one.client_id]
     owned = [each.queue for assignment in assignments for each in assignment]
     return {queue.broker_name for queue in owned if queue.topic == "%RETRY%new"}
 

@@ -23,8 +23,7 @@ async def test_a_queue_that_waits_for_room_is_not_given_up_as_idle(tmp_path: Pat
         )  # fmt: skip
         consumer.subscribe("orders", handler)
         async with consumer:
-            running = consumer._running
-            await until(lambda: running and any(owned.in_line for owned in running.rebalancer.assignment))
+            await until(lambda: any(owned.in_line for owned in consumer.inspect().rebalancer.assignment))
             await asyncio.sleep(0.6)
             assert not here.lines("PQ_DROP")
             go_on.set()

@@ -74,12 +74,12 @@ async def test_more_queues_than_a_connection_carries_calls_are_opened_in_one_rou
     async with servers(tmp_path) as here, Admin(here.namesrv.address) as admin:
         for topic in topics:
             await admin.create_topic(topic, queues=200)
-        consumer = here.consumer(rebalance_wait_interval_ms=600_000)
+        consumer = here.consumer(rebalance_wait_interval_ms=600_000, consumer_progress_timeout_ms=50_000)
         for topic in topics:
             consumer.subscribe(topic, _ignored)
         async with consumer:
-            await until(lambda: len(consumer.assignment) == 1200)
-    assert not [record.getMessage() for record in caplog.records if record.name == "dejamq.consumer"]
+            await until(lambda: len(consumer.assignment) == 1200, 50)
+    assert not [record.getMessage() for record in caplog.records if record.name == "dejamq.clients.consumer"]
 
 
 async def _ignored(message: ReceivedMessage) -> None: ...
@@ -154,6 +154,7 @@ LEFT = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")  # which is what the program is told
 @pytest.mark.parametrize("leave", LEFT, ids=["producer", "lite pull", "concurrent", "in order"])
 async def test_a_loop_whose_program_forgot_to_close_its_client_still_ends(
     tmp_path: Path, leave: Callable[[Servers], Coroutine[Any, Any, None]]

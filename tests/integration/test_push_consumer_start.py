@@ -9,8 +9,8 @@ import pytest
 from broker_wire import Wire
 from consumer_cluster import Servers, servers, until
 from dejamq import ConsumeFrom, Message, MessageQueue, PushConsumer, ReceivedMessage
-from dejamq_broker.offsets import OffsetTable
 from dejamq_broker.store import reading
+from dejamq_broker.tables.offsets import OffsetTable
 from dejamq_proto.codes import Code, DejamqError
 
 

@@ -66,11 +66,10 @@ async def test_a_member_whose_connection_ends_is_replaced_at_once(tmp_path: Path
             two = consuming(here, second, **SLOW)
             await two.start()
             await until(lambda: len(one.assignment) == len(two.assignment) == 2)
-            assert two._running is not None
-            instance = two._running.instance
-            for task in tuple(instance._tasks):
+            instance = two.inspect().instance
+            for task in tuple(instance.inspect().tasks):
                 task.cancel()
-            for link in instance._links.values():
+            for link in instance.inspect().links.values():
                 link.heartbeats.break_off("the test cut it")
             await until(lambda: len(one.assignment) == 4)
             await here.send(*(f"b-{number}" for number in range(20)))

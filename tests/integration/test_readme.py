@@ -11,12 +11,34 @@ import pytest
 from dejamq_lab import Cluster
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+QUICKSTART = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)[0]
 
 
 def test_the_readme_has_an_sdk_example_of_about_15_lines_and_a_test_example() -> None:
     assert len(BLOCKS) == 2
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 20
+
+
+def test_the_readme_begins_with_an_installation_and_a_quickstart_of_five_lines_and_is_short() -> None:
+    assert QUICKSTART.startswith("pip install ")
+    assert len(QUICKSTART.splitlines()) == 5
+    assert len(README.splitlines()) <= 120
+
+
+@pytest.mark.process
+async def test_the_quickstart_starts_a_cluster_sends_and_receives(tmp_path: Path) -> None:
+    commands = QUICKSTART.partition("\n")[2]  # the installation is what runs this test
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-ec", commands, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+    )  # fmt: skip
+    output, _ = await asyncio.wait_for(process.communicate(), 50)
+    text = output.decode()
+    assert process.returncode == 0, text
+    assert "SEND_OK" in text
+    assert "order-17" in text
 
 
 @pytest.mark.process
@@ -44,6 +66,6 @@ def test_the_test_example_passes(tmp_path: Path) -> None:
 
 
 def test_every_file_the_readme_names_exists() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
         if "://" not in target:
             assert (ROOT / target).exists(), target

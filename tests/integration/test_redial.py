@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from typing import Any, cast
 
-from dejamq_proto import calling
 from dejamq_proto.codes import DejamqError
+from dejamq_proto.wire import calling
 
 MANY = 12
 DEADLINE_S = 6.0

@@ -7,9 +7,9 @@ from typing import Any
 import grpc.aio
 import pytest
 from broker_wire import Wire, running
-from dejamq_proto.calling import error_from
 from dejamq_proto.client_pb2 import BrokerCommand, Heartbeat
 from dejamq_proto.codes import Code
+from dejamq_proto.wire.calling import error_from
 
 GARBAGE = b"\xff\xff\xff"
 

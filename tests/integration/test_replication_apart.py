@@ -11,8 +11,9 @@ import pytest
 from broker_wire import SMALL, Wire, a_run, running, until
 from dejamq_broker.app import Broker, wall_clock_ms
 from dejamq_broker.store import SlaveStore
-from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log.commit_log import CommitLog
+from dejamq_lab.cluster.ports import held_ports
 from ha_pair import QUICK, a_master, a_pair, a_slave, replica_events, same, send, told
 
 
@@ -62,16 +63,20 @@ async def test_a_slave_gives_up_what_its_master_lost_and_keeps_a_copy(tmp_path: 
 
 
 async def test_a_slave_that_runs_gives_up_what_its_restarted_master_lost(tmp_path: Path) -> None:
-    async with a_master(tmp_path) as master:
-        address = master.address
-        await fill(master)
-        async with a_slave(tmp_path, address, ha_full_copy=True) as slave, Wire(slave.address) as reader:
+    with held_ports(1) as (port,):
+        address = f"127.0.0.1:{port}"
+        async with (
+            a_master(tmp_path, listen=address) as master,
+            a_slave(tmp_path, address, ha_full_copy=True) as slave,
+            Wire(slave.address) as reader,
+        ):
+            await fill(master)
             await same(master, slave)
-            slave.domain.topics.for_sending("T", 4)
+            slave.domain.tables.topics.for_sending("T", 4)
             await reader.pull("T")
             await master.close()
             place = lose_tail(tmp_path / "master", 0.5)
-            async with running(tmp_path / "master", listen=address, **QUICK) as again:
+            async with a_master(tmp_path, listen=address) as again:
                 await fill(again, 3)
                 await same(again, slave)
                 assert slave.domain.store.recovery.cuts[0].log_offset == place
@@ -100,9 +105,9 @@ async def test_a_master_that_has_deleted_what_a_slave_lacks_is_not_followed_and_
         await fill(master, 60)
         store = master.domain.store
         assert store.log_max > 2 << 20
-        store._retention.safe_end = lambda: store.log_max
+        store.inspect().retention.safe_end = lambda: store.log_max
         store.clean_soon()
-        store._retention.clean(int(time.time() * 1000) + (80 << 20) * 1000)
+        store.inspect().retention.clean(int(time.time() * 1000) + (80 << 20) * 1000)
         assert store.log_min > 0
         async with a_slave(tmp_path, master.address) as slave:
             end = slave.domain.store.log_max

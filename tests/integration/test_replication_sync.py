@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from broker_wire import SMALL, Wire, records_of, until
 from dejamq_broker.app import Broker
-from dejamq_broker.ha_config import SYNC_MASTER
-from dejamq_broker.store import SYNC_FLUSH, log_sync
-from dejamq_lab.relay import UP
+from dejamq_broker.base.config import SYNC_MASTER
+from dejamq_broker.store import SYNC_FLUSH
+from dejamq_broker.store.log import sync
+from dejamq_lab.cluster.relay import UP
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.wire import SendRunResult
+from dejamq_proto.wire.messages import SendRunResult
 from ha_pair import a_link, a_master, a_pair, a_slave, following, same, send, told
 
 SYNC: dict[str, Any] = {"broker_role": SYNC_MASTER, "slave_timeout_ms": 10_000}
@@ -98,7 +99,7 @@ async def test_two_slaves_are_waited_for_when_three_replicas_are_to_be_in_sync(t
 @pytest.fixture
 def held_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """While the event is clear, nothing gets to disk; it is known as slow, for the test shares the broker's loop."""
-    monkeypatch.setattr(log_sync, "WAKING_S", 3600)
+    monkeypatch.setattr(sync, "WAKING_S", 3600)
     free, real = threading.Event(), os.fdatasync
     free.set()
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from broker_wire import Wire, running, until
 from dejamq_broker.app import Broker
-from dejamq_broker.offsets import Position
 from dejamq_broker.store import read_note
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.tables.offsets import Position
 from ha_pair import QUICK, a_link, a_master, a_slave, following, same, send
 
 SOON: dict[str, Any] = {"slave_sync_interval_ms": 50, "flush_consumer_offset_interval_ms": 50}
@@ -16,7 +16,7 @@ AT = Position("readers", "T", 0)
 
 
 def offset(broker: Broker, at: Position = AT) -> int | None:
-    return broker.domain.offsets.get(at)
+    return broker.domain.tables.offsets.get(at)
 
 
 def events(journal: Path, name: str) -> list[dict[str, Any]]:
@@ -29,7 +29,7 @@ async def test_a_slave_has_its_masters_topics_groups_offsets_and_progress(tmp_pa
         a_master(tmp_path) as master,
         a_slave(tmp_path, master.address, **SOON, journal_dir=str(tmp_path / "j")) as slave,
     ):
-        mine, theirs = master.domain, slave.domain
+        mine, theirs = master.domain.tables, slave.domain.tables
         mine.topics.ensure("T", 3)
         mine.groups.update("readers", retry_max_times=5)
         mine.groups.forbid("readers", "T", forbidden=True)
@@ -48,13 +48,13 @@ async def test_a_slave_has_its_masters_topics_groups_offsets_and_progress(tmp_pa
 async def test_what_the_master_deletes_is_gone_at_its_slave_with_its_offsets(tmp_path: Path) -> None:
     async with a_master(tmp_path) as master, a_slave(tmp_path, master.address, **SOON) as slave:
         for topic in ("T", "U"):
-            master.domain.topics.ensure(topic, 1)
-            master.domain.groups.require("readers")
-            master.domain.offsets.commit(Position("readers", topic, 0), 5, by="sync")
+            master.domain.tables.topics.ensure(topic, 1)
+            master.domain.tables.groups.require("readers")
+            master.domain.tables.offsets.commit(Position("readers", topic, 0), 5, by="sync")
         await until(lambda: offset(slave) == 5)
-        master.domain.topics.delete("T")
-        master.domain.offsets.forget(topic="T")
-        await until(lambda: slave.domain.topics.get("T") is None and offset(slave) is None)
+        master.domain.tables.topics.delete("T")
+        master.domain.tables.offsets.forget(topic="T")
+        await until(lambda: slave.domain.tables.topics.get("T") is None and offset(slave) is None)
         assert offset(slave, Position("readers", "U", 0)) == 5
 
 
@@ -63,10 +63,10 @@ async def test_the_masters_offsets_win_over_higher_ones_of_its_slave(tmp_path: P
         a_master(tmp_path) as master,
         a_slave(tmp_path, master.address, **SOON, journal_dir=str(tmp_path / "j")) as slave,
     ):
-        master.domain.offsets.commit(AT, 3, by="sync")
+        master.domain.tables.offsets.commit(AT, 3, by="sync")
         await until(lambda: offset(slave) == 3)
-        slave.domain.offsets.commit(AT, 8, by="sync")
-        slave.domain.offsets.commit(Position("others", "T", 0), 8, by="sync")
+        slave.domain.tables.offsets.commit(AT, 8, by="sync")
+        slave.domain.tables.offsets.commit(Position("others", "T", 0), 8, by="sync")
         await until(lambda: offset(slave) == 3)
         assert offset(slave, Position("others", "T", 0)) == 8  # of a group that the master does not know
     lowered = [line for line in events(tmp_path / "j", "OFF_SET") if int(line["old"]) == 8]
@@ -79,12 +79,12 @@ async def test_a_slave_that_is_cut_off_keeps_what_it_has_and_copies_again_afterw
         a_link(master.address) as link,
         a_slave(tmp_path, link.address, **SOON) as slave,
     ):
-        master.domain.offsets.commit(AT, 3, by="sync")
+        master.domain.tables.offsets.commit(AT, 3, by="sync")
         await until(lambda: offset(slave) == 3)
         link.cut()
-        await until(lambda: slave.domain.ha_info()["following"] == "false")
-        master.domain.offsets.commit(AT, 4, by="sync")
-        slave.domain.offsets.commit(AT, 7, by="sync")
+        await until(lambda: slave.replication_info()["following"] == "false")
+        master.domain.tables.offsets.commit(AT, 4, by="sync")
+        slave.domain.tables.offsets.commit(AT, 7, by="sync")
         link.heal()
         await until(lambda: offset(slave) == 4)
 
@@ -95,7 +95,7 @@ async def test_a_slave_notes_how_near_to_its_master_it_is(tmp_path: Path) -> Non
             await following(slave)
             await send(wire, 5)
             await same(master, slave)
-            await until(lambda: slave.domain.ha_info()["tablesCopiedMsAgo"])
+            await until(lambda: slave.replication_info()["tablesCopiedMsAgo"])
             end = master.domain.store.log_max
             paths = StorePaths(slave.config.store_directory)
         note = read_note(paths)
@@ -107,11 +107,11 @@ async def test_a_slave_notes_how_near_to_its_master_it_is(tmp_path: Path) -> Non
 
 async def test_a_promoted_slave_goes_on_with_the_copied_tables(tmp_path: Path) -> None:
     async with a_master(tmp_path) as master, a_slave(tmp_path, master.address, **SOON) as slave:
-        master.domain.topics.ensure("T", 2)
-        master.domain.offsets.commit(AT, 3, by="sync")
-        master.domain.progress.set(3, 9)
+        master.domain.tables.topics.ensure("T", 2)
+        master.domain.tables.offsets.commit(AT, 3, by="sync")
+        master.domain.tables.progress.set(3, 9)
         await until(lambda: offset(slave) == 3)
     async with running(tmp_path / "slave", **QUICK) as promoted:
         assert promoted.site.master
         assert offset(promoted) == 3
-        assert promoted.domain.topics.get("T") is not None
+        assert promoted.domain.tables.topics.get("T") is not None

@@ -22,7 +22,7 @@ from dejamq import (
     RetryLater,
 )
 from dejamq import sync as dejamq_sync
-from dejamq.admin_running import DirectOutcome
+from dejamq.admin.running import DirectOutcome
 
 Handle = Callable[[ReceivedMessage], Awaitable[Any]]
 
@@ -168,7 +168,7 @@ async def test_a_frozen_client_is_not_waited_for(hasty: Servers) -> None:
                 await admin.running_info("g", client_id)
             assert (late.value.code, late.value.definite) == (Code.CONSUME_MSG_TIMEOUT, False)
             assert site.broker is not None
-            assert len(site.broker.domain.commands) == 0
+            assert len(site.broker.domain.members.commands) == 0
         finally:
             frozen.kill()
             await frozen.wait()
@@ -217,6 +217,8 @@ async def until_committed(site: Servers, admin: Admin) -> list[int]:
         (RetryLater(), False, "LATER", ""),
         (DeadLetter("broken"), False, "LATER", "dead letter: broken"),
         (ValueError("no such order"), False, "THROW_EXCEPTION", "ValueError: no such order"),
+        (SystemExit("no such order"), False, "THROW_EXCEPTION", "SystemExit: no such order"),
+        (asyncio.CancelledError("a wait"), True, "THROW_EXCEPTION", "CancelledError: a wait"),
         ("yes", False, "LATER", "returned 'yes'"),
         (None, True, "SUCCESS", ""),
         (OrderedStatus.COMMIT, True, "COMMIT", ""),
@@ -227,7 +229,7 @@ async def test_what_becomes_of_it_is_told_and_changes_nothing(
     site: Servers, admin: Admin, answer: object, ordered: bool, outcome: str, remark: str
 ) -> None:
     async def handler(message: ReceivedMessage) -> object:
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 

@@ -15,12 +15,12 @@ from typing import Any
 import grpc
 import pytest
 from broker_wire import Wire, a_run, records_of, until
-from dejamq_proto.calling import dial
 from dejamq_proto.client_pb2 import ConsumerData, Heartbeat
 from dejamq_proto.codes import Code
 from dejamq_proto.common_pb2 import Caller
-from dejamq_proto.serving import STREAM_WINDOW_BYTES, Server
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.serving.server import STREAM_WINDOW_BYTES, Server
+from dejamq_proto.wire.calling import dial
+from dejamq_proto.wire.messages import PullAnswer
 from hostile_attack import Process
 from relay import Relay
 

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from dejamq.rpc_namesrv import NameServerLink
+from dejamq.net.namesrv import NameServerLink
 from dejamq_proto.common_pb2 import Caller
 from scripted_broker import ScriptedNamesrv
 

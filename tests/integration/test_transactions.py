@@ -274,13 +274,13 @@ async def test_a_message_that_is_stored_less_durably_is_rolled_back_unexecuted(t
     site = Site(tmp_path, sync_flush_timeout_ms=1, **ROUND_LATER)
     await site.namesrv.start()
     broker = await site.start_broker("broker-a")
-    broker.domain.sender._sync = True
+    broker.domain.paths.sender._sync = True
     broker.domain.writer.durable = lambda log_offset: Future()  # type: ignore[method-assign]  # a disk that is silent
     try:
         async with TransactionProducer("shop", checker=never, namesrv=site.namesrv.address) as producer:
             result = await producer.send_in_transaction(Message("orders", b"x"), fails)
         assert (result.state, result.status, result.error) == (ROLLBACK, SendStatus.FLUSH_DISK_TIMEOUT, None)
-        broker.domain.transactions.ops.write()
+        broker.domain.paths.transactions.ops.write()
         assert await bodies_at(site, "RMQ_SYS_TRANS_OP_HALF_TOPIC") == [b"0,"]
     finally:
         await site.close()
@@ -362,20 +362,25 @@ async def test_a_broker_that_takes_no_transactions_says_so(tmp_path: Path) -> No
 
 async def test_many_transactions_at_a_time_all_end(tmp_path: Path) -> None:
     settings = SOON | {"transaction_check_interval_ms": 5000}
+    own_word = [COMMIT, ROLLBACK, UNKNOWN]
+
+    def ends_alike(message: ReceivedMessage) -> TransactionState:
+        """On a busy machine a round of checks may come before the producer's own word, and the first one counts."""
+        return ROLLBACK if own_word[int(message.body) % 3] is ROLLBACK else COMMIT
+
     async with (
         Cluster(topics={"orders": 2}, settings=settings, directory=tmp_path, time_scale=SCALE) as cluster,
         reading(cluster) as arrivals,
-        cluster.transaction_producer("shop", checker=says(COMMIT)) as producer,
+        cluster.transaction_producer("shop", checker=ends_alike) as producer,
     ):
-        states = [COMMIT, ROLLBACK, UNKNOWN]
         results = await asyncio.gather(*(
-            producer.send_in_transaction(Message("orders", b"%d" % number), says(states[number % 3]))
+            producer.send_in_transaction(Message("orders", b"%d" % number), says(own_word[number % 3]))
             for number in range(150)
         ))  # fmt: skip
-        assert [result.state for result in results] == states * 50
+        assert [result.state for result in results] == own_word * 50
         wanted = {b"%d" % number for number in range(150) if number % 3 != 1}
         arrived: set[bytes] = set()
-        while arrived < wanted:
+        while not wanted <= arrived:
             arrived.add((await arrivals.next()).body)
     assert arrived == wanted
 

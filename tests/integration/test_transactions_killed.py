@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from dejamq import MessageQueue, SendStatus, TransactionResult
-from dejamq.message import SendResult
+from dejamq.values.message import SendResult
 from transaction_traffic import CLOSING, COMMIT, ROLLBACK, Ledger, killed_again_and_again
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(150)]

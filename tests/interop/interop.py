@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dejamq_broker.store.index_keys import key_hash
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.verify import verify
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.index.keys import key_hash
+from dejamq_broker.store.offline.verify import verify
 from dejamq_proto.loose_json import loads_loose
 from filters import differing_filters
 from rocketmq import VERSION, Failed, Missing, RocketMQ, fetched_jars

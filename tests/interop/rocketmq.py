@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dejamq_lab.jars import Missing
-from dejamq_lab.rocketmq import BROKER, VERSION, Failed, fetched_jars
-from dejamq_lab.rocketmq import RocketMQ as Servers
+from dejamq_lab.machines.jars import Missing
+from dejamq_lab.machines.rocketmq import BROKER, VERSION, Failed, fetched_jars
+from dejamq_lab.machines.rocketmq import RocketMQ as Servers
 
 __all__ = ["VERSION", "Failed", "Missing", "RocketMQ", "fetched_jars"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from dejamq import ConsumeFrom, ConsumeStatus, Message, MessageQueue, Producer, ReceivedMessage
 from dejamq_broker.store import MessageStore, StoreConfig
-from dejamq_broker.store.described import describe
-from dejamq_broker.store.query import Wanted
+from dejamq_broker.store.dump import describe
+from dejamq_broker.store.index.query import KeyQuery
 from dejamq_lab import Cluster
-from dejamq_proto.compression import Compression, compress
-from dejamq_proto.record import (
+from dejamq_proto.records.compression import Compression, compress
+from dejamq_proto.records.record import (
     SYS_COMPRESSED,
     SYS_TRANSACTION_PREPARED,
     SYS_TRANSACTION_ROLLBACK,
@@ -181,7 +181,7 @@ def _records(store: MessageStore, topic: str, queue_id: int) -> list[dict[str, A
 
 
 def _found(store: MessageStore, topic: str, key: str) -> list[int]:
-    records = [decode(raw) for raw in store.query(Wanted(topic, key, max_messages=64)).records]
+    records = [decode(raw) for raw in store.query(KeyQuery(topic, key, max_messages=64)).records]
     return sorted(record.log_offset for record in records)
 
 

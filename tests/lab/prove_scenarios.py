@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dejamq_lab.scenario.trial_command import main as trial_main
+from dejamq_lab.scenario.trial.command import main as trial_main
 
 
 def main() -> int:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import msgspec
-from dejamq_lab.scenario.text import Scenario, catalogue
-from dejamq_lab.scenario.variants import with_inbox
+from dejamq_lab.scenario.script.text import Scenario, catalogue
+from dejamq_lab.scenario.script.variants import with_inbox
 
 ON_PROCESSES = ("O3", "R1", "R2")
 """With what cannot be played elsewhere. The others inside the tests' process, which takes a second or two each."""

@@ -5,7 +5,7 @@ import pytest
 from dejamq import Admin, ConsumeFrom, Message, ReceivedMessage
 from dejamq_lab import Cluster, ClusterFailed
 
-pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.process
 
 
 async def test_the_audit_of_a_quiet_cluster_is_clean(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from dejamq import ConsumeFrom, Message, MessageModel, PushConsumer, ReceivedMessage
 from dejamq_lab import Cluster, NotSupported
-from dejamq_lab.rpc_control import brokers, healthy, route, routed_brokers
+from dejamq_lab.cluster.rpc_control import brokers, healthy, route, routed_brokers
 from dejamq_proto.codes import ConfigError
 
 

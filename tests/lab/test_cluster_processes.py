@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from dejamq import ConsumeFrom, Message, ReceivedMessage
 from dejamq_lab import Cluster, ClusterFailed, NotSupported
-from dejamq_lab.cluster_process import ServerProcess
-from dejamq_lab.rpc_control import healthy, routed_brokers
-from dejamq_lab.standing import process_born
+from dejamq_lab.cluster.background import process_born
+from dejamq_lab.cluster.process import ServerProcess
+from dejamq_lab.cluster.rpc_control import healthy, routed_brokers
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]

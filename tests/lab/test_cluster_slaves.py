@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dejamq import DejamqError, Message, Producer
 from dejamq_lab import Cluster
-from dejamq_lab.rpc_control import runtime
+from dejamq_lab.cluster.rpc_control import runtime
 from replica_files import assert_same_files
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dejamq_lab.demo.ledger import Ledger
+from dejamq_lab.demo.ledger import ChargeLedger
 
 
 def demo(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -16,7 +16,6 @@ def demo(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.process
-@pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_the_demo_explains_every_double_charge(tmp_path: Path) -> None:
     done = demo(tmp_path / "out", "--orders", "4000")
@@ -33,13 +32,12 @@ def test_the_demo_explains_every_double_charge(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_with_an_inbox_what_is_delivered_twice_is_charged_once(tmp_path: Path) -> None:
     done = demo(tmp_path / "out", "--orders", "2000", "--inbox")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No order was charged twice" in done.stdout
-    with contextlib.closing(Ledger(tmp_path / "out" / "ledger.sqlite")) as ledger:
+    with contextlib.closing(ChargeLedger(tmp_path / "out" / "ledger.sqlite")) as ledger:
         assert ledger.orders_charged() == sum(ledger.charged_by().values()) == 2000
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
     assert verdict["duplicates"] > 0

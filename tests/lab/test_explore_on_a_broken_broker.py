@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_broker.config import BrokerConfig
-from dejamq_lab.cluster_inproc import InProcessServer
-from dejamq_lab.explore.hunt import Options, hunt
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_lab.cluster.inproc import InProcessServer
+from dejamq_lab.explore.hunt import HuntOptions, hunt
 from dejamq_lab.explore.world import Unit, World, world
-from dejamq_lab.scenario import steps
-from dejamq_lab.scenario import trial as trial_module
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.stages import Kind, fits
-from dejamq_lab.scenario.text import Scenario, read
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.script.text import Scenario, read
+from dejamq_lab.scenario.stage.stages import Kind, fits
+from dejamq_lab.scenario.trial import trial
 
 pytestmark = pytest.mark.timeout(300)
 MOST_SEED, LOST_BYTES = 1000, 4096
@@ -53,15 +53,15 @@ def quick_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def audited(folders: Sequence[Path]) -> None:
         for folder in folders:
-            (folder / trial_module.AUDITED).write_text("{}")
+            (folder / trial.AUDITED).write_text("{}")
 
-    def judged(scenario: Scenario, folder: Path, seconds: float) -> Outcome:
+    def judged(scenario: Scenario, folder: Path, seconds: float) -> ScenarioOutcome:
         twice = given_twice(folder / "cluster" / "journal")
         said = [f"{twice} places of a queue were given twice"] if twice else []
-        return Outcome(scenario.id, not said, said, {}, [], seconds, str(folder))
+        return ScenarioOutcome(scenario.id, not said, said, {}, [], seconds, str(folder))
 
-    monkeypatch.setattr(trial_module, "_audit", audited)
-    monkeypatch.setattr(trial_module, "judged", judged)
+    monkeypatch.setattr(trial, "_audit", audited)
+    monkeypatch.setattr(trial, "judged", judged)
 
 
 def given_twice(journals: Path) -> int:
@@ -101,7 +101,7 @@ def test_what_a_broken_broker_loses_is_found_and_reduced_to_its_fault_and_what_s
 ) -> None:
     seed, made = telling_world()
     print(f"seed {seed}")
-    options = Options(seed, 0, tmp_path / "runs", tmp_path / "found", jobs=3, kind=Kind.INPROC, at_once=1)
+    options = HuntOptions(seed, 0, tmp_path / "runs", tmp_path / "found", jobs=3, kind=Kind.INPROC, at_once=1)
     (found,) = hunt(options, print).found
     kept = read(found.path)
     left = [unit for unit in made.units if all(step in kept.steps for step in unit)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dejamq import Message
 from dejamq_lab import Cluster
-from dejamq_lab.cluster_process import ServerProcess
+from dejamq_lab.cluster.process import ServerProcess
 
 pytestmark = pytest.mark.process
 

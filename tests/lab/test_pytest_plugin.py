@@ -54,13 +54,17 @@ def test_a_missing_extra_is_one_line_that_names_it(pytester: pytest.Pytester) ->
     pytester.makepyfile(
         """
         import sys
-        sys.modules["grpc"] = None
+        sys.modules["grpc"] = sys.modules["starlette"] = None
 
-        def test_needs_it(dejamq_cluster):
+        def test_needs_one(dejamq_cluster):
+            pass
+
+        def test_needs_another(dejamq_server):
             pass
         """
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.assert_outcomes(errors=1)
+    result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["*the cluster fixtures need grpc: pip install 'dejamq[[]lab[]]'*"])
+    result.stdout.fnmatch_lines(["*the server fixtures need *: pip install 'dejamq[[]lab,control[]]'*"])
     result.stdout.no_fnmatch_line("*During handling*")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from dejamq import Admin, BrokerUnavailable, ConsumeFrom, DejamqError, Message, Producer
 from dejamq_lab import Cluster
-from dejamq_lab.rpc_control import runtime
+from dejamq_lab.cluster.rpc_control import runtime
 
 pytestmark = pytest.mark.process
 

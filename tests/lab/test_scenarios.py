@@ -1,24 +1,24 @@
 """Scenarios played with real faults, and judged by a real audit against the ledger of effects."""
 
 import pytest
-from dejamq_lab.scenario.run import Outcome
+from dejamq_lab.scenario.run import ScenarioOutcome
 from scenarios_played import INBOX, PLAYED
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_the_audit_names_what_was_done_and_nothing_else(outcomes: dict[str, Outcome], name: str) -> None:
+def test_the_audit_names_what_was_done_and_nothing_else(outcomes: dict[str, ScenarioOutcome], name: str) -> None:
     assert outcomes[name].problems == []
 
 
-def test_the_proof_of_a_cause_is_told_line_by_line(outcomes: dict[str, Outcome]) -> None:
+def test_the_proof_of_a_cause_is_told_line_by_line(outcomes: dict[str, ScenarioOutcome]) -> None:
     proof = outcomes["O3"].proof
     assert proof[0].startswith("one O3: message ")
     assert any("OFF_LOAD" in line for line in proof)
 
 
-def test_effects_that_were_there_twice_are_there_once_with_an_inbox(outcomes: dict[str, Outcome]) -> None:
+def test_effects_that_were_there_twice_are_there_once_with_an_inbox(outcomes: dict[str, ScenarioOutcome]) -> None:
     careless, careful = outcomes["O3"], outcomes[INBOX]
     assert careless.double_effects > 0
     assert careful.verdict["causes"]["O3"] > 0, "it was delivered twice all the same"

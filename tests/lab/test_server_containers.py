@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dejamq_broker.config import BrokerConfig
-from dejamq_lab.cluster_process import ServerProcess
-from dejamq_lab.engine import Project
-from dejamq_lab.scenario.containers import Container, ServerContainer
-from dejamq_proto.journal import open_journal
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_lab.cluster.process import ServerProcess
+from dejamq_lab.machines.engine import Project
+from dejamq_lab.scenario.stage.containers import Container, ServerContainer
+from dejamq_proto.journal.writer import open_journal
 
 TORN = """\
 time=2026-11-22T07:53:58 level=info event=setting name=ready broker broker-a 198.51.100.18:10911

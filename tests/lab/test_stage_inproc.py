@@ -1,20 +1,25 @@
 """Scenarios inside this process: a kill leaves there what it leaves of a process, and it strikes one part only."""
 
+import asyncio
 import json
 import subprocess
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
-from dejamq_lab import cluster_inproc
+from dejamq_lab.cluster import inproc
+from dejamq_lab.cluster.inproc import InProcessServer
 from dejamq_lab.duplicates import find_duplicates
 from dejamq_lab.errors import ClusterFailed, NotSupported
-from dejamq_lab.scenario.ledger import Ledger
 from dejamq_lab.scenario.run import play
-from dejamq_lab.scenario.seeds import varied
-from dejamq_lab.scenario.stages import Kind
-from dejamq_lab.scenario.text import Scenario, catalogue
+from dejamq_lab.scenario.script.ledger import EffectLedger
+from dejamq_lab.scenario.script.seeds import varied
+from dejamq_lab.scenario.script.text import Scenario, catalogue
+from dejamq_lab.scenario.stage.inproc import InProcessStage
+from dejamq_lab.scenario.stage.stages import Kind
 from dejamq_proto import failpoints
 
 SCENARIOS = catalogue()
@@ -43,7 +48,7 @@ class Left:
         return {f"{each.second.boot_id}-{each.second.delivery_id}" for each in find_duplicates(self._journals, "g")}
 
     def doubles(self) -> set[str]:
-        ledger = Ledger(self._ledger)
+        ledger = EffectLedger(self._ledger)
         try:
             return ledger.doubles()
         finally:
@@ -184,5 +189,39 @@ def test_a_store_is_copied_again_when_one_of_its_files_was_renamed_meanwhile(
         return done
 
     monkeypatch.setattr(subprocess, "run", interrupted)
-    kept = cluster_inproc._copied(store)
+    kept = inproc._copied(store)
     assert [path.relative_to(kept).name for path in kept.iterdir()] == ["abort"]
+
+
+async def test_an_actor_that_cannot_be_closed_leaves_no_server_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = InProcessStage(SCENARIOS["healthy"], tmp_path)
+    await stage.start()
+    servers = [cast(InProcessServer, stage.cluster.server(name)) for name in ("namesrv-0", "broker-a")]
+
+    async def refuse() -> None:
+        raise ClusterFailed("its client is gone")
+
+    monkeypatch.setattr(next(iter(stage.actors.values())), "end", refuse)
+    with pytest.raises(ClusterFailed, match="its client is gone"):
+        await stage.close()
+    assert not any(server.running for server in servers)
+
+
+async def test_a_close_that_is_cancelled_leaves_no_server_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = InProcessStage(SCENARIOS["healthy"], tmp_path)
+    await stage.start()
+    servers = [cast(InProcessServer, stage.cluster.server(name)) for name in ("namesrv-0", "broker-a")]
+    closing = asyncio.create_task(stage.close())
+
+    async def end_and_be_cancelled(end: Callable[[], Awaitable[None]]) -> None:
+        closing.cancel()
+        await end()
+
+    monkeypatch.setattr(servers[1], "end", partial(end_and_be_cancelled, servers[1].end))
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert not servers[0].running

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 from dejamq_lab.scenario.play import Play
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.stage_process import ProcessStage
-from dejamq_lab.scenario.text import catalogue
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script.text import catalogue
+from dejamq_lab.scenario.stage.process import ProcessStage
 
 A, B = ([f"broker-{letter}:{number}" for number in range(3)] for letter in "ab")
 Line = dict[str, Any]
@@ -77,7 +77,7 @@ def _queue(line: Line) -> str:
 
 @pytest.mark.timeout(600)
 def test_with_name_servers_that_disagree_one_queue_has_two_owners_and_three_have_none(
-    outcomes: dict[str, Outcome],
+    outcomes: dict[str, ScenarioOutcome],
 ) -> None:
     lines = told(Path(outcomes["R1"].directory))
     apart = between_cut_and_heal(lines)
@@ -116,7 +116,9 @@ async def test_with_only_the_master_cut_both_share_out_the_same_queues(tmp_path:
 
 
 @pytest.mark.timeout(600)
-def test_a_member_that_one_broker_does_not_know_shares_its_queues_with_the_other(outcomes: dict[str, Outcome]) -> None:
+def test_a_member_that_one_broker_does_not_know_shares_its_queues_with_the_other(
+    outcomes: dict[str, ScenarioOutcome],
+) -> None:
     lines = told(Path(outcomes["R2"].directory))
     apart = between_cut_and_heal(lines)
     apart = apart[next(number for number, line in enumerate(apart) if line["event"] == "MEMBER") :]

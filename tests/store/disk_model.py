@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.files.mapped_file import MappedFile
 
 SECTORS = (512, 4096)
 MIXTURES = ("old", "new", "torn", "mixed", "mixed", "garbage")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dejamq_broker.store import MessageStore, StoreError
 from dejamq_broker.store.dump import dump
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.files.paths import StorePaths
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from dejamq_proto.records.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from store_making import GOLDEN, SMALL, bodies, run_of, ticking
 from wreck import standing_still, unsynced
 
@@ -70,7 +70,7 @@ def _used(store: MessageStore) -> str:
             store.search_offset(topic, queue_id, 1_700_000_000_000)
         appended = store.append_run(run_of([("fuzz", 0, b"after")]))
         assert store.record_at(int(appended.log_offsets[0])) is not None
-        store._reput.dispatch()
+        store.inspect().reput.dispatch()
         assert store.max_offset("fuzz", 0) > 0
     except DejamqError as error:
         return f"opened, then {type(error).__name__}"
@@ -84,11 +84,11 @@ def _ours(directory: Path, rng: random.Random) -> None:
         store = MessageStore.open(directory, SMALL, clock_ms=ticking())
         for body in bodies(rng.choice((3, 200, 700))):
             store.append_run(run_of([("T", rng.randrange(2), body)], tag="red"))
-        store._flusher.turn(rng.choice((0, 1 << 30)))
+        store.inspect().flusher.turn(rng.choice((0, 1 << 30)))
         if rng.random() < 0.5:
             store.close()
         else:
-            store._lock.release()
+            store.inspect().lock.release()
 
 
 def _spoil(path: Path, rng: random.Random) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dejamq_broker.store import MessageStore
-from dejamq_broker.store.batch import QueueKey
+from dejamq_broker.store.log.batch import QueueKey
 from store_making import SMALL, bodies, bodies_of, log_files, overwrite, run_of, settle, ticking
 
 SIZE = 192

@@ -5,18 +5,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from dejamq_broker.store import AppendRun, MessageStore, Wanted
-from dejamq_broker.store.index import Index
-from dejamq_broker.store.index_file import Shape
-from dejamq_broker.store.index_keys import Keys
-from dejamq_broker.store.index_trust import Origin
-from dejamq_broker.store.log_scan import Found
-from dejamq_broker.store.paths import StorePaths
-from dejamq_proto.record import Outgoing, decode, encode_properties, tags_code
-from dejamq_proto.run import parse
+from dejamq_broker.store import AppendRun, KeyQuery, MessageStore
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.index.file import IndexShape
+from dejamq_broker.store.index.index import Index
+from dejamq_broker.store.index.keys import Keys
+from dejamq_broker.store.index.trust import KnownLog
+from dejamq_broker.store.log.scan import FoundRecords
+from dejamq_proto.records.record import Outgoing, decode, encode_properties, tags_code
+from dejamq_proto.records.run import parse
 from store_making import HOST, SMALL, START_MS, ticking
 
-SHAPE = Shape(SMALL.max_hash_slot_num, SMALL.max_index_num)
+SHAPE = IndexShape(SMALL.max_hash_slot_num, SMALL.max_index_num)
 Keyed = tuple[str, str, str]
 """Topic, KEYS, UNIQ_KEY; an empty one is left out."""
 
@@ -37,10 +37,10 @@ def records(messages: Iterable[Keyed], *, sys_flag: int = 0, body: bytes = b"bod
     ]
 
 
-def found(raw: list[bytes], log_offset: int = 0) -> Found:
+def found(raw: list[bytes], log_offset: int = 0) -> FoundRecords:
     """Records as they are read back from the log."""
     data, sizes = b"".join(raw), [len(record) for record in raw]
-    return Found(log_offset, data, sizes, parse(data, np.array(sizes)))
+    return FoundRecords(log_offset, data, sizes, parse(data, np.array(sizes)))
 
 
 def keyed_run(messages: list[Keyed], *, sys_flag: int = 0, body: bytes = b"body") -> AppendRun:
@@ -64,7 +64,7 @@ def fill_keyed(store: MessageStore, count: int, *, first: int = 0, body: bytes =
 
 
 def offsets_of(store: MessageStore, key: str, *, topic: str = "T", unique: bool = False) -> list[int]:
-    return [decode(raw).log_offset for raw in store.query(Wanted(topic, key, unique=unique)).records]
+    return [decode(raw).log_offset for raw in store.query(KeyQuery(topic, key, unique=unique)).records]
 
 
 def check_findable(
@@ -80,12 +80,12 @@ def check_findable(
 
 
 def opened_index(
-    directory: Path, *, end: int = 1 << 40, clean: bool = True, start: int = 0, shape: Shape = SHAPE
+    directory: Path, *, end: int = 1 << 40, clean: bool = True, start: int = 0, shape: IndexShape = SHAPE
 ) -> Index:
     """The index of a store directory, without the store."""
     directory.mkdir(exist_ok=True)
     index = Index(StorePaths(directory), shape, ticking())
-    index.load(Origin(start, end, clean, lambda log_offset: None), full_until_ms=0)
+    index.load(KnownLog(start, end, clean, lambda log_offset: None), full_until_ms=0)
     return index
 
 
@@ -97,7 +97,7 @@ def index_bytes(directory: Path) -> list[bytes]:
 class PlainIndexFile:
     """RocketMQ's way to put one key, in plain words: what the real one is compared with."""
 
-    def __init__(self, shape: Shape, time_ms: int = 0, log_offset: int = 0) -> None:
+    def __init__(self, shape: IndexShape, time_ms: int = 0, log_offset: int = 0) -> None:
         self.shape = shape
         self.begin_ms = self.end_ms = time_ms
         self.begin_offset = self.end_offset = log_offset

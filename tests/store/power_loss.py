@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, MessageStore, StoreConfig
-from dejamq_proto.record import Record
+from dejamq_proto.records.record import Record
 from disk_model import Disk
 from store_making import ticking
 from wreck import Sent, World, Wreck, check, endless, opened, run_of, served_of, standing_still, unsynced
@@ -107,7 +107,7 @@ class Life:
                 self._phase = action.__name__
                 action()
             self._take("the end")
-        self._opened._lock.release()
+        self._opened.inspect().lock.release()
 
     def append(self) -> None:
         """A run, sometimes a long one that rolls into the next file."""
@@ -124,25 +124,25 @@ class Life:
     def turn(self) -> None:
         """What the flush thread does after a while."""
         self._now_s += self._rng.choice(PAUSES_S)
-        self._opened._flusher.turn(self._now_s)
+        self._opened.inspect().flusher.turn(self._now_s)
 
     def wait(self) -> None:
         """A sender that waits for the disk."""
         promise = self._opened.durable(self._opened.log_max)
-        self._opened._flusher.turn(self._now_s)
+        self._opened.inspect().flusher.turn(self._now_s)
         assert promise.done()
         self._know(durable=len(self._known.messages))
 
     def index(self) -> None:
         """What the reput thread does when nothing else is to be done."""
-        self._opened._late.catch_up()
+        self._opened.inspect().late.catch_up()
         if self._rng.random() < 0.5:
-            self._opened._index.settle()
+            self._opened.inspect().index.settle()
 
     def expire(self) -> None:
         """Retention finds everything old."""
         self._opened.clean_soon()
-        self._opened._retention.clean(LONG_AGO_MS)
+        self._opened.inspect().retention.clean(LONG_AGO_MS)
 
     def restart(self) -> None:
         self._opened.close()
@@ -158,7 +158,7 @@ class Life:
 
     def _open(self) -> None:
         self._store = opened(self._known.directory, self._world)
-        self._now_s = self._store._flusher._log_turn
+        self._now_s = self._store.inspect().flusher._log_turn
         first, served = served_of(self._store, self._known)
         messages = self._known.messages[: first + len(served)]
         self._starts = [-1] * first + [record.log_offset for record in served]

@@ -13,7 +13,8 @@ from pathlib import Path
 from unittest import mock
 
 import msgspec
-from dejamq_broker.store import MessageStore, log_sync
+from dejamq_broker.store import MessageStore
+from dejamq_broker.store.log import sync
 from disk_model import Disk
 from power_loss import Failure, config_of
 from store_making import ticking
@@ -46,7 +47,7 @@ class ThreadedLife:
         self._disk = Disk(folder / "live", self._on_step)
 
     def live(self) -> None:
-        with self._disk.watching(), mock.patch.multiple(log_sync, WAKING_S=0, QUICK_S=3600):
+        with self._disk.watching(), mock.patch.multiple(sync, WAKING_S=0, QUICK_S=3600):
             world = self.world
             store = MessageStore.open(
                 self._folder / "live" / "store", world.config, clock_ms=world.clock_ms, soon=self._due.append

@@ -14,8 +14,8 @@ import time
 
 import msgspec
 from dejamq_broker.store import MessageStore, StoreConfig
-from dejamq_lab.usage import memory_mib
-from dejamq_proto.record import decode
+from dejamq_lab.cluster.usage import memory_mib
+from dejamq_proto.records.record import decode
 from store_making import run_of
 
 LIMIT_MIB = 200

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE
+from dejamq_broker.store.queues.entry_files import ENTRY, FILLER_SIZE
 
 
 def assert_same_files(master: Path, slave: Path) -> None:

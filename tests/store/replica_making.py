@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dejamq_broker.store import MessageStore, SlaveStore, StoreConfig
-from dejamq_broker.store.consume_queue import CHUNK
-from dejamq_broker.store.entry_files import FILLER_SIZE
+from dejamq_broker.store.queues.consume_queue import CHUNK
+from dejamq_broker.store.queues.entry_files import FILLER_SIZE
 from store_making import OPENED, SMALL, ticking
 
 
@@ -46,7 +46,7 @@ def assert_same(master: MessageStore, slave: MessageStore) -> None:
 
 
 def _assert_same_queue(master: MessageStore, slave: MessageStore, topic: str, queue_id: int) -> None:
-    theirs, mine = master._queues.get((topic, queue_id)), slave._queues.get((topic, queue_id))
+    theirs, mine = master.inspect().queues.get((topic, queue_id)), slave.inspect().queues.get((topic, queue_id))
     assert theirs is not None
     name = f"{topic}-{queue_id}"
     if mine is None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, MessageStore, StoreConfig
-from dejamq_broker.store.query import Wanted
-from dejamq_proto.record import OVERHEAD, Record, encode_properties
+from dejamq_broker.store.index.query import KeyQuery
+from dejamq_proto.records.record import OVERHEAD, Record, encode_properties
 from disk_model import Disk
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -72,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def wait_for_the_disk(self) -> None:
         promise = self.store.durable(self.store.log_max)
-        self.store._flusher.turn(self.now_s)
+        self.store.inspect().flusher.turn(self.now_s)
         assert promise.done()
         self.know(durable=len(self.known.messages))
 
@@ -81,27 +81,27 @@ class StoreMachine(RuleBasedStateMachine):
     def query(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, len(self.known.messages) - 1))
         sent, start = self.known.messages[number], self.starts[number]
-        found = self.store.query(Wanted(sent.topic, sent.key)).records
+        found = self.store.query(KeyQuery(sent.topic, sent.key)).records
         assert found == ([self.store.record_at(start)] if self.is_visible(start) else [])
-        assert self.store.query(Wanted(sent.topic, "no such key")).records == []
+        assert self.store.query(KeyQuery(sent.topic, "no such key")).records == []
 
     # What its threads do.
 
     @rule(seconds=st.sampled_from((0.001, 0.6, 1.1, 11.0, 61.0)))
     def flush_turn(self, seconds: float) -> None:
         self.now_s += seconds
-        self.store._flusher.turn(self.now_s)
+        self.store.inspect().flusher.turn(self.now_s)
 
     @rule(settle=st.booleans())
     def index_turn(self, settle: bool) -> None:
-        self.store._late.catch_up()
+        self.store.inspect().late.catch_up()
         if settle:
-            self.store._index.settle()
+            self.store.inspect().index.settle()
 
     @rule()
     def expire(self) -> None:
         self.store.clean_soon()
-        self.store._retention.clean(LONG_AGO_MS)
+        self.store.inspect().retention.clean(LONG_AGO_MS)
         self.know(expired=max(self.known.expired, sum(start < self.store.log_min for start in self.starts)))
 
     # What happens to it.
@@ -171,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.watching = self.disk.watching()
         self.watching.__enter__()
         self.store: MessageStore = opened(self.known.directory, self.world)
-        self.now_s = self.store._flusher._log_turn
+        self.now_s = self.store.inspect().flusher._log_turn
         first, served = served_of(self.store, self.known)
         messages = self.known.messages[: first + len(served)]
         self.starts = [-1] * first + [record.log_offset for record in served]
@@ -187,7 +187,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.lives += 1
         target = self.root / str(self.lives)
         leave(target)
-        self.store._lock.release()
+        self.store.inspect().lock.release()
         self.watching.__exit__(None, None, None)
         self.know(directory=target)
 
@@ -213,7 +213,7 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "stack"):
             if hasattr(self, "store"):
-                self.store._lock.release()
+                self.store.inspect().lock.release()
             self.watching.__exit__(None, None, None)
             self.stack.close()
             shutil.rmtree(self.root)

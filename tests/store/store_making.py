@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 from dejamq_broker.store import AppendRun, MessageStore, StoreConfig
-from dejamq_proto.record import Outgoing, Record, decode, encode_properties, tags_code
-from dejamq_proto.run import parse
+from dejamq_proto.records.record import Outgoing, Record, decode, encode_properties, tags_code
+from dejamq_proto.records.run import parse
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 SMALL = StoreConfig(
@@ -76,8 +76,8 @@ def mark(store: MessageStore) -> None:
     By themselves the last pages get there after ten seconds or sixty, or earlier, as the threads' turns happen to fall.
     """
     settle(store)
-    store._flusher.mark_soon()
-    until(lambda: store._flusher.marked == store.log_max)
+    store.inspect().flusher.mark_soon()
+    until(lambda: store.inspect().flusher.marked == store.log_max)
 
 
 def until(holds: Callable[[], bool], seconds: float = 10) -> None:

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.files.mapped_file import MappedFile
 
 PAGE = 4096
 SIZE = 8 * PAGE

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, StoreClosed, StoreConfig, StoreError, StoreFull
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.files.mapped_file import MappedFile
 from dejamq_proto.codes import Code, MessageTooLarge
-from dejamq_proto.record import (
+from dejamq_proto.records.record import (
     MAGIC_BLANK,
     PAIR,
     SYS_TRANSACTION_COMMIT,
@@ -59,7 +59,7 @@ def test_a_run_is_filled_in_where_it_is_when_it_may_be_written(tmp_path: Path) -
     before = kept.tobytes()
     first, second = map(store.append_run, runs)
     assert kept.tobytes() == before
-    assert given.tobytes() == store._log.files.read(first.end_log_offset, len(given))
+    assert given.tobytes() == store.inspect().log.files.read(first.end_log_offset, len(given))
     assert decode(given.data).queue_offset == second.queue_offsets[0] == 40
     store.close()
 
@@ -199,7 +199,7 @@ def test_a_topic_that_names_no_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_failed_queue_is_told_by_the_next_append(tmp_path: Path) -> None:
     store = open_small(tmp_path)
-    store._reput._dispatchers = [lambda batch: (_ for _ in ()).throw(OSError(5, "Input/output error"))]
+    store.inspect().reput._dispatchers = [lambda batch: (_ for _ in ()).throw(OSError(5, "Input/output error"))]
     store.append_run(run_of([("T", 0, b"x")]))
     with pytest.raises(StoreError, match="Input/output error"):
         store.append_run(run_of([("T", 0, b"y")]))
@@ -207,6 +207,7 @@ def test_a_failed_queue_is_told_by_the_next_append(tmp_path: Path) -> None:
     assert (tmp_path / "abort").exists()
 
 
+@pytest.mark.slow
 def test_many_queues_take_few_descriptors(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     store = open_small(tmp_path)

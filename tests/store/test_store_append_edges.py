@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dejamq_broker.store import StoreConfig
-from dejamq_broker.store.commit_log import CommitLog
+from dejamq_broker.store.log.commit_log import CommitLog
 from dejamq_proto.codes import Code, MessageTooLarge
-from dejamq_proto.record import (
+from dejamq_proto.records.record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -178,6 +178,7 @@ def test_a_run_that_names_a_queue_twice_keeps_log_order_in_it(tmp_path: Path) ->
 MESSAGE = st.tuples(st.sampled_from(["T", "U"]), st.integers(0, 2), st.integers(0, 9000).map(lambda size: b"x" * size))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(runs=st.lists(st.lists(MESSAGE, min_size=1, max_size=12), min_size=1, max_size=6), puts=st.booleans())
 def test_queue_offsets_have_no_gap_and_no_repeat_and_files_no_overlap(

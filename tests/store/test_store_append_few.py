@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import AppendFew, AppendRun, MessageStore, StoreClosed
-from dejamq_proto.few import FEW, pieces
-from dejamq_proto.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_PREPARED
+from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_PREPARED
+from dejamq_proto.records.small_runs import FEW, pieces
 from store_making import Message, bodies_of, open_small, run_of, settle
 
 

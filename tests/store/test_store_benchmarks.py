@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TINY = {
     "store_append.py": ["--messages", "128"],
@@ -50,10 +52,12 @@ def test_what_grpc_frames_and_asyncio_cost_alone_is_told() -> None:
     assert all(float(row[-1]) >= 0 for row in rows)
 
 
+@pytest.mark.timeout(400)
 def test_a_bare_path_is_measured_in_turn_with_dejamq() -> None:
-    given = ["--messages", "2000", "--singles", "20", "--rate", "1000", "--rounds", "1", "--queues", "1"]
-    program = [sys.executable, str(BENCHMARKS / "bare_path.py"), *given]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    """It starts some 20 processes one after another, most of which take a second of processor to begin."""
+    given = ["--messages", "2000", "--singles", "20", "--rate", "1000", "--seconds", "1"]
+    program = [sys.executable, str(BENCHMARKS / "bare_path.py"), *given, "--rounds", "1", "--queues", "1"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=350, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line[38:].split() for line in done.stdout.splitlines()[1:]]
     assert len(rows) == 5

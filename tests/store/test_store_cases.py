@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dejamq_broker.store import MessageStore
-from dejamq_broker.store.errors import StoreClosed
-from dejamq_proto.record import Record, decode, encode_properties
+from dejamq_broker.store.files.errors import StoreClosed
+from dejamq_proto.records.record import Record, decode, encode_properties
 from store_making import SMALL, bodies_of, crashed_copy, fill_queue, log_files, open_small, records_of, run_of, settle
 
 

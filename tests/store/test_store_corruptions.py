@@ -30,6 +30,8 @@ from harm import (
 )
 from store_making import START_MS, log_files, open_small, run_of, settle
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Row:

@@ -9,6 +9,8 @@ import pytest
 from dejamq_broker.store import StoreError
 from store_making import SMALL, bodies_of, crashed_copy, fill_queue, mark, open_small, records_of, settle, until
 
+pytestmark = pytest.mark.slow
+
 SYNC = dataclasses.replace(SMALL, flush_disk_type="SYNC_FLUSH")
 
 
@@ -22,7 +24,7 @@ def test_queues_and_files_go_messages_stay_in_the_log_and_offsets_begin_again(tm
     assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 0)
     assert bodies_of(store, "U") == kept
     assert store.record_by_id(first.offset_message_id) is not None
-    store._flusher.mark_soon()
+    store.inspect().flusher.mark_soon()
     until(lambda: not (tmp_path / "consumequeue" / "T").exists())
     again = fill_queue(store, 3, first=500)
     settle(store)

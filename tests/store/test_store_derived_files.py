@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from dejamq_broker.store import MessageStore
-from dejamq_broker.store.batch import QueueKey
-from dejamq_proto.record import SYS_COMPRESSED, Record
+from dejamq_broker.store.log.batch import QueueKey
+from dejamq_proto.records.record import SYS_COMPRESSED, Record
 from harm import (
     END,
     QUEUE_HARMS,
@@ -27,6 +27,8 @@ from harm import (
     write,
 )
 from store_making import GOLDEN, START_MS, bodies_of, open_small, overwrite, records_of, run_of, settle, ticking
+
+pytestmark = pytest.mark.slow
 
 CASES = [
     *((name, clean, False) for name in QUEUE_HARMS for clean in (True, False)),

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, MessageStore, StoreConfig, StoreError, StoreFull, Wanted
-from dejamq_broker.store.checkpoint import Checkpoint, Progress
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.disk import Disk, DiskLimits, DiskState, DiskUse, judge, used_percent
-from dejamq_broker.store.index_file import IndexFile
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH, KeyQuery, MessageStore, StoreConfig, StoreError, StoreFull
+from dejamq_broker.store.files.checkpoint import Checkpoint, DispatchProgress
+from dejamq_broker.store.files.disk import Disk, DiskLimits, DiskState, DiskUse, judge, used_percent
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.index.file import IndexFile
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
 from dejamq_proto.codes import Code
-from dejamq_proto.record import Record, encode_properties
+from dejamq_proto.records.record import Record, encode_properties
 from store_making import (
     OPENED,
     bodies,
@@ -29,6 +29,8 @@ from store_making import (
     settle,
     until,
 )
+
+pytestmark = pytest.mark.slow
 
 FILE_SIZE = 65_536
 LIMITS = DiskLimits(clean=75, forced=85, full=90)
@@ -86,7 +88,7 @@ def test_disk_use_is_what_df_says(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_cannot_be_measured_counts_as_before(tmp_path: Path) -> None:
-    watched = Disk(StorePaths(tmp_path), StoreConfig())
+    watched = Disk(StorePaths(tmp_path), StoreConfig(), None)
     watched.used_percent = lambda folder: 95
     assert watched.look().full
     watched.used_percent = raising(OSError(5, "Input/output error"))  # type: ignore[assignment]  # never returns
@@ -107,8 +109,8 @@ NO_SPACE = OSError(28, "No space left on device")
 
 
 def at_use(store: MessageStore, percent: int) -> None:
-    store._disk.used_percent = lambda folder: percent
-    store._disk.look()
+    store.inspect().disk.used_percent = lambda folder: percent
+    store.inspect().disk.look()
 
 
 def test_above_nine_tenths_writes_are_refused_and_reads_go_on(tmp_path: Path) -> None:
@@ -134,25 +136,25 @@ def test_a_full_disk_of_the_queues_alone_refuses_too(tmp_path: Path) -> None:
     store = open_small(tmp_path, small())
     fill_queue(store, 10)
     until(lambda: (tmp_path / "consumequeue").is_dir())
-    store._disk.used_percent = lambda folder: 91 if folder.name == "consumequeue" else 10
-    store._disk.look()
+    store.inspect().disk.used_percent = lambda folder: 91 if folder.name == "consumequeue" else 10
+    store.inspect().disk.look()
     with pytest.raises(StoreFull, match="disk of the queues"):
         store.append_run(run_of([("T", 0, b"x")]))
 
 
 def test_a_store_notices_a_full_disk_and_room_by_itself(tmp_path: Path) -> None:
     store = open_small(tmp_path, LOOKING)
-    store._disk.used_percent = lambda folder: 91
-    until(lambda: store._disk.refusal() is not None)
-    store._disk.used_percent = lambda folder: 90
-    until(lambda: store._disk.refusal() is None)
+    store.inspect().disk.used_percent = lambda folder: 91
+    until(lambda: store.inspect().disk.refusal() is not None)
+    store.inspect().disk.used_percent = lambda folder: 90
+    until(lambda: store.inspect().disk.refusal() is None)
 
 
 def test_how_full_the_disk_is_may_be_left_out_of_account(tmp_path: Path) -> None:
     store = open_small(tmp_path, small(disk_check_enable=False))
     at_use(store, 99)
     store.append_run(run_of([("T", 0, b"x")]))
-    assert store._disk.state == DiskState()
+    assert store.inspect().disk.state == DiskState()
 
 
 def with_holes(store: MessageStore, directory: Path) -> Path:
@@ -188,7 +190,7 @@ def test_without_room_for_those_blocks_writes_are_refused_until_there_is(
         again.append_run(run_of([("T", 0, b"x")]))
     assert bodies_of(again) == sent
     monkeypatch.undo()
-    until(lambda: again._disk.refusal() is None)
+    until(lambda: again.inspect().disk.refusal() is None)
     assert again.append_run(run_of([("T", 0, b"x")])).queue_offsets.tolist() == [10]
 
 
@@ -219,7 +221,8 @@ class Sent:
 
 @pytest.mark.parametrize("flush_disk_type", [ASYNC_FLUSH, SYNC_FLUSH])
 @pytest.mark.parametrize(
-    ("owner", "step"), [(MappedFile, "create"), (ConsumeQueue, "write_out"), (Progress, "save"), (Checkpoint, "save")]
+    ("owner", "step"),
+    [(MappedFile, "create"), (ConsumeQueue, "write_out"), (DispatchProgress, "save"), (Checkpoint, "save")],
 )
 def test_no_room_at_a_step_refuses_writes_loses_nothing_and_ends_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, step: str, flush_disk_type: str
@@ -253,12 +256,12 @@ def test_no_room_for_the_index_stops_neither_writes_nor_reads(tmp_path: Path, mo
         patch.setattr(IndexFile, "create", raising(NO_SPACE))
         send("first")
         with pytest.raises(OSError, match="No space"):
-            store._late.catch_up()
+            store.inspect().late.catch_up()
         second = send("second")
         settle(store)
         assert bodies_of(store) == [b"first", b"second"]
-    assert store._late.catch_up()
-    assert store._index.newest[1] == second
+    assert store.inspect().late.catch_up()
+    assert store.inspect().index.newest[1] == second
 
 
 def test_a_tail_that_cannot_be_kept_is_not_cut(tmp_path: Path) -> None:
@@ -306,7 +309,7 @@ def tiny_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     )
     if made.returncode:
         pytest.skip(f"cannot mount a small file system: {made.stderr.strip()}")
-    monkeypatch.setattr("dejamq_broker.store.disk.used_percent", used_percent)
+    monkeypatch.setattr("dejamq_broker.store.files.disk.used_percent", used_percent)
     try:
         yield folder
     finally:
@@ -370,11 +373,11 @@ def test_a_store_looks_at_its_own_disk(tiny_disk: Path) -> None:
     store = open_small(tiny_disk / "store", LOOKING)
     fill_queue(store, 10)
     other = filler(tiny_disk, leave=80_000)
-    until(lambda: store._disk.refusal() is not None)
+    until(lambda: store.inspect().disk.refusal() is not None)
     with pytest.raises(StoreFull, match=r"is 9\d % full"):
         store.append_run(run_of([("T", 0, b"x")]))
     other.unlink()
-    until(lambda: store._disk.refusal() is None)
+    until(lambda: store.inspect().disk.refusal() is None)
     store.append_run(run_of([("T", 0, b"x")]))
 
 
@@ -390,7 +393,7 @@ def test_a_store_lives_on_a_small_disk_by_giving_up_its_oldest_messages(tiny_dis
         until(lambda first=sent: stored(store, *bodies(20, first=first)))  # type: ignore[misc]  # binds the loop's value
         sent += 20
     settle(store)
-    store._retention.stop()
+    store.inspect().retention.stop()
     assert store.min_offset("T", 0) > 0
     left = bodies_of(store)
     assert left == bodies(len(left), first=sent - len(left))
@@ -405,11 +408,11 @@ def test_a_disk_that_is_filled_before_the_first_mark_has_room_for_one(tiny_disk:
     sent = 0
     while stored(store, *bodies(20, first=sent)):
         sent += 20
-    assert store._flusher.marked == 0
+    assert store.inspect().flusher.marked == 0
 
     def cleaned() -> bool:
-        store._disk.look()
-        return store._retention.clean(0) > 0
+        store.inspect().disk.look()
+        return store.inspect().retention.clean(0) > 0
 
     until(cleaned)
     left = bodies_of(store)
@@ -433,7 +436,7 @@ def test_a_store_on_a_full_disk_can_be_opened_and_read_and_then_makes_room(tiny_
     store = open_small(directory, small())
     sent = fill_queue(store, 1300)
     settle(store)
-    until(lambda: store._flusher.marked >= FILE_SIZE)  # what no mark covers may not go
+    until(lambda: store.inspect().flusher.marked >= FILE_SIZE)  # what no mark covers may not go
     if not clean:
         crashed_copy(directory, tiny_disk / "crashed")
     store.close()
@@ -464,10 +467,10 @@ def test_an_index_mark_that_cannot_be_replaced_is_given_up(tmp_path: Path, monke
     mark = tmp_path / "indexed.json"
     mark.write_text(mark.read_text().replace(":2}", ":7}"))
     with monkeypatch.context() as patch:
-        patch.setattr("dejamq_broker.store.index.atomic_write", raising(NO_SPACE))
+        patch.setattr("dejamq_broker.store.index.index.atomic_write", raising(NO_SPACE))
         again = open_small(tmp_path, small())
         assert not mark.exists()
-    assert len(again.query(Wanted("T", "k")).records) == 1
+    assert len(again.query(KeyQuery("T", "k")).records) == 1
 
 
 def test_what_cannot_be_opened_without_room_says_so(tmp_path: Path) -> None:
@@ -488,5 +491,5 @@ def test_holes_on_a_full_disk_refuse_writes_instead_of_killing_the_process(tiny_
         again.append_run(run_of([("T", 0, b"x" * 60_000)]))
     assert bodies_of(again) == sent
     other.unlink()
-    until(lambda: again._disk.refusal() is None)
+    until(lambda: again.inspect().disk.refusal() is None)
     assert again.append_run(run_of([("T", 0, b"x" * 60_000)])).queue_offsets.tolist() == [10]

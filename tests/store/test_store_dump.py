@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from dejamq_broker.store.dump import dump, main
-from dejamq_broker.store.paths import StorePaths
-from dejamq_proto.compression import Compression, compress
-from dejamq_proto.record import Record, java_hash
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_proto.records.compression import Compression, compress
+from dejamq_proto.records.record import Record, java_hash
 from store_making import GOLDEN, bodies, fill_queue, log_files, open_small, overwrite, run_of, settle
 
 COMMAND = [sys.executable, "-m", "dejamq_broker.store.dump"]
@@ -226,6 +226,7 @@ def test_files_that_expire_during_a_dump_are_no_damage(tmp_path: Path, after: in
     assert last["summary"]["log_end"] == offsets[-1] + 192
 
 
+@pytest.mark.slow
 def test_a_long_log_is_dumped_in_constant_memory(tmp_path: Path) -> None:
     """As much memory for eight times the log, when nobody keeps the lines."""
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store.at_rest import DataFiles, commit_log
 from dejamq_broker.store.dump import dump
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.offline.at_rest import DataFiles, commit_log
 from store_making import fill_queue, log_files, open_small, overwrite, settle
 
 SIZE = 192
@@ -66,6 +66,6 @@ def test_a_half_written_record_at_the_end_is_damage_only_when_nobody_writes(tmp_
     settle(store)
     overwrite(log_files(tmp_path)[0], 9 * SIZE + 100, bytes(SIZE - 100))
     assert summary_of(tmp_path) == (9, [])
-    store._lock.release()
+    store.inspect().lock.release()
     records, damages = summary_of(tmp_path)
     assert (records, len(damages)) == (9, 1)

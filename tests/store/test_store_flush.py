@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull, consume_queues
-from dejamq_broker.store.checkpoint import Checkpoint, Progress
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.errors import StoreShort
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.pages_ahead import PagesAhead
+from dejamq_broker.store import SYNC_FLUSH, StoreConfig, StoreError, StoreFull
+from dejamq_broker.store.files.checkpoint import Checkpoint, DispatchProgress
+from dejamq_broker.store.files.errors import StoreShort
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log.pages_ahead import PagesAhead
+from dejamq_broker.store.queues import consume_queues
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
 from dejamq_proto.codes import Code
 from store_making import (
     bodies_of,
@@ -101,8 +102,10 @@ def test_async_flush_comes_by_itself_and_keeps_the_marks(tmp_path: Path) -> None
     fill_queue(store, 100)
     until(lambda: store.flushed == store.log_max)
     progress_file = tmp_path / "dispatched.json"
-    until(lambda: (Progress.load(progress_file) or Progress()).log_offset == store.log_max)
-    assert Progress.load(progress_file) == Progress(store.log_max, {"T": {0: 100}}, store.log_max, {"T": {0: 0}})
+    until(lambda: (DispatchProgress.load(progress_file) or DispatchProgress()).log_offset == store.log_max)
+    assert DispatchProgress.load(progress_file) == DispatchProgress(
+        store.log_max, {"T": {0: 100}}, store.log_max, {"T": {0: 0}}
+    )
     until(lambda: Checkpoint.load(tmp_path / "checkpoint").log_timestamp_ms > 0)
     assert (tmp_path / "checkpoint").stat().st_size == 4096
 
@@ -129,10 +132,10 @@ def test_a_hole_that_a_power_loss_left_in_a_queue_is_filled_from_the_log(tmp_pat
     store = open_small(tmp_path / "live", QUICK)
     mark = tmp_path / "live" / "dispatched.json"
     sent = fill_queue(store, 110)
-    until(lambda: (Progress.load(mark) or Progress()).log_offset == store.log_max)
+    until(lambda: (DispatchProgress.load(mark) or DispatchProgress()).log_offset == store.log_max)
     older_mark = mark.read_bytes()
     sent += fill_queue(store, 290, first=110)
-    until(lambda: (Progress.load(mark) or Progress()).log_offset == store.log_max)
+    until(lambda: (DispatchProgress.load(mark) or DispatchProgress()).log_offset == store.log_max)
     crashed = crashed_copy(tmp_path / "live", tmp_path / "crashed")
     (crashed / "dispatched.json").write_bytes(older_mark)
     overwrite(crashed / "consumequeue" / "T" / "0" / f"{2000:020d}", 12 * 20, bytes(500))
@@ -145,7 +148,12 @@ def test_a_hole_that_a_power_loss_left_in_the_log_ends_it_though_good_records_fo
     store = open_small(tmp_path / "live", QUICK)
     sent = fill_queue(store, 50)
     store.durable(store.log_max).result(timeout=10)
-    until(lambda: (Progress.load(tmp_path / "live" / "dispatched.json") or Progress()).flushed == store.log_max)
+    until(
+        lambda: (
+            (DispatchProgress.load(tmp_path / "live" / "dispatched.json") or DispatchProgress()).flushed
+            == store.log_max
+        )
+    )
     crashed = crashed_copy(tmp_path / "live", tmp_path / "crashed")
     marked_end = store.log_max
     sent += fill_queue(store, 50, first=50)
@@ -168,7 +176,7 @@ def test_a_disk_that_fails_in_a_pause_of_the_flush_thread_is_told_to_who_waits(
 
     monkeypatch.setattr(PagesAhead, "step", broken)
     store = open_small(tmp_path, LAZY)
-    until(lambda: store._flusher.failure is not None)
+    until(lambda: store.inspect().flusher.failure is not None)
     with pytest.raises(StoreError, match="Input/output error"):
         store.durable(1).result(timeout=10)
 
@@ -180,26 +188,26 @@ def test_a_queue_that_cannot_be_synced_ends_appends(tmp_path: Path, monkeypatch:
     store = open_small(tmp_path, QUICK)
     monkeypatch.setattr(ConsumeQueue, "sync", broken)
     fill_queue(store, 100)
-    until(lambda: store._flusher.failure is not None)
+    until(lambda: store.inspect().flusher.failure is not None)
     with pytest.raises(StoreError, match=r"the queues: .*No space left"):
         store.append_run(run_of([("T", 0, b"x")]))
 
 
-def mark_of(directory: Path) -> Progress:
-    return Progress.load(directory / "dispatched.json") or Progress()
+def mark_of(directory: Path) -> DispatchProgress:
+    return DispatchProgress.load(directory / "dispatched.json") or DispatchProgress()
 
 
 def test_a_mark_that_finds_no_room_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_space(progress: Progress, path: Path) -> None:
+    def no_space(progress: DispatchProgress, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     store = open_small(tmp_path, QUICK)
-    monkeypatch.setattr(Progress, "save", no_space)
+    monkeypatch.setattr(DispatchProgress, "save", no_space)
     fill_queue(store, 100)
-    until(lambda: store._flusher.full)
+    until(lambda: store.inspect().flusher.full)
     monkeypatch.undo()
     until(lambda: mark_of(tmp_path).log_offset == store.log_max)
-    until(lambda: not store._flusher.full)
+    until(lambda: not store.inspect().flusher.full)
 
 
 def test_sync_flush_completes_many_waiting_senders_with_few_syncs(
@@ -254,12 +262,12 @@ def test_a_disk_without_room_for_queues_refuses_until_there_is_room(
     store = open_small(tmp_path, QUICK)
     monkeypatch.setattr(ConsumeQueue, "write_out", no_space)
     store.append_run(run_of([("T", 0, b"x")]))
-    until(lambda: store._flusher.full)
+    until(lambda: store.inspect().flusher.full)
     with pytest.raises(StoreFull, match="make room"):
         store.append_run(run_of([("T", 0, b"refused")]))
     assert bodies_of(store) == [b"x"]
     monkeypatch.undo()
-    until(lambda: not store._flusher.full)
+    until(lambda: not store.inspect().flusher.full)
     store.append_run(run_of([("T", 0, b"y")]))
     store.close()
     assert bodies_of(open_small(tmp_path)) == [b"x", b"y"]
@@ -275,7 +283,7 @@ def test_a_store_without_descriptors_refuses_and_goes_on_by_itself_when_there_ar
     end = store.append_run(run_of([("T", 0, b"x")])).end_log_offset
     monkeypatch.setattr(MappedFile, "sync", none_left)
     promise = store.durable(end)
-    until(lambda: store._flusher.short)
+    until(lambda: store.inspect().flusher.short)
     with pytest.raises(StoreShort, match="too many files are open") as refused:
         store.append_run(run_of([("T", 0, b"refused")]))
     assert refused.value.code == Code.SERVICE_NOT_AVAILABLE
@@ -283,7 +291,7 @@ def test_a_store_without_descriptors_refuses_and_goes_on_by_itself_when_there_ar
     assert not promise.done()
     monkeypatch.undo()
     promise.result(timeout=10)
-    until(lambda: not store._flusher.short)
+    until(lambda: not store.inspect().flusher.short)
     store.append_run(run_of([("T", 0, b"y")]))
     settle(store)
     assert bodies_of(store) == [b"x", b"y"]
@@ -299,9 +307,9 @@ def test_a_queue_that_cannot_be_opened_is_synced_when_it_can(tmp_path: Path, mon
     store = open_small(tmp_path, QUICK)
     monkeypatch.setattr(ConsumeQueue, "sync", no_descriptor)
     store.append_run(run_of([("T", 0, b"x")]))
-    until(lambda: store._flusher.short)
+    until(lambda: store.inspect().flusher.short)
     monkeypatch.undo()
-    until(lambda: not store._flusher.short)
+    until(lambda: not store.inspect().flusher.short)
     until(lambda: mark_of(tmp_path).log_offset == store.log_max)
 
 
@@ -325,7 +333,7 @@ def test_a_queue_whose_folder_cannot_be_synced_holds_the_mark_until_it_can(
     synced: list[Path] = []
     monkeypatch.setattr(consume_queues, "sync_directory", no_descriptor)
     store.append_run(run_of([("T", 0, b"x")]))
-    until(lambda: store._flusher.short)
+    until(lambda: store.inspect().flusher.short)
     assert mark_of(tmp_path).log_offset == 0
     monkeypatch.setattr(consume_queues, "sync_directory", synced.append)
     until(lambda: mark_of(tmp_path).log_offset == store.log_max)
@@ -384,8 +392,8 @@ def test_a_checkpoint_that_is_missing_or_short_counts_as_zeros(tmp_path: Path) -
 
 def test_a_mark_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
     path = tmp_path / "dispatched.json"
-    assert Progress.load(path) is None
+    assert DispatchProgress.load(path) is None
     path.write_text("{")
-    assert Progress.load(path) is None
-    Progress(5, {"T": {3: 4}}).save(path)
-    assert Progress.load(path) == Progress(5, {"T": {3: 4}})
+    assert DispatchProgress.load(path) is None
+    DispatchProgress(5, {"T": {3: 4}}).save(path)
+    assert DispatchProgress.load(path) == DispatchProgress(5, {"T": {3: 4}})

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, StoreConfig
-from dejamq_broker.store.checkpoint import Checkpoint, Progress
-from dejamq_broker.store.consume_queue import ConsumeQueue
+from dejamq_broker.store.files.checkpoint import Checkpoint, DispatchProgress
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
 from store_making import SMALL, bodies_of, fill_queue, open_small, records_of, until
 
 
@@ -16,11 +16,11 @@ def standing(directory: Path, monkeypatch: pytest.MonkeyPatch, **settings: objec
     monkeypatch.setattr(threading.Thread, "start", lambda thread: None)
     config = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=20_000)
     store = open_small(directory, dataclasses.replace(config, **settings))  # type: ignore[arg-type]  # test only
-    return store, store._flusher._log_turn
+    return store, store.inspect().flusher._log_turn
 
 
-def mark_of(directory: Path) -> Progress:
-    mark = Progress.load(directory / "dispatched.json")
+def mark_of(directory: Path) -> DispatchProgress:
+    mark = DispatchProgress.load(directory / "dispatched.json")
     assert mark is not None
     return mark
 
@@ -31,9 +31,9 @@ def test_fewer_dirty_pages_than_four_wait_for_the_thorough_flush(
     store, now = standing(tmp_path, monkeypatch)
     fill_queue(store, 50)
     for later in (0.6, 1.2, 9.9):
-        store._flusher.turn(now + later)
+        store.inspect().flusher.turn(now + later)
         assert store.flushed == 0
-    store._flusher.turn(now + 10.5)
+    store.inspect().flusher.turn(now + 10.5)
     assert store.flushed == store.log_max
 
 
@@ -42,9 +42,9 @@ def test_four_dirty_pages_are_flushed_at_the_next_interval_and_not_before(
 ) -> None:
     store, now = standing(tmp_path, monkeypatch)
     fill_queue(store, 100)
-    store._flusher.turn(now + 0.4)
+    store.inspect().flusher.turn(now + 0.4)
     assert store.flushed == 0
-    store._flusher.turn(now + 0.6)
+    store.inspect().flusher.turn(now + 0.6)
     assert store.flushed == store.log_max
 
 
@@ -52,7 +52,7 @@ def test_a_full_file_is_flushed_however_few_its_pages(tmp_path: Path, monkeypatc
     store, now = standing(tmp_path, monkeypatch, mapped_file_size_commit_log=4096)
     fill_queue(store, 25)
     assert store.log_max > 4096
-    store._flusher.turn(now + 0.6)
+    store.inspect().flusher.turn(now + 0.6)
     assert store.flushed == store.log_max
 
 
@@ -73,17 +73,19 @@ def test_a_queue_with_one_dirty_page_waits_and_holds_the_mark_back(
 ) -> None:
     store, now = standing(tmp_path, monkeypatch)
     fill_queue(store, 1, topic="few")
-    store._flusher.turn(now + 1.1)
+    store.inspect().flusher.turn(now + 1.1)
     fill_queue(store, 420, topic="many")
     first = store.log_max
     fill_queue(store, 3, topic="few", first=1)
     fill_queue(store, 3, topic="many", first=420)
-    store._flusher.turn(now + 2.2)
+    store.inspect().flusher.turn(now + 2.2)
     assert store.flushed == store.log_max
     firsts = {"many": {0: 0}, "few": {0: 0}}
-    assert mark_of(tmp_path) == Progress(first, {"many": {0: 420}, "few": {0: 1}}, store.log_max, firsts)
-    store._flusher.turn(now + 61)
-    assert mark_of(tmp_path) == Progress(store.log_max, {"many": {0: 423}, "few": {0: 4}}, store.log_max, firsts)
+    assert mark_of(tmp_path) == DispatchProgress(first, {"many": {0: 420}, "few": {0: 1}}, store.log_max, firsts)
+    store.inspect().flusher.turn(now + 61)
+    assert mark_of(tmp_path) == DispatchProgress(
+        store.log_max, {"many": {0: 423}, "few": {0: 4}}, store.log_max, firsts
+    )
 
 
 def test_a_new_queue_is_on_disk_with_its_name_at_the_next_interval_however_few_its_entries(
@@ -91,10 +93,10 @@ def test_a_new_queue_is_on_disk_with_its_name_at_the_next_interval_however_few_i
 ) -> None:
     store, now = standing(tmp_path, monkeypatch, flush_commit_log_least_pages=1)
     fill_queue(store, 50)
-    store._flusher.turn(now + 1.1)
+    store.inspect().flusher.turn(now + 1.1)
     assert mark_of(tmp_path).queues == {"T": {0: 50}}
     fill_queue(store, 50, first=50)
-    store._flusher.turn(now + 2.2)
+    store.inspect().flusher.turn(now + 2.2)
     assert store.flushed == store.log_max
     assert mark_of(tmp_path).queues == {"T": {0: 50}}
 
@@ -112,8 +114,8 @@ def test_the_next_file_of_the_log_is_made_while_queues_are_synced(
         return queue.sync()
 
     monkeypatch.setattr(ConsumeQueue, "sync", slow)
-    store._flusher.turn(now + 1.1)
-    ready = store._flusher._next_file.ready
+    store.inspect().flusher.turn(now + 1.1)
+    ready = store.inspect().flusher._next_file.ready
     assert ready is not None
     assert ready.start == 1 << 20
 
@@ -121,12 +123,12 @@ def test_the_next_file_of_the_log_is_made_while_queues_are_synced(
 def test_a_mark_never_says_more_than_the_flushed_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, now = standing(tmp_path, monkeypatch, flush_consume_queue_least_pages=1)
     fill_queue(store, 500)
-    store._flusher.turn(now + 0.6)
+    store.inspect().flusher.turn(now + 0.6)
     flushed = store.flushed
     fill_queue(store, 20, first=500)
-    store._flusher.turn(now + 1.05)
+    store.inspect().flusher.turn(now + 1.05)
     assert store.max_offset("T", 0) == 520
-    assert mark_of(tmp_path) == Progress(flushed, {"T": {0: 500}}, flushed, {"T": {0: 0}})
+    assert mark_of(tmp_path) == DispatchProgress(flushed, {"T": {0: 500}}, flushed, {"T": {0: 0}})
 
 
 def test_the_checkpoint_has_the_time_of_the_last_flushed_record_and_of_the_last_marked_entry(
@@ -135,25 +137,25 @@ def test_the_checkpoint_has_the_time_of_the_last_flushed_record_and_of_the_last_
     store, now = standing(tmp_path, monkeypatch)
     fill_queue(store, 1, topic="few")
     fill_queue(store, 500, topic="many")
-    store._flusher.turn(now + 1.1)
+    store.inspect().flusher.turn(now + 1.1)
     first = records_of(store, "many")[-1].store_timestamp_ms
     assert Checkpoint.load(tmp_path / "checkpoint") == Checkpoint(first, first)
     fill_queue(store, 100, topic="few", first=1)
-    store._flusher.turn(now + 2.2)
+    store.inspect().flusher.turn(now + 2.2)
     last = records_of(store, "few")[-1].store_timestamp_ms
     assert Checkpoint.load(tmp_path / "checkpoint") == Checkpoint(last, first)
-    store._flusher.turn(now + 61)
+    store.inspect().flusher.turn(now + 61)
     assert Checkpoint.load(tmp_path / "checkpoint") == Checkpoint(last, last)
 
 
 def test_marks_are_written_only_when_they_say_something_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, now = standing(tmp_path, monkeypatch)
     fill_queue(store, 500)
-    store._flusher.turn(now + 1.1)
+    store.inspect().flusher.turn(now + 1.1)
     files = [tmp_path / "dispatched.json", tmp_path / "checkpoint"]
     before = [path.stat().st_ino for path in files]
     for later in (2.2, 3.3, 61):
-        store._flusher.turn(now + later)
+        store.inspect().flusher.turn(now + later)
     assert [path.stat().st_ino for path in files] == before
     store.close()
     assert [path.stat().st_ino for path in files] == before
@@ -164,10 +166,10 @@ def test_a_mark_follows_the_beginning_of_a_queue_and_a_missing_first_file_is_not
 ) -> None:
     store, now = standing(tmp_path, monkeypatch, mapped_file_size_consume_queue=1000)
     fill_queue(store, 900)
-    store._flusher.turn(now + 1.1)
+    store.inspect().flusher.turn(now + 1.1)
     store.clean_soon()
-    store._retention.clean(1 << 50)
-    store._flusher.turn(now + 2.2)
+    store.inspect().retention.clean(1 << 50)
+    store.inspect().flusher.turn(now + 2.2)
     low = store.min_offset("T", 0)
     assert mark_of(tmp_path).firsts == {"T": {0: low}}
     assert 600 < low < 700

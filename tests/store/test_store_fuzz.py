@@ -5,9 +5,10 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found, walk
-from dejamq_proto.record import BadRecord, decode, record_size
-from dejamq_proto.run import BadRun, check_crcs, parse
+import pytest
+from dejamq_broker.store.log.scan import Damage, End, FoundRecords, LogFiles, walk
+from dejamq_proto.records.record import BadRecord, decode, record_size
+from dejamq_proto.records.run import BadRun, check_crcs, parse
 from fuzzing import SPECIAL, spoiled, survives
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,8 +19,8 @@ STORES = 80
 LOG = log_files(GOLDEN / "clean" / "store")[0].read_bytes()
 RECORDS = [
     piece.data[sum(piece.sizes[:number]) : sum(piece.sizes[: number + 1])]
-    for piece in walk(lambda at, size: LOG[at : at + size], Extent(0, len(LOG), len(LOG)), 0)
-    if isinstance(piece, Found)
+    for piece in walk(lambda at, size: LOG[at : at + size], LogFiles(0, len(LOG), len(LOG)), 0)
+    if isinstance(piece, FoundRecords)
     for number in range(len(piece.sizes))
 ]
 """What a real RocketMQ wrote, record by record."""
@@ -72,7 +73,7 @@ def test_a_walk_covers_every_byte_once_and_reads_none_beyond(
     data: bytes, changes: list[Change], zeros: int, start: int
 ) -> None:
     log = changed(data + bytes(zeros) + LOG[start : start + 3000], changes)[: 2 * FILE_SIZE].ljust(2 * FILE_SIZE, b"\0")
-    extent = Extent(0, len(log), FILE_SIZE)
+    extent = LogFiles(0, len(log), FILE_SIZE)
 
     def read(at: int, size: int) -> bytes:
         assert 0 <= at < extent.end
@@ -84,7 +85,7 @@ def test_a_walk_covers_every_byte_once_and_reads_none_beyond(
         assert piece.log_offset == reached or reached < piece.log_offset == extent.file_end(reached)
         if isinstance(piece, End):
             break
-        assert isinstance(piece, Found | Damage)
+        assert isinstance(piece, FoundRecords | Damage)
         assert piece.end > piece.log_offset
         reached = piece.end
     else:
@@ -107,6 +108,7 @@ def test_damage_that_pretends_to_be_huge_takes_no_more_memory_than_the_file(tmp_
     assert peak < 50 << 20
 
 
+@pytest.mark.slow
 def test_a_store_with_any_damage_opens_or_says_why_not(tmp_path: Path, seed: int) -> None:
     ends = {survives(spoiled(tmp_path, one)) for one in range(seed, seed + STORES)}
     assert "opened" in ends

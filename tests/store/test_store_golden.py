@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq_broker.store import MessageStore
-from dejamq_broker.store.entry_files import ENTRY
-from dejamq_proto.record import SYS_COMPRESSED, Record, decode, encode
+from dejamq_broker.store.queues.entry_files import ENTRY
+from dejamq_proto.records.record import SYS_COMPRESSED, Record, decode, encode
 from store_making import GOLDEN, bodies_of, open_small, records_of, run_of, settle
 
 Manifest = dict[str, Any]

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from dejamq_broker.store import MessageStore
-from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.index_file import Bounds, IndexFile
-from dejamq_broker.store.index_keys import key_hash
-from dejamq_broker.store.late import LateReader
+from dejamq_broker.store.files.config import StoreConfig
+from dejamq_broker.store.index.file import Bounds, IndexFile
+from dejamq_broker.store.index.keys import key_hash
+from dejamq_broker.store.log.catch_up import LateReader
 from index_making import (
     SHAPE,
     check_findable,
@@ -29,6 +29,8 @@ from index_making import (
     records,
 )
 from store_making import GOLDEN, SMALL, crashed_copy, log_files, open_small, overwrite, until
+
+pytestmark = pytest.mark.slow
 
 ALWAYS = Bounds(0, 1 << 60)
 UNFED = dataclasses.replace(SMALL, message_index_enable=False)
@@ -309,7 +311,7 @@ def test_an_index_after_crashes_is_that_of_a_life_without(tmp_path: Path, chance
             if chance.random() < 0.5:
                 offsets_of(store, "all")
             if chance.random() < 0.3:
-                store._index.settle()
+                store.inspect().index.settle()
         directory = crashed_copy(directory, tmp_path / str(life))
         store = open_small(directory)
     offsets_of(store, "all")
@@ -322,7 +324,7 @@ def test_an_index_after_crashes_is_that_of_a_life_without(tmp_path: Path, chance
 def test_a_crash_at_any_step_of_writing_it_out_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_small(tmp_path / "store", UNFED)
     offsets = fill_keyed(store, 230)
-    feed = LateReader(store._log, store._index, lambda: store.log_max, lambda: store.log_max, SMALL)
+    feed = LateReader(store.inspect().log, store.inspect().index, lambda: store.log_max, lambda: store.log_max, SMALL)
     copies: list[Path] = []
     here = threading.get_ident()
 
@@ -339,10 +341,10 @@ def test_a_crash_at_any_step_of_writing_it_out_loses_nothing(tmp_path: Path, mon
     for name in ("pwrite", "fdatasync", "fsync", "unlink", "ftruncate"):
         watched(name)
     feed.catch_up()
-    store._index.settle()
+    store.inspect().index.settle()
     fill_keyed(store, 3, first=230)
     feed.catch_up()
-    store._index.settle()
+    store.inspect().index.settle()
     monkeypatch.undo()
     assert len(copies) >= 20
     for copy in copies:
@@ -410,7 +412,7 @@ def test_a_stop_that_cannot_write_the_index_out_counts_as_a_crash(
 
 
 def test_a_quiet_store_marks_its_index_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dejamq_broker.store.late.SETTLE_S", 0.01)
+    monkeypatch.setattr("dejamq_broker.store.log.catch_up.SETTLE_S", 0.01)
     store = open_small(tmp_path, dataclasses.replace(SMALL, flush_commit_log_thorough_interval_ms=50))
     fill_keyed(store, 40)
     mark: dict[str, Any] = {}

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from dejamq_broker.store import StoreConfig
-from dejamq_broker.store.index_file import HEADER_SIZE, Bounds, Header, IndexFile, Shape
-from dejamq_broker.store.index_keys import Keys, key_hash
-from dejamq_broker.store.paths import is_index_name
+from dejamq_broker.store.files.paths import is_index_name
+from dejamq_broker.store.index.file import HEADER_SIZE, Bounds, Header, IndexFile, IndexShape
+from dejamq_broker.store.index.keys import Keys, key_hash
 from hypothesis import given
 from hypothesis import strategies as st
 from index_making import PlainIndexFile, keys
 from store_making import START_MS, overwrite
 
-SMALL = Shape(slots=7, entries=20)
+SMALL = IndexShape(slots=7, entries=20)
 ALWAYS = Bounds(0, 1 << 60)
 Entry = tuple[int, int, int]
 
@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> IndexFile:
 
 def test_a_file_of_default_size_is_rocketmqs_and_takes_no_room_until_it_is_written(tmp_path: Path) -> None:
     config = StoreConfig()
-    shape = Shape(config.max_hash_slot_num, config.max_index_num)
+    shape = IndexShape(config.max_hash_slot_num, config.max_index_num)
     file = IndexFile.create(tmp_path / "f", shape, None)
     file.put(keys(range(100)))
     file.write_out()
@@ -266,7 +266,7 @@ REAL = (
 
 def test_rolled_files_are_the_bytes_that_a_rocketmq_wrote(tmp_path: Path) -> None:
     """With what golden stores do not show: hours between two files, a clock put back, seconds beyond 32 bits."""
-    shape, years, hours = Shape(slots=7, entries=40), 80 * 365 * 86_400_000, 7_200_000
+    shape, years, hours = IndexShape(slots=7, entries=40), 80 * 365 * 86_400_000, 7_200_000
     rows = [
         (
             key_hash("T", f"k{number * number * 7919 % 50}"),

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import MessageStore, Wanted
-from dejamq_broker.store.index_file import HEADER, IndexFile
-from dejamq_broker.store.index_trust import contradiction
-from dejamq_proto.record import decode
+from dejamq_broker.store import KeyQuery, MessageStore
+from dejamq_broker.store.index.file import HEADER, IndexFile
+from dejamq_broker.store.index.trust import contradiction
+from dejamq_proto.records.record import decode
 from index_making import SHAPE, fill_keyed, index_bytes, keys, offsets_of
 from store_making import SMALL, START_MS, log_files, open_small, overwrite
 from verify_making import I32, I64, verified
+
+pytestmark = pytest.mark.slow
 
 CONFIG = dataclasses.replace(SMALL, mapped_file_size_commit_log=16_384)
 COUNT = 230
@@ -30,7 +32,7 @@ def made(directory: Path, step_ms: int = 1) -> Stored:
     """A store closed cleanly."""
     store = opened(directory, step_ms)
     fill_keyed(store, COUNT)
-    found = [decode(raw) for number in range(COUNT) for raw in store.query(Wanted("T", f"k{number}")).records]
+    found = [decode(raw) for number in range(COUNT) for raw in store.query(KeyQuery("T", f"k{number}")).records]
     store.close()
     assert len(index_bytes(directory)) == 3
     return [(record.log_offset, record.store_timestamp_ms) for record in found]
@@ -44,7 +46,7 @@ def check_found(store: MessageStore, stored: Stored, numbers: range) -> None:
     """By key within the millisecond in which it was stored: a query that a header's times decide about."""
     for number in numbers:
         log_offset, time_ms = stored[number]
-        answer = store.query(Wanted("T", f"k{number}", begin_ms=time_ms, end_ms=time_ms))
+        answer = store.query(KeyQuery("T", f"k{number}", begin_ms=time_ms, end_ms=time_ms))
         assert [decode(raw).log_offset for raw in answer.records] == [log_offset], number
 
 

@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 import pytest
-from dejamq_broker.store.index_keys import java_hashes, key_hash, keys_of, words_of
-from dejamq_broker.store.log_scan import Found
-from dejamq_proto.record import (
+from dejamq_broker.store.index.keys import java_hashes, key_hash, keys_of, words_of
+from dejamq_broker.store.log.scan import FoundRecords
+from dejamq_proto.records.record import (
     SYS_TRANSACTION_COMMIT,
     SYS_TRANSACTION_PREPARED,
     SYS_TRANSACTION_ROLLBACK,
@@ -23,7 +23,7 @@ SMALLEST = "ajvakuzm"
 """Java's hash of ``T#ajvakuzm`` is the smallest integer, which has no absolute value."""
 
 
-def one_by_one(records_found: Found) -> list[tuple[int, int, int]]:
+def one_by_one(records_found: FoundRecords) -> list[tuple[int, int, int]]:
     """What the index must take up, by decoding every record."""
     expected, at = [], 0
     for size in records_found.sizes:
@@ -40,7 +40,7 @@ def one_by_one(records_found: Found) -> list[tuple[int, int, int]]:
     return expected
 
 
-def together(records_found: Found) -> list[tuple[int, int, int]]:
+def together(records_found: FoundRecords) -> list[tuple[int, int, int]]:
     keys = keys_of(records_found)
     return list(zip(keys.hashes.tolist(), keys.log_offsets.tolist(), keys.store_timestamps_ms.tolist(), strict=True))
 
@@ -86,14 +86,14 @@ def test_prepared_records_are_taken_up_and_rolled_back_ones_are_not() -> None:
     run = found([raw_record(b"KEYS\x01k\x02", sys_flag=flag) for flag in flags])
     positions = np.cumsum(run.sizes) - run.sizes
     assert keys_of(run).log_offsets.tolist() == positions[:3].tolist()
-    rolled_back = Found(0, raw_record(b"KEYS\x01k\x02", sys_flag=SYS_TRANSACTION_ROLLBACK), [1], None)
+    rolled_back = FoundRecords(0, raw_record(b"KEYS\x01k\x02", sys_flag=SYS_TRANSACTION_ROLLBACK), [1], None)
     assert len(keys_of(rolled_back)) == 0
 
 
 def test_a_record_of_an_ipv6_host_is_taken_up_alone() -> None:
     record = Record("T", 0, b"", b"UNIQ_KEY\x01u\x02KEYS\x01a b\x02", born_host=("::1", 1), store_timestamp_ms=7)
     raw = encode(record)
-    keys = keys_of(Found(500, raw, [len(raw)], None))
+    keys = keys_of(FoundRecords(500, raw, [len(raw)], None))
     assert keys.hashes.tolist() == [key_hash("T", word) for word in ("u", "a", "b")]
     assert keys.log_offsets.tolist() == [500] * 3
     assert keys.store_timestamps_ms.tolist() == [7] * 3

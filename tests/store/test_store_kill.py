@@ -38,6 +38,7 @@ def killed_after(directory: Path, lines: int) -> list[tuple[int, int, int]]:
     return [(number, queue_id, queue_offset) for number, queue_id, queue_offset in numbers]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_what_was_reported_before_the_kill_is_there_three_kills_in_a_row(tmp_path: Path) -> None:
     reported: dict[tuple[int, int], int] = {}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import SYNC_FLUSH, MessageStore
-from dejamq_broker.store.late import BUSY_CORE, LateReader
-from dejamq_broker.store.log_scan import Found
-from dejamq_broker.store.other_threads import OtherThreads
+from dejamq_broker.store.files.cpu_share import OtherThreads
+from dejamq_broker.store.log.catch_up import BUSY_CORE, LateReader
+from dejamq_broker.store.log.scan import FoundRecords
 from index_making import fill_keyed, offsets_of
 from store_making import SMALL, bodies_of, fill_queue, open_small, overwrite, until
 
@@ -27,7 +27,7 @@ class Collector:
         self.places: list[int] = []
         self.failure: OSError | None = None
 
-    def dispatch(self, found: Found) -> None:
+    def dispatch(self, found: FoundRecords) -> None:
         if self.failure:
             raise self.failure
         at = found.log_offset
@@ -52,7 +52,7 @@ class Scene:
         self.collector = Collector()
         self.limit = self.flushed = 0
         config = dataclasses.replace(SMALL, index_lag_max=lag_max)
-        self.reader = LateReader(store._log, self.collector, lambda: self.limit, lambda: self.flushed, config)
+        self.reader = LateReader(store.inspect().log, self.collector, lambda: self.limit, lambda: self.flushed, config)
         self.reader.busy = lambda: False
 
     def turn(self, *, wanted: bool = False) -> None:
@@ -63,7 +63,7 @@ class Scene:
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """One file of the log, some 200 records, is a step."""
-    monkeypatch.setattr("dejamq_broker.store.late.STEP_BYTES", 1)
+    monkeypatch.setattr("dejamq_broker.store.log.catch_up.STEP_BYTES", 1)
 
 
 @pytest.fixture
@@ -126,6 +126,7 @@ def test_a_quiet_log_of_a_process_that_is_busy_with_other_things_is_left_alone_t
     assert 0 < len(scene.collector.places) < COUNT
 
 
+@pytest.mark.slow
 def test_a_process_is_busy_when_other_threads_had_a_core_most_of_the_time_since_the_last_question() -> None:
     others = OtherThreads(BUSY_CORE)
     assert not others.busy()
@@ -234,7 +235,7 @@ def test_a_file_that_expires_while_it_is_read_is_passed_over(
 ) -> None:
     scene = Scene(store)
     scene.limit = store.log_max
-    log, real = store._log, store._log.view
+    log, real = store.inspect().log, store.inspect().log.view
 
     def expires_first(log_offset: int, size: int) -> memoryview:
         if log.files.start == 0:
@@ -251,7 +252,7 @@ def test_a_file_that_expires_while_it_is_read_is_passed_over(
 @pytest.mark.usefixtures("small_steps")
 def test_a_stop_in_a_hurry_leaves_the_rest_to_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dejamq_broker.store.message_store.CLOSE_INDEX_S", -1)
-    monkeypatch.setattr("dejamq_broker.store.late.LOOK_S", 600)
+    monkeypatch.setattr("dejamq_broker.store.log.catch_up.LOOK_S", 600)
     store = open_small(tmp_path)
     offsets = fill_keyed(store, 900)
     store.close()
@@ -276,4 +277,4 @@ def test_nobody_feeds_the_index_of_a_closed_store(tmp_path: Path) -> None:
     store = open_small(tmp_path, dataclasses.replace(SMALL))
     fill_keyed(store, 10)
     store.close()
-    assert not store._late.step()
+    assert not store.inspect().late.step()

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import prove_memory
 import pytest
-from dejamq_broker.store.batch import QueueTable
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.entry_files import ENTRY
-from dejamq_broker.store.file_queue import FileQueue
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.next_file import NextFile
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.files.file_queue import FileQueue
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.log.batch import QueueTable
+from dejamq_broker.store.log.next_file import NextFile
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues
+from dejamq_broker.store.queues.entry_files import ENTRY
 from store_making import SMALL, bodies_of, fill_queue, log_files, open_small, settle, until
 
 SIZE = 4096
@@ -180,6 +180,7 @@ print(len(store.queues()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_two_thousand_queues_live_with_sixty_four_descriptors(tmp_path: Path) -> None:
     ended = subprocess.run(
@@ -203,6 +204,7 @@ def test_a_log_of_many_files_is_read_with_few_descriptors(tmp_path: Path) -> Non
 # Memory.
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_memory_stays_flat_while_a_store_is_written_and_read() -> None:
     """The short form of ``make prove``: 256 MiB here, 10 GiB there, and one bound for both."""
@@ -219,7 +221,7 @@ def test_memory_stays_flat_while_a_store_is_written_and_read() -> None:
 def next_file_of(directory: Path) -> tuple[FileQueue, NextFile]:
     files = FileQueue(directory, 1 << 18)
     files.load()
-    return files, NextFile(files)
+    return files, NextFile(files, lambda: 0)
 
 
 def test_a_prepared_file_has_all_its_blocks_and_nothing_in_them(tmp_path: Path) -> None:
@@ -264,7 +266,7 @@ def test_that_no_file_can_be_made_ahead_is_logged_once(
         raise OSError(28, "No space left on device")
 
     # the flush thread alone prepares files: two at once would each log it
-    monkeypatch.setattr(store._flusher._next_file, "prepare", no_room)
+    monkeypatch.setattr(store.inspect().flusher._next_file, "prepare", no_room)
     until(lambda: len(tries) > 5)
     assert caplog.text.count("next_file_not_prepared") == 1
 
@@ -278,8 +280,7 @@ def test_a_store_that_got_nothing_leaves_no_log_file(tmp_path: Path) -> None:
 
 def grown(folder: Path, kept: int, count: int = 5_000, run: int = 50) -> ConsumeQueue:
     """A queue that got its entries in runs, each written to its files soon after."""
-    queue = ConsumeQueue(folder, 20 * 1_000)
-    queue.kept_in_memory = lambda: kept
+    queue = ConsumeQueue(folder, 20 * 1_000, lambda: kept)
     for first in range(0, count, run):
         entries = np.zeros(run, ENTRY)
         entries["log_offset"], entries["size"] = np.arange(first, first + run) * 100, 100
@@ -300,8 +301,8 @@ def test_a_queue_keeps_its_share_in_memory_and_reads_the_rest_from_its_files(tmp
 def test_many_queues_share_what_a_few_may_keep(tmp_path: Path) -> None:
     queues = ConsumeQueues(StorePaths(tmp_path), 20_000, QueueTable())
     first = queues._make(("T", 0))
-    assert first.kept_in_memory() == 4_096
+    assert first._kept_in_memory() == 4_096
     for number in range(1, 2_000):
         queues._make(("T", number))
-    assert first.kept_in_memory() * 2_000 * 40 <= 64 << 20
-    assert first.kept_in_memory() > 500
+    assert first._kept_in_memory() * 2_000 * 40 <= 64 << 20
+    assert first._kept_in_memory() > 500

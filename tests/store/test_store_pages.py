@@ -8,11 +8,12 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, StoreConfig, pages_ahead
-from dejamq_broker.store.file_queue import FileQueue
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.next_file import NextFile
-from dejamq_broker.store.pages_ahead import PagesAhead, ZerosAhead
+from dejamq_broker.store import SYNC_FLUSH, StoreConfig
+from dejamq_broker.store.files.file_queue import FileQueue
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log import pages_ahead
+from dejamq_broker.store.log.next_file import NextFile
+from dejamq_broker.store.log.pages_ahead import PagesAhead, ZerosAhead
 from store_making import bodies_of, log_files, open_small, run_of, until
 
 STEP, FILE = 64 << 10, 256 << 10
@@ -31,7 +32,7 @@ def log_of(directory: Path, count: int = 1) -> tuple[FileQueue, NextFile, PagesA
     """A log of so many files, and nothing made ahead."""
     files = FileQueue(directory, FILE)
     files.load()
-    ahead = NextFile(files)
+    ahead = NextFile(files, lambda: 0)
     for number in range(count):
         files.add(ahead.take(number * FILE))
     return files, ahead, PagesAhead(files, ahead)
@@ -132,6 +133,22 @@ def test_pages_that_were_asked_for_are_in_memory_and_as_the_file_was(tmp_path: P
     assert file.peek(0, FILE) == bytes(STEP) + b"record" + bytes(FILE - STEP - 6)
 
 
+@pytest.mark.parametrize("call", ["posix_fadvise", "posix_fallocate"])
+def test_a_file_that_another_thread_closes_meanwhile_keeps_its_descriptor_until_the_call_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    file = MappedFile.create(tmp_path / "0", 0, FILE)
+    seen: list[int] = []
+
+    def closed_meanwhile(descriptor: int, *_: int) -> None:
+        file.close()
+        seen.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, call, closed_meanwhile)
+    file.expect(0, FILE) if call == "posix_fadvise" else file.reserve()
+    assert seen == [FILE]
+
+
 def kind_of_disk(path: Path) -> str:
     return subprocess.check_output(["stat", "-f", "-c", "%T", path], text=True).strip()
 
@@ -150,7 +167,7 @@ def in_memory(file: MappedFile) -> bool:
 
 def test_the_very_first_file_is_made_and_has_its_pages_before_anything_comes(tmp_path: Path) -> None:
     store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20))
-    until(lambda: store._flusher.pages.reached == 1 << 20)
+    until(lambda: store.inspect().flusher.pages.reached == 1 << 20)
     first = tmp_path / "commitlog" / f"{0:020d}"
     assert first.stat().st_blocks * 512 >= 1 << 20
     store.append_run(run_of([("T", 0, b"x")]))
@@ -177,7 +194,7 @@ def test_with_sync_flush_the_very_first_file_is_full_of_zeros_that_are_on_disk_b
 ) -> None:
     wrote = noted_zeros(monkeypatch)
     store = open_small(tmp_path, StoreConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type=SYNC_FLUSH))
-    until(lambda: store._flusher.pages.reached == 1 << 20)
+    until(lambda: store.inspect().flusher.pages.reached == 1 << 20)
     step = pages_ahead.QUIET_ZEROS
     assert wrote == [(at, step, at + step == 1 << 20) for at in range(0, 1 << 20, step)]
     store.durable(store.append_run(run_of([("T", 0, b"x")])).end_log_offset).result(timeout=10)

@@ -15,6 +15,7 @@ from store_making import run_of as of_store
 POINTS = 50
 
 
+@pytest.mark.slow
 def test_a_store_comes_back_from_power_losses_at_random_steps(tmp_path: Path, seed: int) -> None:
     seen, number = Counter[str](), seed
     while seen.total() < POINTS or number < seed + 2:
@@ -22,6 +23,7 @@ def test_a_store_comes_back_from_power_losses_at_random_steps(tmp_path: Path, se
         number += 1
 
 
+@pytest.mark.slow
 def test_a_store_comes_back_from_power_losses_while_its_threads_run(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     for seed in range(2):

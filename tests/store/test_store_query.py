@@ -6,13 +6,19 @@ import threading
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreError, StoreFull, Wanted
-from dejamq_broker.store.index_file import IndexFile
-from dejamq_broker.store.index_keys import key_hash
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store import SYNC_FLUSH, KeyQuery, MessageStore, StoreConfig, StoreError, StoreFull
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.index.file import IndexFile
+from dejamq_broker.store.index.keys import key_hash
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.hosts import offset_message_id
-from dejamq_proto.record import SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK, Record, decode, encode_properties
+from dejamq_proto.records.hosts import offset_message_id
+from dejamq_proto.records.record import (
+    SYS_TRANSACTION_PREPARED,
+    SYS_TRANSACTION_ROLLBACK,
+    Record,
+    decode,
+    encode_properties,
+)
 from index_making import fill_keyed, keyed_run, offsets_of
 from store_making import SMALL, log_files, open_small
 
@@ -26,7 +32,7 @@ def put(store: MessageStore, *words: str, topic: str = "T", sys_flag: int = 0) -
 
 
 def between(store: MessageStore, begin_ms: int, end_ms: int, key: str = "k") -> list[int]:
-    result = store.query(Wanted("T", key, begin_ms=begin_ms, end_ms=end_ms))
+    result = store.query(KeyQuery("T", key, begin_ms=begin_ms, end_ms=end_ms))
     return [decode(raw).log_offset for raw in result.records]
 
 
@@ -69,14 +75,14 @@ def test_messages_of_other_keys_take_no_room_in_the_answer(tmp_path: Path) -> No
     wanted = [put(store, "Aa") for _ in range(3)]
     for _ in range(100):
         put(store, "BB")
-    result = store.query(Wanted("T", "Aa", max_messages=2))
+    result = store.query(KeyQuery("T", "Aa", max_messages=2))
     assert [decode(raw).log_offset for raw in result.records] == wanted[1:]
 
 
 def test_somebody_who_makes_keys_collide_cannot_keep_a_query_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dejamq_broker.store.query.MAX_FOREIGN", 10)
+    monkeypatch.setattr("dejamq_broker.store.index.query.MAX_FOREIGN", 10)
     store = open_small(tmp_path)
     hidden = put(store, "Aa")
     for _ in range(9):
@@ -106,7 +112,7 @@ def test_time_bounds_hold_over_several_index_files(tmp_path: Path) -> None:
         tmp_path, dataclasses.replace(SMALL, max_index_num=5, max_msgs_num_batch=1000), clock_ms=lambda: next(clock)
     )
     stored = [store.append_run(keyed_run([("T", "k", "")])) for _ in range(40)]
-    store.query(Wanted("T", "k"))
+    store.query(KeyQuery("T", "k"))
     assert len(list((tmp_path / "index").iterdir())) == 10
     for first in range(0, 40, 3):
         for last in range(first, 40, 5):
@@ -118,9 +124,9 @@ def test_the_newest_are_answered_in_the_order_of_the_log(tmp_path: Path) -> None
     store = open_small(tmp_path)
     offsets = fill_keyed(store, 100)
     assert offsets_of(store, "all") == offsets[-64:]
-    few = store.query(Wanted("T", "all", max_messages=5))
+    few = store.query(KeyQuery("T", "all", max_messages=5))
     assert [decode(raw).log_offset for raw in few.records] == offsets[-5:]
-    assert store.query(Wanted("T", "all", max_messages=0)).records == []
+    assert store.query(KeyQuery("T", "all", max_messages=0)).records == []
     assert (few.index_timestamp_ms, few.index_log_offset) == (
         decode(few.records[-1]).store_timestamp_ms,
         offsets[-1],
@@ -160,7 +166,7 @@ def test_an_answer_holds_no_more_than_its_limit_but_at_least_one(
     store = open_small(tmp_path)
     offsets = fill_keyed(store, 10, body=b"x" * 1000)
     for limit, count in ((100, 1), (3500, 3), (1 << 20, 10)):
-        monkeypatch.setattr("dejamq_broker.store.query.MAX_BYTES", limit)
+        monkeypatch.setattr("dejamq_broker.store.index.query.MAX_BYTES", limit)
         assert offsets_of(store, "all") == offsets[-count:]
 
 
@@ -193,7 +199,7 @@ def test_an_index_that_cannot_be_written_ends_a_query_with_another_word(tmp_path
     store = open_small(tmp_path)
     fill_keyed(store, 3)
     with pytest.raises(StoreError, match="File exists; move the folder index away") as refused:
-        store.query(Wanted("T", "k1"))
+        store.query(KeyQuery("T", "k1"))
     assert not isinstance(refused.value, StoreFull)
 
 
@@ -214,7 +220,7 @@ def test_what_a_full_disk_keeps_out_of_the_index_is_found_in_the_log(
     assert offsets_of(store, "k1") == [offsets[1], offsets[31]]
     assert offsets_of(store, "k39") == [offsets[69]]
     assert offsets_of(store, "k99") == []
-    assert [decode(raw).log_offset for raw in store.query(Wanted("T", "k1", max_messages=1)).records] == [offsets[31]]
+    assert [decode(raw).log_offset for raw in store.query(KeyQuery("T", "k1", max_messages=1)).records] == [offsets[31]]
     monkeypatch.undo()
     assert offsets_of(store, "k1") == [offsets[1], offsets[31]]
     assert store.indexed == store.log_max
@@ -255,13 +261,13 @@ def test_a_log_that_expires_while_it_is_not_indexed_is_passed_over(tmp_path: Pat
     """The index goes on at the first record that is left."""
     store = open_small(tmp_path, dataclasses.replace(SMALL, message_index_enable=False))
     offsets = fill_keyed(store, 300)
-    store._late._enabled = True
-    first, *rest = store._log.files.files
-    store._log.files.files = tuple(rest)
+    store.inspect().late._enabled = True
+    first, *rest = store.inspect().log.files.files
+    store.inspect().log.files.files = tuple(rest)
     assert offsets_of(store, "k0") == []
     assert offsets_of(store, "k299") == [offsets[-1]]
     assert store.indexed == store.log_max
-    store._log.files.files = (first, *rest)
+    store.inspect().log.files.files = (first, *rest)
 
 
 def test_a_message_is_found_by_its_offset_id(tmp_path: Path) -> None:

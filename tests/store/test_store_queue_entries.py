@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dejamq_broker.store.batch import NOT_QUEUED, Batch, Ints, QueueTable, grouped
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.paths import StorePaths
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.log.batch import NOT_QUEUED, Batch, Ints, QueueTable, grouped
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dejamq_broker.store.consume_queue import MAX_GAP, ConsumeQueue
-from dejamq_broker.store.coverage import first_uncovered
-from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE, Entries, EntryFiles
-from dejamq_broker.store.log_scan import Extent
-from dejamq_broker.store.queue_again import append_again, out_of_place
-from dejamq_proto.record import (
+from dejamq_broker.store.log.scan import LogFiles
+from dejamq_broker.store.queues.consume_queue import MAX_GAP, ConsumeQueue
+from dejamq_broker.store.queues.consume_queues import append_again, out_of_place
+from dejamq_broker.store.queues.coverage import first_uncovered
+from dejamq_broker.store.queues.entry_files import ENTRY, FILLER_SIZE, Entries, EntryFiles
+from dejamq_proto.records.record import (
     HEADER_SIZE,
     MAGIC_BLANK,
     PAIR,
@@ -45,7 +45,7 @@ def log_offsets_of(queue: ConsumeQueue) -> list[int | None]:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> ConsumeQueue:
-    return ConsumeQueue(tmp_path / "queue", 20 * 50)
+    return ConsumeQueue(tmp_path / "queue", 20 * 50, lambda: 4_096)
 
 
 def test_a_gap_in_the_log_becomes_fillers(queue: ConsumeQueue) -> None:
@@ -76,7 +76,7 @@ def test_a_queue_that_begins_very_late_costs_no_more(queue: ConsumeQueue, monkey
     assert len(queue._tail.entries) < 50 + 64
     assert (queue.min_offset, queue.max_offset) == (5_000_000_049, 5_000_000_051)
     queue.write_out()
-    loaded = ConsumeQueue(queue.folder, 20 * 50)
+    loaded = ConsumeQueue(queue.folder, 20 * 50, lambda: 4_096)
     assert loaded.load(None) == ""
     loaded.correct_min(0)
     assert (loaded.min_offset, loaded.max_offset) == (5_000_000_049, 5_000_000_051)
@@ -133,7 +133,7 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         self.data = bytearray()
-        self.queue = ConsumeQueue(folder, 20 * 50)
+        self.queue = ConsumeQueue(folder, 20 * 50, lambda: 4_096)
         self.count = 0
 
     def add(self, *, entry: bool = True, sys_flag: int = 0) -> int:
@@ -158,7 +158,7 @@ class Log:
             return data[log_offset : min(log_offset + count, (log_offset // FILE_SIZE + 1) * FILE_SIZE)]
 
         chosen = [self.queue] if queues is None else queues
-        return first_uncovered(chosen, read, Extent(0, size, FILE_SIZE), len(self.data) if end is None else end)
+        return first_uncovered(chosen, read, LogFiles(0, size, FILE_SIZE), len(self.data) if end is None else end)
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, ReadStatus, StoreConfig
-from dejamq_broker.store.commit_log import SHORT_BYTES
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.reading import Reader
-from dejamq_proto.record import HEADER_SIZE, I32, Record, decode, tags_code
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log.commit_log import SHORT_BYTES
+from dejamq_broker.store.reading import QueueReader
+from dejamq_proto.records.record import HEADER_SIZE, I32, Record, decode, tags_code
 from store_making import bodies, bodies_of, fill_queue, log_files, open_small, records_of, run_of, settle
 
 
@@ -77,7 +77,7 @@ def test_old_messages_have_their_own_limits(tmp_path: Path, monkeypatch: pytest.
     settle(store)
     assert store.entry_in_memory("T", 0, 0)
     assert len(store.read("T", 0, 0).sizes) == 32
-    monkeypatch.setattr(store._reader, "_memory_window", 10_000)
+    monkeypatch.setattr(store.inspect().reader, "_memory_window", 10_000)
     assert not store.entry_in_memory("T", 0, 0)
     assert store.entry_in_memory("T", 0, 99)
     assert len(store.read("T", 0, 0).sizes) == 8
@@ -120,7 +120,7 @@ def test_messages_whose_file_is_gone_are_passed_over(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     fill_queue(store, 600)
     settle(store)
-    store._log.files.files = store._log.files.files[1:]
+    store.inspect().log.files.files = store.inspect().log.files.files[1:]
     result = store.read("T", 0, 0)
     assert (result.status, result.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 32)
     assert store.record_at(0) is None
@@ -191,7 +191,7 @@ def test_time_search_reads_records_with_wide_hosts(tmp_path: Path) -> None:
     settle(store)
     assert store.search_offset("T", 0, 20) == 1
     assert len(records_of(store)) == 3
-    assert isinstance(store._reader, Reader)
+    assert isinstance(store.inspect().reader, QueueReader)
 
 
 def test_long_stretches_of_the_log_are_read_as_they_lie_and_short_ones_as_one_copy(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import AppendRun, MessageStore, StoreConfig, consume_queue
-from dejamq_broker.store.entry_files import FILLER_SIZE
-from dejamq_proto.record import tags_code
+from dejamq_broker.store import AppendRun, MessageStore, StoreConfig
+from dejamq_broker.store.queues import consume_queue
+from dejamq_broker.store.queues.entry_files import FILLER_SIZE
+from dejamq_proto.records.record import tags_code
 from store_making import SMALL, open_small, run_of, settle
 
 TAGS = (None, frozenset({tags_code("red")}), frozenset({tags_code("red"), 0}))
@@ -49,7 +50,7 @@ def test_fillers_of_a_queue_that_begins_late_are_passed_over(tmp_path: Path, mon
     store = open_small(tmp_path)
     store.append_run(run_of([("T", 0, b"x")] * 3))
     settle(store)
-    queue = store._queues.get(("T", 0))
+    queue = store.inspect().queues.get(("T", 0))
     assert queue is not None
     queue._tail.entries["size"][1] = FILLER_SIZE
     found = store.read("T", 0, 0)
@@ -60,7 +61,7 @@ def test_a_queue_entry_beyond_the_log_is_told_and_not_answered_in_part(tmp_path:
     store = open_small(tmp_path)
     store.append_run(run_of([("T", 0, b"x")] * 3))
     settle(store)
-    queue = store._queues.get(("T", 0))
+    queue = store.inspect().queues.get(("T", 0))
     assert queue is not None
     queue._tail.entries["log_offset"][2] = store.log_max + 1
     with pytest.raises(Exception, match="points at bytes that the log does not have"):

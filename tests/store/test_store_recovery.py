@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import StoreClosed, StoreConfig, StoreDamaged, StoreError, StoreLocked
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.verify import verify
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.offline.verify import verify
 from dejamq_proto.codes import ConfigError
 from store_making import (
     SMALL,
@@ -263,7 +263,7 @@ def test_a_directory_that_cannot_be_locked_is_not_called_in_use(
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("dejamq_broker.store.directory_lock.fcntl.fcntl", no_locks)
+    monkeypatch.setattr("dejamq_broker.store.files.directory_lock.fcntl.fcntl", no_locks)
     with pytest.raises(StoreError, match="No locks available; choose another directory") as refused:
         open_small(tmp_path)
     assert not isinstance(refused.value, StoreLocked)

@@ -6,13 +6,15 @@ from unittest import mock
 
 import pytest
 from dejamq_broker.store import MessageStore, StoreClosed, StoreError, StoreFull
-from dejamq_broker.store.errors import StoreFollows
-from dejamq_broker.store.incoming import BadCopy
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.query import Wanted
-from dejamq_proto.record import Record, encode_properties
+from dejamq_broker.store.files.errors import StoreFollows
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.index.query import KeyQuery
+from dejamq_broker.store.replica.incoming import BadCopy
+from dejamq_proto.records.record import Record, encode_properties
 from replica_making import assert_same, copy_all, open_replica, slices
 from store_making import SMALL, bodies_of, fill_queue, log_files, open_small, overwrite, run_of, settle
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def test_a_full_disk_ends_the_copy_at_a_record_and_it_goes_on_when_there_is_room
 ) -> None:
     slave = open_replica(tmp_path / "slave")
     with (
-        mock.patch.object(type(slave._log), "make_room", side_effect=OSError(28, "No space left on device")),
+        mock.patch.object(type(slave.inspect().log), "make_room", side_effect=OSError(28, "No space left on device")),
         pytest.raises(StoreFull),
     ):
         copy_all(master, slave)
@@ -167,7 +169,7 @@ def boundaries(store: MessageStore) -> list[int]:
     """Where records end, read from the queues."""
     ends = {0}
     for key in store.queues():
-        queue = store._queues.get(key)
+        queue = store.inspect().queues.get(key)
         assert queue is not None
         entries = queue.entries(queue.min_offset, queue.max_offset - queue.min_offset)
         ends |= set((entries["log_offset"] + entries["size"]).tolist())
@@ -189,11 +191,11 @@ def test_a_store_is_cut_back_to_a_record_and_what_is_cut_is_kept(
     kept = b"".join(Path(cut.kept).read_bytes() for cut in cuts)
     assert kept.replace(b"\0", b"") == behind.replace(b"\0", b"")  # zeros at file ends are not kept
     for key in slave.queues():
-        queue = slave._queues.get(key)
+        queue = slave.inspect().queues.get(key)
         assert queue is not None
         entries = queue.entries(queue.min_offset, queue.max_offset - queue.min_offset)
         assert (entries["log_offset"] < place).all()
-    slave.query(Wanted("T", "k0"))
+    slave.query(KeyQuery("T", "k0"))
     copy_all(master, slave)
     assert_same(master, slave)
     slave.close()

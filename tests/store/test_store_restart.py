@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, StoreError
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.file_queue import FileQueue
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.files.file_queue import FileQueue
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
 from harm import COUNT, END, FILE, LAST, SENT, SIZE, expected, lose_mark, lose_queues, served
 from store_making import START_MS, bodies_of, fill_queue, log_files, open_small, overwrite, run_of, settle, ticking
 
@@ -184,7 +184,7 @@ def test_abort_stays_when_the_queues_did_not_reach_the_end(tmp_path: Path) -> No
     def failing(batch: object) -> None:
         raise OSError("no")
 
-    store._reput._dispatchers = [failing]
+    store.inspect().reput._dispatchers = [failing]
     store.append_run(run_of([("T", 0, b"stored all the same")]))
     with pytest.raises(StoreError, match="queues cannot grow"):
         store.append_run(run_of([("T", 0, b"refused")]))

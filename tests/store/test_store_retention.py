@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, ReadStatus, StoreConfig
-from dejamq_broker.store.consume_queue import ConsumeQueue
 from dejamq_broker.store.dump import main as dump_main
-from dejamq_broker.store.query import Wanted
+from dejamq_broker.store.index.query import KeyQuery
+from dejamq_broker.store.offline.verify import main as verify_main
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
 from dejamq_broker.store.retention import expire_queue, expired, follow_queues, is_hour, local_hour
-from dejamq_broker.store.verify import main as verify_main
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.record import Record, decode, encode_properties
+from dejamq_proto.records.record import Record, decode, encode_properties
 from store_making import (
     bodies,
     bodies_of,
@@ -34,6 +34,8 @@ from store_making import (
     settle,
     until,
 )
+
+pytestmark = pytest.mark.slow
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -60,20 +62,20 @@ def filled(directory: Path, files: int, **settings: object) -> MessageStore:
     store = open_small(directory, small(**settings))
     fill_queue(store, PER_FILE * (files - 1) + 1)
     settle(store)
-    store._retention.safe_end = lambda: store.log_max
+    store.inspect().retention.safe_end = lambda: store.log_max
     at_hour(store, 8)
     aged(store, 0)
-    assert len(store._log.files.files) == files
+    assert len(store.inspect().log.files.files) == files
     return store
 
 
 def at_hour(store: MessageStore, hour: int) -> None:
-    store._retention.hour_of = lambda now_ms: hour
+    store.inspect().retention.hour_of = lambda now_ms: hour
 
 
 def aged(store: MessageStore, *hours: float) -> None:
     """Let the oldest files be this old at NOW_MS, in their order; with one age all are."""
-    files = store._log.files.files
+    files = store.inspect().log.files.files
     ages = hours if len(hours) > 1 else hours * len(files)
     for file, age in zip(files, ages, strict=False):
         written_s = (NOW_MS - age * HOUR_MS) / 1000
@@ -82,12 +84,12 @@ def aged(store: MessageStore, *hours: float) -> None:
 
 def at_use(store: MessageStore, percent: int) -> None:
     """Let the disk be this full, and look."""
-    store._disk.used_percent = lambda folder: percent
-    store._disk.look()
+    store.inspect().disk.used_percent = lambda folder: percent
+    store.inspect().disk.look()
 
 
 def clean(store: MessageStore) -> int:
-    return store._retention.clean(NOW_MS)
+    return store.inspect().retention.clean(NOW_MS)
 
 
 # The decisions, which are pure.
@@ -223,9 +225,9 @@ def test_on_demand_expired_files_go_at_any_hour_for_twenty_looks(tmp_path: Path)
 def test_what_the_mark_on_disk_does_not_cover_stays(tmp_path: Path) -> None:
     store = filled(tmp_path, 4)
     at_use(store, 99)
-    store._retention.safe_end = lambda: 2 * FILE_SIZE - 1
+    store.inspect().retention.safe_end = lambda: 2 * FILE_SIZE - 1
     assert clean(store) == 1
-    store._retention.safe_end = lambda: 2 * FILE_SIZE
+    store.inspect().retention.safe_end = lambda: 2 * FILE_SIZE
     assert clean(store) == 1
 
 
@@ -302,7 +304,7 @@ def test_a_queue_of_which_everything_expired_keeps_its_offsets(tmp_path: Path) -
     store = open_small(tmp_path, small())
     store.append_run(run_of([("T", 1, b"x")] * 100))
     fill_queue(store, 3 * PER_FILE)
-    store._retention.safe_end = lambda: store.log_max
+    store.inspect().retention.safe_end = lambda: store.log_max
     mark(store)
     at_use(store, 99)
     assert clean(store) == 3
@@ -334,7 +336,7 @@ def test_queue_files_that_a_crash_left_behind_go_at_the_next_look(tmp_path: Path
     store = filled(tmp_path / "live", 4)
     mark(store)
     at_use(store, 99)
-    store._retention._followers = []
+    store.inspect().retention._followers = []
     clean(store)
     crashed = crashed_copy(tmp_path / "live", tmp_path / "crashed")
     again = open_small(crashed, small())
@@ -342,6 +344,18 @@ def test_queue_files_that_a_crash_left_behind_go_at_the_next_look(tmp_path: Path
     assert len(queue_files(crashed)) == 21
     clean(again)
     assert queue_files(crashed) == [3 * PER_FILE // 50 * 50]
+
+
+def test_queues_give_up_expired_files_on_demand_though_the_log_has_not_moved(tmp_path: Path) -> None:
+    store = filled(tmp_path, 4)
+    at_use(store, 99)
+    clean(store)
+    (tmp_path / "consumequeue" / "T" / "0" / f"{0:020}").write_bytes(bytes(1000))
+    clean(store)
+    assert queue_files(tmp_path)[0] == 0
+    store.follow_soon()
+    clean(store)
+    assert queue_files(tmp_path)[0] > 0
 
 
 def test_a_follower_that_fails_is_called_again(tmp_path: Path) -> None:
@@ -353,7 +367,7 @@ def test_a_follower_that_fails_is_called_again(tmp_path: Path) -> None:
             raise OSError(5, "Input/output error")
 
     store = filled(tmp_path, 2)
-    store._retention._followers = [failing_once]
+    store.inspect().retention._followers = [failing_once]
     at_use(store, 99)
     with pytest.raises(OSError, match="Input/output"):
         clean(store)
@@ -377,12 +391,12 @@ def test_a_queue_whose_files_cannot_be_deleted_keeps_no_other_queue_as_it_is(
         return expire_queue(queue, log_min)
 
     monkeypatch.setattr("dejamq_broker.store.retention.expire_queue", failing)
-    follow = follow_queues(store._queues)
+    follow = follow_queues(store.inspect().queues)
     with pytest.raises(OSError, match="Input/output"):
         follow(FILE_SIZE)
     assert (store.min_offset("T", 0), store.min_offset("U", 0) > 100) == (0, True)
     monkeypatch.undo()
-    follow_queues(store._queues)(FILE_SIZE)
+    follow_queues(store.inspect().queues)(FILE_SIZE)
     assert store.min_offset("T", 0) > 100
 
 
@@ -392,14 +406,14 @@ def test_index_files_that_end_before_the_log_begins_go_with_it(tmp_path: Path) -
         properties = encode_properties({"KEYS": f"key-{number}"})
         store.put(Record("T", 0, b"x" * 200, properties))
     settle(store)
-    assert store._late.catch_up()
-    store._retention.safe_end = lambda: store.log_max
+    assert store.inspect().late.catch_up()
+    store.inspect().retention.safe_end = lambda: store.log_max
     before = len(list((tmp_path / "index").iterdir()))
     at_use(store, 88)
     assert clean(store) == 2
     first = store.min_offset("T", 0)
     assert 0 < len(list((tmp_path / "index").iterdir())) < before
-    found = {number: len(store.query(Wanted("T", f"key-{number}")).records) for number in (0, first - 1, first, 599)}
+    found = {number: len(store.query(KeyQuery("T", f"key-{number}")).records) for number in (0, first - 1, first, 599)}
     assert found == {0: 0, first - 1: 0, first: 1, 599: 1}
 
 
@@ -434,11 +448,11 @@ def test_a_store_that_lost_its_beginning_is_whole_to_whoever_verifies_it(tmp_pat
 def test_a_reader_in_an_expired_file_is_told_twice(tmp_path: Path) -> None:
     store = filled(tmp_path, 3)
     at_use(store, 99)
-    followers, store._retention._followers = store._retention._followers, []
+    followers, store.inspect().retention._followers = store.inspect().retention._followers, []
     clean(store)
     removing = store.read("T", 0, 10)
     assert (removing.status, removing.records) == (ReadStatus.MESSAGE_WAS_REMOVING, b"")
-    store._retention._followers, store._retention._followed = followers, -1
+    store.inspect().retention._followers, store.inspect().retention._followed = followers, -1
     clean(store)
     late = store.read("T", 0, removing.next_offset)
     assert (late.status, late.next_offset) == (ReadStatus.OFFSET_TOO_SMALL, 2 * PER_FILE)
@@ -447,7 +461,7 @@ def test_a_reader_in_an_expired_file_is_told_twice(tmp_path: Path) -> None:
 def test_a_read_across_the_beginning_gives_what_is_left(tmp_path: Path) -> None:
     store = filled(tmp_path, 3)
     at_use(store, 99)
-    store._retention._followers = []
+    store.inspect().retention._followers = []
     clean(store)
     found = store.read("T", 0, 2 * PER_FILE - 10)
     assert (found.status, len(found.sizes), found.next_offset) == (ReadStatus.FOUND, 1, 2 * PER_FILE + 1)
@@ -461,7 +475,7 @@ def test_a_file_that_goes_during_a_read_takes_no_other_bytes_with_it(
     """Between the choice of what to answer and the look, and between two looks."""
     store = filled(tmp_path, 4)
     at_use(store, 99)
-    files, real, calls = store._log.files, getattr(store._log.files, step), []
+    files, real, calls = store.inspect().log.files, getattr(store.inspect().log.files, step), []
 
     def slow(*arguments: int) -> object:
         calls.append(arguments)
@@ -483,9 +497,9 @@ def test_a_queue_file_that_goes_during_a_read_means_an_offset_that_is_too_small(
     store = filled(tmp_path, 4)
     store.close()
     store = open_small(tmp_path, small())
-    store._retention.safe_end = lambda: store.log_max
+    store.inspect().retention.safe_end = lambda: store.log_max
     at_use(store, 99)
-    queue = store._queues.get(("T", 0))
+    queue = store.inspect().queues.get(("T", 0))
     assert queue is not None
     real = queue.entries
 
@@ -501,8 +515,8 @@ def test_a_queue_file_that_goes_during_a_read_means_an_offset_that_is_too_small(
 
 def test_readers_of_expiring_files_never_get_wrong_bytes(tmp_path: Path, seed: int) -> None:
     store = open_small(tmp_path, small(delete_file_batch_max=3, mapped_file_size_consume_queue=20_000))
-    store._log.files._kept_open = 2
-    store._retention.safe_end = lambda: store.log_max
+    store.inspect().log.files._kept_open = 2
+    store.inspect().retention.safe_end = lambda: store.log_max
     stop = threading.Event()
     met: set[ReadStatus] = set()
     wrong: list[object] = []
@@ -548,7 +562,7 @@ def test_readers_of_expiring_files_never_get_wrong_bytes(tmp_path: Path, seed: i
 @pytest.mark.process
 def test_a_process_that_lists_a_store_is_not_disturbed_by_files_that_expire(tmp_path: Path) -> None:
     store = open_small(tmp_path, small())
-    store._retention.safe_end = lambda: store.log_max
+    store.inspect().retention.safe_end = lambda: store.log_max
     at_use(store, 88)
     stop = threading.Event()
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dejamq_broker.store.batch import Batch, QueueKey, QueueTable
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.entries import batch_of, queue_tags_code
-from dejamq_broker.store.entry_files import ENTRY, FILLER_SIZE
-from dejamq_broker.store.errors import StoreDamaged
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found, find_record, walk
-from dejamq_broker.store.paths import StorePaths, file_name, file_start
-from dejamq_proto.record import (
+from dejamq_broker.store.files.errors import StoreDamaged
+from dejamq_broker.store.files.paths import StorePaths, file_name, file_start
+from dejamq_broker.store.log.batch import Batch, QueueKey, QueueTable
+from dejamq_broker.store.log.entries import batch_of, queue_tags_code
+from dejamq_broker.store.log.scan import Damage, End, FoundRecords, LogFiles, find_record, walk
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
+from dejamq_broker.store.queues.entry_files import ENTRY, FILLER_SIZE
+from dejamq_proto.records.record import (
     MAGIC_BLANK,
     PAIR,
     SYS_TRANSACTION_PREPARED,
@@ -45,10 +45,10 @@ class Log:
         room = FILE_SIZE - len(self.data) % FILE_SIZE
         self.data += PAIR.pack(room, MAGIC_BLANK).ljust(room, b"\xee")
 
-    def pieces(self, start: int = 0) -> list[Found | Damage | End]:
+    def pieces(self, start: int = 0) -> list[FoundRecords | Damage | End]:
         return list(self.walk(start))
 
-    def walk(self, start: int = 0) -> Iterator[Found | Damage | End]:
+    def walk(self, start: int = 0) -> Iterator[FoundRecords | Damage | End]:
         end = -(-len(self.data) // FILE_SIZE) * FILE_SIZE
         data = bytes(self.data).ljust(end, b"\0")
 
@@ -56,7 +56,7 @@ class Log:
             file_end = (log_offset // FILE_SIZE + 1) * FILE_SIZE
             return data[log_offset : min(log_offset + size, file_end)]
 
-        return walk(read, Extent(0, end, FILE_SIZE), start)
+        return walk(read, LogFiles(0, end, FILE_SIZE), start)
 
 
 def test_a_walk_goes_over_blanks_and_ends_at_zeros() -> None:
@@ -65,7 +65,7 @@ def test_a_walk_goes_over_blanks_and_ends_at_zeros() -> None:
     log.roll()
     places.append(log.add())
     *found, end = log.pieces()
-    assert [piece.log_offset for piece in found if isinstance(piece, Found)] == [places[0], places[2]]
+    assert [piece.log_offset for piece in found if isinstance(piece, FoundRecords)] == [places[0], places[2]]
     assert end == End(len(log.data), "")
 
 
@@ -93,11 +93,11 @@ def test_each_kind_of_damage_is_named_and_passed_over(at: int, damage: bytes, re
     good = log.add()
     log.data[bad + at : bad + at + len(damage)] = damage
     first, hole, after, end = log.pieces()
-    assert isinstance(first, Found)
+    assert isinstance(first, FoundRecords)
     assert isinstance(hole, Damage)
     assert (hole.log_offset, hole.end) == (bad, good)
     assert reason in hole.reason
-    assert isinstance(after, Found)
+    assert isinstance(after, FoundRecords)
     assert (after.log_offset, end) == (good, End(len(log.data), ""))
 
 
@@ -131,11 +131,11 @@ def test_a_record_with_wide_hosts_is_walked_like_any_other() -> None:
 
 
 def test_a_magic_across_two_chunks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dejamq_broker.store.log_scan.CHUNK_SIZE", 256)
+    monkeypatch.setattr("dejamq_broker.store.log.scan.CHUNK_SIZE", 256)
     for garbage in range(240, 270):
         record = encode(Record("T", 0, b"x", log_offset=garbage))
         data = (b"\xff" * garbage + record).ljust(FILE_SIZE, b"\0")
-        extent = Extent(0, FILE_SIZE, FILE_SIZE)
+        extent = LogFiles(0, FILE_SIZE, FILE_SIZE)
 
         def read(at: int, size: int, data: bytes = data) -> bytes:
             return data[at : at + size]
@@ -170,7 +170,7 @@ def test_entries_of_a_run_are_those_of_its_records_one_by_one(messages: list[tup
         log.data += encode(record)
     table = QueueTable()
     found = next(log.walk())
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundRecords)
     batch = batch_of(found, table.number_of, LEVELS)
     at = 0
     for index, size in enumerate(found.sizes):
@@ -194,7 +194,7 @@ def test_a_queue_of_prepared_records_only_does_not_come_into_being() -> None:
     log.add(sys_flag=SYS_TRANSACTION_PREPARED)
     table = QueueTable()
     found = next(log.walk())
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundRecords)
     assert list(batch_of(found, table.number_of, LEVELS).groups) == []
     assert table.keys == []
 
@@ -228,7 +228,7 @@ def test_a_second_cut_at_the_same_place_gets_its_own_name(tmp_path: Path) -> Non
 
 
 def test_entries_are_twenty_bytes_as_rocketmq_writes_them(tmp_path: Path) -> None:
-    queue = ConsumeQueue(tmp_path / "q", 100)
+    queue = ConsumeQueue(tmp_path / "q", 100, lambda: 4_096)
     push(queue, [0, 1], log_offset=0x1122334455)
     queue.write_out()
     raw = (tmp_path / "q" / file_name(0)).read_bytes()
@@ -245,7 +245,7 @@ def push(queue: ConsumeQueue, queue_offsets: list[int], *, log_offset: int | Non
 
 
 def test_a_queue_passes_over_what_it_has(tmp_path: Path) -> None:
-    queue = ConsumeQueue(tmp_path / "q", 100)
+    queue = ConsumeQueue(tmp_path / "q", 100, lambda: 4_096)
     push(queue, [0, 1, 2])
     push(queue, [0, 1, 2])
     push(queue, [1, 2, 3, 4])
@@ -253,26 +253,26 @@ def test_a_queue_passes_over_what_it_has(tmp_path: Path) -> None:
 
 
 def test_gaps_become_fillers_and_a_late_queue_begins_in_its_file(tmp_path: Path) -> None:
-    queue = ConsumeQueue(tmp_path / "q", 100)
+    queue = ConsumeQueue(tmp_path / "q", 100, lambda: 4_096)
     push(queue, [12, 13, 16])
     assert (queue.min_offset, queue.max_offset) == (12, 17)
     assert queue.entries(10, 10)["size"].tolist() == [FILLER_SIZE, FILLER_SIZE, 100, 100, FILLER_SIZE, FILLER_SIZE, 100]
     queue.write_out()
-    again = ConsumeQueue(tmp_path / "q", 100)
+    again = ConsumeQueue(tmp_path / "q", 100, lambda: 4_096)
     again.load(None)
     again.correct_min(0)
     assert (again.min_offset, again.max_offset, again.max_log_offset) == (12, 17, 16_100)
 
 
 def test_a_gap_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    queue = ConsumeQueue(tmp_path / "q", 100)
+    queue = ConsumeQueue(tmp_path / "q", 100, lambda: 4_096)
     push(queue, [0])
     with pytest.raises(StoreDamaged, match="dump"):
         push(queue, [1 << 40])
 
 
 def test_a_long_queue_keeps_only_its_end_in_memory(tmp_path: Path) -> None:
-    queue = ConsumeQueue(tmp_path / "q", 20 * 1000)
+    queue = ConsumeQueue(tmp_path / "q", 20 * 1000, lambda: 4_096)
     for start in range(0, 50_000, 500):
         push(queue, list(range(start, start + 500)))
         queue.write_out()

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from dejamq_broker.store import MessageStore
-from dejamq_broker.store.at_rest import commit_log
-from dejamq_broker.store.checkpoint import CHECKPOINT_SIZE, Checkpoint
-from dejamq_broker.store.log_scan import Found, walk
-from dejamq_broker.store.paths import StorePaths
-from dejamq_proto.record import Record, decode, encode, encode_properties
+from dejamq_broker.store.files.checkpoint import CHECKPOINT_SIZE, Checkpoint
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.log.scan import FoundRecords, walk
+from dejamq_broker.store.offline.at_rest import commit_log
+from dejamq_proto.records.record import Record, decode, encode, encode_properties
 from store_making import GOLDEN, SMALL, log_files, open_small, settle
 
 OURS = {"dispatched.json", "indexed.json"}
@@ -29,7 +29,7 @@ def records_in_log(directory: Path) -> Iterator[bytes]:
     files = commit_log(StorePaths(directory))
     for extent in files.extents():
         for piece in walk(files.read, extent, extent.start):
-            if isinstance(piece, Found):
+            if isinstance(piece, FoundRecords):
                 at = 0
                 for size in piece.sizes:
                     yield bytes(piece.data[at : at + size])

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store.checkpoint import Checkpoint
-from dejamq_broker.store.log_scan import Extent
-from dejamq_broker.store.start_point import (
+from dejamq_broker.store.files.checkpoint import Checkpoint
+from dejamq_broker.store.log.scan import LogFiles
+from dejamq_broker.store.log.start_point import (
     BY_CHECKPOINT,
     BY_MARK,
     BY_QUEUES,
@@ -17,10 +17,10 @@ from dejamq_broker.store.start_point import (
     by_queues,
     stored_at,
 )
-from dejamq_proto.record import Record, encode
+from dejamq_proto.records.record import Record, encode
 
 SIZE = 1000
-LOG = Extent(2000, 6000, SIZE)
+LOG = LogFiles(2000, 6000, SIZE)
 """Files that begin at 2000, 3000, 4000 and 5000."""
 NOW = 1_700_000_000_000
 
@@ -94,7 +94,7 @@ def test_after_a_crash_the_newest_file_that_the_checkpoint_vouches_for_is_read_a
 
 
 def test_an_empty_log_begins_where_it_ends() -> None:
-    nothing = Extent(0, 0, SIZE)
+    nothing = LogFiles(0, 0, SIZE)
     assert by_mark(nothing, ALL, 500) == StartPoint(0, 0, BY_MARK)
     assert by_queues(nothing, ALL, 500) == by_checkpoint(nothing, ALL, NOW) == StartPoint(0, 0, WHOLE_LOG)
 

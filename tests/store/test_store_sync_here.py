@@ -9,13 +9,14 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreError, log_sync
-from dejamq_broker.store.checkpoint import Progress
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.errors import StoreShort
-from dejamq_broker.store.log_sync import Quickness
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.pages_ahead import ZerosAhead
+from dejamq_broker.store import SYNC_FLUSH, MessageStore, StoreConfig, StoreError
+from dejamq_broker.store.files.checkpoint import DispatchProgress
+from dejamq_broker.store.files.errors import StoreShort
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log import sync
+from dejamq_broker.store.log.pages_ahead import ZerosAhead
+from dejamq_broker.store.log.sync import Quickness
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues
 from store_making import bodies_of, open_small, run_of, settle, until
 
 SYNC = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_disk_type=SYNC_FLUSH)
@@ -73,8 +74,8 @@ def loop() -> Loop:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    monkeypatch.setattr(log_sync, "WAKING_S", 0)
-    monkeypatch.setattr(log_sync, "QUICK_S", 3600)
+    monkeypatch.setattr(sync, "WAKING_S", 0)
+    monkeypatch.setattr(sync, "QUICK_S", 3600)
     return Disk(monkeypatch)
 
 
@@ -116,8 +117,8 @@ def test_those_who_wait_are_told_before_the_queues_get_their_entries(store: Mess
 def test_a_disk_that_was_slow_once_is_the_threads_for_a_while(
     store: MessageStore, loop: Loop, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_sync, "QUICK_S", 0)
-    monkeypatch.setattr(log_sync, "REST", 1e9)
+    monkeypatch.setattr(sync, "QUICK_S", 0)
+    monkeypatch.setattr(sync, "REST", 1e9)
     append(store, b"slow")
     while loop.turn():
         pass
@@ -149,7 +150,7 @@ def test_while_the_thread_syncs_the_loop_goes_on_and_the_thread_syncs_once_more(
 
     disk.before = wait
     append(store, b"a")
-    store._flusher.mark_soon()
+    store.inspect().flusher.mark_soon()
     assert started.wait(10)
     promise = store.durable(append(store, b"b"))
     loop.turn()
@@ -178,37 +179,37 @@ def test_a_thread_that_waited_for_the_loops_failed_sync_makes_no_other_one(
     end = store.log_max
 
     def lose_while_the_thread_waits() -> None:
-        store._flusher.mark_soon()
-        until(lambda: not store._flusher._mark_wanted)
+        store.inspect().flusher.mark_soon()
+        until(lambda: not store.inspect().flusher._mark_wanted)
         disk.loses()
         disk.before()
 
     promise = store.durable(append(store, b"lost"))
     disk.before = lose_while_the_thread_waits
     loop.turn()
-    store._flusher._thread.join(10)
+    store.inspect().flusher._thread.join(10)
     assert promise.exception(timeout=0)
     assert disk.threads == [HERE]
     assert store.flushed == end
     assert store.max_offset("T", 0) == 1
-    assert (Progress.load(tmp_path / "dispatched.json") or Progress()).flushed <= end
+    assert (DispatchProgress.load(tmp_path / "dispatched.json") or DispatchProgress()).flushed <= end
 
 
 def test_what_the_threads_sync_has_lost_is_not_promised_by_the_loops_next_one(
     store: MessageStore, loop: Loop, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed, go_on = threading.Event(), threading.Event()
-    real = store._flusher._failed
+    real = store.inspect().flusher._failed
 
     def told_late(error: Exception) -> None:
         failed.set()
         assert threading.get_ident() == HERE or go_on.wait(10)
         real(error)
 
-    monkeypatch.setattr(store._flusher, "_failed", told_late)
+    monkeypatch.setattr(store.inspect().flusher, "_failed", told_late)
     promise = store.durable(append(store, b"lost"))
     disk.loses()
-    store._flusher.mark_soon()
+    store.inspect().flusher.mark_soon()
     assert failed.wait(10)
     loop.turn()
     go_on.set()
@@ -224,7 +225,7 @@ def test_where_the_loop_finds_no_descriptor_the_thread_tries_again(store: Messag
     assert not promise.done()
     disk.before = lambda: None
     promise.result(timeout=10)
-    until(lambda: not store._flusher.short)
+    until(lambda: not store.inspect().flusher.short)
 
 
 def test_a_sync_that_needs_no_descriptor_does_not_say_that_there_are_some(
@@ -235,8 +236,8 @@ def test_a_sync_that_needs_no_descriptor_does_not_say_that_there_are_some(
 
     monkeypatch.setattr(ConsumeQueues, "sync", none_left)
     append(store, b"stored")
-    store._flusher.mark_soon()
-    until(lambda: store._flusher.short)
+    store.inspect().flusher.mark_soon()
+    until(lambda: store.inspect().flusher.short)
     loop.turn()
     with pytest.raises(StoreShort):
         append(store, b"refused")
@@ -282,7 +283,7 @@ def test_the_thread_makes_the_next_file_though_nobody_waits_for_it_to_sync(
 
     monkeypatch.setattr(MappedFile, "create", create)
     for _ in range(8):
-        until(lambda: not store._flusher._next_file.is_wanted(store.log_max))
+        until(lambda: not store.inspect().flusher._next_file.is_wanted(store.log_max))
         append(store, b"x" * 30_000)
         loop.turn()
     assert makers

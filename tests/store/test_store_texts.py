@@ -5,14 +5,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from dejamq_broker.store.batch import NOT_QUEUED, QueueTable, grouped
-from dejamq_broker.store.entries import batch_of
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found, walk
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.paths import file_name
-from dejamq_broker.store.texts import COMPARED, WIDEST, distinct, tags_codes
-from dejamq_proto.record import Record, decode_properties, encode, tags_code
-from dejamq_proto.run import Run, parse
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.files.paths import file_name
+from dejamq_broker.store.log.batch import NOT_QUEUED, QueueTable, grouped
+from dejamq_broker.store.log.entries import batch_of
+from dejamq_broker.store.log.record_texts import COMPARED, WIDEST, distinct, tags_codes
+from dejamq_broker.store.log.scan import Damage, End, FoundRecords, LogFiles, walk
+from dejamq_proto.records.record import Record, decode_properties, encode, tags_code
+from dejamq_proto.records.run import Run, parse
 from hypothesis import given
 from hypothesis import strategies as st
 from store_making import SMALL, open_small, run_of
@@ -101,8 +101,8 @@ class Bytes:
         self.read_bytes += size
         return bytes(self.data[log_offset : log_offset + size]).ljust(size, b"\0")
 
-    def walk(self, **options: bool) -> list[Found | Damage | End]:
-        return list(walk(self.read, Extent(0, FILE_SIZE, FILE_SIZE), 0, **options))
+    def walk(self, **options: bool) -> list[FoundRecords | Damage | End]:
+        return list(walk(self.read, LogFiles(0, FILE_SIZE, FILE_SIZE), 0, **options))
 
 
 BODY_SIZES = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40)), min_size=1, max_size=8)
@@ -112,7 +112,7 @@ BODY_SIZES = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40)), min_si
 def test_records_of_any_sizes_are_walked(sizes: list[tuple[int, int]], check_crc: bool) -> None:
     log = Bytes([Record("T", 0, b"x" * size) for size, count in sizes for _ in range(count)])
     *found, end = log.walk(check_crc=check_crc)
-    assert [size for piece in found if isinstance(piece, Found) for size in piece.sizes] == [
+    assert [size for piece in found if isinstance(piece, FoundRecords) for size in piece.sizes] == [
         92 + size for size, count in sizes for _ in range(count)
     ]
     assert end == End(len(log.data), "")
@@ -122,8 +122,8 @@ def test_records_with_ipv6_hosts_cost_no_second_reading() -> None:
     records = [Record("T", 0, b"x" * 100, born_host=("::1" if number % 3 else "10.0.0.1", 5)) for number in range(3000)]
     log = Bytes(records)
     pieces = log.walk()
-    assert sum(len(piece.sizes) for piece in pieces if isinstance(piece, Found)) == 3000
-    ends = [piece.end for piece in pieces if isinstance(piece, Found)]
+    assert sum(len(piece.sizes) for piece in pieces if isinstance(piece, FoundRecords)) == 3000
+    ends = [piece.end for piece in pieces if isinstance(piece, FoundRecords)]
     assert [piece.log_offset for piece in pieces] == [0, *ends]
     assert log.read_bytes < 3 * FILE_SIZE
 
@@ -131,8 +131,8 @@ def test_records_with_ipv6_hosts_cost_no_second_reading() -> None:
 def test_without_crc_a_changed_body_passes_and_with_it_does_not() -> None:
     log = Bytes([Record("T", 0, b"x" * 100) for _ in range(30)])
     log.data[192 * 12 + 100] ^= 1
-    assert [type(piece) for piece in log.walk(check_crc=False)] == [Found, End]
-    assert [type(piece) for piece in log.walk()] == [Found, Damage, Found, End]
+    assert [type(piece) for piece in log.walk(check_crc=False)] == [FoundRecords, End]
+    assert [type(piece) for piece in log.walk()] == [FoundRecords, Damage, FoundRecords, End]
 
 
 def test_records_inside_bodies_are_not_read_for_nothing_when_bytes_are_damaged() -> None:
@@ -140,7 +140,7 @@ def test_records_inside_bodies_are_not_read_for_nothing_when_bytes_are_damaged()
     log = Bytes([Record("T", 0, b"first"), Record("T", 0, inner), Record("T", 0, b"last")])
     log.data[100] ^= 1  # the size of the second
     pieces = log.walk()
-    assert [type(piece) for piece in pieces] == [Found, Damage, Found, End]
+    assert [type(piece) for piece in pieces] == [FoundRecords, Damage, FoundRecords, End]
     assert log.read_bytes < 5 * FILE_SIZE
 
 
@@ -148,7 +148,7 @@ def test_a_run_over_many_topics_and_queues_finds_them_all() -> None:
     log = Bytes([Record(f"T{number % 50}", number % 7, b"x", queue_offset=number) for number in range(1000)])
     table = QueueTable()
     found = log.walk()[0]
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundRecords)
     batch = batch_of(found, table.number_of, ())
     for number, members in batch.groups:
         topic, queue_id = table.keys[number]
@@ -160,7 +160,7 @@ def test_a_run_over_many_topics_and_queues_finds_them_all() -> None:
 @pytest.mark.parametrize("host", ["10.0.0.1", "::1"])
 def test_a_record_of_a_queue_that_cannot_be_gets_no_entry(host: str) -> None:
     found = Bytes([Record("T", 0, b"x", born_host=(host, 5))]).walk()[0]
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundRecords)
     assert batch_of(found, lambda key: NOT_QUEUED, ()).queue_numbers == []
 
 
@@ -178,12 +178,12 @@ def test_a_view_outlives_its_file_and_can_not_be_written(tmp_path: Path) -> None
 def test_a_log_shows_views_of_what_is_published_and_no_more(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     end = store.append_run(run_of([("T", 0, b"x" * 100)] * 3)).end_log_offset
-    log = store._log
+    log = store.inspect().log
     assert bytes(log.view(0, 10_000)) == log.read(0, 10_000)
     assert (len(log.view(0, 10_000)), len(log.view(end, 8)), len(log.view(end + 100_000, 8))) == (end, 0, 0)
-    views = list(walk(log.view, Extent(0, end, SMALL.mapped_file_size_commit_log), 0))
-    copies = list(walk(log.read, Extent(0, end, SMALL.mapped_file_size_commit_log), 0))
-    assert [piece.sizes for piece in views if isinstance(piece, Found)] == [[192] * 3]
+    views = list(walk(log.view, LogFiles(0, end, SMALL.mapped_file_size_commit_log), 0))
+    copies = list(walk(log.read, LogFiles(0, end, SMALL.mapped_file_size_commit_log), 0))
+    assert [piece.sizes for piece in views if isinstance(piece, FoundRecords)] == [[192] * 3]
     assert views[-1] == copies[-1] == End(end, "")
     store.close()
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.entry_files import ENTRY, Entries
-from dejamq_proto.record import Record
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
+from dejamq_broker.store.queues.entry_files import ENTRY, Entries
+from dejamq_proto.records.record import Record
 from store_making import GOLDEN, SMALL, START_MS, open_small, run_of, settle
 
 
@@ -96,7 +96,7 @@ def test_a_gap_of_hundreds_of_thousands_is_not_searched_entry_by_entry(
 ) -> None:
     store = open_small(tmp_path / "store")
     places = store.append_run(run_of([("T", 0, b"first"), ("T", 0, b"last")])).log_offsets
-    queue = ConsumeQueue(tmp_path / "queue", 20 * 1000)
+    queue = ConsumeQueue(tmp_path / "queue", 20 * 1000, lambda: 4_096)
     sizes = np.array([len(store.record_at(place) or b"") for place in places.tolist()])
     entries = np.zeros(2, ENTRY)
     entries["log_offset"], entries["size"] = places, sizes
@@ -109,7 +109,7 @@ def test_a_gap_of_hundreds_of_thousands_is_not_searched_entry_by_entry(
         return read(queue, queue_offset, count)
 
     monkeypatch.setattr(ConsumeQueue, "entries", counted)
-    assert store._reader.search(queue, START_MS + 10_000, upper=False) == 300_001
+    assert store.inspect().reader.search(queue, START_MS + 10_000, upper=False) == 300_001
     assert len(reads) < 200
 
 

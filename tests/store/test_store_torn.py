@@ -1,9 +1,9 @@
 """Records torn by a power loss where RocketMQ's format has no checksum: in the topic and the properties."""
 
 import pytest
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found
-from dejamq_broker.store.torn import SECTOR, walk_believed
-from dejamq_proto.record import MAGIC_BLANK, PAIR, Record, encode, encode_properties
+from dejamq_broker.store.log.scan import Damage, End, FoundRecords, LogFiles
+from dejamq_broker.store.log.torn import SECTOR, walk_believed
+from dejamq_proto.records.record import MAGIC_BLANK, PAIR, Record, encode, encode_properties
 
 FILE_SIZE = 8192
 TOPIC = "a-topic"
@@ -24,17 +24,17 @@ def ending(at: int, end: int, properties: bytes = PROPERTIES) -> bytes:
     return record(at, end - at - len(record(at, 0, properties)), properties)
 
 
-def pieces(data: bytes | bytearray, cut_from: int = 0) -> list[Found | Damage | End]:
+def pieces(data: bytes | bytearray, cut_from: int = 0) -> list[FoundRecords | Damage | End]:
     def read(at: int, size: int) -> bytes:
         return bytes(data[at : at + size])
 
-    return list(walk_believed(read, Extent(0, FILE_SIZE, FILE_SIZE), 0, cut_from))
+    return list(walk_believed(read, LogFiles(0, FILE_SIZE, FILE_SIZE), 0, cut_from))
 
 
 def end_of(data: bytes | bytearray, cut_from: int = 0) -> int:
     *found, end = pieces(data, cut_from)
     assert isinstance(end, End)
-    assert sum(len(piece.data) for piece in found if isinstance(piece, Found)) == end.log_offset
+    assert sum(len(piece.data) for piece in found if isinstance(piece, FoundRecords)) == end.log_offset
     return end.log_offset
 
 
@@ -104,5 +104,5 @@ def test_a_blank_may_follow_a_record() -> None:
     first = ending(0, 7 * SECTOR + 100)
     room = FILE_SIZE - len(first)
     found, end = pieces(log_of(first, PAIR.pack(room, MAGIC_BLANK), b"\xee" * (room - 8)))
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundRecords)
     assert (found.data, end) == (first, End(FILE_SIZE, ""))

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dejamq_broker.store import StoreConfig
-from dejamq_broker.store.index_file import IndexFile, Shape
-from dejamq_broker.store.index_keys import Keys
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.verify import main, verify
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.index.file import IndexFile, IndexShape
+from dejamq_broker.store.index.keys import Keys
+from dejamq_broker.store.offline.verify import main, verify
 from store_making import GOLDEN, SMALL, crashed_copy, log_files, open_small, overwrite, settle
 from verify_making import (
     BODY_AT,
@@ -70,6 +70,7 @@ def test_one_harm_is_told_once_with_how_often(made: Made) -> None:
     assert finding.where == "queue T/0@40"
 
 
+@pytest.mark.slow
 def test_whatever_byte_of_an_entry_is_changed_is_found(made: Made, chance: random.Random) -> None:
     """Queue entries and index entries hold nothing that the log does not say too, so no byte of them may differ."""
     for _ in range(60):
@@ -148,7 +149,7 @@ def test_a_half_written_last_index_file_is_what_a_kill_leaves_and_damage_without
 
 
 def test_the_last_record_twice_in_the_index_is_what_a_rocketmq_does_after_a_kill(made: Made) -> None:
-    file = IndexFile.load(made.index_file(-1), Shape(SMALL.max_hash_slot_num, SMALL.max_index_num))
+    file = IndexFile.load(made.index_file(-1), IndexShape(SMALL.max_hash_slot_num, SMALL.max_index_num))
     assert file is not None
     (last,) = file.entries(file.header.next_entry - 1, file.header.next_entry)
     again = [np.array([value], np.int64) for value in (last["hash"], last["log_offset"], file.header.end_timestamp_ms)]
@@ -218,9 +219,10 @@ def test_programs_get_the_same_as_one_line_of_json(made: Made, capsys: pytest.Ca
     assert (finding["kind"], finding["severity"], finding["where"]) == ("entry", "damage", "queue T/0@60")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_without_a_word(made: Made) -> None:
     made.entry(60, 12, I64.pack(77))
-    command = f"{sys.executable} -m dejamq_broker.store.verify {made.directory} | true; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m dejamq_broker.store.offline.verify {made.directory} | true; exit ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=50, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
 
@@ -228,7 +230,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(made: Made) -> None:
 def test_at_a_terminal_progress_is_told_and_wiped(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr("dejamq_broker.store.verify.TOLD_EVERY_S", 0)
+    monkeypatch.setattr("dejamq_broker.store.offline.verify.TOLD_EVERY_S", 0)
     assert main([str(made.directory)]) == 0
     *told, last, end = terminal.getvalue().split("\r\x1b[K")
     assert last == "verify: 0.00 of 0.00 GiB"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dejamq_broker.store.findings import Severity
+from dejamq_broker.store.offline.findings import Severity
 from store_making import crashed_copy, fill_queue, log_files, mark, open_small, overwrite, settle
 from verify_making import I64, kinds, verified
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from dejamq_broker.store import MessageStore
 from dejamq_broker.store.dump import dump
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.verify import Report, verify
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.offline.verify import VerifyReport, verify
 from dejamq_proto.names import SCHEDULE_TOPIC
-from dejamq_proto.record import SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK, Record, encode_properties
+from dejamq_proto.records.record import SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK, Record, encode_properties
 from store_making import SMALL, overwrite, ticking
 
 HOST = ("127.0.0.1", 10911)
@@ -97,11 +97,11 @@ def copied(whole: Made, directory: Path) -> Made:
     return Made(directory, whole.records, whole.end)
 
 
-def verified(directory: Path) -> Report:
+def verified(directory: Path) -> VerifyReport:
     return verify(StorePaths(directory), lambda done, in_all: None)
 
 
-def kinds(report: Report) -> set[str]:
+def kinds(report: VerifyReport) -> set[str]:
     return {finding.kind for finding in report.findings}
 
 

@@ -12,9 +12,9 @@ from unittest import mock
 import msgspec
 import numpy as np
 from dejamq_broker.store import AppendRun, MessageStore, StoreConfig
-from dejamq_broker.store.query import Wanted
-from dejamq_proto.record import Outgoing, Record, encode_properties, tags_code
-from dejamq_proto.run import parse
+from dejamq_broker.store.index.query import KeyQuery
+from dejamq_proto.records.record import Outgoing, Record, encode_properties, tags_code
+from dejamq_proto.records.run import parse
 from store_making import HOST, records_of
 
 QUEUES = [("T", 0), ("T", 1), ("%RETRY%G", 0)]
@@ -56,7 +56,7 @@ class World(msgspec.Struct, frozen=True):
 
 def opened(directory: Path, world: World) -> MessageStore:
     store = MessageStore.open(directory / "store", world.config, clock_ms=world.clock_ms)
-    store._flusher.on_flushed = store._reput.dispatch
+    store.inspect().flusher.on_flushed = store.inspect().reput.dispatch
     return store
 
 
@@ -69,7 +69,7 @@ def check(wreck: Wreck, world: "World") -> None:
         queries(store, served, world.rng)
         more = list(itertools.islice(world.messages, 3))
         promise = store.durable(store.append_run(run_of(more)).end_log_offset)
-        store._flusher.turn(0)
+        store.inspect().flusher.turn(0)
         assert promise.done()
         after = msgspec.structs.replace(wreck, messages=wreck.messages[: first + len(served)] + more)
         after = msgspec.structs.replace(after, durable=len(after.messages))
@@ -115,7 +115,7 @@ def expected(wreck: Wreck, records: list[Record]) -> tuple[int, list[tuple[str, 
 def queries(store: MessageStore, served: list[Record], rng: random.Random) -> None:
     """Some messages are found by their key, each alone."""
     for record in rng.sample(served, min(3, len(served))):
-        wanted = Wanted(record.topic, record.properties["KEYS"])
+        wanted = KeyQuery(record.topic, record.properties["KEYS"])
         found = store.query(wanted).records
         assert found == [store.record_at(record.log_offset)], "a key does not find its message"
 

@@ -2,28 +2,32 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from broker_tables import a_writer, offset_table, topic_table
 from broker_wire import SMALL, a_run
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.groups import GroupTable
-from dejamq_broker.offsets import OffsetTable
-from dejamq_broker.pull import Puller
-from dejamq_broker.pull_rules import PullRules
-from dejamq_broker.record_writer import RecordWriter
-from dejamq_broker.replies import Replies
-from dejamq_broker.retry import Retries
-from dejamq_broker.send import Outcome, Sender
-from dejamq_broker.site import Site
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.base.counts import Counts
+from dejamq_broker.base.identity import Site
+from dejamq_broker.dedup.deduplication import Deduplication
+from dejamq_broker.deferred.retry import Retries
+from dejamq_broker.deferred.transactions.halves import Halves
+from dejamq_broker.filters.chosen import FilterFactory
+from dejamq_broker.members.groups import GroupTable
+from dejamq_broker.paths.pull import Puller, ReplicaRules
+from dejamq_broker.paths.replies import Replies
+from dejamq_broker.paths.rules import PullRules
+from dejamq_broker.paths.send import SendOutcome, SendPath
 from dejamq_broker.store import MessageStore
-from dejamq_broker.subscription_groups import SubscriptionGroupTable
-from dejamq_broker.topics import TopicTable
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.record import Record, decode
-from dejamq_proto.wire import SendRun, SendRunResult
+from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
+from dejamq_broker.timer.recall import Recalls
+from dejamq_broker.timer.rules import TimerRules
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.records.record import Record, decode
+from dejamq_proto.wire.messages import SendRun, SendRunResult
 
 BORN_HOST = (0x0A000001, 4711)
 
@@ -43,26 +47,53 @@ class Parts:
             store_host=("127.0.0.1", 10911),
         )  # fmt: skip
         config_folder = directory / "config"
-        self.topics = TopicTable(config_folder / "topics.json", clock_ms)
+        self.topics = topic_table(config_folder / "topics.json", clock_ms)
         self.topics.ensure_system(config.default_topic_queue_nums if config.auto_create_topic_enable else 0, "c")
         self.groups = SubscriptionGroupTable(
             config_folder / "groups.json", clock_ms, auto_create=config.auto_create_subscription_group
         )
-        self.offsets = OffsetTable(config_folder / "offsets.json", "broker-a", self.journal, clock_ms)
-        self.writer = RecordWriter(store, self.journal, site)
+        self.offsets = offset_table(config_folder / "offsets.json", self.journal, clock_ms)
+        self.writer = a_writer(store, self.journal, site)
         levels_ms = config.store.delay_levels_ms
-        self.retries = Retries(store, self.writer, self.topics, self.groups, levels_ms, writable=config.writable)
-        self.replies = Replies(self.writer, store=config.store_reply_message_enable, clock_ms=clock_ms)
-        self.sender = Sender(config, self.writer, self.topics, self.retries, self.replies)
+        self.retries = Retries(
+            store, self.writer, self.topics, self.groups, levels_ms,
+            writable=config.writable, ordered=lambda group: False,
+        )  # fmt: skip
+        self.push: Callable[[str, bytes, str], bool] = lambda client_id, record, group: False
+        self.replies = Replies(
+            self.writer, store=config.store_reply_message_enable, clock_ms=clock_ms,
+            push=lambda client_id, record, group: self.push(client_id, record, group),
+        )  # fmt: skip
+        timing = TimerRules(
+            config.timer_precision_ms, config.timer_max_delay_sec * 1000, config.timer_roll_window_slot, clock_ms
+        )
+        self.recalls = Recalls(
+            self.writer, self.topics, timing, clock_ms, enabled=config.recall_message_enable,
+            writable=lambda: config.writable,
+        )  # fmt: skip
+        halves = Halves(self.writer, self.topics, lambda half: None, reject=config.reject_transaction_message)
+        self.dedup = Deduplication(config, store, self.journal, site, clock_ms)
+        self.dedup.recover()
+        self.sender = SendPath(
+            config, self.writer, self.topics, self.retries, self.replies, halves, timing, self.dedup, None
+        )
         self.members = GroupTable()
-        self.rules = PullRules(config, self.topics, self.groups, self.members)
-        self.puller = Puller(store, self.rules, self.offsets, self.journal, site)
+        filters = FilterFactory(sql=config.enable_property_filter)
+        self.rules = PullRules(config, self.topics, self.groups, self.members, filters)
+        self.puller = self.a_puller(site, self.writer.counts)
+
+    def a_puller(
+        self, site: Site, counts: Counts, *, master_there: bool = False, clock_ms: Callable[[], int] = clock_ms
+    ) -> Puller:
+        """Another one over the same store and tables."""
+        replicas = ReplicaRules(self.rules, self.store, site, lambda: master_there)
+        return Puller(self.store, self.rules, self.offsets, self.journal, site, replicas, counts, clock_ms)
 
     def send(self, topic: str, *bodies: bytes, **more: Any) -> SendRunResult:
         """Send a run as a client would: over the frame's bytes."""
         return self.outcome(a_run(topic, list(bodies), **more)).result
 
-    def outcome(self, run: SendRun) -> Outcome:
+    def outcome(self, run: SendRun) -> SendOutcome:
         return self.sender.accept(SendRun.decode(run.encode()), BORN_HOST)
 
     def settle(self) -> None:

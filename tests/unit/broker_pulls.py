@@ -4,27 +4,27 @@ from typing import Any
 
 import numpy as np
 from broker_parts import Parts
-from dejamq_broker.offsets import Asker, Position
-from dejamq_broker.pull_rules import Pull
-from dejamq_proto.record import decode
-from dejamq_proto.wire import PullAnswer
+from dejamq_broker.paths.rules import PullQuery
+from dejamq_broker.tables.offsets import Asker, Position
+from dejamq_proto.records.record import decode
+from dejamq_proto.wire.messages import PullAnswer
 
 ME = Asker("me", "boot", 1)
 AT = Position("g", "orders", 0)
 
 
-def pull(queue_offset: int = 0, **more: Any) -> Pull:
+def pull(queue_offset: int = 0, **more: Any) -> PullQuery:
     asked: dict[str, Any] = {"asker": ME, "group": "g", "topic": "orders", "queue_id": 0, "queue_offset": queue_offset}
-    return Pull(**(asked | more))
+    return PullQuery(**(asked | more))
 
 
-def asked(parts: Parts, request: Pull, *, first: bool = True, last: bool = False) -> PullAnswer | None:
+def asked(parts: Parts, request: PullQuery, *, first: bool = True, last: bool = False) -> PullAnswer | None:
     parts.settle()
     parts.puller.begin(request, 0, None)
     return parts.puller.look(request, first=first, last=last)
 
 
-def answered(parts: Parts, request: Pull) -> PullAnswer:
+def answered(parts: Parts, request: PullQuery) -> PullAnswer:
     answer = asked(parts, request)
     assert answer is not None
     return answer

@@ -8,26 +8,30 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from dejamq.assignment import OwnedQueue
-from dejamq.config import ConsumerConfig, client_config
-from dejamq.context import Context
-from dejamq.deliveries import Deliveries
-from dejamq.dispatcher import Dispatcher
-from dejamq.hooks import ConsumeHooks
-from dejamq.message import MessageQueue
-from dejamq.overdue import GiveBack
-from dejamq.process_queue import ProcessQueue
-from dejamq.received import ReceivedMessage, receive
-from dejamq.retry_send import RetrySend
-from dejamq.send_back import SendBack
-from dejamq.subscriptions import Subscriptions
-from dejamq_proto import record
+from dejamq.handling.dispatcher import Dispatcher
+from dejamq.handling.overdue import GiveBack
+from dejamq.handling.retry_send import RetrySend
+from dejamq.handling.send_back import SendBack
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.net.broker import Claimed
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.context import ConsumerContext
+from dejamq.receiving.counts import QueueCounts
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.fetcher import Fetcher, GivingUp, Submit
+from dejamq.receiving.hooks import ConsumeHooks, Filters
+from dejamq.receiving.offset_store import OffsetStore
+from dejamq.receiving.process_queue import ProcessQueue
+from dejamq.receiving.received import ReceivedMessage, receive
+from dejamq.values.config import ConsumerConfig, client_config
+from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import open_journal
+from dejamq_proto.journal.writer import open_journal
 from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.record import Record, encode_properties
+from dejamq_proto.records import record
+from dejamq_proto.records.record import Record, encode_properties
 from dejamq_proto.send_pb2 import SendBackRequest
-from dejamq_proto.wire import Key, PullAnswer, SendRun, SendRunResult
+from dejamq_proto.wire.messages import Key, PullAnswer, SendRun, SendRunResult
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 QUICK = {
@@ -79,6 +83,7 @@ class FakeLink:
         self.unlocked: list[Key] = []
         self.claim_calls: list[dict[Key, int]] = []
         self.claimed_by_others: set[Key] = set()
+        self.off = ""
         self.released: list[tuple[Key, int, int]] = []
         self.members = ["me"]
         self.asked_for_members = 0
@@ -127,11 +132,12 @@ class FakeLink:
         done.set_result(None)
         return done
 
-    async def claim(self, group: str, claims: Sequence[tuple[Key, int]]) -> dict[Key, int]:
+    async def claim(self, group: str, claims: Sequence[tuple[Key, int]]) -> Claimed:
         self.claim_calls.append(dict(claims))
         await asyncio.sleep(0)
         self._check("claim")
-        return {key: number or len(self.claim_calls) for key, number in claims if key not in self.claimed_by_others}
+        others = self.claimed_by_others
+        return Claimed({key: number or len(self.claim_calls) for key, number in claims if key not in others}, self.off)
 
     async def release(self, group: str, returned: Sequence[tuple[Key, int, int]], *, seq: int = 0) -> set[Key]:
         await asyncio.sleep(0)
@@ -165,11 +171,11 @@ class FakeLink:
             raise self.refuse[method]
 
 
-def context(link: FakeLink, directory: Path | None = None, level: str = "forensic", **settings: Any) -> Context:
+def context(link: FakeLink, directory: Path | None = None, level: str = "forensic", **settings: Any) -> ConsumerContext:
     config = client_config(ConsumerConfig, "127.0.0.1:1", {**QUICK, **settings})
     journal = open_journal(directory, role="consumer", process="me", boot_id="b00", level=level)
     numbers = iter(range(1, 1 << 30))
-    return Context("g", "me", config, journal, lambda: next(numbers), lambda name: link)
+    return ConsumerContext("g", "me", config, journal, lambda: next(numbers), lambda name: link)
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:
@@ -193,20 +199,46 @@ def received(owned: OwnedQueue, *offsets: int, **properties: Any) -> list[Receiv
     return messages
 
 
+def a_fetcher(
+    made: ConsumerContext, deliveries: Deliveries, offsets: OffsetStore, submit: Submit, **wires: Any
+) -> Fetcher:
+    """Of a consumer that holds nothing in one queue and has no filter, unless ``wires`` say otherwise."""
+    given: dict[str, Any] = {
+        "moves": GivingUp(lambda: None), "cached_bytes": lambda: 0, "queue_count": lambda: 1,
+        "counts": lambda queue: QueueCounts(), "filters": Filters(),
+    }  # fmt: skip
+    return Fetcher(made, deliveries, offsets, submit, **(given | wires))
+
+
 async def _retry_queues() -> Sequence[MessageQueue]:
     return [MessageQueue("%RETRY%g", "broker-a", 0)]
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def several() -> BaseException:
+    return BaseExceptionGroup("several", [SystemExit(), KeyboardInterrupt()])
+
+
+RAISED: list[Callable[[], BaseException]] = [
+    asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration, StopAsyncIteration, several,
+    Speechless,
+]  # fmt: skip
+"""What a handler or another function of a program may raise."""
 
 
 @asynccontextmanager
 async def dispatching(
     handler: Callable[..., Any], *, link: FakeLink | None = None, directory: Path | None = None, batch_size: int = 0,
     level: str = "forensic", workers: int = 4, tries: int | None = None,
-    send_back: Callable[[Context, Deliveries], GiveBack] | None = None, hooks: ConsumeHooks | None = None,
+    send_back: Callable[[ConsumerContext, Deliveries], GiveBack] | None = None, hooks: ConsumeHooks | None = None,
     **settings: Any,
 ) -> AsyncIterator[Dispatcher]:  # fmt: skip
     made = context(link or FakeLink(), directory, level, **settings)
-    subscriptions = Subscriptions("g", lambda: 0)
-    subscriptions.hooks = hooks
+    subscriptions = Subscriptions("g", lambda: 0, hooks=hooks)
     subscriptions.add("orders", handler, tags="*", batch_size=batch_size)
     deliveries = Deliveries(made)
     retries = RetrySend(made, deliveries, _retry_queues)

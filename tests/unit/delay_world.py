@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from broker_tables import a_writer, delay_progress
 from broker_wire import SMALL
-from dejamq_broker.delay import DelayService, scheduled
-from dejamq_broker.delay_progress import DelayProgress
-from dejamq_broker.record_writer import Origin, RecordWriter
-from dejamq_broker.site import Site
+from dejamq_broker.base.identity import Site
+from dejamq_broker.deferred.delay import DelayService, scheduled
 from dejamq_broker.store import Appended, MessageStore
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.record import Record, decode, encode_properties
+from dejamq_broker.writing.record_writer import RecordOrigin
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.records.record import Record, decode, encode_properties
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 BACKOFF_MS = 10_000
@@ -38,15 +38,15 @@ class World:
             cluster="c", broker_name="broker-a", broker_id=0, boot_id="b0", address="127.0.0.1:10911",
             store_host=("127.0.0.1", 10911),
         )  # fmt: skip
-        self.writer = RecordWriter(store, journal, site)
-        self.progress = DelayProgress(directory / "delayOffset.json", "broker-a", journal)
+        self.writer = a_writer(store, journal, site)
+        self.progress = delay_progress(directory / "delayOffset.json", journal)
         self.progress.load()
-        self.service = DelayService(store, self.writer, self.progress, levels_ms, clock, BACKOFF_MS)
+        self.service = DelayService(store, self.writer, self.progress, levels_ms, clock, BACKOFF_MS, lambda topic: True)
         self.service.clamp()
         self.deliveries: list[str] = []
         put = self.writer.put
 
-        def noting(record: Record, origin: Origin) -> Appended:
+        def noting(record: Record, origin: RecordOrigin) -> Appended:
             stored = put(record, origin)
             self.deliveries.append(origin.ref)
             return stored

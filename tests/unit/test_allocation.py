@@ -1,16 +1,19 @@
 import doctest
+import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-import dejamq.allocation
-import dejamq.allocation_hash
-import dejamq.allocation_rooms
+import dejamq.values.allocation
+import dejamq.values.hash_ring
+import dejamq.values.machine_rooms
+import dejamq_proto.allocation
 import pytest
-from dejamq.allocation import STRATEGIES, ByConfig, Strategy, allocate, averagely, averagely_by_circle, strategy_named
-from dejamq.allocation_hash import ConsistentHash
-from dejamq.allocation_rooms import ByMachineRoom, ByMachineRoomNearby
-from dejamq.message import MessageQueue
+from dejamq.values.allocation import STRATEGIES, ByConfig, Strategy, allocate, strategy_named
+from dejamq.values.hash_ring import ConsistentHash
+from dejamq.values.machine_rooms import ByMachineRoom, ByMachineRoomNearby
+from dejamq.values.message import MessageQueue
+from dejamq_proto.allocation import averagely, averagely_by_circle
 from dejamq_proto.codes import ConfigError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,12 +54,15 @@ def queues_and_members(draw: st.DrawFn) -> tuple[list[MessageQueue], list[str]]:
     return sorted(queues), sorted(members)
 
 
-@pytest.mark.parametrize("module", [dejamq.allocation, dejamq.allocation_hash, dejamq.allocation_rooms])
+@pytest.mark.parametrize(
+    "module", [dejamq_proto.allocation, dejamq.values.allocation, dejamq.values.hash_ring, dejamq.values.machine_rooms]
+)
 def test_the_worked_examples_are_true(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert (outcome.failed, outcome.attempted > 1) == (0, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", WHOLE, ids=named)
 @given(both=queues_and_members())
 def test_every_queue_has_exactly_one_owner(strategy: Strategy, both: tuple[list[MessageQueue], list[str]]) -> None:
@@ -64,6 +70,7 @@ def test_every_queue_has_exactly_one_owner(strategy: Strategy, both: tuple[list[
     assert sorted(queue for me in members for queue in strategy(queues, members, me)) == queues
 
 
+@pytest.mark.slow
 @given(both=queues_and_members(), rooms=st.sets(st.sampled_from(ROOMS)))
 def test_by_machine_room_shares_the_queues_of_its_rooms_evenly_and_no_others(
     both: tuple[list[MessageQueue], list[str]], rooms: set[str]
@@ -76,6 +83,7 @@ def test_by_machine_room_shares_the_queues_of_its_rooms_evenly_and_no_others(
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
+@pytest.mark.slow
 @given(both=queues_and_members())
 def test_nearby_a_queue_leaves_its_room_only_when_nobody_is_there(both: tuple[list[MessageQueue], list[str]]) -> None:
     queues, members = both
@@ -85,6 +93,7 @@ def test_nearby_a_queue_leaves_its_room_only_when_nobody_is_there(both: tuple[li
             assert room(queue.broker_name) in {room(me)} | (set(ROOMS) - inhabited)
 
 
+@pytest.mark.slow
 @given(both=queues_and_members(), data=st.data())
 def test_with_a_hash_ring_a_member_that_leaves_moves_only_its_own_queues(
     both: tuple[list[MessageQueue], list[str]], data: st.DataObject
@@ -154,6 +163,7 @@ QUEUES = [MessageQueue("orders", "a", number) for number in range(3)]
         ([MessageQueue("orders", "b", 0)], "none of the topic's queues"),
         ([QUEUES[0], QUEUES[0]], "answered a queue twice"),
         (lambda queues, members, me: members.index("nobody"), "'mine' failed: ValueError"),
+        (lambda queues, members, me: sys.exit(1), "'mine' failed: SystemExit"),
     ],
 )
 def test_a_wrong_answer_of_a_function_of_your_own_is_told(answer: Any, told: str) -> None:

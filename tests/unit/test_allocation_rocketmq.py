@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq.allocation import Strategy, averagely, averagely_by_circle
-from dejamq.allocation_hash import ConsistentHash, consistent_hash
-from dejamq.allocation_rooms import ByMachineRoom, ByMachineRoomNearby
-from dejamq.message import MessageQueue
+from dejamq.values.allocation import Strategy
+from dejamq.values.hash_ring import ConsistentHash, consistent_hash
+from dejamq.values.machine_rooms import ByMachineRoom, ByMachineRoomNearby
+from dejamq.values.message import MessageQueue
+from dejamq_proto.allocation import averagely, averagely_by_circle
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "allocation.json").read_text(encoding="utf-8"))
 

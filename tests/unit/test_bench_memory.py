@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from dejamq_lab.bench import given_memory
-from dejamq_lab.bench.given_memory import LEFT_BYTES, GivenMemory
-from dejamq_lab.usage import free_bytes
+from dejamq_lab.bench import rounds
+from dejamq_lab.bench.rounds import LEFT_BYTES, GivenMemory
+from dejamq_lab.cluster.usage import free_bytes
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Says how many bytes are free."""
-    return lambda size: monkeypatch.setattr(given_memory, "free_bytes", lambda: size)
+    return lambda size: monkeypatch.setattr(rounds, "free_bytes", lambda: size)
 
 
 @pytest.fixture

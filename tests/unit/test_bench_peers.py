@@ -5,14 +5,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from dejamq_lab import jars, rocketmq
 from dejamq_lab.bench import peers
+from dejamq_lab.bench.client.result import Load
 from dejamq_lab.bench.peers import kafka
 from dejamq_lab.bench.peers.nats import Nats
 from dejamq_lab.bench.peers.redis import Redis
-from dejamq_lab.bench.result import Load
-from dejamq_lab.jars import Missing
-from dejamq_lab.ports import free_ports
+from dejamq_lab.machines import jars, rocketmq
+from dejamq_lab.machines.jars import Missing
 from dejamq_proto.codes import ConfigError
 
 SERVERS = {
@@ -82,10 +81,6 @@ def test_a_load_that_a_peer_has_no_way_for_is_refused(tmp_path: Path) -> None:
         Redis(tmp_path, Load(mode="await"))
     with pytest.raises(ConfigError, match="nats has no way to answer only when the disk has it"):
         Nats(tmp_path, Load(flush_mode="sync"))
-
-
-def test_free_ports_are_different_ones() -> None:
-    assert len(set(free_ports(5))) == 5
 
 
 def test_jars_are_kept_below_build_in_a_clone_and_in_the_cache_elsewhere(

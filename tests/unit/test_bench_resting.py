@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dejamq_lab.bench.resting import resting
-from dejamq_lab.waiting import until
+from dejamq_lab.bench.rounds import resting
+from dejamq_lab.cluster.waiting import until
 
 
 @pytest.fixture

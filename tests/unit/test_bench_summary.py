@@ -4,13 +4,13 @@ import xml.etree.ElementTree as ET
 
 import msgspec
 import pytest
-from dejamq_lab.bench.figures import BATCHES, FIGURES, Figure
+from dejamq_lab.bench.client.result import BenchResult, Load
+from dejamq_lab.bench.figures import BATCHES, FIGURES, FRAMES, Figure
 from dejamq_lab.bench.page import BEGIN, END, rendered, written_into
 from dejamq_lab.bench.picture import drawn
 from dejamq_lab.bench.quick import Ratio, table
-from dejamq_lab.bench.result import BenchResult, Load
 from dejamq_lab.bench.rounds import Sample, shown
-from dejamq_lab.bench.summary import Report, Spread, baselines, durabilities, journal_costs, summarized
+from dejamq_lab.bench.summary import BenchReport, Spread, baselines, durabilities, journal_costs, summarized
 
 SEND = Figure("send", "sent", "send", Load(), {"dejamq": 10, "redis": 5}, goal="≥ 3 × Redis")
 SINGLE = Figure("single", "one at a time", "send", Load(mode="single"), {"dejamq": 10}, value="p50_ms")
@@ -35,9 +35,9 @@ RATES = [
 ]  # fmt: skip
 
 
-def report(samples: list[Sample]) -> Report:
+def report(samples: list[Sample]) -> BenchReport:
     about = dict.fromkeys(("cores", "processor", "memory", "system", "python", "load"), "x")
-    return Report(
+    return BenchReport(
         "2026-01-01", about, 3, summarized((SEND, SINGLE, SYNC), samples), {"nats": "nats: not here"}, {},
         baselines(samples),
     )  # fmt: skip
@@ -71,21 +71,34 @@ def test_a_send_alone_is_compared_with_an_echo_and_a_synced_one_with_its_floor()
 
 
 def test_core_time_of_a_message_is_the_median_of_rounds() -> None:
-    assert summarized([SEND], RATES)[0].cores_us == {"producer": 3.0}
+    assert summarized([SEND], RATES)[0].cores_us == {"dejamq": {"producer": 3.0}}
 
 
 def test_a_report_survives_being_written() -> None:
     whole = report(RATES)
-    assert msgspec.json.decode(msgspec.json.encode(whole), type=Report) == whole
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=BenchReport) == whole
 
 
 def test_the_table_has_goal_figure_peer_and_ratio_in_one_line() -> None:
     text = rendered(report(RATES), "bench.svg")
     assert (
-        "| sent | ≥ 3 × Redis | **200 k/s (100 k/s to 300 k/s)** | Redis Streams 50 k/s (20 k/s to 100 k/s) "
+        "| sent | ≥ 3 × Redis | **200 k/s (100 k/s to 300 k/s)** |  | Redis Streams 50 k/s (20 k/s to 100 k/s) "
         "| 4 × (3 to 5) |"
     ) in text.splitlines()
     assert "Skipped: nats: not here." in text.splitlines()
+
+
+def test_the_table_has_a_column_for_frames_with_what_grpc_has_of_them() -> None:
+    frames = [sample(FRAMES, number, 400_000.0, producer_core_us_per_message=1.0) for number in range(3)]
+    lines = rendered(report([*RATES, *frames]), "bench.svg").splitlines()
+    assert lines[2].split(" | ")[2:4] == ["dejamq (gRPC)", "dejamq (frames)"]
+    assert lines[4].split(" | ")[2:5] == [
+        "**200 k/s (100 k/s to 300 k/s)**",
+        "400 k/s (400 k/s to 400 k/s)<br>gRPC: 0.5 × (0.25 to 0.75) of it",
+        "Redis Streams 50 k/s (20 k/s to 100 k/s)",
+    ]
+    assert "| sent | 3 |  |  |" in lines
+    assert "| sent, frames | 1 |  |  |" in lines
 
 
 def test_the_page_tells_how_fast_the_processor_was_in_the_slowest_and_the_fastest_measurement() -> None:
@@ -153,8 +166,14 @@ def test_a_quick_rate_is_told_in_echoes_and_copies_and_a_time_in_echoes() -> Non
     assert lines[1].split() == ["send", "400", "k/s", "200.0", "5.00%", "180.0"]
 
 
-def test_every_figure_measures_dejamq_and_batches_are_only_rocketmqs() -> None:
+def test_every_figure_measures_dejamq_and_those_beside_peers_both_of_its_transports() -> None:
     assert all("dejamq" in figure.sides for figure in FIGURES)
+    assert all(FRAMES in figure.sides for figure in FIGURES if len(figure.sides) > 1)
+    assert FIGURES[0].load_of(FRAMES).transport == "frames"
+    assert FIGURES[0].load_of("dejamq").transport == "grpc"
+
+
+def test_batches_are_only_rocketmqs() -> None:
     assert len({figure.key for figure in FIGURES}) == len(FIGURES)
     assert FIGURES[0].load_of(BATCHES).mode == "batch"
     assert FIGURES[0].load_of("rocketmq").mode == "submit"

@@ -1,6 +1,6 @@
 """One client id that several processes use: what counts as that, and what is remembered of it."""
 
-from dejamq_broker.clashes import KEPT, ClashBook, User
+from dejamq_broker.members.clashes import KEPT, ClashBook, User
 
 A, A2, B, UNKNOWN, UNKNOWN2 = (
     User(1, "boot-a", "10.0.0.1:1"), User(2, "boot-a", "10.0.0.1:2"), User(3, "boot-b", "10.0.0.2:1"),

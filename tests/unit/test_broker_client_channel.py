@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from dejamq_broker.rpc_client import ClientService
-from dejamq_broker.streams import MOST_ASKED, Streams
+from dejamq_broker.base.streams import MOST_ASKED, Streams
+from dejamq_broker.doors.v1.client import ClientService
 from dejamq_proto.client_pb2 import BrokerCommand, ConsumerListRequest, Heartbeat
 from dejamq_proto.common_pb2 import Caller
+from dejamq_proto.serving.acceptor import Acceptor
 
 
 class Group:
@@ -49,7 +50,7 @@ async def test_a_list_of_members_that_was_decided_before_a_change_never_leaves_a
         for seq in range(1, asked + 1):
             yield Heartbeat(consumer_list=ConsumerListRequest(caller=Caller(seq=seq), group="g"))
 
-    rest: Any = (None, None, None, None, None)
+    rest: Any = (None, None, None, None, None, Acceptor())
     serving = asyncio.create_task(
         service(group, Streams(), *rest, backlog_bytes=1 << 20).ClientChannel(questions(), client)  # type: ignore[arg-type]
     )

@@ -4,16 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from dejamq_broker.clients import Clients
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.connections import connections_of, peer_text
-from dejamq_broker.filters.chosen import Filters
-from dejamq_broker.groups import Consumer, Subscription
-from dejamq_broker.offsets import Asker
-from dejamq_broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from dejamq_broker.topics import TopicTable
+from broker_tables import clients_of, topic_table
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.filters.chosen import FilterFactory
+from dejamq_broker.members.clients import Clients
+from dejamq_broker.members.connections import peer_text
+from dejamq_broker.members.groups import Consumer, GroupSubscription
+from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from dejamq_broker.tables.topics import TopicTable
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import Journal, Level
+from dejamq_proto.journal.writer import Journal, Level
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
@@ -28,11 +29,14 @@ def groups_in(directory: Path, *, auto_create: bool = True) -> SubscriptionGroup
     return table
 
 
-def clients_in(directory: Path, *, auto_create: bool = True, notify: bool = True) -> tuple[Clients, TopicTable]:
+def clients_in(
+    directory: Path, *, auto_create: bool = True, notify: bool = True, sql: bool = True
+) -> tuple[Clients, TopicTable]:
     journal = Journal(directory / "j.jsonl", role="broker", process="b", boot_id="x", level=Level.FORENSIC)
-    topics = TopicTable(directory / "topics.json", clock_ms)
+    topics = topic_table(directory / "topics.json", clock_ms)
     config = BrokerConfig(notify_consumer_ids_changed_enable=notify)
-    return Clients(config, topics, groups_in(directory, auto_create=auto_create), journal, clock_ms), topics
+    groups = groups_in(directory, auto_create=auto_create)
+    return clients_of(topics, groups, journal, clock_ms, config, FilterFactory(sql=sql).of), topics
 
 
 def events(directory: Path) -> list[tuple[str, str, str]]:
@@ -77,9 +81,8 @@ def test_a_client_that_comes_back_while_its_old_channel_is_half_open_is_one_memb
 @pytest.mark.parametrize("sql", [True, False])
 def test_a_client_is_told_of_a_filter_that_its_pulls_will_be_refused_with(tmp_path: Path, sql: bool) -> None:
     """RocketMQ registers it without a word; nothing is refused here either, as the client's other topics work."""
-    clients, _ = clients_in(tmp_path)
-    clients.check_filter = Filters(sql=sql).of
-    good, bad = Subscription("orders", "paid || open"), Subscription("payments", "amount >", "SQL92")
+    clients, _ = clients_in(tmp_path, sql=sql)
+    good, bad = GroupSubscription("orders", "paid || open"), GroupSubscription("payments", "amount >", "SQL92")
     channel = clients.open(lambda group: None)
     assert clients.heartbeat(channel, Asker("c1", "boot1"), [Consumer("g", subscriptions=(good,))]) == ""
     told = clients.heartbeat(channel, Asker("c1", "boot1"), [Consumer("g", subscriptions=(good, bad))])
@@ -124,16 +127,16 @@ def test_connections_name_role_group_address_and_version_until_the_channel_ends(
     clients.peer(one).version = "0.1.0"
     clients.heartbeat(one, Asker("c1", "boot1"), [Consumer("h"), Consumer("g")])
     clients.heartbeat(other, Asker("c2", "boot2"), [Consumer("g")], ["g", "p"])
-    lines = [(each.role, each.group, each.client_id, each.address, each.version) for each in connections_of(clients)]
+    lines = [(each.role, each.group, each.client_id, each.address, each.version) for each in clients.connections()]
     assert lines == [
         ("producer", "g", "c2", "10.0.0.2:4711", ""), ("consumer", "g", "c1", "10.0.0.1:4711", "0.1.0"),
         ("consumer", "g", "c2", "10.0.0.2:4711", ""), ("consumer", "h", "c1", "10.0.0.1:4711", "0.1.0"),
         ("producer", "p", "c2", "10.0.0.2:4711", ""),
     ]  # fmt: skip
-    assert {each.last_heartbeat_ms for each in connections_of(clients)} == {1000}
-    assert [each.client_id for each in connections_of(clients, "p")] == ["c2"]
+    assert {each.last_heartbeat_ms for each in clients.connections()} == {1000}
+    assert [each.client_id for each in clients.connections("p")] == ["c2"]
     clients.close(other)
-    assert {each.client_id for each in connections_of(clients)} == {"c1"}
+    assert {each.client_id for each in clients.connections()} == {"c1"}
     assert clients.peer(other).address == ""
 
 

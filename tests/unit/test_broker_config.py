@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from dejamq_broker.__main__ import configured, parser
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.site import Site, peer_host, settle
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.base.identity import Site, peer_host, settle
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.settings import load, scaled
+from dejamq_proto.config.settings import load, scaled
 
 
 def from_flags(*flags: str) -> BrokerConfig:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
 from broker_wire import SMALL
-from dejamq_broker.dead_letters import DeadLetters, Replayed, ReplayWish
-from dejamq_broker.retry import GivenBack
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.deferred.dead_letters import DeadLetters, Replayed, ReplayWish
+from dejamq_broker.deferred.retry import GivenBack
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
-from dejamq_proto.record import Record, encode_properties
+from dejamq_proto.records.record import Record, encode_properties
 
 
 @pytest.fixture

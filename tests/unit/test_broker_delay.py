@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from dejamq_broker.delay import restored, scheduled
-from dejamq_broker.delay_progress import DelayProgress
-from dejamq_broker.retry import next_try
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.record import Record, decode, encode, encode_properties
+from broker_tables import delay_progress
+from dejamq_broker.deferred.delay import restored, scheduled
+from dejamq_broker.deferred.delay_progress import DelayProgress
+from dejamq_broker.deferred.retry import next_try
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.records.record import Record, decode, encode, encode_properties
 
 LEVELS = 18
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -80,7 +81,7 @@ def test_a_next_try_counts_and_remembers_where_the_first_one_was() -> None:
 
 def progress_in(directory: Path) -> DelayProgress:
     journal = Journal(None, role="broker", process="b", boot_id="x", level=Level.OFF)
-    return DelayProgress(directory / "delayOffset.json", "broker-a", journal)
+    return delay_progress(directory / "delayOffset.json", journal)
 
 
 async def test_what_was_read_at_the_start_is_journalled(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ async def test_what_was_read_at_the_start_is_journalled(tmp_path: Path) -> None:
     await progress.flush()
     journal = Journal(tmp_path / "j.jsonl", role="broker", process="b", boot_id="x", level=Level.FORENSIC)
     for name in ("delayOffset.json", "none.json"):
-        DelayProgress(tmp_path / name, "broker-a", journal).load()
+        delay_progress(tmp_path / name, journal).load()
     lines = [json.loads(line) for line in (tmp_path / "j.jsonl").read_text().splitlines()]
     told = [(line["event"], line["service"], line["source"], line["progress"]) for line in lines]
     assert told == [("PROGRESS_LOAD", "schedule", "main", '{"3":7}'), ("PROGRESS_LOAD", "schedule", "none", "{}")]

@@ -4,11 +4,11 @@ import errno
 from pathlib import Path
 
 import pytest
-from dejamq_broker.delay import scheduled
-from dejamq_broker.record_writer import Origin
+from dejamq_broker.deferred.delay import scheduled
 from dejamq_broker.store import Appended, StoreConfig, StoreFull
+from dejamq_broker.writing.record_writer import RecordOrigin
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.record import Record, decode, encode_properties
+from dejamq_proto.records.record import Record, decode, encode_properties
 from delay_world import BACKOFF_MS, SCHEDULE, Clock, World, world
 
 HOUR_MS = 3_600_000
@@ -23,7 +23,7 @@ def failing(world: World, error: Exception, topic: str) -> None:
     """Puts to this topic fail from now on."""
     put = world.writer.put
 
-    def refuse(record: Record, origin: Origin) -> Appended:
+    def refuse(record: Record, origin: RecordOrigin) -> Appended:
         if record.topic == topic:
             raise error
         return put(record, origin)

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
+from broker_tables import clients_of
 from broker_wire import SMALL
-from dejamq_broker.clients import Clients
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.inspect import Inspector
-from dejamq_broker.offsets import Asker
-from dejamq_broker.pull_rules import Pull
-from dejamq_broker.site import Site
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.base.identity import Site
+from dejamq_broker.operators.queries import Inspector
+from dejamq_broker.paths.rules import PullQuery
+from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, error_for
-from dejamq_proto.record import decode
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.records.record import decode
+from dejamq_proto.wire.messages import PullAnswer
 
 STORE = dataclasses.replace(
     SMALL, mapped_file_size_commit_log=65_536, disk_check_enable=True, delete_commit_log_files_interval_ms=1
@@ -33,8 +32,8 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
         yield made
 
 
-def asked(parts: Parts, queue_offset: int, *, suspend_ms: int = 0, max_messages: int = 0) -> Pull:
-    request = Pull(
+def asked(parts: Parts, queue_offset: int, *, suspend_ms: int = 0, max_messages: int = 0) -> PullQuery:
+    request = PullQuery(
         asker=Asker("me", "boot", 1), group="g", topic="orders", queue_id=0, queue_offset=queue_offset,
         suspend_ms=suspend_ms, max_messages=max_messages,
     )  # fmt: skip
@@ -53,15 +52,15 @@ def expire(parts: Parts) -> int:
     """Let the disk be so full that all files go but the last, and tell the first offset that is left."""
     parts.settle()
     store = parts.store
-    store._retention.safe_end = lambda: store.log_max
+    store.inspect().retention.safe_end = lambda: store.log_max
     at_use(parts, 88)
-    store._retention.clean(0)
+    store.inspect().retention.clean(0)
     return store.min_offset("orders", 0)
 
 
 def at_use(parts: Parts, percent: int) -> None:
-    parts.store._disk.used_percent = lambda folder: percent
-    parts.store._disk.look()
+    parts.store.inspect().disk.used_percent = lambda folder: percent
+    parts.store.inspect().disk.look()
 
 
 def test_an_expired_offset_is_corrected_to_the_first_message_that_is_left(parts: Parts) -> None:
@@ -78,7 +77,7 @@ def test_messages_that_are_just_going_are_passed_over_and_the_next_pull_is_corre
     """RocketMQ: MESSAGE_WAS_REMOVING is answered with PULL_RETRY_IMMEDIATELY."""
     parts.send("orders", *[BIG] * 7)
     parts.settle()
-    parts.store._log.files.remove_first()
+    parts.store.inspect().log.files.remove_first()
     removing = answer_to(parts, 0, max_messages=2)
     assert (removing.code, removing.remark, removing.next_offset) == (
         Code.PULL_RETRY_IMMEDIATELY, "MESSAGE_WAS_REMOVING", 2,
@@ -127,9 +126,9 @@ def test_an_offset_beyond_the_end_of_a_queue_that_begins_later_goes_to_the_end_i
 
 def test_a_broker_tells_how_full_its_disks_are(parts: Parts) -> None:
     """RocketMQ's runtime information has them under these names."""
-    clients = Clients(BrokerConfig(), parts.topics, parts.groups, parts.journal, clock_ms)
+    clients = clients_of(parts.topics, parts.groups, parts.journal, clock_ms)
     site = Site(cluster="c", broker_name="broker-a", broker_id=0, boot_id="b0", address="10.0.0.1:10911")
-    inspector = Inspector(parts.store, parts.offsets, clients, site, clock_ms)
+    inspector = Inspector(parts.store, parts.offsets, clients, site, clock_ms, measured=dict, replication=dict)
     parts.send("orders", b"a")
     at_use(parts, 42)
     told = inspector.runtime()

@@ -5,7 +5,7 @@ import gc
 from concurrent.futures import Future
 from typing import Any
 
-from dejamq_broker.rpc_send import _wait
+from dejamq_broker.paths.confirmation import _wait
 
 
 async def test_a_disk_that_fails_after_the_time_out_leaves_no_unread_failure() -> None:

@@ -3,16 +3,15 @@
 from pathlib import Path
 
 import pytest
-from dejamq_broker.clients import Clients
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.groups import Consumer, Subscription
-from dejamq_broker.offsets import Asker
-from dejamq_broker.subscription_groups import SubscriptionGroupTable
-from dejamq_broker.topics import TopicTable
-from dejamq_proto.journal import Journal, Level
+from broker_tables import clients_of, topic_table
+from dejamq_broker.members.clients import Clients
+from dejamq_broker.members.groups import Consumer, GroupSubscription
+from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
+from dejamq_proto.journal.writer import Journal, Level
 
 ALIKE = {
-    "model": "CLUSTERING", "subscriptions": (Subscription("orders", "a || b"),), "handlers": "concurrent",
+    "model": "CLUSTERING", "subscriptions": (GroupSubscription("orders", "a || b"),), "handlers": "concurrent",
     "consume_from": "LAST_OFFSET", "allocation": "averagely", "handover": "graceful",
 }  # fmt: skip
 
@@ -21,7 +20,7 @@ ALIKE = {
 def clients(tmp_path: Path) -> Clients:
     groups = SubscriptionGroupTable(tmp_path / "groups.json", lambda: 0, auto_create=True)
     journal = Journal(None, role="broker", process="", boot_id="", level=Level.OFF)
-    return Clients(BrokerConfig(), TopicTable(tmp_path / "topics.json", lambda: 0), groups, journal, lambda: 0)
+    return clients_of(topic_table(tmp_path / "topics.json", lambda: 0), groups, journal, lambda: 0)
 
 
 def beat(clients: Clients, channel: int, client_id: str, **differently: object) -> str:
@@ -38,11 +37,11 @@ def beat(clients: Clients, channel: int, client_id: str, **differently: object) 
         ({"handover": "immediate"}, "b has the hand-over immediate, a has graceful"),
         ({"allocation": "circle"}, "b has the allocation circle, a has averagely"),
         (
-            {"subscriptions": (Subscription("orders", "a"),)},
+            {"subscriptions": (GroupSubscription("orders", "a"),)},
             "b has the subscriptions orders (TAG a), a has orders (TAG a || b)",
         ),
         (
-            {"subscriptions": (Subscription("invoices"), Subscription("orders", "a || b"))},
+            {"subscriptions": (GroupSubscription("invoices"), GroupSubscription("orders", "a || b"))},
             "b has the subscriptions invoices (TAG *), orders (TAG a || b), a has orders (TAG a || b)",
         ),
     ],

@@ -1,10 +1,11 @@
 """Group membership: who joins and leaves, and whom that is news for."""
 
+import msgspec
 import pytest
-from dejamq_broker.groups import Change, Consumer, GroupTable, Subscription
+from dejamq_broker.members.groups import GRACEFUL, POPS, Consumer, GroupSubscription, GroupTable, MemberChange
 
 A, B, C = 1, 2, 3
-ORDERS = Consumer("g", subscriptions=(Subscription("orders", version=1),))
+ORDERS = Consumer("g", subscriptions=(GroupSubscription("orders", version=1),))
 
 
 def joined(*channels: int, consumer: Consumer = ORDERS) -> GroupTable:
@@ -16,7 +17,7 @@ def joined(*channels: int, consumer: Consumer = ORDERS) -> GroupTable:
 
 def test_a_new_member_is_news_for_everybody_and_itself() -> None:
     change = joined(A).heartbeat(B, "c2", "boot2", ORDERS, 1000)
-    assert change == Change("g", "c2", "boot2", "+", "heartbeat", (A, B))
+    assert change == MemberChange("g", "c2", "boot2", "+", "heartbeat", (A, B))
 
 
 def test_the_same_heartbeat_again_is_no_news() -> None:
@@ -26,13 +27,13 @@ def test_the_same_heartbeat_again_is_no_news() -> None:
 @pytest.mark.parametrize(
     ("subscriptions", "news"),
     [
-        ((Subscription("orders", version=1), Subscription("bills", version=2)), True),
+        ((GroupSubscription("orders", version=1), GroupSubscription("bills", version=2)), True),
         ((), True),
-        ((Subscription("orders", "TagA", version=9),), False),
+        ((GroupSubscription("orders", "TagA", version=9),), False),
     ],
 )
 def test_a_topic_that_comes_or_goes_is_news_and_another_expression_is_not(
-    subscriptions: tuple[Subscription, ...], news: bool
+    subscriptions: tuple[GroupSubscription, ...], news: bool
 ) -> None:
     change = joined(A, B).heartbeat(A, "c1", "boot1", Consumer("g", subscriptions=subscriptions), 2000)
     assert (change is not None) is news
@@ -43,9 +44,39 @@ def test_a_topic_that_comes_or_goes_is_news_and_another_expression_is_not(
 @pytest.mark.parametrize(("version", "expression"), [(2, "new"), (1, "*"), (0, "*")])
 def test_the_newer_subscription_wins(version: int, expression: str) -> None:
     table = joined(A)
-    newer = Consumer("g", subscriptions=(Subscription("orders", "new", version=version),))
+    newer = Consumer("g", subscriptions=(GroupSubscription("orders", "new", version=version),))
     table.heartbeat(B, "c2", "boot2", newer, 2000)
     assert table.subscriptions("g")["orders"].expression == expression
+
+
+POPPING = Consumer("g", subscriptions=(GroupSubscription("other", version=9),), kind=POPS)
+
+
+def test_a_member_that_pops_is_in_the_group_and_takes_no_share_of_its_queues() -> None:
+    table = joined(A)
+    table.heartbeat(B, "c2", "boot2", POPPING, 1000)
+    assert (table.members("g"), table.sharing("g")) == (["c1", "c2"], ["c1"])
+
+
+def test_a_member_that_pops_is_no_news_for_others_and_leaves_their_subscriptions_as_they_are() -> None:
+    table = joined(A)
+    change = table.heartbeat(B, "c2", "boot2", POPPING, 1000)
+    assert change == MemberChange("g", "c2", "boot2", "+", "heartbeat", ())
+    assert list(table.subscriptions("g")) == ["orders"]
+    assert [each.notify for each in table.leave(B, reason="close")] == [()]
+
+
+def test_members_that_only_pop_have_their_subscriptions_until_one_comes_that_shares() -> None:
+    table = joined(A, consumer=POPPING)
+    assert list(table.subscriptions("g")) == ["other"]
+    table.heartbeat(B, "c2", "boot2", ORDERS, 1000)
+    assert list(table.subscriptions("g")) == ["orders"]
+
+
+def test_a_member_that_pops_does_not_end_graceful_hand_over() -> None:
+    table = joined(A, consumer=msgspec.structs.replace(ORDERS, handover=GRACEFUL))
+    table.heartbeat(B, "c2", "boot2", POPPING, 1000)
+    assert table.handover_off("g") == ""
 
 
 def test_a_closed_channel_leaves_all_its_groups_and_the_others_are_told() -> None:

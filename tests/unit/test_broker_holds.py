@@ -4,14 +4,14 @@ import asyncio
 import threading
 
 import pytest
-from dejamq_broker.long_poll import Hold, HoldTable, LongPoll
+from dejamq_broker.paths.long_poll import HeldRequest, HoldTable, LongPoll
 
 T0, T1 = ("t", 0), ("t", 1)
 
 
 class Calls(list[bool]):
-    def hold(self, key: tuple[str, int] = T0, deadline_ms: float = 100, owner: object = None) -> Hold:
-        return Hold(key, deadline_ms, self.append, owner)
+    def hold(self, key: tuple[str, int] = T0, deadline_ms: float = 100, owner: object = None) -> HeldRequest:
+        return HeldRequest(key, deadline_ms, self.append, owner)
 
 
 def test_an_arrival_takes_out_all_holds_of_its_queue_and_no_others() -> None:
@@ -77,11 +77,32 @@ async def test_arrivals_told_in_the_loop_wake_at_once() -> None:
     poll.close()
 
 
+@pytest.mark.parametrize("by", ["arrival", "deadline", "closing"])
+async def test_a_hold_that_cannot_be_woken_takes_no_other_with_it(by: str) -> None:
+    poll, calls, later = LongPoll(), Calls(), Calls()
+
+    def fails(timed_out: bool) -> None:
+        raise RuntimeError(timed_out)
+
+    soon_ms = poll.now_ms() + (1 if by == "deadline" else 60_000)
+    poll.park(HeldRequest(T0, soon_ms, fails))
+    poll.park(calls.hold(deadline_ms=soon_ms))
+    poll.park(later.hold(T1, deadline_ms=poll.now_ms() + 300))
+    if by == "arrival":
+        poll.on_arrival([T0])
+    if by == "closing":
+        poll.close()
+    async with asyncio.timeout(10):
+        while not (calls and later):
+            await asyncio.sleep(0.01)
+    assert calls == [by != "arrival"]
+
+
 async def test_arrivals_from_a_thread_wake_on_the_loop() -> None:
     poll, calls = LongPoll(), Calls()
     poll.park(calls.hold(deadline_ms=poll.now_ms() + 60_000))
     woken_in: list[int] = []
-    poll.park(Hold(T0, poll.now_ms() + 60_000, lambda _: woken_in.append(threading.get_ident())))
+    poll.park(HeldRequest(T0, poll.now_ms() + 60_000, lambda _: woken_in.append(threading.get_ident())))
     await asyncio.gather(*(asyncio.to_thread(poll.on_arrival, [T0]) for _ in range(100)))
     await asyncio.sleep(0)
     assert calls == [False]
@@ -97,7 +118,7 @@ async def test_the_earliest_deadline_is_served_first_whenever_it_was_parked() ->
         done.set()
 
     poll.park(late.hold(deadline_ms=poll.now_ms() + 60_000))
-    poll.park(Hold(T1, poll.now_ms() + 20, woken))
+    poll.park(HeldRequest(T1, poll.now_ms() + 20, woken))
     async with asyncio.timeout(10):
         await done.wait()
     assert (soon, late) == ([True], [])

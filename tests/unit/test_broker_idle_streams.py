@@ -11,15 +11,17 @@ import pytest
 from broker_parts import Parts, parts_in
 from broker_wire import a_run
 from consumer_fakes import Seen, until
-from dejamq_broker.fast_failure import FastFailure
-from dejamq_broker.limits_config import LimitSettings
-from dejamq_broker.long_poll import LongPoll
-from dejamq_broker.rpc_pull import PullService
-from dejamq_broker.rpc_send import SendService
-from dejamq_broker.streams import Streams
-from dejamq_proto.framed import Pieces, joined
+from dejamq_broker.base.config import LimitSettings
+from dejamq_broker.base.streams import Streams
+from dejamq_broker.doors.v1.pull import PullService
+from dejamq_broker.doors.v1.send import SendService
+from dejamq_broker.paths.confirmation import Confirmation
+from dejamq_broker.paths.long_poll import LongPoll
+from dejamq_broker.writing.fast_failure import FastFailure
 from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.serving.acceptor import Acceptor
+from dejamq_proto.wire.framed import Pieces, joined
+from dejamq_proto.wire.messages import PullAnswer
 
 
 class Client:
@@ -53,7 +55,10 @@ async def test_an_idle_producer_costs_the_broker_no_copy_of_its_last_run(tmp_pat
     with parts_in(tmp_path) as parts:
         frame = a_run("orders", [b"x" * 1000]).encode()
         alone, client = getrefcount(frame), Client(frame)
-        service = SendService(parts.sender, parts.retries, Streams(), FastFailure(LimitSettings()), 1000)
+        confirmation = Confirmation(parts.sender, parts.retries, 1000)
+        service = SendService(
+            parts.sender, confirmation, parts.recalls, Streams(), FastFailure(LimitSettings()), Acceptor()
+        )
         stream = asyncio.create_task(service.SendStream(client.asks(), client))  # type: ignore[arg-type]
         await until(lambda: client.silent and client.heard)
         assert getrefcount(frame) == alone

@@ -5,22 +5,23 @@ from pathlib import Path
 
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
-from dejamq_broker.clients import Clients
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.groups import Consumer
-from dejamq_broker.inspect import Inspector, Progress
-from dejamq_broker.offsets import Asker, Position
-from dejamq_broker.site import Site
+from broker_tables import clients_of
+from dejamq_broker.base.identity import Site
+from dejamq_broker.members.groups import Consumer
+from dejamq_broker.operators.queries import GroupProgress, Inspector
+from dejamq_broker.tables.offsets import Asker, Position
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import decode
+from dejamq_proto.records.record import decode
 
 
 class Inspected:
     def __init__(self, parts: Parts) -> None:
         site = Site(cluster="c", broker_name="broker-a", broker_id=0, boot_id="b0", address="10.0.0.1:10911")
         self.parts, self.now_ms = parts, 1000
-        self.clients = Clients(BrokerConfig(), parts.topics, parts.groups, parts.journal, clock_ms)
-        self.inspector = Inspector(parts.store, parts.offsets, self.clients, site, lambda: self.now_ms)
+        self.clients = clients_of(parts.topics, parts.groups, parts.journal, clock_ms)
+        self.inspector = Inspector(
+            parts.store, parts.offsets, self.clients, site, lambda: self.now_ms, measured=dict, replication=dict
+        )
 
     def join(self, client_id: str, boot_id: str, group: str = "g") -> None:
         channel = self.clients.open(lambda group: None)
@@ -80,7 +81,7 @@ def test_progress_shows_the_committed_offset_beside_the_queues_ends(inspected: I
     inspected.parts.send("orders", b"a", b"b", b"c")
     inspected.parts.settle()
     inspected.parts.offsets.commit(Position("g", "orders", 0), 2, by="sync")
-    assert inspected.inspector.progress("g") == [Progress("orders", 0, 2, 0, 3)]
+    assert inspected.inspector.progress("g") == [GroupProgress("orders", 0, 2, 0, 3)]
 
 
 def test_another_groups_progress_is_not_shown(inspected: Inspected) -> None:
@@ -90,7 +91,7 @@ def test_another_groups_progress_is_not_shown(inspected: Inspected) -> None:
 
 def test_progress_in_a_queue_that_has_nothing_is_shown_all_the_same(inspected: Inspected) -> None:
     inspected.parts.offsets.commit(Position("g", "gone", 3), 7, by="sync")
-    assert inspected.inspector.progress("g") == [Progress("gone", 3, 7, 0, 0)]
+    assert inspected.inspector.progress("g") == [GroupProgress("gone", 3, 7, 0, 0)]
 
 
 def test_a_record_is_given_as_it_is_stored(inspected: Inspected) -> None:

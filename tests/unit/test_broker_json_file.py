@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from dejamq_broker import json_file
+from dejamq_broker.base import json_file
 from dejamq_proto.loose_json import loads_loose
 
 

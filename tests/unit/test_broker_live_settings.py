@@ -1,9 +1,9 @@
 """Settings of a broker that runs: what can change, what is refused and why."""
 
 import pytest
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.live_settings import LiveSettings
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.config.live_settings import LiveSettings
 
 
 class Heard:
@@ -32,12 +32,12 @@ def test_a_value_that_is_in_force_already_is_no_news() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"store_directory": "/tmp"}, "is read when the broker starts.*can change: auto_create_topic_enable, broker_p"),
+        ({"store_directory": "/tmp"}, "is read at the start.*can change: auto_create_topic_enable, broker_p"),
         ({"auto_create_topic_enabel": "true"}, "unknown setting.*did you mean auto_create_topic_enable"),
         ({"nothing_like_it_at_all": "1"}, "unknown setting"),
         ({"broker_permission": "six"}, "'six' is not a whole number"),
         ({"channel_expired_timeout_ms": "0"}, "not a time above 0"),
-        ({"flush_disk_type": "SYNC_FLUSH"}, "is read when the broker starts"),
+        ({"flush_disk_type": "SYNC_FLUSH"}, "is read at the start"),
     ],
 )
 def test_what_cannot_change_is_refused_with_a_sentence_and_changes_nothing(values: dict[str, str], text: str) -> None:

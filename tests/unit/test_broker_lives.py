@@ -5,20 +5,22 @@ from pathlib import Path
 
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
-from dejamq_broker.clients import Clients
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.groups import Consumer
-from dejamq_broker.lives import Lives
-from dejamq_broker.offsets import Asker, Position
-from dejamq_broker.producers import ProducerTable
+from broker_tables import clients_of
+from dejamq_broker.base.counts import Counts
+from dejamq_broker.members.groups import Consumer
+from dejamq_broker.members.producers import ProducerTable
+from dejamq_broker.operators.deletion import Lives
+from dejamq_broker.tables.offsets import Asker, Position
 from dejamq_proto.codes import DejamqError
 
 
 class Ended:
     def __init__(self, parts: Parts) -> None:
         self.parts, self.woken = parts, list[tuple[str, int]]()
-        self.lives = Lives(parts.topics, parts.groups, parts.offsets)
-        self.lives.delete_queues, self.lives.wake = parts.store.delete_topic, self.woken.extend
+        self.lives = Lives(
+            parts.topics, parts.groups, parts.offsets, Counts(),
+            delete_queues=parts.store.delete_topic, wake=self.woken.extend, stored=parts.store.queues,
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -53,6 +55,19 @@ def test_what_a_crash_left_of_a_deleted_topic_goes_with_the_same_call(ended: End
     assert list(parts.offsets.of_group("g")) == []
 
 
+async def test_what_is_left_of_topics_that_are_not_in_the_table_is_cleaned_away(ended: Ended) -> None:
+    parts = ended.parts
+    for topic in ("lost", "kept"):
+        parts.send(topic, b"a")
+        parts.offsets.commit(Position("g", topic, 0), 1, by="sync")
+    parts.settle()
+    parts.topics.delete("lost")
+    assert await ended.lives.clean_unused() == ["lost"]
+    assert await ended.lives.clean_unused() == []
+    assert parts.store.queues() == [("kept", 0)]
+    assert list(parts.offsets.of_group("g")) == [("kept", 0, 1)]
+
+
 def test_a_topic_that_cannot_be_taken_out_of_the_file_keeps_everything(ended: Ended) -> None:
     parts = ended.parts
     parts.send("orders", b"a")
@@ -83,7 +98,7 @@ def test_producers_that_share_a_client_id_are_a_clash_in_log_and_journal(
     ended: Ended, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts = ended.parts
-    clients = Clients(BrokerConfig(), parts.topics, parts.groups, parts.journal, clock_ms)
+    clients = clients_of(parts.topics, parts.groups, parts.journal, clock_ms)
     for boot_id, address in (("b1", "10.0.0.1:1"), ("b1", "10.0.0.1:2"), ("b2", "10.0.0.2:1")):
         channel = clients.open(lambda group: None, address=address)
         clients.heartbeat(channel, Asker("same", boot_id), [], ["shop"])
@@ -98,7 +113,7 @@ def test_producers_that_share_a_client_id_are_a_clash_in_log_and_journal(
 
 def test_a_consumer_that_reconnects_is_no_clash_with_itself(ended: Ended) -> None:
     parts = ended.parts
-    clients = Clients(BrokerConfig(), parts.topics, parts.groups, parts.journal, clock_ms)
+    clients = clients_of(parts.topics, parts.groups, parts.journal, clock_ms)
     for _ in range(2):
         clients.heartbeat(clients.open(lambda group: None), Asker("me", "b1"), [Consumer("g")])
     assert clients.clashes() == []

@@ -1,30 +1,30 @@
 """What the paths of a broker count, and what it tells of it under RocketMQ's names."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
 from broker_pulls import answered, pull
+from broker_tables import clients_of, delay_progress
 from broker_wire import a_run
-from dejamq_broker.clients import Clients
-from dejamq_broker.commands import Commands, TellRunning
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.counts import Counts
-from dejamq_broker.groups import Consumer
-from dejamq_broker.offsets import Asker
-from dejamq_broker.retry import GivenBack
-from dejamq_broker.runtime_info import RuntimeInfo, size_text
-from dejamq_broker.store_rates import StoreRates
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.base.counts import Counts
+from dejamq_broker.deferred.retry import GivenBack
+from dejamq_broker.members.commands import PendingCommands, TellRunning
+from dejamq_broker.members.groups import Consumer
+from dejamq_broker.operators.runtime_info import RuntimeInfo, size_text
+from dejamq_broker.operators.store_rates import StoreRates
+from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.wire import SendRun
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.wire.messages import SendRun
 
 
 def counted(parts: Parts) -> Counts:
-    counts = Counts()
-    parts.writer.counts = parts.puller.counts = counts
+    counts = parts.writer.counts
     parts.topics.update(TopicConfig("orders", 4, 4))
     return counts
 
@@ -82,7 +82,7 @@ def test_pulls_count_what_they_found_and_how_far_behind_it_is(tmp_path: Path) ->
         parts.send("orders", b"one", b"two")
         parts.settle()
         end = parts.store.log_max
-        parts.puller.clock_ms = lambda: clock_ms() + 60_000
+        parts.puller = parts.a_puller(parts.writer.site, counts, clock_ms=lambda: clock_ms() + 60_000)
         answered(parts, pull(max_messages=1))
         group = counts.groups["orders", "g"]
         assert (group.messages, group.bytes, group.calls) == (1, end // 2, 1)
@@ -105,7 +105,12 @@ def test_a_message_given_back_counts_for_its_topic_and_group_and_a_dead_letter_t
 
 def told(parts: Parts, counts: Counts) -> dict[str, str]:
     rates = StoreRates(counts, clock_ms, lambda now_ms: 0)
-    return RuntimeInfo(parts.store, parts.directory, counts, rates, clock_ms).values()
+    progress = delay_progress(parts.directory / "delayOffset.json", parts.journal)
+    timer: Any = SimpleNamespace(behind_ms=3200, messages_behind=5, waiting=7)
+    return RuntimeInfo(
+        parts.store, parts.directory, counts, rates, clock_ms, progress=progress, levels=18, timer=timer,
+        sends=lambda: (0, 0),
+    ).values()  # fmt: skip
 
 
 def test_runtime_info_is_what_was_measured(tmp_path: Path) -> None:
@@ -117,6 +122,8 @@ def test_runtime_info_is_what_was_measured(tmp_path: Path) -> None:
         answered(parts, pull())
         values = told(parts, counts)
         assert values["putMessageTimesTotal"] == values["getMessageTransferredMsgCount"] == "2"
+        timer = (values["timerReadBehind"], values["timerOffsetBehind"], values["timerCongestNum"])
+        assert timer == ("3", "5", "7")
         assert values["putMessageAverageSize"] == f"{parts.store.log_max / 2:.1f}"
         assert values["msgPutTotalTodayNow"] == "2"
         assert before <= int(values["earliestMessageTimeStamp"]) <= clock_ms()
@@ -148,9 +155,9 @@ class Asked:
 
     def __init__(self, parts: Parts) -> None:
         journal = Journal(None, role="broker", process="", boot_id="", level=Level.OFF)
-        self.clients = Clients(BrokerConfig(), parts.topics, parts.groups, journal, lambda: 0)
+        self.clients = clients_of(parts.topics, parts.groups, journal, lambda: 0)
         self.sent: list[object] = []
-        self.commands = Commands(self.clients, 50)
+        self.commands = PendingCommands(self.clients, 50)
         self.channel = self.clients.open(lambda group: None, command=self._take)
         self.clients.heartbeat(self.channel, Asker("c1", "boot1"), [Consumer("g")])
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
-from dejamq_broker.offset_moves import Move, OffsetMoves, Target, To
-from dejamq_broker.offsets import Asker, OffsetTable, Position
-from dejamq_broker.pull_rules import Pull
+from broker_tables import offset_table
+from dejamq_broker.operators.offset_moves import Move, MoveTarget, OffsetMoves, To
+from dejamq_broker.paths.rules import PullQuery
+from dejamq_broker.tables.offsets import Asker, Position
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import Journal, Level
+from dejamq_proto.journal.writer import Journal, Level
 
 OPERATOR = Asker("admin", "boot-a", 1)
 MEMBER = Asker("c1", "boot-c", 1)
@@ -40,7 +41,7 @@ class Moved:
     def at(self, queue_id: int) -> Position:
         return Position("g", "orders", queue_id)
 
-    def reset(self, target: Target, **more: Any) -> list[Move]:
+    def reset(self, target: MoveTarget, **more: Any) -> list[Move]:
         return self.moves.reset("g", "orders", target, **({"asker": OPERATOR} | more))
 
     def committed(self) -> list[int]:
@@ -56,17 +57,17 @@ def moved(tmp_path: Path) -> Iterator[Moved]:
 @pytest.mark.parametrize(
     ("target", "after"),
     [
-        (Target(To.BEGIN), 10),
-        (Target(To.END), 20),
-        (Target(To.OFFSET, 15), 15),
-        (Target(To.OFFSET, 3), 10),
-        (Target(To.OFFSET, 99), 20),
-        (Target(To.TIME, 1450), 15),
-        (Target(To.TIME, 0), 10),
-        (Target(To.TIME, -1), 20),
+        (MoveTarget(To.BEGIN), 10),
+        (MoveTarget(To.END), 20),
+        (MoveTarget(To.OFFSET, 15), 15),
+        (MoveTarget(To.OFFSET, 3), 10),
+        (MoveTarget(To.OFFSET, 99), 20),
+        (MoveTarget(To.TIME, 1450), 15),
+        (MoveTarget(To.TIME, 0), 10),
+        (MoveTarget(To.TIME, -1), 20),
     ],
 )
-def test_a_group_without_progress_goes_wherever_it_is_sent(moved: Moved, target: Target, after: int) -> None:
+def test_a_group_without_progress_goes_wherever_it_is_sent(moved: Moved, target: MoveTarget, after: int) -> None:
     assert [(one.before, one.after) for one in moved.reset(target)] == [(None, after)] * 2
     assert moved.committed() == [after, after]
     assert moved.woken == [("orders", 0), ("orders", 1)]
@@ -79,7 +80,7 @@ def test_to_a_time_a_group_goes_back_and_forward_only_by_force(
     moved: Moved, force: bool, committed: int, after: int
 ) -> None:
     moved.parts.offsets.commit(moved.at(0), committed, by="sync")
-    (move,) = moved.reset(Target(To.TIME, 1450, force), queue_ids=[0])
+    (move,) = moved.reset(MoveTarget(To.TIME, 1450, force), queue_ids=[0])
     assert (move.before, move.after) == (committed, after)
     assert move.stays == (after == committed != 15)
     assert moved.committed() == [after]
@@ -88,24 +89,24 @@ def test_to_a_time_a_group_goes_back_and_forward_only_by_force(
 
 def test_a_plan_changes_nothing(moved: Moved) -> None:
     moved.parts.offsets.commit(moved.at(0), 12, by="sync")
-    planned = moved.reset(Target(To.END), asker=None)
+    planned = moved.reset(MoveTarget(To.END), asker=None)
     assert moved.committed() == [12]
     assert moved.woken == []
-    assert moved.reset(Target(To.END)) == planned
+    assert moved.reset(MoveTarget(To.END)) == planned
 
 
 @pytest.mark.parametrize(
     ("group", "topic", "target", "queue_ids", "code"),
     [
-        ("g", "nowhere", Target(To.END), [], Code.TOPIC_NOT_EXIST),
-        ("nobody", "orders", Target(To.END), [], Code.SUBSCRIPTION_GROUP_NOT_EXIST),
-        ("g", "orders", Target(To.END), [2], Code.INVALID_PARAMETER),
-        ("g", "orders", Target(To.END), [-1], Code.INVALID_PARAMETER),
-        ("g", "orders", Target(To.OFFSET, -1), [], Code.INVALID_PARAMETER),
+        ("g", "nowhere", MoveTarget(To.END), [], Code.TOPIC_NOT_EXIST),
+        ("nobody", "orders", MoveTarget(To.END), [], Code.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ("g", "orders", MoveTarget(To.END), [2], Code.INVALID_PARAMETER),
+        ("g", "orders", MoveTarget(To.END), [-1], Code.INVALID_PARAMETER),
+        ("g", "orders", MoveTarget(To.OFFSET, -1), [], Code.INVALID_PARAMETER),
     ],
 )
 def test_what_cannot_be_is_refused(
-    moved: Moved, group: str, topic: str, target: Target, queue_ids: list[int], code: Code
+    moved: Moved, group: str, topic: str, target: MoveTarget, queue_ids: list[int], code: Code
 ) -> None:
     with pytest.raises(DejamqError) as caught:
         moved.moves.reset(group, topic, target, queue_ids=queue_ids, asker=OPERATOR)
@@ -127,7 +128,7 @@ def test_clone_takes_what_the_source_has_and_leaves_the_rest(moved: Moved) -> No
 def test_until_somebody_pulls_commits_are_ignored_and_queries_answer_the_reset(moved: Moved) -> None:
     offsets, at = moved.parts.offsets, moved.at(0)
     offsets.commit(at, 18, by="sync", asker=MEMBER)
-    moved.reset(Target(To.BEGIN), queue_ids=[0])
+    moved.reset(MoveTarget(To.BEGIN), queue_ids=[0])
     for by in ("oneway", "sync", "piggyback", "release"):
         offsets.commit(at, 19, by=by, asker=MEMBER)
     assert offsets.get(at) == 10
@@ -153,7 +154,7 @@ def test_without_server_side_resets_the_offset_moves_and_members_that_are_online
     moved: Moved,
 ) -> None:
     moved.parts.offsets.serve_resets = False
-    moved.reset(Target(To.BEGIN), queue_ids=[0])
+    moved.reset(MoveTarget(To.BEGIN), queue_ids=[0])
     assert moved.parts.offsets.take_reset(moved.at(0)) is None
     moved.parts.offsets.commit(moved.at(0), 19, by="oneway", asker=MEMBER)
     assert moved.committed() == [19]
@@ -165,8 +166,8 @@ def test_the_next_pull_is_sent_to_the_reset_once_and_takes_no_commit_along(moved
     parts.settle()
     parts.offsets.commit(moved.at(0), 5, by="sync", asker=MEMBER)
     real = OffsetMoves(parts.store, parts.topics, parts.groups, parts.offsets, lambda queues: None)
-    real.reset("g", "orders", Target(To.OFFSET, 2), asker=OPERATOR, queue_ids=[0])
-    pull = Pull(asker=MEMBER, group="g", topic="orders", queue_id=0, queue_offset=6, commit_offset=6, suspend_ms=9)
+    real.reset("g", "orders", MoveTarget(To.OFFSET, 2), asker=OPERATOR, queue_ids=[0])
+    pull = PullQuery(asker=MEMBER, group="g", topic="orders", queue_id=0, queue_offset=6, commit_offset=6, suspend_ms=9)
     parts.puller.begin(pull, 0, None)
     answer = parts.puller.look(pull, first=True, last=False)
     assert answer is not None
@@ -175,7 +176,7 @@ def test_the_next_pull_is_sent_to_the_reset_once_and_takes_no_commit_along(moved
     assert parts.offsets.get(moved.at(0)) == 2
     assert parts.puller.look(pull, first=False, last=False) is None
     assert [line["code"] for line in parts.events("PULL")] == [21]
-    again = Pull(asker=MEMBER, group="g", topic="orders", queue_id=0, queue_offset=2)
+    again = PullQuery(asker=MEMBER, group="g", topic="orders", queue_id=0, queue_offset=2)
     parts.puller.begin(again, 0, None)
     found = parts.puller.look(again, first=True, last=True)
     assert found is not None
@@ -184,8 +185,8 @@ def test_the_next_pull_is_sent_to_the_reset_once_and_takes_no_commit_along(moved
 
 
 def test_another_groups_pull_is_not_sent_anywhere(moved: Moved) -> None:
-    moved.reset(Target(To.BEGIN))
-    pull = Pull(asker=MEMBER, group="other", topic="orders", queue_id=0, queue_offset=0, suspend_ms=9)
+    moved.reset(MoveTarget(To.BEGIN))
+    pull = PullQuery(asker=MEMBER, group="other", topic="orders", queue_id=0, queue_offset=0, suspend_ms=9)
     moved.parts.puller.begin(pull, 0, None)
     assert moved.parts.puller.look(pull, first=True, last=False) is None
     assert moved.parts.offsets.take_reset(moved.at(0)) == 10
@@ -193,8 +194,7 @@ def test_another_groups_pull_is_not_sent_anywhere(moved: Moved) -> None:
 
 def test_a_broker_that_refuses_lower_offsets_keeps_what_its_queue_has(tmp_path: Path) -> None:
     lines = Journal(tmp_path / "j.jsonl", role="broker", process="b", boot_id="x", level=Level.FORENSIC)
-    table = OffsetTable(tmp_path / "o.json", "broker-a", lines, clock_ms)
-    table.refuse_lower, table.queue_end = True, lambda topic, queue_id: 20
+    table = offset_table(tmp_path / "o.json", lines, clock_ms, refuse_lower=True, queue_end=lambda *at: 20)
     at = Position("g", "orders", 0)
     table.commit(at, 15, by="sync", asker=MEMBER)
     with pytest.raises(DejamqError, match="refuse_lower_offsets") as refused:
@@ -217,7 +217,7 @@ def test_a_broker_that_refuses_lower_offsets_keeps_what_its_queue_has(tmp_path: 
 
 async def test_a_topic_or_group_that_ends_takes_its_offsets_along_also_on_disk(tmp_path: Path) -> None:
     lines = Journal(tmp_path / "j.jsonl", role="broker", process="b", boot_id="x", level=Level.FORENSIC)
-    table = OffsetTable(tmp_path / "o.json", "broker-a", lines, clock_ms)
+    table = offset_table(tmp_path / "o.json", lines, clock_ms)
     for group, topic in (("g", "a"), ("g", "b"), ("h", "a")):
         table.commit(Position(group, topic, 0), 5, by="sync")
         table.note_pulled(Position(group, topic, 0), 6)
@@ -247,7 +247,7 @@ def test_a_client_may_ask_not_to_be_sent_to_0_in_a_young_queue(
             return True
 
     lines = Journal(None, role="broker", process="b", boot_id="x", level=Level.OFF)
-    table = OffsetTable(tmp_path / "o.json", "broker-a", lines, clock_ms)
+    table = offset_table(tmp_path / "o.json", lines, clock_ms)
     at = Position("g", "t", 0)
     if answer is not None:
         assert table.query(at, Young(), zero_if_young=wanted) == answer

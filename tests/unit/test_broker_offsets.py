@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from dejamq_broker.offsets import Asker, OffsetTable, Position
+from broker_tables import offset_table
+from dejamq_broker.tables.offsets import Asker, OffsetTable, Position
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import Journal, Level
+from dejamq_proto.journal.writer import Journal, Level
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 AT = Position("g", "t", 3)
@@ -26,7 +27,7 @@ class Queues:
 def table_in(directory: Path, journal: Path | None = None) -> OffsetTable:
     level = Level.FORENSIC if journal else Level.OFF
     lines = Journal(journal, role="broker", process="b", boot_id="x", level=level)
-    return OffsetTable(directory / "consumerOffset.json", "broker-a", lines, lambda: 1000)
+    return offset_table(directory / "consumerOffset.json", lines, lambda: 1000)
 
 
 def events(path: Path) -> list[dict[str, object]]:

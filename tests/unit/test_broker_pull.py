@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from broker_parts import Parts, parts_in
 from broker_pulls import AT, answered, asked, bodies, pull
-from dejamq_broker.offsets import Position
-from dejamq_broker.pull import code_of
+from dejamq_broker.paths.pull import code_of
 from dejamq_broker.store import ReadStatus
-from dejamq_broker.subscription_groups import SubscriptionGroup
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.tables.offsets import Position
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 
 
@@ -185,7 +184,7 @@ def test_without_automatic_groups_an_unknown_one_is_refused(tmp_path: Path) -> N
 
 
 def test_a_group_that_is_switched_off_may_not_pull(parts: Parts) -> None:
-    parts.groups._put(SubscriptionGroup("g", consume_enable=False))
+    parts.groups.update("g", consume_enable=False)
     with pytest.raises(PermissionDenied, match="'g'"):
         parts.puller.begin(pull(0), 0, None)
 

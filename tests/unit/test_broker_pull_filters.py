@@ -1,5 +1,6 @@
 """Which messages a filtered pull is given, how far a look goes, and what keeps it held."""
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 from broker_parts import Parts, parts_in
 from broker_pulls import answered, asked, bodies, pull
-from dejamq_broker.topics import TopicConfig
-from dejamq_proto.codes import Code
+from dejamq_broker.filters.chosen import FilterFactory
+from dejamq_broker.tables.topics import TopicConfig
+from dejamq_proto.codes import Code, ConfigError
 
 TAGS = {"none": "", "a": "A", "b": "B", "c": "C", "aa": "Aa", "bb": "BB", "both": "A||B", "中": "标签"}
 EVERYTHING = list(TAGS)
@@ -144,3 +146,9 @@ def test_a_filtered_pull_outside_the_queue_is_corrected_like_any_other(parts: Pa
     answer = answered(parts, pull(9, **RICH))
     assert (answer.code, answer.next_offset) == (Code.PULL_OFFSET_MOVED, 1)
     assert answered(parts, pull(1, **RICH)).code == Code.PULL_NOT_FOUND
+
+
+def test_a_broker_that_shall_filter_by_sql_without_the_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'dejamq\[broker\]'"):
+        FilterFactory(sql=True)

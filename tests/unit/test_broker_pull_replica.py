@@ -9,9 +9,9 @@ import pytest
 from broker_parts import Parts, parts_in
 from broker_pulls import answered, asked, bodies, pull
 from broker_wire import SMALL
-from dejamq_broker.pull import Puller
-from dejamq_broker.site import Site
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.base.counts import Counts
+from dejamq_broker.base.identity import Site
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError
 
 
@@ -25,7 +25,7 @@ def a_slave(directory: Path, **settings: bool) -> Iterator[Parts]:
     with parts_in(directory, **settings) as parts:
         parts.topics.update(TopicConfig("orders", 2, 2))
         parts.send("orders", b"a", b"b", b"c")
-        parts.puller = Puller(parts.store, parts.rules, parts.offsets, parts.journal, a_site(1))
+        parts.puller = parts.a_puller(a_site(1), Counts())
         yield parts
 
 
@@ -54,7 +54,7 @@ def test_a_slave_without_its_master_lets_wait_and_corrects_no_offset(tmp_path: P
 @pytest.mark.parametrize("offset", [3, 9])
 def test_a_slave_that_found_nothing_sends_to_its_master_when_that_is_there(tmp_path: Path, offset: int) -> None:
     with a_slave(tmp_path) as parts:
-        parts.puller.replicas.master_there = lambda: True
+        parts.puller = parts.a_puller(a_site(1), Counts(), master_there=True)
         answer = answered(parts, pull(offset, suspend_ms=1000))
         assert (answer.code, answer.next_offset, answer.suggest_broker_id) == (Code.PULL_RETRY_IMMEDIATELY, offset, 0)
 

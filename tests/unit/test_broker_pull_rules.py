@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from broker_parts import Parts, parts_in
 from broker_pulls import AT, answered, asked, bodies, pull
-from dejamq_broker.groups import Consumer, Subscription
-from dejamq_broker.subscription_groups import SubscriptionGroup
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.members.groups import Consumer, GroupSubscription
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError
 
 
@@ -28,7 +27,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
         yield made
 
 
-def subscribe(parts: Parts, *subscriptions: Subscription, channel: int = 1, model: str = "CLUSTERING") -> None:
+def subscribe(parts: Parts, *subscriptions: GroupSubscription, channel: int = 1, model: str = "CLUSTERING") -> None:
     parts.members.heartbeat(channel, f"c{channel}", "boot", Consumer("g", model, subscriptions), 0)
 
 
@@ -70,19 +69,19 @@ def test_a_group_without_a_heartbeat_has_no_registered_subscription(parts: Parts
 
 
 def test_a_topic_that_the_group_does_not_subscribe_to_is_refused(parts: Parts) -> None:
-    subscribe(parts, Subscription("payments"))
+    subscribe(parts, GroupSubscription("payments"))
     assert refusal(parts, registered=True)[0] is Code.SUBSCRIPTION_NOT_EXIST
 
 
 def test_members_that_subscribe_to_different_topics_take_each_others_away(parts: Parts) -> None:
-    subscribe(parts, Subscription("orders"), channel=1)
+    subscribe(parts, GroupSubscription("orders"), channel=1)
     assert answered(parts, pull(0, registered=True)).code == Code.PULL_NOT_FOUND
-    subscribe(parts, Subscription("payments"), channel=2)
+    subscribe(parts, GroupSubscription("payments"), channel=2)
     assert refusal(parts, registered=True)[0] is Code.SUBSCRIPTION_NOT_EXIST
 
 
 def test_a_subscription_older_than_the_consumers_own_is_refused(parts: Parts) -> None:
-    subscribe(parts, Subscription("orders", version=5))
+    subscribe(parts, GroupSubscription("orders", version=5))
     assert refusal(parts, registered=True, subscription_version=6)[0] is Code.SUBSCRIPTION_NOT_LATEST
     for version in (5, 4):
         answer = answered(parts, pull(0, registered=True, subscription_version=version))
@@ -90,16 +89,16 @@ def test_a_subscription_older_than_the_consumers_own_is_refused(parts: Parts) ->
 
 
 def test_a_registered_expression_that_cannot_be_understood_is_no_filter(parts: Parts) -> None:
-    subscribe(parts, Subscription("orders", "a >", "SQL92"))
+    subscribe(parts, GroupSubscription("orders", "a >", "SQL92"))
     code, text = refusal(parts, registered=True)
     assert (code, "position 3" in text) == (Code.FILTER_DATA_NOT_EXIST, True)
 
 
 def test_a_group_that_may_not_broadcast_is_refused_when_it_does(parts: Parts) -> None:
-    parts.groups._put(SubscriptionGroup("g", consume_broadcast_enable=False))
-    subscribe(parts, Subscription("orders"), model="BROADCASTING")
+    parts.groups.update("g", consume_broadcast_enable=False)
+    subscribe(parts, GroupSubscription("orders"), model="BROADCASTING")
     assert refusal(parts, registered=True)[0] is Code.NO_PERMISSION
-    subscribe(parts, Subscription("orders"), model="CLUSTERING")
+    subscribe(parts, GroupSubscription("orders"), model="CLUSTERING")
     assert answered(parts, pull(0, registered=True)).code == Code.PULL_NOT_FOUND
 
 
@@ -110,7 +109,7 @@ def test_a_topic_taken_from_a_group_is_refused(tmp_path: Path, bits: int, forbid
         path = tmp_path / "config" / "groups.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"forbiddenTable": {"g": {"orders": bits}}}))
         parts.groups.load()
-        subscribe(parts, Subscription("orders"))
+        subscribe(parts, GroupSubscription("orders"))
         if forbidden:
             assert refusal(parts, registered=True)[0] is Code.NO_PERMISSION
         else:
@@ -120,18 +119,18 @@ def test_a_topic_taken_from_a_group_is_refused(tmp_path: Path, bits: int, forbid
 def test_the_newest_heartbeat_decides_what_every_member_gets(parts: Parts) -> None:
     for body, tag in ((b"1", "paid"), (b"2", "open")):
         parts.send("orders", body, tags=tag)
-    subscribe(parts, Subscription("orders", "paid", version=1), channel=1)
-    subscribe(parts, Subscription("orders", "open", version=2), channel=2)
+    subscribe(parts, GroupSubscription("orders", "paid", version=1), channel=1)
+    subscribe(parts, GroupSubscription("orders", "open", version=2), channel=2)
     assert bodies(answered(parts, pull(0, registered=True, subscription_version=1))) == [b"2"]
-    subscribe(parts, Subscription("orders", "paid", version=1), channel=1)
+    subscribe(parts, GroupSubscription("orders", "paid", version=1), channel=1)
     assert bodies(answered(parts, pull(0, registered=True, subscription_version=1))) == [b"2"]
 
 
 def test_a_held_pull_follows_the_groups_subscription(parts: Parts) -> None:
-    subscribe(parts, Subscription("orders", "paid", version=1))
+    subscribe(parts, GroupSubscription("orders", "paid", version=1))
     request = pull(0, registered=True, subscription_version=1, suspend_ms=1000)
     assert asked(parts, request) is None
-    subscribe(parts, Subscription("orders", "open", version=2))
+    subscribe(parts, GroupSubscription("orders", "open", version=2))
     parts.send("orders", b"1", tags="open")
     parts.settle()
     answer = parts.puller.look(request, first=False, last=False)
@@ -145,7 +144,7 @@ def test_a_filter_on_a_retry_topic_looks_at_the_first_topic_only_when_told(
 ) -> None:
     with broker(tmp_path, enable_property_filter=True, filter_support_retry=support) as parts:
         parts.topics.ensure("%RETRY%g", 1)
-        subscribe(parts, Subscription("orders", "amount > 5", "SQL92"))
+        subscribe(parts, GroupSubscription("orders", "amount > 5", "SQL92"))
         for body, topic, amount in ((b"poor", "orders", 1), (b"rich", "orders", 9), (b"other", "gone", 1)):
             parts.send("%RETRY%g", body, properties={"RETRY_TOPIC": topic, "amount": str(amount)})
         answer = answered(parts, pull(0, topic="%RETRY%g", expression="again = 'yes'", expression_type="SQL92"))
@@ -155,7 +154,7 @@ def test_a_filter_on_a_retry_topic_looks_at_the_first_topic_only_when_told(
 def test_retries_of_a_topic_with_an_impossible_filter_are_let_through(tmp_path: Path) -> None:
     with broker(tmp_path, enable_property_filter=True, filter_support_retry=True) as parts:
         parts.topics.ensure("%RETRY%g", 1)
-        subscribe(parts, Subscription("orders", "amount >", "SQL92"))
+        subscribe(parts, GroupSubscription("orders", "amount >", "SQL92"))
         parts.send("%RETRY%g", b"poor", properties={"RETRY_TOPIC": "orders"})
         answer = answered(parts, pull(0, topic="%RETRY%g", expression="again = 'yes'", expression_type="SQL92"))
         assert bodies(answer) == [b"poor"]
@@ -164,6 +163,6 @@ def test_retries_of_a_topic_with_an_impossible_filter_are_let_through(tmp_path: 
 def test_a_filter_by_tags_lets_every_retry_through(tmp_path: Path) -> None:
     with broker(tmp_path, enable_property_filter=True, filter_support_retry=True) as parts:
         parts.topics.ensure("%RETRY%g", 1)
-        subscribe(parts, Subscription("orders", "amount > 5", "SQL92"), Subscription("%RETRY%g"))
+        subscribe(parts, GroupSubscription("orders", "amount > 5", "SQL92"), GroupSubscription("%RETRY%g"))
         parts.send("%RETRY%g", b"poor", properties={"RETRY_TOPIC": "orders", "amount": "1"})
         assert bodies(answered(parts, pull(0, topic="%RETRY%g", registered=True))) == [b"poor"]

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dejamq_broker import record_checks
-from dejamq_broker.record_checks import check_records
-from dejamq_broker.tag_check import tags_code_in
+from dejamq_broker.writing import record_checks
+from dejamq_broker.writing.record_checks import check_records, tags_code_in
 from dejamq_proto.native import COMPILED, announced
-from dejamq_proto.record import Record, encode
-from dejamq_proto.run import BadRun, Run, parse
-from dejamq_proto.wire import SendRun
+from dejamq_proto.records.record import Record, encode
+from dejamq_proto.records.run import BadRun, Run, parse
+from dejamq_proto.wire.messages import SendRun
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace

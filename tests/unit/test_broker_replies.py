@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 from broker_parts import Parts, parts_in
+from broker_tables import clients_of
 from broker_wire import a_run
-from dejamq_broker.clients import Clients
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.offsets import Asker
-from dejamq_broker.producers import ProducerTable
+from dejamq_broker.members.producers import ProducerTable
 from dejamq_broker.store import StoreFull
+from dejamq_broker.tables.offsets import Asker
 from dejamq_proto.codes import Code
-from dejamq_proto.record import decode
-from dejamq_proto.wire import SendRunResult
+from dejamq_proto.records.record import decode
+from dejamq_proto.wire.messages import SendRunResult
 
 TOPIC = "c_REPLY_TOPIC"
 NOW_MS = 1_000
@@ -28,15 +27,15 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
 def connect(parts: Parts, client_id: str) -> list[bytes]:
     """What is pushed to this client, which is the only one."""
     pushed: list[bytes] = []
-    clients = Clients(BrokerConfig(), parts.topics, parts.groups, parts.journal, lambda: NOW_MS)
+    clients = clients_of(parts.topics, parts.groups, parts.journal, lambda: NOW_MS)
 
-    def push(record: bytes) -> bool:
+    def push(record: bytes, _: str) -> bool:
         pushed.append(record)
         return True
 
     channel = clients.open(lambda group: None, push)
     clients.heartbeat(channel, Asker(client_id, "boot"), (), ["producers"])
-    parts.replies.push = clients.push_reply
+    parts.push = clients.push_reply
     return pushed
 
 

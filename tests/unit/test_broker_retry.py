@@ -6,12 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from broker_parts import Parts, parts_in
-from dejamq_broker.offsets import Asker
-from dejamq_broker.retry import GivenBack
-from dejamq_broker.subscription_groups import SubscriptionGroup
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.deferred.retry import GivenBack
+from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError, InvalidName, PermissionDenied
-from dejamq_proto.record import Record, encode_properties
+from dejamq_proto.records.record import Record, decode, encode_properties
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
@@ -42,11 +41,17 @@ def test_the_first_retry_waits_ten_seconds(parts: Parts) -> None:
     assert record.properties["REAL_TOPIC"] == "%RETRY%g"
 
 
+def stored_record(parts: Parts, given_back: GivenBack) -> Record:
+    raw = parts.store.record_at(given_back.log_offset)
+    assert raw is not None
+    return decode(raw)
+
+
 @pytest.mark.parametrize("tries", [1, 2, 10])
 def test_each_further_retry_waits_one_level_longer(parts: Parts, tries: int) -> None:
     original = given(parts)
-    record = parts.retries._original(original.log_offset)
-    stored = parts.writer._store.put(msgspec.structs.replace(record, reconsume_times=tries))
+    record = stored_record(parts, original)
+    stored = parts.store.put(msgspec.structs.replace(record, reconsume_times=tries))
     again = msgspec.structs.replace(original, log_offset=int(stored.log_offsets[0]))
     parts.retries.send_back(again)
     ((level, _),) = waiting(parts)
@@ -67,7 +72,7 @@ def test_an_exponential_policy_of_the_group_takes_the_level_that_waits_long_enou
     parts: Parts, tries: int, level: int
 ) -> None:
     parts.groups.update("g", group_retry_policy=EXPONENTIAL)
-    original = parts.retries._original(given(parts).log_offset)
+    original = stored_record(parts, given(parts))
     stored = parts.store.put(msgspec.structs.replace(original, reconsume_times=tries))
     parts.retries.send_back(GivenBack(group="g", log_offset=int(stored.log_offsets[0])))
     assert [found for found, _ in waiting(parts)] == [level]
@@ -88,7 +93,7 @@ def test_a_negative_level_makes_a_dead_letter_without_delay(parts: Parts) -> Non
 
 @pytest.mark.parametrize(("tries", "dead"), [(15, False), (16, True), (17, True)])
 def test_the_groups_limit_of_tries_ends_in_dead_letters(parts: Parts, tries: int, dead: bool) -> None:
-    original = parts.retries._original(given(parts).log_offset)
+    original = stored_record(parts, given(parts))
     stored = parts.store.put(msgspec.structs.replace(original, reconsume_times=tries))
     parts.retries.send_back(GivenBack(group="g", log_offset=int(stored.log_offsets[0])))
     assert bool(parts.everywhere("%DLQ%g")) is dead
@@ -128,7 +133,7 @@ def test_a_retry_topic_that_may_not_be_written_refuses_dead_letters_too(parts: P
 
 
 def test_the_consumers_own_limit_counts_before_the_groups(parts: Parts) -> None:
-    original = parts.retries._original(given(parts).log_offset)
+    original = stored_record(parts, given(parts))
     stored = parts.store.put(msgspec.structs.replace(original, reconsume_times=2))
     parts.retries.send_back(GivenBack(group="g", log_offset=int(stored.log_offsets[0]), max_reconsume_times=2))
     assert len(parts.everywhere("%DLQ%g")) == 1
@@ -155,6 +160,16 @@ def test_a_retry_knows_its_first_topic_and_its_first_stored_copy(parts: Parts) -
     assert again.offset_message_id != original.offset_message_id
 
 
+def test_a_first_try_whose_sender_named_another_retry_topic_comes_back_to_its_own(parts: Parts) -> None:
+    claimed = {"RETRY_TOPIC": "elsewhere", "ORIGIN_MESSAGE_ID": "another"}
+    place = parts.send("orders", b"order", properties=claimed)
+    parts.retries.send_back(GivenBack(group="g", log_offset=int(place.span_log_offsets[0])))
+    ((_, again),) = waiting(parts)
+    (original,) = parts.records("orders")
+    assert again.properties["RETRY_TOPIC"] == "orders"
+    assert again.properties["ORIGIN_MESSAGE_ID"] == original.offset_message_id
+
+
 def test_a_retry_of_a_retry_keeps_the_first_topic_and_the_first_copy(parts: Parts) -> None:
     parts.retries.send_back(given(parts))
     ((_, first),) = waiting(parts)
@@ -166,7 +181,7 @@ def test_a_retry_of_a_retry_keeps_the_first_topic_and_the_first_copy(parts: Part
 
 
 def test_the_retry_topic_is_made_with_as_many_queues_as_the_group_wants(parts: Parts) -> None:
-    parts.groups._put(SubscriptionGroup("g", retry_queue_nums=3))
+    parts.groups.update("g", retry_queue_nums=3)
     parts.retries.send_back(given(parts))
     config = parts.topics.get("%RETRY%g")
     assert config is not None
@@ -174,7 +189,7 @@ def test_the_retry_topic_is_made_with_as_many_queues_as_the_group_wants(parts: P
 
 
 def test_a_group_without_retry_queues_has_its_failures_dropped_with_success(parts: Parts) -> None:
-    parts.groups._put(SubscriptionGroup("g", retry_queue_nums=0))
+    parts.groups.update("g", retry_queue_nums=0)
     back = given(parts)
     before = parts.store.log_max
     parts.retries.send_back(back)
@@ -206,7 +221,7 @@ def test_a_retry_topic_that_may_not_be_written_refuses_unlike_an_ordinary_send(p
 
 def test_a_broker_that_may_not_be_written_takes_nothing_back(tmp_path: Path) -> None:
     with parts_in(tmp_path, broker_permission=4) as parts:
-        parts.groups._put(SubscriptionGroup("g", retry_queue_nums=0))
+        parts.groups.update("g", retry_queue_nums=0)
         back = given(parts)
         before = parts.store.log_max
         with pytest.raises(PermissionDenied, match="broker_permission"):

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from dejamq_broker.retry_policy import policy_from_json, retry_level
+from dejamq_broker.deferred.retry_policy import policy_from_json, retry_level
 from dejamq_broker.store import StoreConfig
 from dejamq_proto.codes import Code, DejamqError
 

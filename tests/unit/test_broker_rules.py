@@ -4,18 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
-from dejamq_broker.data_version import DataVersion
-from dejamq_broker.groups import Consumer, GroupTable, Subscription
-from dejamq_broker.offsets import COMMITS_PER_VERSION, OffsetTable, Position
-from dejamq_broker.subscription_groups import SubscriptionGroupTable
+from broker_tables import offset_table
+from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.members.groups import Consumer, GroupSubscription, GroupTable
+from dejamq_broker.tables.offsets import COMMITS_PER_VERSION, OffsetTable, Position
+from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import Journal, Level
+from dejamq_proto.journal.writer import Journal, Level
 
 OFF = Journal(None, role="broker", process="b", boot_id="x", level=Level.OFF)
 
 
 def offsets_in(directory: Path) -> OffsetTable:
-    return OffsetTable(directory / "consumerOffset.json", "broker-a", OFF, lambda: 1000)
+    return offset_table(directory / "consumerOffset.json", OFF, lambda: 1000)
 
 
 def groups_in(directory: Path, *, auto_create: bool = True) -> SubscriptionGroupTable:
@@ -25,13 +26,13 @@ def groups_in(directory: Path, *, auto_create: bool = True) -> SubscriptionGroup
 
 
 def test_versions_are_equal_only_when_all_three_parts_are() -> None:
-    version = DataVersion(1, 2, 3)
-    assert version == DataVersion(1, 2, 3)
-    assert version not in (DataVersion(9, 2, 3), DataVersion(1, 9, 3), DataVersion(1, 2, 9))
+    version = TableVersion(1, 2, 3)
+    assert version == TableVersion(1, 2, 3)
+    assert version not in (TableVersion(9, 2, 3), TableVersion(1, 9, 3), TableVersion(1, 2, 9))
 
 
 def test_the_next_version_counts_and_takes_the_time_even_when_the_clock_went_back() -> None:
-    assert DataVersion(4, 7, 5000).next(1000) == DataVersion(5, 7, 1000)
+    assert TableVersion(4, 7, 5000).next(1000) == TableVersion(5, 7, 1000)
 
 
 def test_the_offset_files_version_advances_every_500_commits(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_a_forbidden_table_of_rocketmq_is_kept(tmp_path: Path) -> None:
 
 
 def consumer(*topics: str, version: int = 1) -> Consumer:
-    return Consumer("g", subscriptions=tuple(Subscription(topic, version=version) for topic in topics))
+    return Consumer("g", subscriptions=tuple(GroupSubscription(topic, version=version) for topic in topics))
 
 
 def test_members_with_different_topics_take_each_others_away_with_every_heartbeat() -> None:
@@ -120,8 +121,8 @@ def test_members_with_different_topics_take_each_others_away_with_every_heartbea
 
 def test_an_older_version_does_not_replace_a_newer_expression() -> None:
     table = GroupTable()
-    table.heartbeat(1, "a", "ba", Consumer("g", subscriptions=(Subscription("t", "new", version=9),)), 0)
-    table.heartbeat(2, "b", "bb", Consumer("g", subscriptions=(Subscription("t", "old", version=3),)), 0)
+    table.heartbeat(1, "a", "ba", Consumer("g", subscriptions=(GroupSubscription("t", "new", version=9),)), 0)
+    table.heartbeat(2, "b", "bb", Consumer("g", subscriptions=(GroupSubscription("t", "old", version=3),)), 0)
     assert table.subscriptions("g")["t"].expression == "new"
 
 

@@ -11,10 +11,10 @@ import pytest
 from broker_parts import Parts, parts_in
 from broker_wire import SMALL, a_run
 from dejamq_broker.store import StoreConfig, StoreFull
-from dejamq_broker.topics import TopicConfig
+from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code
-from dejamq_proto.record import SYS_TRANSACTION_PREPARED, Outgoing, encode_properties
-from dejamq_proto.wire import SendRun
+from dejamq_proto.records.record import SYS_TRANSACTION_PREPARED, Outgoing, encode_properties
+from dejamq_proto.wire.messages import SendRun
 
 
 def small_store(**changes: Any) -> StoreConfig:

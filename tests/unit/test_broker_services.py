@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_tables import delay_progress
 from dejamq_broker import registrar as registrar_file
-from dejamq_broker.delay import DelayService
-from dejamq_broker.delay_progress import DelayProgress
-from dejamq_broker.periodic import Periodic
-from dejamq_broker.record_writer import Origin
+from dejamq_broker.base.periodic import Periodic
+from dejamq_broker.deferred.delay import DelayService
+from dejamq_broker.deferred.delay_progress import DelayProgress
 from dejamq_broker.registrar import Registrar, Registration
 from dejamq_broker.store import ReadResult, ReadStatus, StoreFull
+from dejamq_broker.writing.record_writer import RecordOrigin
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.record import Record, encode, encode_properties
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.records.record import Record, encode, encode_properties
 
 HOUR_MS = 3_600_000
 
@@ -84,7 +85,7 @@ class Schedule:
         ]
         return ReadResult(ReadStatus.FOUND, end, sizes=[len(each) for each in raw], pieces=raw)
 
-    def put(self, record: Record, origin: Origin) -> None:
+    def put(self, record: Record, origin: RecordOrigin) -> None:
         if self.full:
             raise StoreFull("no room")
         self.delivered.append((record.queue_offset, origin.ref))
@@ -92,8 +93,8 @@ class Schedule:
 
 def service(schedule: Any, directory: Path, clock_ms: Callable[[], int]) -> tuple[DelayService, DelayProgress]:
     journal = Journal(None, role="broker", process="b", boot_id="x", level=Level.OFF)
-    progress = DelayProgress(directory / "delayOffset.json", "b", journal)
-    return DelayService(schedule, schedule, progress, (1000, 5000), clock_ms, 10_000), progress
+    progress = delay_progress(directory / "delayOffset.json", journal, name="b")
+    return DelayService(schedule, schedule, progress, (1000, 5000), clock_ms, 10_000, lambda topic: True), progress
 
 
 async def test_everything_due_is_delivered_in_one_step_and_nothing_else(tmp_path: Path) -> None:
@@ -171,8 +172,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_name_servers_are_registered_at_independently_and_left_at_close() -> None:
     good, bad, hung = NameServer("a"), NameServer("b", refuses=True), NameServer("c", hangs=True)
-    registrar = Registrar([Registration(link, HOUR_MS, 1) for link in (good, bad, hung)])
-    starting = asyncio.create_task(registrar.start())
+    registrar = Registrar()
+    starting = asyncio.create_task(registrar.start([Registration(link, HOUR_MS, 1) for link in (good, bad, hung)]))
     await until(lambda: good.registered >= 2)
     registrar.poke()
     await until(lambda: good.registered >= 3)
@@ -202,8 +203,8 @@ async def test_whoever_waits_for_name_servers_to_be_told_waits_out_what_was_unde
 async def test_a_name_server_that_hangs_is_waited_for_a_second_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registrar_file, "TOLD_S", 0.01)
     good, hung = NameServer("a"), NameServer("c", hangs=True)
-    registrar = Registrar([Registration(link, HOUR_MS, 1) for link in (good, hung)])
-    starting = asyncio.create_task(registrar.start())
+    registrar = Registrar()
+    starting = asyncio.create_task(registrar.start([Registration(link, HOUR_MS, 1) for link in (good, hung)]))
     await until(lambda: good.registered >= 1)
     await asyncio.wait_for(registrar.told(), 10)
     await registrar.close()

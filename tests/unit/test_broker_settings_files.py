@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from dejamq_broker.__main__ import configured, parser
-from dejamq_broker.config import BrokerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.config.rocketmq_keys import keys_of
+from dejamq_proto.config.settings import spellings
 
 
 def config(*arguments: str) -> BrokerConfig:
@@ -44,6 +46,84 @@ def test_rocketmqs_broker_conf_sets_broker_and_store(tmp_path: Path) -> None:
     assert (made.cluster_name, made.broker_name, made.store_directory) == ("Lab", "broker-x", "/var/store")
     assert made.store.sync_flush
     assert not made.auto_create_topic_enable
+
+
+CUSTOMARY = """\
+brokerClusterName=DefaultCluster
+brokerName=broker-a
+brokerId=0
+namesrvAddr=127.0.0.1:9876
+brokerIP1=127.0.0.1
+listenPort=20911
+haListenPort=10912
+storePathRootDir=./store
+storePathCommitLog=./store/commitlog
+storePathConsumeQueue=./store/consumequeue
+deleteWhen=04
+fileReservedTime=48
+brokerRole=ASYNC_MASTER
+flushDiskType=ASYNC_FLUSH
+"""
+
+
+def test_a_customary_broker_conf_is_taken_and_what_has_no_effect_is_told(tmp_path: Path) -> None:
+    unused: list[str] = []
+    file = written(tmp_path / "broker.conf", CUSTOMARY)
+    made = configured(parser().parse_args(["--config", file]), unused.append)
+    assert (made.listen, made.advertised()) == ("127.0.0.1:20911", {"": "127.0.0.1:0"})
+    assert (made.store.file_reserved_time_hours, made.store.delete_when) == (48, "04")
+    assert unused == ["haListenPort", "storePathCommitLog", "storePathConsumeQueue"]
+
+
+def test_every_key_of_rocketmqs_classes_is_accepted() -> None:
+    values = {key: "1" for name in BrokerConfig.ROCKETMQ_CLASSES for key in keys_of((name,))}
+    known = spellings(BrokerConfig)
+    assert len(values) > 400
+    made, unused = config_and_unused(*(f"{key}={value}" for key, value in values.items() if key not in known))
+    assert made.listen == "1:1"
+    assert set(unused) == set(values) - set(known) - set(BrokerConfig.ROCKETMQ_PARTS)
+
+
+def config_and_unused(*pairs: str) -> tuple[BrokerConfig, list[str]]:
+    unused: list[str] = []
+    arguments = [part for pair in pairs for part in ("--set", pair)]
+    return configured(parser().parse_args(arguments), unused.append), unused
+
+
+@pytest.mark.parametrize(
+    ("pairs", "listen", "told"),
+    [
+        (["listenPort=1"], "127.0.0.1:1", {}),
+        (["bindAddress=0.0.0.0"], "0.0.0.0:10911", {}),
+        (["bindAddress=::1", "listenPort=1"], "[::1]:1", {}),
+        (["brokerIP1=10.0.0.1", "listenPort=1"], "0.0.0.0:1", {"": "10.0.0.1:0"}),
+        (["brokerIP1=10.0.0.1", "bindAddress=10.0.0.1"], "10.0.0.1:10911", {"": "10.0.0.1:0"}),
+        (["brokerIP1=localhost"], "127.0.0.1:10911", {"": "localhost:0"}),
+        (["brokerIP1=10.0.0.1", "listen=127.0.0.1:1"], "127.0.0.1:1", {"": "10.0.0.1:0"}),
+    ],
+)
+def test_rocketmqs_port_and_addresses_make_ours(pairs: list[str], listen: str, told: dict[str, str]) -> None:
+    made, _ = config_and_unused(*pairs)
+    assert (made.listen, made.advertised()) == (listen, told)
+
+
+def test_a_port_that_is_set_keeps_the_host_of_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path / "broker.conf", "bindAddress=127.0.0.2\nlistenPort=1\n")
+    assert config("--config", file, "--set", "listenPort=2").listen == "127.0.0.2:2"
+    assert config("--config", file, "--listen", "127.0.0.1:3").listen == "127.0.0.1:3"
+
+
+def test_listen_and_rocketmqs_port_at_once_are_refused() -> None:
+    with pytest.raises(ConfigError, match="listen and listenPort are one setting"):
+        config("--listen", "127.0.0.1:1", "--set", "listenPort=2")
+
+
+def test_the_log_names_what_has_no_effect(tmp_path: Path) -> None:
+    file = written(tmp_path / "broker.conf", CUSTOMARY.replace("=./store\n", f"={tmp_path}/held/store\n"))
+    (tmp_path / "held").write_text("no folder, so that the start ends")
+    status, words = said("--config", file)
+    assert status == 1
+    assert "event=settings_without_effect keys=haListenPort,storePathCommitLog,storePathConsumeQueue" in words
 
 
 def test_toml_takes_our_names_with_types(tmp_path: Path) -> None:
@@ -125,6 +205,7 @@ def test_delay_levels_of_a_file_become_milliseconds(tmp_path: Path) -> None:
     assert config("--config", file).store.delay_levels_ms == (1000, 120_000, 10_800_000, 86_400_000)
 
 
+@pytest.mark.slow
 def test_the_process_refuses_a_bad_file_with_one_line_and_status_2(tmp_path: Path) -> None:
     status, text = said("--config", written(tmp_path / "broker.conf", "flushDiskType=FAST\n"))
     assert status == 2
@@ -132,6 +213,7 @@ def test_the_process_refuses_a_bad_file_with_one_line_and_status_2(tmp_path: Pat
     assert text.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_process_refuses_a_missing_file_with_one_line_and_status_2(tmp_path: Path) -> None:
     status, text = said("--config", str(tmp_path / "absent.toml"))
     assert status == 2
@@ -139,6 +221,7 @@ def test_the_process_refuses_a_missing_file_with_one_line_and_status_2(tmp_path:
     assert text.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_file_decides_where_the_process_serves_and_stores(tmp_path: Path) -> None:
     store = tmp_path / "kept-here"
     file = written(

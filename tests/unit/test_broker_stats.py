@@ -1,10 +1,10 @@
 """Counters, windows and rates: what a broker says it did. The time is the test's."""
 
 import pytest
-from dejamq_broker import counts
-from dejamq_broker.counts import FINE_BOUNDS_US, Counts
-from dejamq_broker.stats import SAMPLE_MS, Line, Stats
-from dejamq_broker.store_rates import StoreRates, distribution, percentile_ms
+from dejamq_broker.base import counts
+from dejamq_broker.base.counts import FINE_BOUNDS_US, Counts
+from dejamq_broker.operators.stats import SAMPLE_MS, StatisticsItem, Stats
+from dejamq_broker.operators.store_rates import StoreRates, distribution, percentile_ms
 
 DAY_MS = 86_400_000
 
@@ -35,7 +35,7 @@ class Site:
             self.clock.now_ms += 1000
             self.rates.sample()
 
-    def line(self, item: str) -> Line:
+    def line(self, item: str) -> StatisticsItem:
         (line,) = self.stats.lines(item)
         return line
 
@@ -167,8 +167,8 @@ def test_puts_are_told_apart_by_how_long_they_took() -> None:
     for took_us in (3, 999, 1_000, 10_000, 10_001, 1_500_000, 60_000_000):
         counts.stored("orders", 1, 100, took_us)
     assert distribution(counts.puts.by_time) == (
-        "[<=0ms]:2 [0~10ms]:2 [10ms~50ms]:1 [50ms~100ms]:0 [100ms~200ms]:0 [200ms~500ms]:0 [500ms~1s]:0 [1s~2s]:1 "
-        "[2s~3s]:0 [3s~4s]:0 [4s~5s]:0 [5s~10s]:0 [10s~]:1"
+        "[<=0ms]:2 [0~10ms]:2 [10~50ms]:1 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 [500ms~1s]:0 [1~2s]:1 "
+        "[2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:1"
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from dejamq_broker.streams import MOST_ASKED, Outbox, Streams
+from dejamq_broker.base.streams import MOST_ASKED, Outbox, Streams
 
 
 async def test_items_leave_in_the_order_they_came() -> None:

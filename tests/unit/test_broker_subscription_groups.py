@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from dejamq_broker.subscription_groups import BUILT_IN, SubscriptionGroup, SubscriptionGroupTable
+from dejamq_broker.tables.subscription_groups import BUILT_IN, SubscriptionGroup, SubscriptionGroupTable
 from dejamq_proto.codes import Code, DejamqError, InvalidName
 
 

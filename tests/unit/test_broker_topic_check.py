@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from dejamq_broker.topic_check import check_topics
-from dejamq_proto.record import Record, encode
-from dejamq_proto.run import BadRun, Run, parse
+from dejamq_broker.writing.record_checks import check_topics
+from dejamq_proto.records.record import Record, encode
+from dejamq_proto.records.run import BadRun, Run, parse
 
 
 def run_of(*topics: str) -> Run:

@@ -4,15 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
-from dejamq_broker import json_file
-from dejamq_broker.topics import TopicConfig, TopicTable, check_queue, check_readable
+from broker_tables import topic_table
+from dejamq_broker.base import json_file
+from dejamq_broker.tables.topics import TopicConfig, TopicTable, check_queue, check_readable
 from dejamq_proto.codes import Code, DejamqError, InvalidName
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
 
 def table_in(directory: Path, queues: int = 8) -> TopicTable:
-    table = TopicTable(directory / "topics.json", lambda: 5000)
+    table = topic_table(directory / "topics.json", lambda: 5000)
     table.load()
     table.ensure_system(queues)
     return table
@@ -179,11 +180,11 @@ def test_a_deleted_topic_is_gone_from_the_file_and_name_servers_are_told(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "topic", ["TBW102", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_x", "c_REPLY_TOPIC"]
+    "topic", ["TBW102", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_x", "c_REPLY_TOPIC", "c", "b"]
 )
 def test_topics_of_the_broker_itself_are_neither_changed_nor_deleted(tmp_path: Path, topic: str) -> None:
     table = table_in(tmp_path)
-    table.ensure_system(8, "c")
+    table.ensure_system(8, "c", "b")
     table.ensure(topic, 1)
     for act in (lambda: table.delete(topic), lambda: table.change(topic, perm=4)):
         with pytest.raises(InvalidName, match="belongs to the broker itself"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import decode
+from dejamq_proto.records.record import decode
 from transaction_parts import ROLLBACK, TransactionHouse, TransactionParts, refusal
 
 ONCE = {"transaction_finish_once": True}

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_broker.record_writer import Origin
+from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.writing.record_writer import RecordOrigin
 from dejamq_proto import names
-from dejamq_proto.codes import Code, PermissionDenied
-from dejamq_proto.record import BadRecord, Record, decode, encode_properties
+from dejamq_proto.codes import Code, DejamqError, PermissionDenied
+from dejamq_proto.records.record import BadRecord, Record, decode, encode_properties
 from transaction_parts import COMMIT, ROLLBACK, UNKNOWN, TransactionHouse, TransactionParts, refusal, sent_properties
 
 
@@ -145,7 +146,7 @@ async def test_a_damaged_record_keeps_no_round_from_what_is_behind_it(
             raise BadRecord("damaged")
         return record
 
-    monkeypatch.setattr("dejamq_broker.transaction_queues.decode", damaged)
+    monkeypatch.setattr("dejamq_broker.deferred.transactions.queues.decode", damaged)
     await parts.round()
     assert [decode(command.record).body for _, command in parts.asked] == [b"one", b"three"]
 
@@ -243,7 +244,7 @@ async def test_a_message_from_the_future_is_asked_about_at_once(parts: Transacti
     record = Record("orders", 3, b"x", sent_properties("k"), born_timestamp_ms=parts.clock.now_ms + 60_000)
     half = parts.halves.made_of(record)
     assert half is not None
-    parts.halves.put(half, Origin("client"))
+    parts.halves.put(half, RecordOrigin("client"))
     await parts.round(after_seconds=1)
     assert len(parts.asked) == 1
 
@@ -325,3 +326,35 @@ async def test_rounds_remember_how_far_they_came_in_both_queues(house: Transacti
         parts.producer()
         await parts.round()
         assert parts.asked == []
+
+
+# --- ends by the transaction's id alone
+
+
+async def test_a_producer_that_knows_no_place_ends_its_transaction_once(parts: TransactionParts) -> None:
+    parts.begin("k")
+    await parts.round()  # stored anew: the newest place counts
+    parts.transactions.end_by_key("g", "k", COMMIT, Asker(), from_check=True)
+    assert parts.orders() == ["k"]
+    for key in ("k", "never"):
+        with pytest.raises(DejamqError, match="waits for its end"):
+            parts.transactions.end_by_key("g", key, COMMIT, Asker(), from_check=False)
+
+
+def test_ids_of_an_earlier_start_are_known_and_those_that_ended_since_are_not(house: TransactionHouse) -> None:
+    """Though the marks of those are not stored yet."""
+    with house.open() as first:
+        for key in ("kept", "ended", "marked"):
+            half = first.begin(key)
+        first.end(half)
+        first.transactions.ops.write()
+        kept = {key: first.records(names.HALF_TOPIC)[number] for number, key in enumerate(("kept", "ended"))}
+    with house.open() as second:
+        second.end(kept["ended"])
+        second.begin("new")
+        second.transactions.end_by_key("g", "new", ROLLBACK, Asker(), from_check=False)
+        for key in ("ended", "marked", "new"):
+            with pytest.raises(DejamqError, match="waits for its end"):
+                second.transactions.end_by_key("g", key, COMMIT, Asker(), from_check=False)
+        second.transactions.end_by_key("g", "kept", COMMIT, Asker(), from_check=False)
+        assert sorted(second.orders()) == ["ended", "kept", "marked"]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import pytest
+from dejamq_broker.paths.filtered import MAX_SEEN, Most, read_wanted
 from dejamq_broker.store import ReadResult, ReadStatus
-from dejamq_broker.wanted_read import MAX_SEEN, Most, read_wanted
-from dejamq_proto.record import Record, decode, encode, encode_properties
+from dejamq_proto.records.record import Record, decode, encode, encode_properties
 from hypothesis import given
 from hypothesis import strategies as st
 

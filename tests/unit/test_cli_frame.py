@@ -12,12 +12,13 @@ import pytest
 import typer
 from cli_runner import NOBODY, run_here
 from dejamq import Admin
-from dejamq_cli import changing, watching
-from dejamq_cli.asking import ask, ask_half, finish, refuse_half
-from dejamq_cli.output import Format, OutputClosed, say, show_fields, tell
-from dejamq_cli.tables import blocks, table
-from dejamq_cli.times import time_ms
-from dejamq_cli.watching import show_or_watch, with_seconds
+from dejamq_cli.access import watch
+from dejamq_cli.access.admin_session import ask, ask_half, finish, refuse_half
+from dejamq_cli.access.watch import show_or_watch, with_seconds
+from dejamq_cli.terminal import dry_run
+from dejamq_cli.terminal.output import Format, OutputClosed, say, show_fields, tell
+from dejamq_cli.terminal.tables import blocks, table
+from dejamq_cli.terminal.times import time_ms
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, SendTimeout
 
 NOW_MS = 1_800_000_000_000
@@ -166,7 +167,7 @@ def test_a_watch_outlives_a_cluster_that_does_not_answer_for_a_while(capsys: pyt
     told = capsys.readouterr()
     assert [line for line in told.out.splitlines() if line.startswith("<")] == ["<before>", "<after>"]
     assert told.err == "dejamq: nobody there\n"
-    assert watching.CLEAR not in told.out  # no terminal: nothing is wiped away
+    assert watch.CLEAR not in told.out  # no terminal: nothing is wiped away
 
 
 def test_what_is_wrong_with_the_question_ends_a_watch() -> None:
@@ -185,9 +186,9 @@ def test_nobody_looks_all_the_time_nor_never(every_s: float) -> None:
 
 def test_a_script_has_to_say_that_data_is_to_be_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
-    changing.confirm("everything goes", yes=True)
+    dry_run.confirm("everything goes", yes=True)
     with pytest.raises(ConfigError, match="everything goes; add --yes"):
-        changing.confirm("everything goes", yes=False)
+        dry_run.confirm("everything goes", yes=False)
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -201,10 +202,10 @@ def test_a_person_is_asked(monkeypatch: pytest.MonkeyPatch, answer: bool) -> Non
     monkeypatch.setattr(sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
     monkeypatch.setattr(typer, "confirm", confirm)
     if answer:
-        changing.confirm("everything goes", yes=False)
+        dry_run.confirm("everything goes", yes=False)
     else:
         with pytest.raises(typer.Exit) as ended:
-            changing.confirm("everything goes", yes=False)
+            dry_run.confirm("everything goes", yes=False)
         assert ended.value.exit_code == 1
     assert asked == ["everything goes. Go on?"]
 
@@ -221,7 +222,7 @@ class HalfAdmin(Admin):
 
 @pytest.fixture
 def half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dejamq_cli.asking.Admin", HalfAdmin)
+    monkeypatch.setattr("dejamq_cli.access.admin_session.Admin", HalfAdmin)
 
 
 async def answer(admin: Admin) -> str:
@@ -290,7 +291,7 @@ def test_without_a_name_server_the_line_says_how_to_get_one() -> None:
 
 
 def test_completion_says_nothing_when_nobody_answers() -> None:
-    from dejamq_cli.completing import topic_names
+    from dejamq_cli.access.completion import topic_names
 
     context = typer.Context.__new__(typer.Context)
     context.params = {"namesrv": NOBODY}

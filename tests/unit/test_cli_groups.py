@@ -3,16 +3,17 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from cli_runner import NOBODY, run_here
 from dejamq import Admin, DejamqError, MessageQueue
-from dejamq.admin_cluster import ClientConnection
-from dejamq.admin_groups import GroupSettings
-from dejamq.admin_messages import TopicQueues
-from dejamq.admin_running import RunningInfo, RunningQueue
-from dejamq_cli.group_findings import Finding, findings
-from dejamq_cli.group_view import GroupView, Member
-from dejamq_cli.plan_view import View, given_members, given_queues, plan, ranges_text
+from dejamq.admin.cluster import ClientConnection
+from dejamq.admin.groups import GroupSettings
+from dejamq.admin.messages import TopicQueues
+from dejamq.admin.running import RunningInfo, RunningQueue
+from dejamq_cli.groups.lists import GroupFinding, findings
+from dejamq_cli.groups.plan_view import View, given_members, given_queues, plan, ranges_text
+from dejamq_cli.groups.view import GroupView, MemberView
 from dejamq_proto.codes import ConfigError
 
 A, B = (MessageQueue("orders", "broker-a", number) for number in range(2))
@@ -28,20 +29,21 @@ def owned(queue: MessageQueue, *, dropped: bool = False) -> RunningQueue:
     return RunningQueue(queue=queue, dropped=dropped, locked=False, **numbers)
 
 
-def member(client_id: str, *queues: MessageQueue | RunningQueue, **told: Any) -> Member:
+def member(client_id: str, *queues: MessageQueue | RunningQueue, **told: Any) -> MemberView:
     """One that says that it owns these queues."""
-    allocation = str(told.pop("allocation", "averagely"))
+    state = {"allocation": str(told.pop("allocation", "averagely"))} | told.pop("state", {})
     connections = told.pop("connections", None) or (connection(client_id, **told),)
     own = [one if isinstance(one, RunningQueue) else owned(one) for one in queues]
     info = RunningInfo(
         group="billing", client_id=client_id, broker_name="broker-a", properties={}, settings={}, subscriptions=[],
-        state={"allocation": allocation}, queues=own, statuses={}, stacks="",
+        state=state, queues=own, statuses={}, stacks="",
     )  # fmt: skip
-    return Member(client_id, tuple(connections), info)
+    return MemberView(client_id, tuple(connections), info)
 
 
-def silent(client_id: str) -> Member:
-    return Member(client_id, (connection(client_id),), None, "no answer within 4 s")
+def silent(client_id: str, language: str = "PYTHON") -> MemberView:
+    one = msgspec.structs.replace(connection(client_id), language=language)
+    return MemberView(client_id, (one,), None, "no answer within 4 s")
 
 
 def settings(broker: str = "broker-a", **changed: Any) -> GroupSettings:
@@ -51,12 +53,12 @@ def settings(broker: str = "broker-a", **changed: Any) -> GroupSettings:
     )  # fmt: skip
 
 
-def found(*members: Member, wanted: frozenset[MessageQueue] = frozenset({A, B}), **more: Any) -> list[Finding]:
+def found(*members: MemberView, wanted: frozenset[MessageQueue] = frozenset({A, B}), **more: Any) -> list[GroupFinding]:
     told = more.pop("settings", [settings()])
     return findings(GroupView("billing", members, wanted, {}, **more), told)
 
 
-def kinds(findings: list[Finding]) -> list[str]:
+def kinds(findings: list[GroupFinding]) -> list[str]:
     return [finding.kind for finding in findings]
 
 
@@ -69,8 +71,8 @@ def test_a_group_whose_queues_have_one_owner_each_has_no_findings() -> None:
 
 def test_a_queue_without_an_owner_and_one_with_two_are_named() -> None:
     first, second = found(member("c1", A), member("c2", A))
-    assert first == Finding("two_owners", "orders broker-a:0 is consumed by c1 and c2: its messages come twice")
-    assert second == Finding("no_owner", "orders broker-a:1 has no owner: its messages wait")
+    assert first == GroupFinding("two_owners", "orders broker-a:0 is consumed by c1 and c2: its messages come twice")
+    assert second == GroupFinding("no_owner", "orders broker-a:1 has no owner: its messages wait")
 
 
 def test_a_queue_that_was_given_up_is_not_owned() -> None:
@@ -84,7 +86,17 @@ def test_a_member_that_does_not_answer_may_own_what_nobody_else_does() -> None:
 
 
 def test_a_member_without_a_queue_is_worth_knowing_and_no_harm() -> None:
-    assert found(member("c1", A, B), member("c2")) == [Finding("idle", "c2 has no queue", harm=False)]
+    assert found(member("c1", A, B), member("c2")) == [GroupFinding("idle", "c2 has no queue", harm=False)]
+
+
+@pytest.mark.parametrize("other", ["foreign", "immediate"])
+def test_a_member_that_claims_nothing_turns_graceful_hand_over_off_and_is_named(other: str) -> None:
+    ours = member("c1", A, B, state={"graceful_handover": "true"})
+    theirs = silent("c2", "JAVA") if other == "foreign" else member("c2", state={"graceful_handover": "false"})
+    text = "c2 claims no queues, so hand-over is graceful for nobody"
+    assert GroupFinding("handover_off", text, harm=False) in found(ours, theirs)
+    assert "handover_off" not in kinds(found(ours, silent("c2")))
+    assert "handover_off" not in kinds(found(theirs, silent("c3", "GO")))
 
 
 def test_broadcasting_members_all_own_every_queue() -> None:
@@ -95,7 +107,7 @@ def test_brokers_that_know_different_members_are_a_finding() -> None:
     both = [connection("c1", "broker-a"), connection("c1", "broker-b")]
     other = MessageQueue("orders", "broker-b", 0)
     (finding,) = found(member("c1", A, connections=both), member("c2", other), wanted=frozenset({A, other}))
-    assert finding == Finding(
+    assert finding == GroupFinding(
         "members_differ", "brokers know different members: broker-a knows c1, c2; broker-b knows c1"
     )
 
@@ -126,7 +138,7 @@ def test_settings_that_differ_between_brokers_are_named_and_a_pause_is_told() ->
     first, second, third = found(member("c1", A, B), settings=differing)
     assert first.text == "consume_enable differs between brokers: broker-a True, broker-b False"
     assert second.text == "retry_max_times differs between brokers: broker-a 16, broker-b 3"
-    assert third == Finding("paused", "paused at broker-b: dejamq group resume billing", harm=False)
+    assert third == GroupFinding("paused", "paused at broker-b: dejamq group resume billing", harm=False)
 
 
 def test_a_group_without_members_has_no_owners_to_miss() -> None:
@@ -278,7 +290,7 @@ class DisagreeingAdmin(Admin):
 
 @pytest.fixture
 def disagreeing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("asking", "group_plan"):
+    for module in ("access.admin_session", "groups.plan"):
         monkeypatch.setattr(f"dejamq_cli.{module}.Admin", DisagreeingAdmin)
 
 

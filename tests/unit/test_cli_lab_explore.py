@@ -5,18 +5,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from dejamq_cli import lab, lab_explore
 from dejamq_cli.command_line import app
-from dejamq_lab.explore.hunt import Found, Hunted, Options
-from dejamq_lab.scenario.text import Scenario
-from dejamq_lab.scenario.variants import has_inbox
+from dejamq_cli.commands import lab
+from dejamq_cli.commands import lab as lab_explore
+from dejamq_lab.explore.hunt import FoundScenario, Hunted, HuntOptions
+from dejamq_lab.scenario.script.text import Scenario
+from dejamq_lab.scenario.script.variants import has_inbox
 from typer.testing import CliRunner
 
 
-def explored(monkeypatch: pytest.MonkeyPatch, found: list[Found], *more: str) -> tuple[Any, Options]:
-    asked: list[Options] = []
+def explored(monkeypatch: pytest.MonkeyPatch, found: list[FoundScenario], *more: str) -> tuple[Any, HuntOptions]:
+    asked: list[HuntOptions] = []
 
-    def hunt(options: Options, _: object) -> Hunted:
+    def hunt(options: HuntOptions, _: object) -> Hunted:
         asked.append(options)
         return Hunted(6, found)
 
@@ -32,7 +33,7 @@ def test_what_is_asked_for_reaches_the_hunt_and_nothing_found_is_status_0(monkey
 
 
 def test_what_was_found_is_told_with_the_command_that_plays_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [Found(["1 messages are lost"], Path("explored/explored-7-3.toml"))]
+    found = [FoundScenario(["1 messages are lost"], Path("explored/explored-7-3.toml"))]
     told, _ = explored(monkeypatch, found)
     assert told.exit_code == 1
     assert "broken: 1 messages are lost" in told.output

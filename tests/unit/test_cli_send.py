@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from dejamq import BacklogFull, Message, SendResult
-from dejamq_cli import sources
-from dejamq_cli.message_text import body_text, one_line
-from dejamq_cli.output import OutputClosed
-from dejamq_cli.send import Bodies
-from dejamq_cli.sending import MOST_IN_FLIGHT, Sending
-from dejamq_cli.stopping import stop_signals, until
+from dejamq_cli.access import sources
+from dejamq_cli.access.stream_sender import MOST_IN_FLIGHT, Sending
+from dejamq_cli.commands.send import Bodies
+from dejamq_cli.terminal.message_text import body_text, one_line
+from dejamq_cli.terminal.output import OutputClosed
+from dejamq_cli.terminal.stopping import stop_signals, until
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, MessageTooLarge
 
 LIMIT = 1000

@@ -3,13 +3,17 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 INTERRUPTED_WHILE_LOADING = """
 import sys
 
 
 class Interrupted:
     def find_spec(self, name, path=None, target=None):
-        if name == "dejamq_cli.topic":
+        if name == "dejamq_cli.commands.topic":
             raise KeyboardInterrupt
 
 

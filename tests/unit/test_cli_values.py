@@ -1,8 +1,8 @@
 import pytest
 from dejamq import ConsumeFrom
 from dejamq_cli.command_line import status_of
-from dejamq_cli.consume import group_start, start_of
-from dejamq_cli.output import BAD_USE, CANNOT_TELL, NO, Format, show_rows
+from dejamq_cli.commands.consume import group_start, start_of
+from dejamq_cli.terminal.output import BAD_USE, CANNOT_TELL, NO, Format, show_rows
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, InvalidName, RouteNotFound, SendTimeout
 
 

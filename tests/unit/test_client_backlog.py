@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from dejamq import BacklogFull
-from dejamq.backlog import Backlog
+from dejamq.sending.backlog import Backlog
 
 
 def test_an_empty_backlog_takes_any_size() -> None:

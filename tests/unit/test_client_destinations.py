@@ -1,4 +1,4 @@
-"""Calls that wait for the route of their topic, and those that come while it is being learnt."""
+"""Sends that wait for the route of their topic, and those that come while it is being learnt."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from dejamq import Message
-from dejamq.call import PLAIN, Call
-from dejamq.destinations import Destinations
-from dejamq.encoding import template
-from dejamq.routes import Routes, TopicRoute
+from dejamq.net.routes import Routes, TopicRoute
+from dejamq.sending.destinations import Destinations
+from dejamq.sending.encoding import template
+from dejamq.sending.sends import ONEWAY, Sends
 from dejamq_proto.namesrv_pb2 import BrokerData, GetRouteResponse, QueueData
 
 
@@ -21,11 +21,12 @@ class OneBroker:
         return GetRouteResponse(queues=[queue], brokers=[BrokerData(broker_name="a", addresses={0: "h:1"})])
 
 
-def call(number: int) -> Call:
-    return Call(Message("t", b"x"), template("t", 0, None), b"", PLAIN, number, 1e9, 100, None)
+def single(number: int) -> Sends:
+    message, common = Message("t", b"x"), template("t", 0, None)
+    return Sends(ONEWAY, 0.0, [message], [common], [100], [None], [], range(number, number + 1), [1e9])
 
 
-async def test_a_call_that_comes_while_the_route_arrives_goes_behind_those_that_waited_for_it() -> None:
+async def test_a_send_that_comes_while_the_route_arrives_goes_behind_those_that_waited_for_it() -> None:
     tasks: list[asyncio.Task[None]] = []
 
     def spawn(work: Coroutine[Any, Any, None], name: str) -> None:
@@ -36,12 +37,12 @@ async def test_a_call_that_comes_while_the_route_arrives_goes_behind_those_that_
     instance: Any = SimpleNamespace(routes=routes, spawn=spawn)
     destinations = Destinations(
         instance,
-        routed=lambda calls: went.extend(call.call_id for call in calls),
-        failed=lambda calls, error: went.append(-1),
+        routed=lambda sends: went.extend(sends.call_ids),
+        failed=lambda sends, error: went.append(-1),
     )
 
     def submit(number: int) -> None:
-        went.extend(one.call_id for one in destinations.choose([call(number)]))
+        went.extend(destinations.place(single(number)).call_ids)
 
     def at_the_change(route: TopicRoute) -> None:
         submit(2)

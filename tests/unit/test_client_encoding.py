@@ -2,10 +2,10 @@
 
 import pytest
 from dejamq import DejamqError, InvalidName, Message, MessageTooLarge
-from dejamq.encoding import check_body, template
-from dejamq.intake import Intake
-from dejamq.producer_config import ProducerConfig
-from dejamq_proto.record import decode_properties, java_hash
+from dejamq.sending.encoding import UNIQUE_NAME, check_body, template
+from dejamq.sending.intake import Intake
+from dejamq.values.producer_config import ProducerConfig
+from dejamq_proto.records.record import decode_properties, java_hash
 
 
 def encoded(message: Message) -> dict[str, str]:
@@ -13,7 +13,9 @@ def encoded(message: Message) -> dict[str, str]:
 
 
 def properties(message: Message) -> bytes:
-    return Intake(ProducerConfig()).call(message, None).properties
+    sends = Intake(ProducerConfig()).single(message, None)
+    part = sends.each_extra[0] or sends.commons[0]
+    return UNIQUE_NAME + message.message_id.encode() + part.rest
 
 
 def test_the_unique_key_comes_first_so_that_it_is_found_without_decoding() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from dejamq import BrokerUnavailable, DejamqError, Message, MessageQueue
-from dejamq.call import PLAIN, Call
-from dejamq.destinations import Destinations
-from dejamq.detector import Detector
-from dejamq.encoding import template
-from dejamq.fault_strategy import ISOLATION_MS, FaultTable, avoided_for
-from dejamq.producer_config import ProducerConfig
-from dejamq.routes import BrokerQueues, TopicRoute
+from dejamq.net.routes import BrokerQueues, TopicRoute
+from dejamq.sending.destinations import Destinations
+from dejamq.sending.detector import Detector
+from dejamq.sending.encoding import template
+from dejamq.sending.fault_strategy import ISOLATION_MS, FaultTable, avoided_for
+from dejamq.sending.sends import ONEWAY, Sends
+from dejamq.values.producer_config import ProducerConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,18 +73,22 @@ def test_each_broker_is_probed_once_in_an_interval() -> None:
 def destinations(faults: FaultTable | None, **brokers: int) -> Destinations:
     """Of topic ``t`` at these brokers, with so many queues each."""
     instance: Any = SimpleNamespace(routes=SimpleNamespace(on_change=[]))
-    made = Destinations(instance, routed=lambda calls: None, failed=lambda calls, error: None, faults=faults)
+    made = Destinations(instance, routed=lambda sends: None, failed=lambda sends, error: None, faults=faults)
     queues = tuple(BrokerQueues(name, number, number, 6) for name, number in brokers.items())
     instance.routes.on_change[0](TopicRoute("t", queues, {name: {0: f"{name}:1"} for name in brokers}))
     return made
 
 
-def call(at: MessageQueue | None = None) -> Call:
-    return Call(Message("t", b"x"), template("t", 0, None), b"", PLAIN, 1, 1e18, 100, None, queue=at)
+def sends(count: int = 1, *, at: MessageQueue | None = None) -> Sends:
+    message, common, queues = Message("t", b"x"), template("t", 0, None), [] if at is None else [at] * count
+    return Sends(
+        ONEWAY, 0.0, [message] * count, [common] * count, [100] * count, [None] * count, queues, range(count),
+        [1e18] * count,
+    )  # fmt: skip
 
 
 def chosen(made: Destinations, times: int = 40) -> set[str]:
-    return {one.queue.broker_name for one in made.choose([call() for _ in range(times)]) if one.queue}
+    return {queue.broker_name for queue in made.place(sends(times)).queues}
 
 
 def ill(*names: str, reachable: bool) -> FaultTable:
@@ -116,15 +120,14 @@ def test_where_none_can_be_reached_any_has_its_turn() -> None:
 def test_a_retry_goes_neither_to_the_failed_broker_nor_to_an_avoided_one() -> None:
     made = destinations(ill("b", reachable=True), a=2, b=2, c=2)
     for _ in range(20):
-        (again,) = made.choose_again([call(MessageQueue("t", "a", 0))])
-        assert again.queue is not None
-        assert again.queue.broker_name == "c"
+        (again,) = made.place_again(sends(at=MessageQueue("t", "a", 0)))
+        assert again.queues[0].broker_name == "c"
 
 
 def test_a_retry_with_one_broker_only_goes_there_again() -> None:
     made = destinations(ill("a", reachable=False), a=2)
-    (again,) = made.choose_again([call(MessageQueue("t", "a", 0))])
-    assert again.queue is not None
+    (again,) = made.place_again(sends(at=MessageQueue("t", "a", 0)))
+    assert again.queues[0].broker_name == "a"
 
 
 # --- the detector

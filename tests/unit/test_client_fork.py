@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 FORK = """
 import os
 def in_child(action):
@@ -26,7 +30,7 @@ def run(script: str) -> list[str]:
 
 def test_a_forked_child_makes_other_ids() -> None:
     before, theirs, mine = run("""
-from dejamq.unique_id import next_unique_id
+from dejamq.values.unique_id import next_unique_id
 print(next_unique_id(), in_child(next_unique_id), next_unique_id())
 """)
     assert before[12:20] == mine[12:20]

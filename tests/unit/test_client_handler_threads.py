@@ -6,11 +6,11 @@ import threading
 import time
 
 import pytest
-from dejamq.handler_threads import HandlerThreads
+from dejamq.handling.handler_threads import HandlerThreads
 
 PROGRAM = """
 import threading, time
-from dejamq.handler_threads import HandlerThreads
+from dejamq.handling.handler_threads import HandlerThreads
 threads, entered = HandlerThreads(2, "test"), threading.Event()
 def handler():
     entered.set()
@@ -29,11 +29,13 @@ def said(seconds: float, then: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["pass", "threads.shutdown(wait=False)", "threads.shutdown(wait=False); del threads"])
 def test_the_end_of_the_program_waits_for_a_handler(then: str) -> None:
     assert said(0.3, then) == "finished\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["threads.abandon()", "threads.abandon(); threads.shutdown(wait=False)"])
 def test_the_end_of_the_program_does_not_wait_for_an_abandoned_one(then: str) -> None:
     assert said(600, then) == ""

@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 from dejamq import ConfigError, DejamqError, Message, MessageQueue, MessageTooLarge, select_by_hash
-from dejamq.call import NO_WAIT, PLAIN, REPLY, REWRITE, Call
-from dejamq.intake import Intake
-from dejamq.message import SendResult, SendStatus, StoredRun
-from dejamq.producer_config import ProducerConfig
-from dejamq.send_batches import BatchIncomplete, all_stored, check_batch, split
+from dejamq.sending.batches import BatchIncomplete, all_stored, check_batch, split
+from dejamq.sending.encoding import UNIQUE_NAME
+from dejamq.sending.intake import Intake
+from dejamq.sending.sends import NO_WAIT, PLAIN, REPLY, REWRITE, TRANSACTION, Extra, Sends
+from dejamq.values.message import SendResult, SendStatus, StoredRun
+from dejamq.values.producer_config import ProducerConfig
 from dejamq_proto.codes import SEND_RETRIABLE, Code
-from dejamq_proto.compression import Compression, decompress
-from dejamq_proto.record import SYS_COMPRESSED, decode
-from dejamq_proto.wire import SendRunResult
+from dejamq_proto.records.compression import Compression, decompress
+from dejamq_proto.records.record import SYS_COMPRESSED, decode
+from dejamq_proto.wire.messages import SendRunResult
 
 TEXT = b"the same words again and again, " * 200
 
@@ -25,8 +26,21 @@ def config(**settings: Any) -> ProducerConfig:
     return made
 
 
-def taken(message: Message, **settings: Any) -> Call:
-    return Intake(config(**settings)).call(message, object(), None)  # type: ignore[arg-type]  # somebody waits
+def taken(message: Message, *, pack: bool = True, half_of: str = "", **settings: Any) -> Sends:
+    somebody: Any = object()
+    return Intake(config(**settings)).single(message, somebody, pack=pack, half_of=half_of)
+
+
+def extra_of(sends: Sends) -> Extra:
+    (extra,) = sends.extras
+    assert extra is not None
+    return extra
+
+
+def record_of(sends: Sends) -> bytes:
+    (message,), (common,), (extra,) = sends.messages, sends.commons, sends.each_extra
+    properties = UNIQUE_NAME + message.message_id.encode() + (extra or common).rest
+    return common.record.encode(0, 0, (extra and extra.packed) or message.body, properties)
 
 
 # --- packed bodies
@@ -34,31 +48,31 @@ def taken(message: Message, **settings: Any) -> Call:
 
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd", "ZSTD"])
 def test_a_body_of_4_kib_is_packed_and_the_record_says_how(kind: str) -> None:
-    call = taken(Message("t", TEXT), compress_type=kind)
-    record = decode(call.common.record.encode(0, 0, call.packed, call.properties))
+    sends = taken(Message("t", TEXT), compress_type=kind)
+    record = decode(record_of(sends))
     assert record.sys_flag == Compression[kind.upper()].sys_flag
     assert decompress(record.body, record.sys_flag) == TEXT
-    assert call.size == len(call.common.record.encode(0, 0, call.packed, call.properties))
+    assert sends.sizes == [len(record_of(sends))]
 
 
 def test_a_body_below_the_limit_and_one_that_would_not_shrink_are_sent_as_they_are() -> None:
     for body in (b"a" * 4095, random.Random(5).randbytes(5000)):
-        call = taken(Message("t", body))
-        assert call.packed == b""
-        assert decode(call.common.record.encode(0, 0, body, call.properties)).sys_flag & SYS_COMPRESSED == 0
+        record = decode(record_of(taken(Message("t", body))))
+        assert record.body == body
+        assert record.sys_flag & SYS_COMPRESSED == 0
 
 
 def test_the_limit_on_bodies_is_of_the_body_as_given() -> None:
     with pytest.raises(MessageTooLarge):
         taken(Message("t", TEXT), max_message_size=len(TEXT) - 1)
-    assert len(taken(Message("t", TEXT), max_message_size=len(TEXT)).packed) < 1000
+    assert len(extra_of(taken(Message("t", TEXT), max_message_size=len(TEXT))).packed) < 1000
 
 
 def test_a_batch_is_not_packed() -> None:
-    call = Intake(config()).batch_call(Message("t", TEXT), object(), None)  # type: ignore[arg-type]  # somebody waits
-    assert call.packed == b""
-    assert call.size == len(call.common.record.encode(0, 0, TEXT, call.properties))
-    assert decode(call.common.record.encode(0, 0, TEXT, call.properties)).sys_flag == 0
+    sends = taken(Message("t", TEXT), pack=False)
+    record = decode(record_of(sends))
+    assert (record.body, record.sys_flag) == (TEXT, 0)
+    assert sends.sizes == [len(record_of(sends))]
 
 
 # --- what kind of record it is
@@ -82,9 +96,22 @@ def test_requests_and_delayed_ones_are_looked_at_by_the_broker_and_replies_are_r
 
 
 def test_two_replies_never_share_a_run() -> None:
-    intake = Intake(config())
     reply = Message("t", b"x", properties={"MSG_TYPE": "reply"})
-    assert intake.call(reply, None).batch != intake.call(reply, None).batch
+    assert not taken(reply).joins(taken(reply))
+
+
+def test_a_half_message_names_its_producer_group_whatever_else_it_has() -> None:
+    for message in (Message("t", b"x"), Message("t", b"x", keys="k"), Message("t", TEXT)):
+        sends = taken(message, half_of="payers")
+        properties = decode(record_of(sends)).properties
+        assert sends.kind == TRANSACTION
+        assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "payers")
+        assert sends.sizes == [len(record_of(sends))]
+
+
+def test_a_reply_is_no_half_message() -> None:
+    with pytest.raises(DejamqError, match="a reply cannot be sent in a transaction"):
+        taken(Message("t", b"x", properties={"MSG_TYPE": "reply"}), half_of="payers")
 
 
 # --- namespaces
@@ -92,13 +119,14 @@ def test_two_replies_never_share_a_run() -> None:
 
 def test_a_message_goes_to_the_topic_inside_of_the_namespace_and_keeps_its_id() -> None:
     message = Message("orders", b"x")
-    call = taken(message, namespace="eu")
-    assert (call.message.topic, call.message.message_id) == ("eu%orders", message.message_id)
-    assert call.common.record.topic.endswith(b"eu%orders")
+    sends = taken(message, namespace="eu")
+    assert (sends.messages[0].topic, sends.messages[0].message_id) == ("eu%orders", message.message_id)
+    assert sends.commons[0].record.topic.endswith(b"eu%orders")
 
 
 def test_a_reply_topic_is_the_clusters_own() -> None:
-    assert taken(Message("DefaultCluster_REPLY_TOPIC", b"x"), namespace="eu").message.topic.startswith("Default")
+    sends = taken(Message("DefaultCluster_REPLY_TOPIC", b"x"), namespace="eu")
+    assert sends.messages[0].topic.startswith("Default")
 
 
 def test_a_selector_knows_nothing_of_the_namespace() -> None:
@@ -110,10 +138,9 @@ def test_a_selector_knows_nothing_of_the_namespace() -> None:
         return chosen
 
     intake = Intake(config(namespace="eu"))
-    call = intake.call(Message("orders", b"x"), None)
-    intake.direct(call, first)
-    assert call.select is not None
-    assert call.select([MessageQueue("eu%orders", "a", 1)], call.message) == MessageQueue("eu%orders", "a", 1)
+    sends = intake.single(Message("orders", b"x"), None, queue=first)
+    select: Any = extra_of(sends).where
+    assert select([MessageQueue("eu%orders", "a", 1)], sends.messages[0]) == MessageQueue("eu%orders", "a", 1)
     assert seen == ["orders", "orders"]
 
 
@@ -122,30 +149,28 @@ def test_a_selector_knows_nothing_of_the_namespace() -> None:
 
 def test_a_chosen_queue_is_the_only_one() -> None:
     intake = Intake(config())
-    call = intake.call(Message("t", b"x"), None)
-    intake.direct(call, MessageQueue("t", "a", 1))
-    assert (call.queue, call.pinned) == (MessageQueue("t", "a", 1), True)
+    sends = intake.single(Message("t", b"x"), None, queue=MessageQueue("t", "a", 1))
+    assert (extra_of(sends).where, sends.pinned) == (MessageQueue("t", "a", 1), [True])
+    assert sends.sizes == [len(record_of(sends))]
 
 
 def test_a_selector_overrides_the_sharding_key() -> None:
     intake = Intake(config())
-    call = intake.call(Message("t", b"x", sharding_key="k"), None)
     select = select_by_hash("other")
-    intake.direct(call, select)
-    assert call.select is select
+    sends = intake.single(Message("t", b"x", sharding_key="k"), None, queue=select)
+    assert extra_of(sends).where is select
 
 
 def test_a_queue_of_another_topic_is_refused_by_its_name() -> None:
     intake = Intake(config(namespace="eu"))
     with pytest.raises(DejamqError, match="queue u/a/1 is not of topic 't'"):
-        intake.direct(intake.call(Message("t", b"x"), None), MessageQueue("u", "a", 1))
+        intake.single(Message("t", b"x"), None, queue=MessageQueue("u", "a", 1))
 
 
 def test_a_queue_whose_number_does_not_fit_a_record_is_refused_before_it_joins_a_run() -> None:
     intake = Intake(ProducerConfig())
-    call = intake.call(Message("t", b"x"), None)
     with pytest.raises(DejamqError, match="queue id 4294967297 does not fit a record"):
-        intake.direct(call, MessageQueue("t", "a", (1 << 32) + 1))
+        intake.single(Message("t", b"x"), None, queue=MessageQueue("t", "a", (1 << 32) + 1))
 
 
 # --- bad use
@@ -159,13 +184,13 @@ def test_what_is_no_message_is_said_by_its_type() -> None:
 def test_what_is_no_queue_and_no_selector_is_said_by_its_type() -> None:
     intake = Intake(config())
     with pytest.raises(TypeError, match="MessageQueue or a selector, not int"):
-        intake.direct(intake.call(Message("t", b"x"), None), 3)  # type: ignore[arg-type]  # what a program may do
+        intake.single(Message("t", b"x"), None, queue=3)  # type: ignore[arg-type]  # what a program may do
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, float("nan")])
 def test_no_time_at_all_is_refused(timeout_ms: float) -> None:
     with pytest.raises(DejamqError, match="must be more than 0"):
-        Intake(config()).call(Message("t", b"x"), None, timeout_ms)
+        Intake(config()).single(Message("t", b"x"), None, timeout_ms)
 
 
 @pytest.mark.parametrize(
@@ -221,11 +246,11 @@ def test_a_batch_may_hold_one_sharding_key_and_go_to_dead_letters() -> None:
     check_batch([Message("%DLQ%g", b"x", sharding_key="a")] * 2)
 
 
-def sized(*sizes: int) -> list[Call]:
-    calls = [taken(Message("t", b"x")) for _ in sizes]
-    for call, size in zip(calls, sizes, strict=True):
-        call.size = size
-    return calls
+def sized(*sizes: int) -> list[Sends]:
+    singles = [taken(Message("t", b"x")) for _ in sizes]
+    for single, size in zip(singles, sizes, strict=True):
+        single.sizes = [size]
+    return singles
 
 
 @pytest.mark.parametrize(
@@ -241,7 +266,13 @@ def sized(*sizes: int) -> list[Call]:
 def test_a_batch_is_divided_in_order_and_a_message_above_the_limit_goes_alone(
     sizes: tuple[int, ...], parts: list[list[int]]
 ) -> None:
-    assert [[call.size for call in part] for part in split(sized(*sizes), 100)] == parts
+    assert [part.sizes for part in split(sized(*sizes), 100)] == parts
+
+
+def test_messages_of_a_batch_that_the_broker_looks_at_are_a_part_of_their_own() -> None:
+    request = Message("t", b"x", properties={"REPLY_TO_CLIENT": "c"})
+    parts = split([taken(message) for message in (Message("t", b"x"), request, request)], 1000)
+    assert [(len(part), part.kind) for part in parts] == [(1, PLAIN), (2, REWRITE)]
 
 
 def test_when_nothing_of_a_batch_is_stored_its_first_error_is_told() -> None:

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from dejamq.local_offsets import LocalOffsets, OffsetsUnreadable, decode_offsets, encode_offsets
-from dejamq.message import MessageQueue
+from dejamq.rebalance.local_offsets import LocalOffsets, OffsetsUnreadable, decode_offsets, encode_offsets
+from dejamq.values.message import MessageQueue
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 FILES = sorted(GOLDEN.glob("*/rocketmq_offsets/*/*/offsets.json*"))

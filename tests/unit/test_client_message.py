@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 from dejamq import Message, MessageQueue, SendResult, SendStatus
-from dejamq.message import StoredRun
-from dejamq_proto.wire import SendRunResult
+from dejamq.values.message import StoredRun
+from dejamq_proto.wire.messages import SendRunResult
 
 
 def test_one_key_and_several_keys_are_a_tuple() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 from dejamq import MessageQueue
-from dejamq.allocation import averagely
-from dejamq.namespace import strategy_outside, unwrap, unwrap_queue, wrap, wrap_queue
+from dejamq.values.namespace import strategy_outside, unwrap, unwrap_queue, wrap, wrap_queue
+from dejamq_proto.allocation import averagely
 from hypothesis import given
 from hypothesis import strategies as st
 

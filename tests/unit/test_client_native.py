@@ -9,19 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 from dejamq import Message
-from dejamq.backlog import Backlog
-from dejamq.encoding import Template, template
-from dejamq.intake import Intake
-from dejamq.message import SendResult, _check_types
 from dejamq.native import COMPILED
-from dejamq.producer_config import ProducerConfig
+from dejamq.sending.backlog import Backlog
+from dejamq.sending.encoding import Template, template
+from dejamq.sending.intake import Intake
+from dejamq.values.message import SendResult, _check_types
+from dejamq.values.producer_config import ProducerConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
 if not COMPILED:
     pytest.skip("dejamq was installed without its compiled part", allow_module_level=True)
 
-from dejamq.native import Columns as NativeColumns
 from dejamq.native import IdSource, MessageCheck, Shortcut
 
 BODY_BELOW = 4096
@@ -32,6 +31,7 @@ class Columns:
     """What a shortcut adds to."""
 
     def __init__(self, new_future: Any = object, max_bytes: int = 1 << 20) -> None:
+        self.begun = 0
         self.messages: list[Message] = []
         self.commons: list[Template] = []
         self.sizes: list[int] = []
@@ -40,9 +40,12 @@ class Columns:
         self.shortcut = Shortcut(Message, self.backlog, new_future, {}, max_bytes, CALL_BYTES, BODY_BELOW)
 
     def opened(self, model: Message, mode: str = "sync") -> "Columns":
-        self.shortcut.open(mode, self.messages, self.commons, self.sizes, self.futures)
+        self.shortcut.open(mode, self.messages, self.commons, self.sizes, self.futures, self.begin)
         self.learn(model)
         return self
+
+    def begin(self) -> None:
+        self.begun += 1
 
     def learn(self, model: Message) -> Template:
         common = template(model.topic, model.flag, model.tags)
@@ -64,6 +67,8 @@ UNLIKE: dict[str, Any] = {
     "a key": Message("orders", b"x", tags="paid", keys="k"),
     "a property": Message("orders", b"x", tags="paid", properties={"a": "b"}),
     "a delay": Message("orders", b"x", tags="paid", delay_level=1),
+    "a delay in ms": Message("orders", b"x", tags="paid", delay_ms=0),
+    "a time": Message("orders", b"x", tags="paid", deliver_at_ms=17),
     "a sharding key": Message("orders", b"x", tags="paid", sharding_key=""),
     "no wait for the flush": Message("orders", b"x", tags="paid", wait_store=False),
     "an id of the program": Message("orders", b"x", tags="paid", message_id="mine"),
@@ -99,6 +104,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "topic": st.sampled_from(["orders", "other"]), "body": st.binary(max_size=8) | st.just(bytes(BODY_BELOW)),
     "tags": st.sampled_from([None, "paid", "open"]), "keys": st.sampled_from([(), "k"]),
     "properties": st.sampled_from([{}, {"a": "b"}]), "delay_level": st.sampled_from([0, 3]),
+    "delay_ms": st.sampled_from([None, 5]), "deliver_at_ms": st.sampled_from([None, 5]),
     "sharding_key": st.sampled_from([None, "s"]), "flag": st.sampled_from([0, 1, 100_000]), "wait_store": st.booleans(),
     "message_id": st.none() | st.sampled_from(["mine", "Ä" * 32]),
 }  # fmt: skip
@@ -177,7 +183,7 @@ def test_it_declines_when_it_is_opened_for_others_while_the_future_is_made() -> 
     def reopen() -> object:
         """As a finalizer may, which the garbage collector runs then."""
         columns.shortcut.close()
-        columns.shortcut.open("sync", others.messages, others.commons, others.sizes, others.futures)
+        columns.shortcut.open("sync", others.messages, others.commons, others.sizes, others.futures, others.begin)
         return object()
 
     columns: Columns = Columns(new_future=reopen).opened(ORDINARY)
@@ -201,8 +207,8 @@ def test_it_learns_messages_only_and_opens_to_lists() -> None:
     nothing: Any = None
     with pytest.raises(TypeError, match="the model is no message"):
         Columns().shortcut.learn(model, None, 1)
-    with pytest.raises(TypeError, match="a mode and four lists"):
-        Columns().shortcut.open("sync", [], [], [], nothing)
+    with pytest.raises(TypeError, match="a mode, four lists and a function"):
+        Columns().shortcut.open("sync", [], [], [], nothing, nothing)
 
 
 def test_messages_to_several_topics_and_with_several_tags_join_the_same_columns() -> None:
@@ -216,10 +222,44 @@ def test_messages_to_several_topics_and_with_several_tags_join_the_same_columns(
     assert columns.shortcut.take(Message("audit", b"x", tags="open", flag=1), "sync") is None
 
 
+def test_the_first_message_of_columns_is_told_before_it_joins_them() -> None:
+    columns = Columns().opened(ORDINARY)
+    seen: list[int] = []
+    columns.shortcut.open(
+        "sync", columns.messages, columns.commons, columns.sizes, columns.futures,
+        lambda: seen.append(len(columns.messages)),
+    )  # fmt: skip
+    assert columns.shortcut.take(ORDINARY, "sync") is not None
+    assert columns.shortcut.take(ORDINARY, "sync") is not None
+    assert seen == [0]
+    assert columns.counts == {2}
+
+
+def test_a_message_that_nobody_would_send_is_not_taken() -> None:
+    def fails() -> None:
+        raise RuntimeError("the loop is closed")
+
+    columns = Columns().opened(ORDINARY)
+    columns.shortcut.open("sync", columns.messages, columns.commons, columns.sizes, columns.futures, fails)
+    with pytest.raises(RuntimeError, match="the loop is closed"):
+        columns.shortcut.take(ORDINARY, "sync")
+    assert columns.counts == {0}
+    assert (columns.backlog.calls, columns.backlog.bytes) == (0, 0)
+
+
+def test_it_declines_when_it_is_closed_while_the_first_message_is_told() -> None:
+    columns = Columns().opened(ORDINARY)
+    columns.shortcut.open(
+        "sync", columns.messages, columns.commons, columns.sizes, columns.futures, columns.shortcut.close
+    )
+    assert columns.shortcut.take(ORDINARY, "sync") is None
+    assert columns.counts == {0}
+
+
 def test_what_it_has_learned_stays_while_columns_come_and_go() -> None:
     columns = Columns().opened(ORDINARY)
     columns.shortcut.close()
-    columns.shortcut.open("async", columns.messages, columns.commons, columns.sizes, columns.futures)
+    columns.shortcut.open("async", columns.messages, columns.commons, columns.sizes, columns.futures, columns.begin)
     assert columns.shortcut.take(ORDINARY, "async") is not None
     assert columns.counts == {1}
 
@@ -251,7 +291,8 @@ def test_a_model_whose_place_is_taken_while_the_future_is_made_still_serves_its_
 
 def test_it_is_not_made_for_a_type_whose_fields_are_no_slots() -> None:
     class Loose:
-        topic = body = tags = keys = properties = delay_level = sharding_key = flag = wait_store = message_id = None
+        topic = body = tags = keys = properties = sharding_key = flag = wait_store = message_id = None
+        delay_level = delay_ms = deliver_at_ms = None
 
     with pytest.raises(TypeError, match=r"Loose\.topic is no slot"):
         Shortcut(Loose, Backlog(1), asyncio.Future, {}, 1, 1, 1)
@@ -271,29 +312,12 @@ def test_it_goes_with_the_cycle_it_is_part_of() -> None:
     assert gone() is None
 
 
-def test_columns_are_bodies_and_ids_of_messages_of_their_type_only() -> None:
-    class Own(Message, frozen=True):
-        """A program's own kind."""
-
-    messages = [Message("t", b"%d" % number) for number in range(5)]
-    columns = NativeColumns(Message)
-    assert columns.of(messages) == ([one.body for one in messages], [one.message_id for one in messages])
-    assert columns.of([]) == ([], [])
-    assert columns.of([*messages, Own("t", b"x")]) is None
-    assert columns.of([messages[0], None]) is None
-    for wrong in (tuple(messages), None):
-        with pytest.raises(TypeError):
-            columns.of(wrong)  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
-        NativeColumns(object)
-
-
 def test_ids_begin_with_the_moment_and_end_with_their_number() -> None:
     asked: list[int] = []
 
-    def advance(number: int) -> tuple[float, float, int, str]:
+    def advance(number: int) -> tuple[float, float, int, int, str]:
         asked.append(number)
-        return (0.0, 1e12, number + 2, f"{len(asked):028d}")
+        return (0.0, 1e12, number, number + 2, f"{len(asked):028d}")
 
     source = IdSource(advance)
     ids = [source.take() for _ in range(4)]
@@ -306,13 +330,26 @@ def test_ids_begin_with_the_moment_and_end_with_their_number() -> None:
     assert asked == [0, 3, 4]
 
 
-@pytest.mark.parametrize("moment", [(0.0, 1e12, 9, "short"), (0.0, 1e12, 9), None])
+@pytest.mark.parametrize("moment", [(0.0, 1e12, 0, 9, "short"), (0.0, 1e12, 0, 9), None])
 def test_a_moment_that_is_none_raises_and_the_next_id_asks_again(moment: Any) -> None:
-    moments = [moment, (0.0, 1e12, 9, "0" * 28)]
+    moments = [moment, (0.0, 1e12, 0, 9, "0" * 28)]
     source = IdSource(lambda number: moments.pop(0))
     with pytest.raises((TypeError, ValueError)):
         source.take()
     assert source.take() == "0" * 31 + "1"
+
+
+def test_a_number_below_those_of_the_moment_asks_again() -> None:
+    asked: list[int] = []
+
+    def advance(number: int) -> tuple[float, float, int, int, str]:
+        asked.append(number)
+        return (0.0, 1e12, number + 2, number + 9, "0" * 28)
+
+    source = IdSource(advance)
+    for _ in range(4):
+        source.take()
+    assert asked == [0, 1, 2, 3]
 
 
 def test_four_threads_get_no_id_twice() -> None:
@@ -337,6 +374,7 @@ def test_a_copy_of_a_message_is_taken_like_the_message() -> None:
 TYPES: dict[str, list[Any]] = {
     "topic": ["orders", 5, None], "body": [b"x", bytearray(b"x"), "x"], "tags": [None, "paid", 5],
     "keys": [(), "", "k", ["k"], 5], "properties": [NO_PROPERTIES, {}, {"a": "b"}, {"a": 5}, 5],
+    "delay_ms": [None, 0, 1, "1"], "deliver_at_ms": [None, 5, 0.5],
     "delay_level": [0, 1, "1", None], "sharding_key": [None, "s", 5], "flag": [0, 1 << 70, 0.5],
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from dejamq.one_call import OneCall
+from dejamq.net.coalescing import OneCall
 from dejamq_proto.codes import DejamqError
 
 

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from consumer_fakes import FakeLink, context, owned_queue
 from dejamq import BrokerUnavailable, Code, ConfigError, DejamqError, InvalidName, Message, MessageQueue, SendTimeout
-from dejamq.assignment import Assignment, OwnedQueue
-from dejamq.batching import Flight, Lane
-from dejamq.call import PLAIN, Call
-from dejamq.consume_from import ConsumeFrom, StartRule
-from dejamq.deliveries import Deliveries
-from dejamq.encoding import template
-from dejamq.message import SendResult, SendStatus, StoredRun
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.process_queue import ProcessQueue
-from dejamq.selectors import Rotation, by_hash
-from dejamq.send_journal import SendJournal
-from dejamq.sends import Sends
-from dejamq.subscriptions import Subscription, Subscriptions
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.record import java_hash
-from dejamq_proto.wire import SendRunResult
+from dejamq.handling.subscriptions import Subscription, Subscriptions
+from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
+from dejamq.receiving.assignment import Assignment, OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.receiving.process_queue import ProcessQueue
+from dejamq.sending.batching import BrokerBacklog, Flight
+from dejamq.sending.encoding import template
+from dejamq.sending.journal import SendJournal
+from dejamq.sending.queue_choice import Rotation
+from dejamq.sending.sends import Sends
+from dejamq.values.message import SendResult, SendStatus, StoredRun
+from dejamq.values.selectors import by_hash
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.records.record import java_hash
+from dejamq_proto.wire.messages import SendRunResult
 
 Q0, Q1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -234,15 +234,20 @@ def test_a_result_names_the_stored_copy_by_host_and_log_offset() -> None:
 # --- what a producer journals
 
 
-def call(number: int, *, keys: tuple[str, ...] = (), indefinite: bool = False) -> Call:
-    message = Message("orders", b"x", keys=keys, properties={"order": f"o{number}"}, message_id=f"{number:032X}")
-    made = Call(message, template("orders", 0, None), b"", PLAIN, number, 1e9, 10, None, queue=Q0)
-    made.tries, made.indefinite = 1, indefinite
+def sends(*numbers: int, keys: tuple[str, ...] = ()) -> Sends:
+    """Of these call ids, under way."""
+    messages = [
+        Message("orders", b"x", keys=keys, properties={"order": f"o{number}"}, message_id=f"{number:032X}")
+        for number in numbers
+    ]
+    made = Sends(messages=messages, call_ids=numbers, tries=1)
+    for column, element in ((made.commons, template("orders", 0, None)), (made.futures, None), (made.queues, Q0)):
+        column.extend([element] * len(numbers))  # type: ignore[list-item]  # of many types
     return made
 
 
-def flight(*calls: Call) -> Flight:
-    return Flight(Lane("broker-a"), Sends.of(list(calls)), np.array([10] * len(calls), "<u4"), 3, "h:1", 1.0)
+def flight(under_way: Sends) -> Flight:
+    return Flight(BrokerBacklog("broker-a"), under_way, np.array([10] * len(under_way), "<u4"), 3, "h:1", 1.0)
 
 
 def journalled(directory: Path, business_key: str | None = None) -> tuple[SendJournal, Any]:
@@ -251,9 +256,9 @@ def journalled(directory: Path, business_key: str | None = None) -> tuple[SendJo
     return SendJournal(journal, "g", business_key), lambda: [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_try_is_journalled_with_every_call_before_it_leaves(tmp_path: Path) -> None:
+def test_a_try_is_journalled_with_every_send_before_it_leaves(tmp_path: Path) -> None:
     journal, lines = journalled(tmp_path)
-    journal.leaving(flight(call(1), call(2)))
+    journal.leaving(flight(sends(1, 2)))
     (line,) = lines()
     assert (line["event"], line["request_seq"], line["broker_name"]) == ("SEND_TRY", 3, "broker-a")
     assert (line["call_ids"], line["tries"], line["topics"]) == ([1, 2], [1, 1], ["orders"])
@@ -264,21 +269,20 @@ def test_a_try_is_journalled_with_every_call_before_it_leaves(tmp_path: Path) ->
     ("modes", "told"),
     [(["sync", "sync"], None), (["batch", "batch"], ["batch"]), (["sync", "async"], ["sync", "async"])],
 )
-def test_how_calls_were_made_is_told_once_where_it_is_the_same(
+def test_how_sends_were_made_is_told_once_where_it_is_the_same(
     tmp_path: Path, modes: list[str], told: list[str] | None
 ) -> None:
     journal, lines = journalled(tmp_path)
-    calls = [call(1), call(2)]
-    for each, mode in zip(calls, modes, strict=True):
-        each.mode = mode
-    journal.leaving(flight(*calls))
+    both = sends(1, 2)
+    both.modes = modes
+    journal.leaving(flight(both))
     assert lines()[0].get("modes") == told
 
 
 @pytest.mark.parametrize(("name", "expected"), [("order", ["o1"]), ("KEYS", ["k1"]), ("absent", [""])])
 def test_the_business_key_is_a_property_or_the_first_key(tmp_path: Path, name: str, expected: list[str]) -> None:
     journal, lines = journalled(tmp_path, name)
-    journal.leaving(flight(call(1, keys=("k1", "k2"))))
+    journal.leaving(flight(sends(1, keys=("k1", "k2"))))
     assert lines()[0]["business_keys"] == expected
 
 
@@ -287,27 +291,30 @@ def test_the_business_key_is_a_property_or_the_first_key(tmp_path: Path, name: s
 )
 def test_a_stored_run_is_journalled_by_how_well_it_is_kept(tmp_path: Path, status: SendStatus, outcome: str) -> None:
     journal, lines = journalled(tmp_path)
-    journal.stored(flight(call(1)), status)
+    journal.stored(flight(sends(1)), status)
     assert lines()[0]["outcome"] == outcome
 
 
 def test_a_lost_run_is_journalled_with_code_and_certainty(tmp_path: Path) -> None:
     journal, lines = journalled(tmp_path)
-    journal.result(flight(call(1)), SendTimeout("no answer"), "timeout")
+    journal.result(flight(sends(1)), SendTimeout("no answer"), "timeout")
     (line,) = lines()
     assert (line["outcome"], line["code"], line["definite"]) == ("timeout", Code.ACCESS_BROKER_TIMEOUT, False)
 
 
-def test_calls_that_surely_failed_are_told_apart_from_those_that_may_be_stored(tmp_path: Path) -> None:
+def test_sends_that_surely_failed_are_told_apart_from_those_that_may_be_stored(tmp_path: Path) -> None:
     journal, lines = journalled(tmp_path)
-    journal.failed([call(1), call(2, indefinite=True)], BrokerUnavailable("gone", definite=True))
+    maybe_stored = sends(2)
+    maybe_stored.indefinite = True
+    for failed in (sends(1), maybe_stored):
+        journal.failed(failed, BrokerUnavailable("gone", definite=True))
     told = {line["definite"]: line["call_ids"] for line in lines()}
     assert told == {True: [1], False: [2]}
 
 
 def test_without_a_journal_nothing_is_prepared() -> None:
     journal = Journal(None, role="producer", process="p", boot_id="p0", level=Level.OFF)
-    SendJournal(journal, "g", None).failed([call(1)], DejamqError("x"))
+    SendJournal(journal, "g", None).failed(sends(1), DejamqError("x"))
 
 
 # --- the low-water mark

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from dejamq.config import ClientConfig
-from dejamq.presence import Presence
+from dejamq.net.presence import Presence
+from dejamq.values.config import ClientConfig
 from dejamq_proto.client_pb2 import BrokerCommand, Heartbeat, HeartbeatAck
 
 
@@ -33,9 +33,12 @@ class Link:
 
 async def test_a_connection_whose_first_heartbeat_had_no_answer_is_announced_with_the_first_one_that_has() -> None:
     link: Any = Link()
-    presence = Presence(ClientConfig(mq_client_api_timeout_ms=20), links=lambda: [link], heartbeat=Heartbeat)
+    presence = Presence(
+        ClientConfig(mq_client_api_timeout_ms=20), links=lambda: [link], heartbeat=Heartbeat,
+        on_ids_changed=lambda group: None, on_command=lambda link, command: None,
+    )  # fmt: skip
     connected: list[str] = []
-    presence.on_connected = connected.append
+    presence.on_connected.connect(connected.append)
     assert await presence.beat() == ["h:1"]
     link.awake = True
     assert await presence.beat() == []

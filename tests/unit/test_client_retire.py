@@ -3,10 +3,9 @@
 import asyncio
 from typing import Any
 
-from dejamq.config import ClientConfig
-from dejamq.instance import Instance
-from dejamq.links import Links
-from dejamq.routes import TopicRoute
+from dejamq.net.instance import BrokerLinks, Instance
+from dejamq.net.routes import TopicRoute
+from dejamq.values.config import ClientConfig
 
 
 class SlowLink:
@@ -30,7 +29,7 @@ class Closed:
 async def test_a_connection_that_is_closing_is_not_closed_again_by_the_next_change() -> None:
     instance = Instance(ClientConfig(poll_name_server_interval_ms=1), role="producer")
     link: Any = SlowLink()
-    instance._links["h:1"] = link
+    instance.inspect().links["h:1"] = link
     instance._route_changed(TopicRoute("t"))
     while not link.closing:
         await asyncio.sleep(0.001)
@@ -38,18 +37,18 @@ async def test_a_connection_that_is_closing_is_not_closed_again_by_the_next_chan
     for _ in range(5):
         await asyncio.sleep(0.002)
     link.end.set()
-    while instance._tasks:
+    while instance.inspect().tasks:
         await asyncio.sleep(0.001)
     assert link.closing == 1
     assert instance.fatal is None
-    assert not instance._links
+    assert not instance.inspect().links
     await instance.close()
 
 
 async def test_a_connection_that_is_given_up_while_it_is_retired_harms_nobody() -> None:
     instance = Instance(ClientConfig(poll_name_server_interval_ms=1), role="producer")
     early, late = SlowLink(), SlowLink()
-    links: dict[str, Any] = instance._links
+    links: dict[str, Any] = instance.inspect().links
     links |= {"h:1": early, "h:2": late}
     instance._route_changed(TopicRoute("t"))
     instance.reconnect("h:1", "it did not answer")  # before its time has come
@@ -58,10 +57,10 @@ async def test_a_connection_that_is_given_up_while_it_is_retired_harms_nobody() 
     instance.reconnect("h:2", "it did not answer")  # while it is being closed
     early.end.set()
     late.end.set()
-    while instance._tasks:
+    while instance.inspect().tasks:
         await asyncio.sleep(0.001)
     assert instance.fatal is None
-    assert not instance._links
+    assert not instance.inspect().links
     await instance.close()
 
 
@@ -73,7 +72,7 @@ async def test_an_address_has_one_connection_until_it_is_given_up() -> None:
         return SlowLink()
 
     spawned: list[Any] = []
-    links: Any = Links(dial, named=set, spawn=lambda work, name: spawned.append(work), idle_ms=1)
+    links: Any = BrokerLinks(dial, named=set, spawn=lambda work, name: spawned.append(work), idle_ms=1)
     first = links["h:1"]
     assert links["h:1"] is first
     assert links["h:2"] is not first

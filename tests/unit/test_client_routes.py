@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 from dejamq import BrokerUnavailable, ClientClosed, Code, ConfigError, MessageQueue, RouteNotFound
-from dejamq.config import client_config, parse_addresses
-from dejamq.producer_config import ProducerConfig
-from dejamq.routes import Routes, TopicRoute
+from dejamq.net.routes import Routes, TopicRoute
+from dejamq.values.config import client_config, parse_addresses
+from dejamq.values.producer_config import ProducerConfig
 from dejamq_proto.namesrv_pb2 import BrokerData, GetRouteResponse, QueueData
 
 

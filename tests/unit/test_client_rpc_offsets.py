@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from dejamq.rpc_offsets import Offsets
+from dejamq.net.offset_calls import OffsetCalls
 from dejamq_proto.client_pb2 import (
     OffsetAnswer,
     OffsetResponse,
@@ -24,7 +24,7 @@ class Broker:
         self.reads_also, self.failure = reads_also, failure
         self.asked: list[list[int]] = []
         self.committed: list[int] = []
-        self.offsets = Offsets(self.query, self.update)
+        self.offsets = OffsetCalls(self.query, self.update)
 
     async def query(self, request: QueryOffsetRequest) -> OffsetResponse:
         self.came(request)

@@ -1,4 +1,4 @@
-"""Sends that are nothing but their messages: kept in columns, and calls as soon as something happens to some."""
+"""Sends that wait or travel together: kept in columns, whatever happens to some of them."""
 
 import asyncio
 from collections import deque
@@ -8,19 +8,17 @@ import msgspec
 import numpy as np
 import pytest
 from dejamq import Message, MessageQueue
-from dejamq.batching import Lane, build_run, take_plain_run
-from dejamq.call import PLAIN, Call
-from dejamq.call_ids import CallIds
-from dejamq.encoding import template
-from dejamq.fresh import Fresh
-from dejamq.intake import Intake
-from dejamq.message import SendResult, SendStatus, StoredRun
-from dejamq.producer_config import ProducerConfig
-from dejamq.routes import BrokerQueues, TopicRoute
-from dejamq.selectors import Rotation
-from dejamq.sends import Sends
-from dejamq.window import MAX_RUN_RECORDS, WINDOW_RECORDS
-from dejamq_proto.wire import SendRunResult
+from dejamq.net.routes import BrokerQueues, TopicRoute
+from dejamq.sending.batching import MAX_RUN_RECORDS, BrokerBacklog, build_run, take_run
+from dejamq.sending.call_ids import CallIds
+from dejamq.sending.encoding import template
+from dejamq.sending.intake import Intake
+from dejamq.sending.queue_choice import WINDOW_RECORDS, Rotation
+from dejamq.sending.sends import NO_WAIT, PLAIN, Extra, Sends
+from dejamq.sending.submitted import Fresh
+from dejamq.values.message import SendResult, SendStatus, StoredRun
+from dejamq.values.producer_config import ProducerConfig
+from dejamq_proto.wire.messages import SendRunResult
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,9 +44,25 @@ def plain(numbers: range, *, size: int = 100, tags: bool = False, mode: str = "s
     return sends
 
 
-def a_call(number: int) -> Call:
-    message, common = Message("t", b"x"), template("t", 0, None)
-    return Call(message, common, b"\x02", PLAIN, number, 10.0, 100, None, queue=QUEUES[0])
+def special(number: int, *, mode: str = "sync") -> Sends:
+    """One with a key, numbered as those of ``plain``, to the first queue."""
+    intake = Intake(ProducerConfig())
+    sends = intake.single(Message("t", b"body %d" % number, keys="k"), asyncio.Future(), None, mode)
+    sends.call_ids, sends.queues = range(number, number + 1), QUEUES[:1]
+    return sends
+
+
+def join(fresh: Fresh, number: int, *, mode: str = "sync", wait_store: bool = True) -> None:
+    """Submit one that is not plain."""
+    message = Message("t", b"body %d" % number, keys="k", wait_store=wait_store)
+    Intake(ProducerConfig()).single(
+        message, asyncio.Future(), None, mode, columns=lambda mode, kind, _: fresh.columns(mode, kind)
+    )
+
+
+def without_queues(sends: Sends) -> Sends:
+    sends.queues = []
+    return sends
 
 
 class Doors:
@@ -56,9 +70,11 @@ class Doors:
 
     def __init__(self) -> None:
         self.is_open = False
+        self.begin: Any = None
 
-    def open(self, *_: Any) -> None:
+    def open(self, *arguments: Any) -> None:
         self.is_open = True
+        self.begin = arguments[-1]
 
     def close(self) -> None:
         self.is_open = False
@@ -66,10 +82,12 @@ class Doors:
 
 @pytest.mark.parametrize("number", [1, 12, 100])
 @pytest.mark.parametrize("tags", [False, True])
-async def test_plain_sends_are_the_run_that_calls_of_them_would_be(number: int, tags: bool) -> None:
+async def test_sends_are_the_same_run_whether_or_not_something_is_told_of_each(number: int, tags: bool) -> None:
     sends = plain(range(number), tags=tags)
+    each = sends.pick(lambda column: column[:])
+    each.extras = [Extra(common.before, common.rest) for common in each.commons]
     run = build_run(sends, group="g", default_queue_nums=4, born_ms=5)
-    same = build_run(Sends.of(plain_calls(sends)), group="g", default_queue_nums=4, born_ms=5)
+    same = build_run(each, group="g", default_queue_nums=4, born_ms=5)
     assert b"".join(run.records) == b"".join(same.records)
     assert run.queues == same.queues
     for of_run, of_same in ((run.sizes, same.sizes), (run.queue_index, same.queue_index)):
@@ -77,32 +95,27 @@ async def test_plain_sends_are_the_run_that_calls_of_them_would_be(number: int, 
     assert np.array_equal(run.tags_codes, same.tags_codes)
 
 
-def plain_calls(sends: Sends) -> list[Call]:
-    copy = sends.pick(lambda column: column[:])
-    return copy.unfold()
-
-
 async def test_of_many_plain_sends_half_goes_and_at_most_850() -> None:
     waiting = deque([plain(range(200)), plain(range(200, 600))])
-    assert list(take_plain_run(waiting).call_ids) == list(range(300))
-    assert list(take_plain_run(waiting).call_ids) == list(range(300, 450))
+    assert list(take_run(waiting).call_ids) == list(range(300))
+    assert list(take_run(waiting).call_ids) == list(range(300, 450))
     waiting = deque(plain(range(start, start + 100)) for start in range(0, 3000, 100))
-    assert list(take_plain_run(waiting).call_ids) == list(range(MAX_RUN_RECORDS))
+    assert list(take_run(waiting).call_ids) == list(range(MAX_RUN_RECORDS))
 
 
 async def test_a_full_run_ends_within_a_turn_whose_other_sends_begin_the_next_one() -> None:
     waiting = deque(plain(range(begin, begin + 256)) for begin in range(0, 2560, 256))
-    runs = [take_plain_run(waiting), take_plain_run(waiting)]
+    runs = [take_run(waiting), take_run(waiting)]
     assert [call_id for run in runs for call_id in run.call_ids] == list(range(2 * MAX_RUN_RECORDS))
     assert bodies(waiting[0]) == list(waiting[0].call_ids) == list(range(2 * MAX_RUN_RECORDS, 7 * 256))
 
 
 async def test_plain_sends_of_about_a_mebibyte_are_a_run_and_a_larger_one_goes_alone() -> None:
     waiting = deque([plain(range(10), size=300_000)])
-    assert list(take_plain_run(waiting).call_ids) == [0, 1, 2]
-    assert list(take_plain_run(waiting).call_ids) == [3, 4, 5]
+    assert list(take_run(waiting).call_ids) == [0, 1, 2]
+    assert list(take_run(waiting).call_ids) == [3, 4, 5]
     waiting = deque([plain(range(2), size=3 << 20)])
-    assert list(take_plain_run(waiting).call_ids) == [0]
+    assert list(take_run(waiting).call_ids) == [0]
 
 
 @pytest.mark.parametrize("turn", [20, 800])
@@ -113,7 +126,7 @@ async def test_runs_of_a_flood_to_many_queues_have_many_records_of_a_few_in_the_
         sends.queues = [queues[call_id % turn] for call_id in sends.call_ids]
     left: dict[MessageQueue, list[int]] = {queue: [] for queue in queues}
     while waiting:
-        run = take_plain_run(waiting)
+        run = take_run(waiting)
         if len(run) == MAX_RUN_RECORDS:
             assert len(set(run.queues)) <= max(turn // 5, 20)
         for queue, number in zip(run.queues, bodies(run), strict=True):
@@ -122,10 +135,10 @@ async def test_runs_of_a_flood_to_many_queues_have_many_records_of_a_few_in_the_
 
 
 async def test_what_a_program_submits_later_leaves_after_what_a_flood_put_in_another_order() -> None:
-    lane, queues = Lane("a"), [MessageQueue(f"t{number}", "a", 0) for number in range(800)]
+    lane, queues = BrokerBacklog("a"), [MessageQueue(f"t{number}", "a", 0) for number in range(800)]
     for start in range(0, WINDOW_RECORDS + 5_000, 100):
-        lane.add_plain(plain(range(start, start + 100)))
-        lane.plain[-1].queues = [queues[call_id % 800] for call_id in lane.plain[-1].call_ids]
+        lane.add(plain(range(start, start + 100)))
+        lane.waiting[-1].queues = [queues[call_id % 800] for call_id in lane.waiting[-1].call_ids]
     left = [number for _ in range(WINDOW_RECORDS // MAX_RUN_RECORDS) for number in bodies(lane.take_run())]
     assert sorted(left) == list(range(WINDOW_RECORDS))
     assert left != sorted(left)
@@ -143,15 +156,16 @@ async def test_whatever_the_order_of_the_queues_those_of_each_stand_side_by_side
     ordered = sends.by_queue()
     assert bodies(ordered) == expected
     assert ordered.call_ids == range(len(queues))
-    calls = Sends.of(same.unfold()).by_queue()
-    assert bodies(calls) == list(calls.call_ids) == expected
+    same.extras, same.tries = [Extra(b"", b"") for _ in queues], 1
+    again = same.by_queue()
+    assert bodies(again) == list(again.call_ids) == expected
 
 
 async def test_those_of_a_queue_keep_their_order_where_a_configuration_names_it_twice() -> None:
     route = TopicRoute("t", (BrokerQueues("a", 2, 2, 6),), {"a": {0: "127.0.0.1:1"}}, order_conf="a:2;a:2")
-    lane, sends = Lane("a"), plain(range(12))
+    lane, sends = BrokerBacklog("a"), plain(range(12))
     sends.queues = Rotation(route.publish_queues(), 0).take(12, 0.0)
-    lane.add_plain(sends)
+    lane.add(sends)
     run = lane.take_run()
     left = [(queue.queue_id, number) for queue, number in zip(run.queues, bodies(run), strict=True)]
     assert left == sorted(left)
@@ -169,71 +183,102 @@ async def test_results_are_given_to_those_that_still_wait() -> None:
     assert (first.result().message_id, second.cancelled(), third.result().message_id) == ("0", True, "2")
 
 
-async def test_sends_of_another_mode_are_another_run() -> None:
-    waiting = deque([plain(range(2)), plain(range(2, 4), mode="async")])
-    runs = [take_plain_run(waiting), take_plain_run(waiting)]
-    assert [(run.mode, list(run.call_ids)) for run in runs] == [("sync", [0, 1]), ("async", [2, 3])]
+async def test_results_are_given_to_those_that_wait_beside_a_oneway() -> None:
+    sends, results = plain(range(2)), [SendResult(SendStatus.SEND_OK, str(n), QUEUES[0], n, PLACE, n) for n in range(2)]
+    sends.mode, sends.modes, sends.futures[0] = "oneway", ["oneway", "sync"], None
+    assert not sends.any_ended
+    sends.tell(results)
+    assert sends.futures[1] is not None
+    assert sends.futures[1].result().message_id == "1"
+    assert sends.any_ended
 
 
-async def test_calls_and_plain_sends_to_one_broker_keep_the_order_in_which_they_came() -> None:
-    lane = Lane("a")
-    lane.add_plain(plain(range(4)))
-    lane.add([a_call(4)])
-    lane.add_plain(plain(range(5, 8)))
-    assert sorted(lane.take_run().call_ids) == list(range(8))
-    lane.add_plain(plain(range(4, 8)))
-    lane.put_back([a_call(0)])
-    assert list(lane.take_run().call_ids) == [0]
-    assert list(lane.take_run().call_ids) == [4, 5, 6, 7]
-    assert not lane.busy
+async def test_sends_of_several_modes_are_one_run_that_tells_the_mode_of_each() -> None:
+    waiting = deque([plain(range(2)), plain(range(2, 4), mode="async"), special(4)])
+    run = take_run(waiting)
+    assert (run.each_mode, bodies(run)) == (["sync", "sync", "async", "async", "sync"], list(range(5)))
+    assert not waiting
 
 
-async def test_many_plain_sends_stay_so_behind_calls_and_behind_what_was_put_back() -> None:
-    lane = Lane("a")
-    lane.add([a_call(0)])
-    lane.add_plain(plain(range(1, 300)))
-    lane.put_back([a_call(-1)])
-    assert list(lane.take_run().call_ids) == [-1, 0]
+async def test_what_has_another_kind_or_history_is_another_run_in_the_order_of_the_submits() -> None:
+    other, failed = plain(range(2, 4)), plain(range(4, 6))
+    other.kind, failed.tries = NO_WAIT, 1
+    waiting = deque([plain(range(2)), other, failed, plain(range(6, 8))])
+    assert [bodies(take_run(waiting)) for _ in range(4)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+async def test_special_and_plain_sends_to_one_broker_keep_the_order_in_which_they_came() -> None:
+    lane = BrokerBacklog("a")
+    for sends in (plain(range(4)), special(4), plain(range(5, 8))):
+        lane.add(sends)
     run = lane.take_run()
-    assert run.calls is None
-    assert sorted(run.call_ids) == list(range(1, 151))
-    lane.add([a_call(300)])
-    assert lane.take_run().calls is not None
+    assert sorted(run.call_ids) == list(range(8))
+    assert bodies(run) == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert [extra is not None for extra in run.each_extra] == [number == 4 for number in bodies(run)]
+    lane.add(plain(range(4, 8)))
+    lane.put_back(special(0))
+    assert list(lane.take_run().call_ids) == [0, 4, 5, 6, 7]
+    assert not lane.waiting
 
 
-async def test_a_deadline_of_what_has_left_makes_no_calls_of_what_waits() -> None:
-    lane = Lane("a")
-    lane.add_plain(plain(range(1)))
+async def test_a_flood_with_special_sends_keeps_what_each_has() -> None:
+    queues = [MessageQueue(f"t{number}", "a", 0) for number in range(800)]
+    waiting = deque(plain(range(start, start + 100)) for start in range(0, 20_000, 100))
+    waiting[3], waiting[4] = special(300), plain(range(400, 500), mode="async")
+    for sends in waiting:
+        sends.queues = [queues[call_id % 800] for call_id in sends.call_ids]
+    told = {}
+    while waiting:
+        run = take_run(waiting)
+        for number, mode, extra in zip(bodies(run), run.each_mode, run.each_extra, strict=True):
+            told[number] = (mode, extra is not None)
+    assert len(told) == 20_000 - 99
+    assert {number for number, (_, is_special) in told.items() if is_special} == {300}
+    assert {number for number, (mode, _) in told.items() if mode == "async"} == set(range(400, 500))
+
+
+async def test_what_goes_again_keeps_its_call_ids_in_any_order() -> None:
+    queues = [MessageQueue(f"t{number}", "a", 0) for number in range(800)]
+    waiting = deque(plain(range(start, start + 100)) for start in range(0, 20_000, 100))
+    for sends in waiting:
+        sends.tries, sends.queues = 1, [queues[call_id % 800] for call_id in sends.call_ids]
+    lane = BrokerBacklog("a")
+    lane.waiting = waiting
+    left: list[int] = []
+    while lane.waiting:
+        run = lane.take_run()
+        assert bodies(run) == list(run.call_ids)
+        left += run.call_ids
+    assert sorted(left) == list(range(20_000))
+
+
+async def test_a_deadline_of_what_has_left_does_not_end_what_waits() -> None:
+    lane = BrokerBacklog("a")
+    lane.add(plain(range(1)))
     lane.take_run()
     later = plain(range(1, 3))
     later.deadlines = [20.0, 20.0]
-    lane.add_plain(later)
+    lane.add(later)
     assert lane.take_expired(15.0) == []
     assert lane.first_deadline == 20.0
-    assert lane.take_run().calls is None
+    assert lane.take_run() is later
 
 
-async def test_plain_sends_that_waited_too_long_are_taken_out_as_calls() -> None:
-    lane = Lane("a")
-    lane.add_plain(plain(range(3)))
+async def test_sends_that_waited_too_long_are_taken_out_and_the_others_stay() -> None:
+    lane, sends = BrokerBacklog("a"), plain(range(3))
+    sends.deadlines[1] = 12.0
+    lane.add(sends)
     assert lane.take_expired(9.0) == []
-    assert [call.call_id for call in lane.take_expired(10.0)] == [0, 1, 2]
-    assert not lane.busy
+    assert [list(expired.call_ids) for expired in lane.take_expired(10.0)] == [[0, 2]]
+    assert lane.first_deadline == 12.0
+    assert list(lane.take_run().call_ids) == [1]
+    assert not lane.waiting
 
 
 async def test_sends_are_divided_by_broker_in_their_order() -> None:
     sends = plain(range(4))
     sends.queues = [MessageQueue("t", name, 0) for name in "abab"]
     assert [(name, list(part.call_ids)) for name, part in sends.by_broker()] == [("a", [0, 2]), ("b", [1, 3])]
-
-
-async def test_a_call_made_of_a_send_under_way_knows_that_it_left() -> None:
-    sends = plain(range(2))
-    sends.leave()
-    assert sends.tries == [1, 1]
-    assert [call.tries for call in sends.unfold()] == [1, 1]
-    sends.leave()
-    assert sends.tries == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +288,7 @@ async def test_a_call_made_of_a_send_under_way_knows_that_it_left() -> None:
         {"message_id": "own"}, {"body": b"x" * 4096}, {"body": b""},
     ],
 )  # fmt: skip
-def test_a_message_with_something_of_its_own_needs_a_call(more: dict[str, Any]) -> None:
+def test_a_message_with_something_of_its_own_is_not_plain(more: dict[str, Any]) -> None:
     intake = Intake(ProducerConfig())
     assert intake.plain(Message(**{"topic": "t", "body": b"x", **more})) is None
     assert Intake(ProducerConfig(namespace="n")).plain(Message("t", b"x")) is None
@@ -255,49 +300,145 @@ def test_what_messages_have_in_common_is_found_whatever_came_before() -> None:
         assert intake.plain(Message(topic, b"x", flag=flag, tags=tags)) is template(topic, flag, tags)
 
 
-async def test_what_one_turn_submitted_is_calls_in_its_order_where_some_are_calls() -> None:
+def fresh_sends(doors: Any, turns: list[None] | None = None) -> Fresh:
+    asked: list[None] = [] if turns is None else turns
+    return Fresh(CallIds(7), 3.0, doors, lambda: asked.append(None), PLAIN)
+
+
+async def test_what_one_turn_submitted_goes_together_in_its_order() -> None:
     doors: Any = Doors()
-    fresh = Fresh(CallIds(7), 3.0, doors)
-    for each in (plain(range(2)), a_call(1), plain(range(1))):
-        if isinstance(each, Call):
-            fresh.add([each])
-            assert not doors.is_open
-            continue
-        sends = fresh.begin("sync")
-        assert fresh.plain is sends
-        assert doors.is_open
-        sends.extend(each)
+    fresh = fresh_sends(doors)
+    sends = fresh.plain("sync")
+    sends.extend(without_queues(plain(range(2))))
+    join(fresh, 2, mode="async")
+    assert fresh.plain("sync") is sends
+    assert doors.is_open
+    for column, element in zip(("messages", "commons", "sizes", "futures"), row(3), strict=True):
+        getattr(sends, column).append(element)
     taken = fresh.take()
     assert not fresh
-    assert fresh.plain is None
-    assert not doors.is_open
-    assert fresh.as_plain(taken) is None
-    assert [call.call_id for call in fresh.as_calls(taken)] == [7, 8, 1, 9]
+    assert taken == [sends]
+    assert (bodies(sends), list(sends.call_ids)) == ([0, 1, 2, 3], [7, 8, 9, 10])
+    assert sends.modes == ["sync", "sync", "async", "sync"]
+    assert [extra is not None for extra in sends.extras] == [False, False, True, False]
+    assert sends.deadlines[:2] == [10.0, 10.0]
+    assert sends.deadlines[3] == sends.deadline
 
 
-async def test_what_one_turn_submitted_stays_plain_where_all_is() -> None:
+def row(number: int) -> tuple[Any, ...]:
+    """What the compiled part appends."""
+    sends = plain(range(number, number + 1))
+    return sends.messages[0], sends.commons[0], sends.sizes[0], sends.futures[0]
+
+
+async def test_a_send_of_another_kind_ends_the_columns_that_plain_ones_join() -> None:
     doors: Any = Doors()
-    fresh = Fresh(CallIds(7), 3.0, doors)
-    sends = fresh.begin("sync")
-    sends.extend(plain(range(2)))
+    fresh = fresh_sends(doors)
+    fresh.plain("sync").extend(without_queues(plain(range(1))))
+    join(fresh, 1, wait_store=False)
+    assert not doors.is_open
+    fresh.plain("sync").extend(without_queues(plain(range(2, 3))))
+    assert [(bodies(sends), list(sends.call_ids)) for sends in fresh.take()] == [([0], [7]), ([1], [8]), ([2], [9])]
+
+
+async def test_what_was_held_until_there_was_room_goes_behind_what_is_there() -> None:
+    doors: Any = Doors()
+    fresh = fresh_sends(doors)
+    fresh.plain("sync").extend(without_queues(plain(range(1))))
+    fresh.add(without_queues(special(1)))
+    assert not doors.is_open
+    assert [(bodies(sends), list(sends.call_ids)) for sends in fresh.take()] == [([0], [7]), ([1], [8])]
+
+
+async def test_a_send_that_garbage_makes_while_another_joins_takes_nothing_of_it() -> None:
+    class Late(list[Any]):
+        """A column into which a send comes when somebody else looks how long it is."""
+
+        def __len__(self) -> int:
+            count = super().__len__()
+            if late:
+                for column, element in zip(("messages", "commons", "sizes", "futures"), late.pop(), strict=True):
+                    getattr(sends, column).append(element)
+            return count
+
+    late = [row(1)]
+    sends = plain(range(1))
+    sends.messages = Late(sends.messages)
+    extra = Extra(b"", b"")
+    sends.append("async", Message("t", b"body 2"), template("t", 0, None), 100, None, 3.0, extra)
+    sends.complete()
+    assert bodies(sends) == [0, 1, 2]
+    assert sends.each_extra == [None, None, extra]
+    assert sends.each_mode == ["sync", "sync", "async"]
+    assert sends.deadlines == [10.0, 10.0, 3.0]
+
+
+async def test_what_a_failed_turn_put_back_is_taken_again() -> None:
+    doors: Any = Doors()
+    fresh = fresh_sends(doors)
+    sends = fresh.plain("sync")
+    sends.extend(without_queues(plain(range(2))))
     taken = fresh.take()
-    fresh.put_back(taken)
-    assert fresh.as_plain(fresh.take()) == [sends]
     assert list(sends.call_ids) == [7, 8]
-    assert sends.deadlines == [sends.deadline] * 2
+    fresh.put_back(taken)
+    assert fresh.take() == [sends]
+    assert len(sends.deadlines) == 2
+
+
+async def test_the_next_turn_has_columns_of_the_same_mode_open_before_anything_joins_them() -> None:
+    doors: Any = Doors()
+    turns: list[None] = []
+    fresh = fresh_sends(doors, turns)
+    fresh.plain("sync").extend(plain(range(1)))
+    fresh.take()
+    assert doors.is_open
+    assert not fresh
+    doors.begin()
+    doors.begin()
+    assert len(turns) == 2
+    assert fresh
+    assert fresh.take() == []
+    fresh.end_plain()
+    fresh.take()
+    assert not doors.is_open
+
+
+async def test_a_special_send_goes_before_plain_sends_that_join_later() -> None:
+    doors: Any = Doors()
+    fresh = fresh_sends(doors)
+    fresh.plain("sync").extend(without_queues(plain(range(1))))
+    fresh.take()
+    join(fresh, 1)
+    assert doors.is_open
+    fresh.plain("sync").extend(without_queues(plain(range(2, 3))))
+    assert [(bodies(sends), list(sends.call_ids)) for sends in fresh.take()] == [([1], [8]), ([2], [9])]
+
+
+async def test_columns_that_were_begun_in_vain_take_the_next_special_send() -> None:
+    doors: Any = Doors()
+    fresh = fresh_sends(doors)
+    fresh.plain("sync")
+    join(fresh, 3)
+    assert doors.is_open
+    fresh.plain("sync").extend(without_queues(plain(range(4, 5))))
+    assert [(bodies(sends), list(sends.call_ids)) for sends in fresh.take()] == [([3, 4], [7, 8])]
 
 
 async def test_whatever_is_done_to_sends_is_done_to_all_their_columns() -> None:
-    columns = ("messages", "commons", "sizes", "futures", "queues", "call_ids", "deadlines")
+    columns = (
+        "messages", "commons", "sizes", "futures", "queues", "call_ids", "deadlines", "each_mode", "each_extra",
+    )  # fmt: skip
 
     def rows(sends: Sends) -> list[tuple[Any, ...]]:
         return list(zip(*(getattr(sends, name) for name in columns), strict=True))
 
-    one, other = plain(range(4), tags=True), plain(range(4, 6), tags=True)
+    one, other = plain(range(4), tags=True), plain(range(4, 6), tags=True, mode="async")
+    other.extend(special(6))
     expected = rows(one) + rows(other)
     one.extend(other)
     assert rows(one) == expected
     assert rows(one.pick(lambda column: column[::2])) == expected[::2]
+    odd, even = one.divide([False, True] * 3 + [False])
+    assert (rows(odd), rows(even)) == (expected[1::2], expected[::2])
     assert rows(one.cut(4)) == expected[:4]
     assert rows(one) == expected[4:]
-    assert len(one.unfold()) == 2

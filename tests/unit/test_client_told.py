@@ -3,14 +3,14 @@
 import asyncio
 
 from dejamq import BrokerUnavailable, DejamqError
-from dejamq.rpc_stream import Told
+from dejamq.net.stream import AnswerCallback
 
 LOST = BrokerUnavailable("lost", definite=False)
 
 
 async def test_an_answer_is_told_at_once_and_once() -> None:
     heard: list[int | DejamqError] = []
-    told = Told[int](heard.append)
+    told = AnswerCallback[int](heard.append)
     assert not told.done()
     told.set_result(7)
     told.set_result(8)
@@ -22,7 +22,7 @@ async def test_an_answer_is_told_at_once_and_once() -> None:
 
 async def test_a_failure_is_told_in_the_next_turn() -> None:
     heard: list[int | DejamqError] = []
-    told = Told[int](heard.append)
+    told = AnswerCallback[int](heard.append)
     told.set_exception(LOST)
     assert heard == []
     await asyncio.sleep(0)
@@ -31,10 +31,10 @@ async def test_a_failure_is_told_in_the_next_turn() -> None:
 
 async def test_who_does_not_want_it_any_more_is_not_told() -> None:
     heard: list[int | DejamqError] = []
-    told = Told[int](heard.append)
+    told = AnswerCallback[int](heard.append)
     told.cancel()
     told.set_result(7)
-    late = Told[int](heard.append)
+    late = AnswerCallback[int](heard.append)
     late.set_exception(LOST)
     late.cancel()
     await asyncio.sleep(0)

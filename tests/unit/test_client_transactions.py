@@ -1,19 +1,22 @@
 """A producer of transactions without servers: what answers mean, which questions wait, how settings are refused."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from consumer_fakes import RAISED
 from dejamq import ConfigError, Message, TransactionProducer, TransactionState
-from dejamq.intake import Intake
-from dejamq.producer_config import ProducerConfig
-from dejamq.transaction import Verdict, answer_of, judged
-from dejamq.transaction_checks import Checks
-from dejamq.transaction_ends import Half
+from dejamq.sending.encoding import UNIQUE_NAME
+from dejamq.sending.intake import Intake
+from dejamq.transactions.checks import Checks
+from dejamq.transactions.ends import Half
+from dejamq.transactions.states import TransactionVerdict, answer_of, judged
+from dejamq.values.producer_config import ProducerConfig
 from dejamq_proto.client_pb2 import CheckTransaction
 from dejamq_proto.codes import MessageTooLarge
-from dejamq_proto.record import MAX_PROPERTIES_SIZE, Record, decode_properties, encode
-from dejamq_proto.record import encode_properties as encoded
+from dejamq_proto.records.record import MAX_PROPERTIES_SIZE, Record, decode_properties, encode
+from dejamq_proto.records.record import encode_properties as encoded
 
 RECORD = encode(Record("orders", 1, b"x", encoded({"UNIQ_KEY": "0" * 32})))
 
@@ -28,9 +31,9 @@ class Told:
     """Stands for the way to brokers: keeps what they would be told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Half, Verdict]] = []
+        self.told: list[tuple[Half, TransactionVerdict]] = []
 
-    def tell(self, half: Half, verdict: Verdict, link: Any = None) -> None:
+    def tell(self, half: Half, verdict: TransactionVerdict, link: Any = None) -> None:
         self.told.append((half, verdict))
 
 
@@ -51,7 +54,7 @@ async def commit(message: object) -> TransactionState:
 
 @pytest.mark.parametrize("state", TransactionState)
 def test_a_state_is_taken_as_it_is(state: TransactionState) -> None:
-    assert judged(state) == Verdict(state)
+    assert judged(state) == TransactionVerdict(state)
 
 
 @pytest.mark.parametrize("answer", [None, True, "COMMIT", 8])
@@ -59,6 +62,16 @@ def test_anything_else_is_unknown_and_says_what_to_return(answer: object) -> Non
     verdict = judged(answer)
     assert verdict.state is TransactionState.UNKNOWN
     assert "TransactionState.COMMIT" in verdict.reason
+
+
+@pytest.mark.parametrize("error", RAISED)
+async def test_whatever_a_function_raises_is_unknown(error: Callable[[], BaseException]) -> None:
+    async def fails(message: object) -> TransactionState:
+        raise error()
+
+    verdict = await answer_of(fails, None)
+    assert verdict.state is TransactionState.UNKNOWN
+    assert isinstance(verdict.error, BaseException)
 
 
 async def test_what_a_function_raises_is_unknown_with_the_error() -> None:
@@ -132,13 +145,14 @@ async def test_closing_answers_what_was_begun_and_forgets_the_rest() -> None:
 
 def test_a_half_message_names_its_transaction_and_group_after_its_own_properties() -> None:
     message = Message("orders", b"x", tags="t", keys="k", properties={"own": "1"})
-    half = Intake(ProducerConfig()).half_call(message, "shop", object(), None)  # type: ignore[arg-type]  # somebody waits
-    assert decode_properties(half.properties) == {
+    (half,) = Intake(ProducerConfig()).single(message, None, half_of="shop").extras
+    assert half is not None
+    assert decode_properties(UNIQUE_NAME + message.message_id.encode() + half.rest) == {
         "UNIQ_KEY": message.message_id, "TAGS": "t", "KEYS": "k", "own": "1", "TRAN_MSG": "true", "PGROUP": "shop",
     }  # fmt: skip
     wide = Message("orders", b"x", properties={"own": "x" * (MAX_PROPERTIES_SIZE - 60)})
     with pytest.raises(MessageTooLarge, match="properties"):
-        Intake(ProducerConfig()).half_call(wide, "shop", object(), None)  # type: ignore[arg-type]
+        Intake(ProducerConfig()).single(wide, None, half_of="shop")
 
 
 @pytest.mark.parametrize(

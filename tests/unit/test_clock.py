@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
-from dejamq.config import ConsumerConfig
-from dejamq_broker.config import BrokerConfig
+from dejamq.values.config import ConsumerConfig
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_proto import failpoints
 from dejamq_proto.clock import MONOTONIC, Clock
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.events import Gap
 from dejamq_proto.failpoints import Failpoints, arm
-from dejamq_proto.journal import open_journal
+from dejamq_proto.journal.events import Gap
+from dejamq_proto.journal.writer import open_journal
 
 JUMP_MS = 130_000
 

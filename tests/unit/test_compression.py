@@ -6,9 +6,9 @@ import zlib
 import lz4.frame
 import pytest
 import zstandard
-from dejamq_proto import compression
-from dejamq_proto.compression import BadCompression, Compression, compress, decompress
-from dejamq_proto.record import SYS_COMPRESSED
+from dejamq_proto.records import compression
+from dejamq_proto.records.compression import BadCompression, Compression, compress, decompress
+from dejamq_proto.records.record import SYS_COMPRESSED
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ from typing import Any
 import dejamq
 import pytest
 from dejamq import BatchResult, ConfigError, ConsumeStatus, InvalidName, MessageModel, PushConsumer, ReceivedMessage
-from dejamq.handlers import RetryLater, judge_answer, tags_of_expression
-from dejamq.runner import Stoppable
-from dejamq.subscriptions import Subscriptions
+from dejamq.clients.runner import Stoppable
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.receiving.handlers import RetryLater, judge_answer, tags_of_expression
 
 
 async def handler(message: ReceivedMessage) -> None: ...

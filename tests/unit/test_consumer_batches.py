@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dejamq import received
-from dejamq.batch import Batch, RunBatch
-from dejamq.batch_kinds import FewBatch, WideBatch
-from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage, batch_of, receive
-from dejamq_proto import record, run
-from dejamq_proto.record import Record, encode_properties
-from dejamq_proto.wire import PullAnswer
+from dejamq.receiving import received
+from dejamq.receiving.batch import PullBatch, RunBatch
+from dejamq.receiving.batch_kinds import FewBatch, WideBatch
+from dejamq.receiving.received import ReceivedMessage, batch_of, receive
+from dejamq.values.message import MessageQueue
+from dejamq_proto.records import record, run
+from dejamq_proto.records.record import Record, encode_properties
+from dejamq_proto.wire.messages import PullAnswer
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 TEXTS: tuple[dict[str, str], ...] = (
@@ -41,7 +41,7 @@ def some(chance: random.Random) -> list[bytes]:
     return [one(offset) for offset in range(chance.randrange(1, 9))]
 
 
-def told(batch: Batch) -> list[Any]:
+def told(batch: PullBatch) -> list[Any]:
     """Everything that its messages say, also when each is by itself."""
     offsets = batch.column("queue_offset")
     messages = [ReceivedMessage(batch, index, offset) for index, offset in enumerate(offsets)]
@@ -70,6 +70,7 @@ def test_a_few_records_say_what_they_say_in_a_long_run_and_decoded_one_by_one(ch
         assert told(few) == told(many) == told(wide)
 
 
+@pytest.mark.slow
 def test_of_damaged_records_nothing_is_received_that_a_long_run_would_refuse(
     monkeypatch: pytest.MonkeyPatch, chance: random.Random
 ) -> None:

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 from consumer_fakes import QUEUE, FakeLink, context, dispatching, lines, owned_queue, received, until
-from dejamq.assignment import OwnedQueue
-from dejamq.broadcasting import Dropped, LocalOffsetStore, everything, stable_client_id
-from dejamq.config import ConsumerConfig
-from dejamq.consume_from import ConsumeFrom, StartRule
-from dejamq.deliveries import Deliveries
-from dejamq.local_offsets import LocalOffsets
-from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage
-from dejamq.subscriptions import Subscriptions
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.rebalance.broadcasting import Dropped, LocalOffsetStore, everything, stable_client_id
+from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
+from dejamq.rebalance.local_offsets import LocalOffsets
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.values.config import ConsumerConfig
+from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import ConfigError
 
 OTHER = MessageQueue("orders", "broker-a", 1)

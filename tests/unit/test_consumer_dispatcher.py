@@ -1,14 +1,15 @@
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, dispatching, lines, owned_queue, received, until
-from dejamq.deliveries import Deliveries
-from dejamq.handlers import BatchResult, ConsumeStatus, DeadLetter, RetryLater
-from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage
-from dejamq.results import DONE
+from consumer_fakes import RAISED, FakeLink, context, dispatching, lines, owned_queue, received, until
+from dejamq.handling.results import DONE
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.handlers import BatchResult, ConsumeStatus, DeadLetter, RetryLater
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import BrokerUnavailable
 
 RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -169,19 +170,40 @@ async def test_a_cancelled_handler_neither_acknowledges_nor_counts_a_try(tmp_pat
     assert lines(tmp_path)[-1]["status"] == "cancelled"
 
 
-async def test_something_cancelled_inside_a_handler_comes_again_without_a_try() -> None:
-    times: list[int] = []
+@pytest.mark.parametrize("batch_size", [0, 1])
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("error", RAISED)
+async def test_whatever_a_handler_raises_is_a_failed_try_that_is_logged(
+    error: Callable[[], BaseException], plain: bool, batch_size: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(message: object) -> None:
+        raise error()
 
+    def plain_handler(message: object) -> None:
+        raise error()
+
+    owned, link = owned_queue(), FakeLink()
+    called = plain_handler if plain else handler
+    async with dispatching(called, link=link, directory=tmp_path, batch_size=batch_size) as dispatcher:
+        dispatcher.submit(owned, received(owned, 5))
+        await until(lambda: owned.process_queue.commit_offset == 6)
+    (request,) = link.sent_back
+    assert (request.delay_level, request.log_offset) == (0, 500)
+    assert [line["status"] for line in lines(tmp_path) if line["event"] == "RESULT"] == ["exception"]
+    assert "handler_failed" in caplog.text
+
+
+async def test_a_wait_that_is_cancelled_inside_a_handler_is_a_failed_try() -> None:
     async def handler(message: ReceivedMessage) -> None:
-        times.append(message.reconsume_times)
-        if len(times) == 1:
-            raise asyncio.CancelledError
+        part = asyncio.ensure_future(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(part.cancel)
+        await part
 
-    owned = owned_queue()
-    async with dispatching(handler) as dispatcher:
+    owned, link = owned_queue(), FakeLink()
+    async with dispatching(handler, link=link) as dispatcher:
         dispatcher.submit(owned, received(owned, 0))
         await until(lambda: owned.process_queue.commit_offset == 1)
-    assert times == [0, 0]
+    assert len(link.sent_back) == 1
 
 
 async def test_a_plain_function_runs_beside_the_loop() -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, Seen, answer, context, lines, owned_queue, stored, until
-from dejamq.assignment import OwnedQueue
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.received import ReceivedMessage
+from consumer_fakes import FakeLink, Seen, a_fetcher, answer, context, lines, owned_queue, stored, until
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.fetcher import Fetcher, GivingUp
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.receiving.received import ReceivedMessage
 from dejamq_proto.codes import BrokerUnavailable, Code
 from dejamq_proto.pull_pb2 import PullRequest
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.wire.messages import PullAnswer
 
 
 class Sink(list[ReceivedMessage]):
@@ -26,11 +26,17 @@ class Sink(list[ReceivedMessage]):
 
 @asynccontextmanager
 async def fetching(
-    link: FakeLink, owned: OwnedQueue, *, directory: Path | None = None, level: str = "forensic", **settings: Any
+    link: FakeLink,
+    owned: OwnedQueue,
+    *,
+    directory: Path | None = None,
+    level: str = "forensic",
+    wires: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Fetcher, Sink]]:
     made, sink = context(link, directory, level, **settings), Sink()
     deliveries = Deliveries(made)
-    fetcher = Fetcher(made, deliveries, RemoteOffsetStore(made, deliveries), sink.submit)
+    fetcher = a_fetcher(made, deliveries, RemoteOffsetStore(made, deliveries), sink.submit, **(wires or {}))
     task = asyncio.create_task(fetcher.run(owned))
     try:
         yield fetcher, sink
@@ -83,7 +89,7 @@ async def first_steps() -> list[str]:
 
 
 async def test_the_next_pull_is_asked_before_handlers_get_what_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dejamq.fetcher.HANDLED_FIRST", 2)
+    monkeypatch.setattr("dejamq.receiving.fetcher.HANDLED_FIRST", 2)
     assert await first_steps() == ["asked from 0", "asked from 2", "handed over 0", "asked from 4", "handed over 2"]
 
 
@@ -111,8 +117,11 @@ async def test_what_came_is_handed_over_also_when_nothing_more_may_be_asked(why:
     link, owned = Asked([], lambda: stops[0]()), owned_queue()
     link.most = 1 if why == "no route" else 100
     interval_ms = 60_000 if why == "pull_interval_ms" else 0
-    async with fetching(link, owned, pull_batch_size=2, pull_interval_ms=interval_ms) as (fetcher, sink):
-        doing = {"suspended": fetcher.suspend, "not locked": lambda: fetcher.in_order(lambda owned: False)}
+    locks = [owned]
+    wires = {"locked": lambda owned: owned in locks} if why == "not locked" else {}
+    limits: dict[str, Any] = {"pull_batch_size": 2, "pull_interval_ms": interval_ms}
+    async with fetching(link, owned, wires=wires, **limits) as (fetcher, sink):
+        doing = {"suspended": fetcher.suspend, "not locked": locks.clear}
         stops.append(doing.get(why, lambda: None))
         await until(lambda: len(sink) == 2)
         assert len(link.pulls) == 1
@@ -274,8 +283,7 @@ async def test_a_corrected_offset_ends_this_ownership() -> None:
     """Cause O16: the queue is opened anew where the broker says."""
     link, owned, told = FakeLink(), owned_queue(500), []
     link.answers = [PullAnswer(code=Code.PULL_OFFSET_MOVED, next_offset=20)]
-    async with fetching(link, owned) as (fetcher, _):
-        fetcher.on_illegal = lambda: told.append(True)
+    async with fetching(link, owned, wires={"moves": GivingUp(lambda: told.append(True))}):
         await until(lambda: told)
     assert (owned.dropped, owned.corrected_offset, owned.process_queue.low_water) == (True, 20, 500)
     assert len(link.pulls) == 1
@@ -302,8 +310,7 @@ async def test_a_pull_brings_its_filter_or_leaves_it_to_the_heartbeats(
     """RocketMQ: postSubscriptionWhenPull, which lite pull consumers do not look at."""
     link, owned = FakeLink(), owned_queue()
     owned.expression, owned.expression_type, owned.subscription_version = "a > 5", "SQL92", 7
-    async with fetching(link, owned, post_subscription_when_pull=post) as (fetcher, _):
-        fetcher.lite = lite
+    async with fetching(link, owned, wires={"lite": lite}, post_subscription_when_pull=post):
         await until(lambda: link.pulls)
         before = len(link.pulls)
         await until(lambda: len(link.pulls) > before)

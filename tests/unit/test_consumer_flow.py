@@ -2,13 +2,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, owned_queue, stored, until
-from dejamq.config import ConsumerConfig, client_config
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.flow import Thresholds
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.process_queue import Limits
+from consumer_fakes import FakeLink, a_fetcher, context, owned_queue, stored, until
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.flow import Thresholds
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.receiving.process_queue import FlowLimits
+from dejamq.values.config import ConsumerConfig, client_config
 from dejamq_proto.codes import ConfigError
 
 
@@ -17,7 +16,7 @@ def thresholds(*, in_order: bool = False, **settings: Any) -> Thresholds:
 
 
 def test_the_limits_of_a_queue_are_rocketmqs() -> None:
-    assert thresholds().limits(1) == thresholds().limits(64) == Limits(1000, 100 << 20, 2000)
+    assert thresholds().limits(1) == thresholds().limits(64) == FlowLimits(1000, 100 << 20, 2000)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ async def test_a_queue_takes_its_share_of_what_its_topic_may_hold() -> None:
     made = context(link, pull_threshold_for_topic=100, pull_batch_size=10)
     deliveries = Deliveries(made)
     store = RemoteOffsetStore(made, deliveries)
-    fetcher = Fetcher(made, deliveries, store, lambda owned, messages: taken.extend(m.queue_offset for m in messages))
+    fetcher = a_fetcher(made, deliveries, store, lambda owned, messages: taken.extend(m.queue_offset for m in messages))
     fetcher.queue_count = lambda: queues
     task = asyncio.create_task(fetcher.run(owned))
     await until(lambda: len(taken) == 20)  # checked before each pull and exceeded by more than the share of 10
@@ -71,7 +70,7 @@ async def test_only_after_messages_does_the_next_pull_wait_for_the_interval() ->
     made = context(link, pull_interval_ms=60_000, pull_batch_size=1)
     deliveries = Deliveries(made)
     store = RemoteOffsetStore(made, deliveries)
-    fetcher = Fetcher(made, deliveries, store, lambda owned, messages: taken.append(len(link.pulls)))
+    fetcher = a_fetcher(made, deliveries, store, lambda owned, messages: taken.append(len(link.pulls)))
     task = asyncio.create_task(fetcher.run(owned))
     await until(lambda: len(link.pulls) > 2)
     link.records = [stored(offset) for offset in range(5)]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from consumer_fakes import FakeLink, context, lines, received
-from dejamq import deliveries
-from dejamq.assignment import OwnedQueue
-from dejamq.deliveries import Deliveries
-from dejamq.message import MessageQueue
-from dejamq.process_queue import ProcessQueue
+from dejamq.receiving import deliveries
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.process_queue import ProcessQueue
+from dejamq.values.message import MessageQueue
 
 
 def succeeded(told: Deliveries, number: int) -> None:

@@ -3,15 +3,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, dispatching, owned_queue, received, stored, until
+from consumer_fakes import RAISED, FakeLink, a_fetcher, context, dispatching, owned_queue, received, stored, until
 from dejamq import ConfigError, PushConsumer, ReceivedMessage
-from dejamq.assignment import OwnedQueue
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.handlers import BatchResult, ConsumeStatus, RetryLater
-from dejamq.hooks import ConsumeContext, ConsumeHooks, Filters, Judge
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.ordered_handlers import OrderedStatus, SuspendQueue
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.fetcher import Fetcher
+from dejamq.receiving.handlers import BatchResult, ConsumeStatus, RetryLater
+from dejamq.receiving.hooks import ConsumeContext, ConsumeHooks, Filters, Judge
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.receiving.ordered_answers import OrderedStatus, SuspendQueue
 
 
 class Spy:
@@ -52,7 +52,8 @@ def answering(answer: object) -> Callable[[Any], Any]:
     [
         (None, False, "success"), (ConsumeStatus.RECONSUME_LATER, False, "reconsume"),
         (KeyError("x"), False, "exception"), (17, False, "wrong_value"), (RetryLater(3), False, "reconsume"),
-        (BatchResult(0), False, "success"),
+        (BatchResult(0), False, "success"), (SystemExit(1), False, "exception"),
+        (asyncio.CancelledError(), False, "exception"), (asyncio.CancelledError(), True, "exception"),
         (None, True, "uncommitted"), (OrderedStatus.ROLLBACK, True, "rollback"), (SuspendQueue(10), True, "suspend"),
     ],
 )  # fmt: skip
@@ -60,12 +61,15 @@ async def test_hooks_are_told_before_and_after_how_a_handler_ended(answer: Any, 
     spy = Spy()
     (message,) = received(owned_queue(), 5)
     hooked = hooks(spy, ordered=ordered, auto_commit=not ordered).around(answering(answer))
-    returned = await asyncio.gather(hooked(message), return_exceptions=True)
-    assert list(returned) == [answer]
+    try:
+        returned = await hooked(message)
+    except BaseException as error:
+        returned = error
+    assert returned is answer
     assert spy.calls == [("before", None), ("after", status)]
     assert spy.last is not None
     assert (spy.last.group, spy.last.queue, list(spy.last.messages)) == ("g", message.queue, [message])
-    assert spy.last.error is (answer if isinstance(answer, Exception) else None)
+    assert spy.last.error is (answer if isinstance(answer, BaseException) else None)
     assert spy.last.success is (status == "success")
 
 
@@ -75,10 +79,13 @@ async def test_a_handler_that_ended_too_late_is_told_as_timed_out() -> None:
     assert spy.calls[-1] == ("after", "timeout")
 
 
-async def test_a_hook_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", RAISED)
+async def test_a_hook_that_fails_changes_nothing(
+    error: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken:
         def before_consume(self, context: ConsumeContext) -> None:
-            raise ValueError("broken")
+            raise error()
 
         after_consume = before_consume
 
@@ -121,16 +128,21 @@ def fetching(link: FakeLink, taken: list[int]) -> Fetcher:
     made = context(link)
     deliveries = Deliveries(made)
     store = RemoteOffsetStore(made, deliveries)
-    return Fetcher(made, deliveries, store, lambda owned, messages: taken.extend(one.queue_offset for one in messages))
+    return a_fetcher(
+        made, deliveries, store, lambda owned, messages: taken.extend(one.queue_offset for one in messages)
+    )
 
 
 def fetcher_task(fetcher: Fetcher, owned: OwnedQueue) -> Any:
     return asyncio.ensure_future(fetcher.run(owned))
 
 
-def test_a_filter_that_fails_keeps_the_message(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", RAISED)
+def test_a_filter_that_fails_keeps_the_message(
+    error: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     def keep(message: ReceivedMessage) -> bool:
-        raise KeyError("shop")
+        raise error()
 
     filters = Filters()
     filters.add(keep)

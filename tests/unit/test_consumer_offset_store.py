@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 from consumer_fakes import FakeLink, context, lines, owned_queue
-from dejamq.deliveries import Deliveries
-from dejamq.offset_store import RemoteOffsetStore
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.offset_store import RemoteOffsetStore
 from dejamq_proto.codes import BrokerUnavailable, SendTimeout
 
 

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines, until
-from dejamq.allocation import averagely
-from dejamq.config import ConsumerConfig, client_config
-from dejamq.consume_from import ConsumeFrom, StartRule
-from dejamq.context import Context
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.message import MessageQueue
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.plan import Queues
-from dejamq.rebalancer import Parts, Rebalancer
-from dejamq.subscriptions import Subscriptions
+from consumer_fakes import FakeLink, a_fetcher, context, lines, until
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
+from dejamq.rebalance.plan import SharedQueues
+from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.receiving.context import ConsumerContext
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.values.config import ConsumerConfig, client_config
+from dejamq.values.message import MessageQueue
+from dejamq_proto.allocation import averagely
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, RouteNotFound
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.wire.messages import PullAnswer
 from msgspec.structs import replace
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
@@ -37,12 +36,12 @@ class Bench:
         self.routes: dict[str, Sequence[MessageQueue]] = {"orders": ORDERS, "%RETRY%g": [RETRY]}
         self.others: dict[str, FakeLink] = {}
         made = context(self.link, directory, **settings)
-        self.context: Context = replace(made, link=lambda name: self.others.get(name, self.link))
+        self.context: ConsumerContext = replace(made, link=lambda name: self.others.get(name, self.link))
         self.subscriptions = Subscriptions("g", lambda: 7)
         self.subscriptions.add("orders", self._handler, tags="a || b")
         deliveries = Deliveries(self.context)
         offsets = RemoteOffsetStore(self.context, deliveries)
-        fetcher = Fetcher(self.context, deliveries, offsets, lambda owned, messages: None)
+        fetcher = a_fetcher(self.context, deliveries, offsets, lambda owned, messages: None)
         start = StartRule(self.context, offsets, rule, 1234)
         self.tasks: list[asyncio.Task[None]] = []
         parts = Parts(self.subscriptions, deliveries, offsets, start, fetcher, self._route, self._spawn)
@@ -54,10 +53,10 @@ class Bench:
 
     async def _handler(self, message: object) -> None: ...
 
-    async def _route(self, topic: str) -> Queues:
+    async def _route(self, topic: str) -> SharedQueues:
         if topic not in self.routes:
             raise RouteNotFound(topic)
-        return Queues(self.routes[topic], "127.0.0.1:9876", "digest")
+        return SharedQueues(self.routes[topic], "127.0.0.1:9876", "digest")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         self.tasks.append(asyncio.create_task(work))

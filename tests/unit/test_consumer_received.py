@@ -3,12 +3,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage, receive
-from dejamq_proto import record, run
-from dejamq_proto.hosts import offset_message_id
-from dejamq_proto.record import Outgoing, Record, encode_properties
-from dejamq_proto.wire import PullAnswer
+from dejamq.receiving.received import ReceivedMessage, receive
+from dejamq.values.message import MessageQueue
+from dejamq_proto.records import record, run
+from dejamq_proto.records.hosts import offset_message_id
+from dejamq_proto.records.record import Outgoing, Record, encode_properties
+from dejamq_proto.wire.messages import PullAnswer
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)

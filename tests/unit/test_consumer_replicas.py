@@ -7,17 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from consumer_fakes import FakeLink, answer, context, owned_queue, stored, until
-from dejamq.assignment import OwnedQueue
-from dejamq.claims import QueueClaims
-from dejamq.context import Context, Link
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.locks import QueueLocks
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.received import ReceivedMessage
+from consumer_fakes import FakeLink, a_fetcher, answer, context, owned_queue, stored, until
+from dejamq.rebalance.claims import QueueClaims
+from dejamq.rebalance.locks import QueueLocks
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.context import BrokerCalls, ConsumerContext
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.receiving.received import ReceivedMessage
 from dejamq_proto.codes import BrokerUnavailable, Code
-from dejamq_proto.wire import PullAnswer
+from dejamq_proto.wire.messages import PullAnswer
 
 
 class Replicas:
@@ -27,10 +26,10 @@ class Replicas:
         self.links = {0: FakeLink(), 1: FakeLink()}
         self.there = [0, 1]
 
-    def context(self, **settings: Any) -> Context:
+    def context(self, **settings: Any) -> ConsumerContext:
         return msgspec.structs.replace(context(self.links[0], **settings), replica=self.replica)
 
-    def replica(self, broker_name: str, broker_id: int) -> tuple[Link, int]:
+    def replica(self, broker_name: str, broker_id: int) -> tuple[BrokerCalls, int]:
         if not self.there:
             raise BrokerUnavailable(f"no route names {broker_name}", definite=True)
         found = broker_id if broker_id in self.there else self.there[0]
@@ -41,7 +40,7 @@ class Replicas:
 async def fetching(replicas: Replicas, owned: OwnedQueue, **settings: Any) -> AsyncIterator[list[ReceivedMessage]]:
     made = replicas.context(**settings)
     deliveries, got = Deliveries(made), list[ReceivedMessage]()
-    fetcher = Fetcher(made, deliveries, RemoteOffsetStore(made, deliveries), lambda _, messages: got.extend(messages))
+    fetcher = a_fetcher(made, deliveries, RemoteOffsetStore(made, deliveries), lambda _, messages: got.extend(messages))
     task = asyncio.create_task(fetcher.run(owned))
     try:
         yield got
@@ -116,7 +115,7 @@ async def test_locks_are_asked_of_masters_only() -> None:
     async def quiet(_: OwnedQueue, timeout_s: float) -> bool:
         return True
 
-    assert not await QueueLocks(made, list, quiet).lock([owned.queue])
+    assert not await QueueLocks(made, list, quiet, lambda: None).lock([owned.queue])
     assert not replicas.links[1].lock_calls
 
 
@@ -124,5 +123,10 @@ async def test_claims_are_asked_of_masters_only() -> None:
     replicas = Replicas()
     replicas.there = [1]
     made = replicas.context()
-    assert await QueueClaims(made, Deliveries(made)).claim([owned_queue().queue]) == []
+    assert (
+        await QueueClaims(made, Deliveries(made), on_lost=lambda queue: None, on_doubtful=lambda queue: None).claim(
+            [owned_queue().queue]
+        )
+        == []
+    )
     assert not replicas.links[1].claim_calls

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from dejamq.retry_route import PAUSES, RetryRoute
-from dejamq.routes import Routes
+from dejamq.net.routes import Routes
+from dejamq.rebalance.membership import PAUSES, RetryRoute
 from dejamq_proto.codes import RouteNotFound
 from dejamq_proto.namesrv_pb2 import GetRouteResponse
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
 from consumer_fakes import until
-from dejamq import room as room_module
-from dejamq.room import Room
+from dejamq.receiving import memory_budget
+from dejamq.receiving.memory_budget import Room
 
 PULL, INTERVAL_S, NEVER_S = 100, 0.01, 3600.0
 
@@ -136,7 +136,7 @@ async def test_a_turn_that_is_not_taken_is_another_ones() -> None:
 
 
 async def test_a_broker_that_answers_nobody_keeps_nobody_from_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_module, "SILENT_S", 3 * INTERVAL_S)
+    monkeypatch.setattr(memory_budget, "SILENT_S", 3 * INTERVAL_S)
     room, turns = room_for(0, [], INTERVAL_S), list[int]()
     with room.asked("frozen", True):
         async with waiting(room, 1, turns):
@@ -153,7 +153,7 @@ async def test_a_pull_that_fails_says_nothing_of_those_asked_before_it() -> None
 
 
 async def test_of_a_broker_that_was_silent_nothing_counts_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_module, "SILENT_S", 3 * INTERVAL_S)
+    monkeypatch.setattr(memory_budget, "SILENT_S", 3 * INTERVAL_S)
     room, turns = room_for(0, [], INTERVAL_S), list[int]()
     with room.asked("frozen", True):
         async with waiting(room, 1, turns):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from consumer_fakes import FakeLink, dispatching, lines, owned_queue, received, until
-from dejamq.handlers import DeadLetter, RetryLater
-from dejamq.received import ReceivedMessage
+from dejamq.receiving.handlers import DeadLetter, RetryLater
+from dejamq.receiving.received import ReceivedMessage
 from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
-from dejamq_proto.record import Record, decode
+from dejamq_proto.records.record import Record, decode
 
 LATER_S = 1_000.0
 """After every time-out of these tests."""

@@ -1,16 +1,26 @@
 import asyncio
 
 import pytest
-from consumer_fakes import QUEUE, FakeLink, answer, context, dispatching, owned_queue, received, stored, until
+from consumer_fakes import (
+    QUEUE,
+    FakeLink,
+    a_fetcher,
+    answer,
+    context,
+    dispatching,
+    owned_queue,
+    received,
+    stored,
+    until,
+)
 from dejamq import PushConsumer
-from dejamq.assignment import OwnedQueue
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.handlers import BatchResult
-from dejamq.message import MessageQueue
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.process_queue import ProcessQueue
-from dejamq.statistics import ConsumerStatistics, QueueStatistics, Statistics
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.handlers import BatchResult
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.receiving.process_queue import ProcessQueue
+from dejamq.receiving.statistics import ConsumerStatistics, QueueStatistics, Statistics
+from dejamq.values.message import MessageQueue
 
 OTHER = MessageQueue("orders", "broker-a", 1)
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -107,8 +117,10 @@ async def test_pulls_that_brought_messages_are_counted_and_tell_the_end_of_the_q
     link.answers[0].max_offset = 50
     made, statistics = context(link), Statistics(0.0)
     deliveries = Deliveries(made)
-    fetcher = Fetcher(made, deliveries, RemoteOffsetStore(made, deliveries), lambda owned, messages: None)
-    fetcher.counts = statistics.of
+    fetcher = a_fetcher(
+        made, deliveries, RemoteOffsetStore(made, deliveries), lambda owned, messages: None,
+        counts=statistics.of,
+    )  # fmt: skip
     task = asyncio.ensure_future(fetcher.run(one))
     await until(lambda: len(link.pulls) == 2)
     assert (one.max_offset, statistics.of(QUEUE).pulls, statistics.of(QUEUE).pulled) == (50, 1, 2)

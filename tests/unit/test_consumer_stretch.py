@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 from consumer_fakes import dispatching, lines, owned_queue, received, until
-from dejamq.received import ReceivedMessage
-from dejamq.stretch import Stretches
-from dejamq.waits import telling
-from dejamq_proto.listed import Listed
+from dejamq.net.waits import before_each_suspension
+from dejamq.receiving.delivery_columns import Stretches
+from dejamq.receiving.received import ReceivedMessage
+from dejamq_proto.records.json_columns import Listed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,7 +69,7 @@ async def test_whoever_waits_tells_it_each_time_and_hears_of_its_cancellation() 
             raise
 
     async def whole() -> None:
-        await telling(work(), lambda: told.append(len(heard)))
+        await before_each_suspension(work(), lambda: told.append(len(heard)))
 
     task = asyncio.create_task(whole())
     await until(lambda: len(told) == 4)

@@ -8,27 +8,27 @@ from typing import Any
 
 import msgspec
 import pytest
-from dejamq_analytics.causes import CAUSES
+from dejamq_analytics.report.causes import CAUSES
 from dejamq_lab.demo import telling
-from dejamq_lab.demo.compare import Comparison
-from dejamq_lab.demo.ledger import Charge, Ledger
+from dejamq_lab.demo.compare import LedgerComparison
+from dejamq_lab.demo.ledger import Charge, ChargeLedger
 from dejamq_lab.demo.orders import charge_delay_ms, order_body, order_tag
 from dejamq_lab.demo.producer import order_message
 from dejamq_lab.demo.story import Story, StoryFailed, sharing
-from dejamq_proto.events import Assign
+from dejamq_proto.journal.events import Assign
 from rich.console import Console
 
-AGREED = Comparison(set(), set(), {"b-1", "b-2"}, {"b-3"})
+AGREED = LedgerComparison(set(), set(), {"b-1", "b-2"}, {"b-3"})
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+def ledger(tmp_path: Path) -> Iterator[ChargeLedger]:
+    ledger = ChargeLedger(tmp_path / "ledger.sqlite")
     yield ledger
     ledger.close()
 
 
-def charge(ledger: Ledger, delivery: str, order: str, process: str = "consumer-1") -> None:
+def charge(ledger: ChargeLedger, delivery: str, order: str, process: str = "consumer-1") -> None:
     ledger.charge(Charge(delivery, order, 100, "id", process))
 
 
@@ -48,7 +48,7 @@ def test_one_order_in_two_hundred_and_eleven_is_slow() -> None:
     assert slow == [7, 218, 429, 640, 851, 1062]
 
 
-def test_charges_are_counted_by_process_and_orders_once(ledger: Ledger) -> None:
+def test_charges_are_counted_by_process_and_orders_once(ledger: ChargeLedger) -> None:
     charge(ledger, "a-1", "o1")
     charge(ledger, "b-1", "o1", "consumer-2")
     charge(ledger, "a-2", "o2")
@@ -56,15 +56,15 @@ def test_charges_are_counted_by_process_and_orders_once(ledger: Ledger) -> None:
     assert ledger.orders_charged() == 2
 
 
-def test_every_charge_of_an_order_but_the_first_is_a_double_one(ledger: Ledger) -> None:
+def test_every_charge_of_an_order_but_the_first_is_a_double_one(ledger: ChargeLedger) -> None:
     for delivery in ("a-1", "b-1", "c-1"):
         charge(ledger, delivery, "o1")
     charge(ledger, "a-2", "o2")
     assert ledger.double_charges() == {"b-1", "c-1"}
 
 
-def test_another_process_sees_a_charge_at_once(ledger: Ledger, tmp_path: Path) -> None:
-    other = Ledger(tmp_path / "ledger.sqlite")
+def test_another_process_sees_a_charge_at_once(ledger: ChargeLedger, tmp_path: Path) -> None:
+    other = ChargeLedger(tmp_path / "ledger.sqlite")
     charge(ledger, "a-1", "o1")
     assert other.orders_charged() == 1
     other.close()
@@ -105,7 +105,7 @@ def test_an_earlier_demos_folder_is_made_anew(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
 
 
-def told(directory: Path, comparison: Comparison, findings: list[dict[str, Any]], **verdict: Any) -> str:
+def told(directory: Path, comparison: LedgerComparison, findings: list[dict[str, Any]], **verdict: Any) -> str:
     numbers = {
         "messages": 10, "deliveries": 12, "duplicates": 2, "unfinished_first": 1, "causes": {}, "undetermined": 0,
     }  # fmt: skip
@@ -162,16 +162,16 @@ def test_what_could_not_be_determined_has_a_row_of_its_own(tmp_path: Path) -> No
 
 def test_agreement_and_disagreement_are_said_in_words(tmp_path: Path) -> None:
     assert "Ledger and audit agree, delivery by delivery." in told(tmp_path, AGREED, [])
-    text = told(tmp_path, Comparison({"x-1"}, {"y-1"}, set(), set()), [])
+    text = told(tmp_path, LedgerComparison({"x-1"}, {"y-1"}, set(), set()), [])
     assert "Ledger and audit disagree." in text
     assert "charged twice, not found: 1 ['x-1']" in text
     assert "found, not charged twice: 1 ['y-1']" in text
 
 
 def test_the_telling_of_an_inbox_says_whether_any_order_was_charged_twice(tmp_path: Path) -> None:
-    once = Comparison(set(), {"b-1", "b-2"}, set(), set(), inbox=True)
+    once = LedgerComparison(set(), {"b-1", "b-2"}, set(), set(), inbox=True)
     assert "No order was charged twice: the inbox turned 2 deliveries away." in told(tmp_path, once, [])
-    twice = Comparison(set(), set(), {"b-1"}, set(), inbox=True)
+    twice = LedgerComparison(set(), set(), {"b-1"}, set(), inbox=True)
     assert "Charged twice although there is an inbox: 1 ['b-1']" in told(tmp_path, twice, [])
 
 

@@ -8,9 +8,9 @@ import dejamq
 import duplicates_page
 import pytest
 import settings_page
-from dejamq_analytics.causes import CAUSES
-from dejamq_lab.scenario.not_supported import all_causes
-from dejamq_lab.scenario.text import catalogue
+from dejamq_analytics.report.causes import CAUSES
+from dejamq_lab.scenario.script.not_supported import all_causes
+from dejamq_lab.scenario.script.text import catalogue
 
 
 def test_the_page_is_todays() -> None:
@@ -29,7 +29,7 @@ def test_every_cause_that_the_audit_names_says_what_happens_how_it_looks_and_how
 @pytest.mark.parametrize("cause", CAUSES)
 def test_what_a_cause_says_to_set_can_be_set(cause: str) -> None:
     """A setting of a server or client, an argument of a client, or a method of it."""
-    clients = (dejamq.PushConsumer, dejamq.Producer, dejamq.LitePullConsumer)
+    clients = (dejamq.PushConsumer, dejamq.Producer, dejamq.LitePullConsumer, dejamq.SimpleConsumer.receive)
     arguments = {name for client in clients for name in (*inspect.signature(client).parameters, *dir(client))}
     words = re.findall(r"\b[a-z]+(?:_[a-z0-9]+)+\b", CAUSES[cause].setting)
     assert [word for word in words if f"`{word}`" not in settings_page.page() and word not in arguments] == []

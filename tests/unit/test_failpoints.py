@@ -71,3 +71,18 @@ async def test_what_is_held_goes_on_when_the_file_says_so(tmp_path: Path) -> Non
 
 def test_without_the_variable_no_place_is_looked_at() -> None:
     assert not failpoints.ARMED
+
+
+async def test_names_with_a_bar_between_them_share_one_count() -> None:
+    armed = Failpoints("here|there=1*drop->off")
+    assert [await armed.reached(name) for name in ("there", "here", "there")] == [True, False, False]
+
+
+async def test_a_second_file_says_which_places_were_struck_and_when(tmp_path: Path) -> None:
+    file = tmp_path / "armed"
+    arm(file, "here", "1*off->1*drop->off")
+    armed = Failpoints(f"@{file}")
+    assert [await armed.reached("here") for _ in range(3)] == [False, True, False]
+    (line,) = failpoints.struck_file(file).read_text().splitlines()
+    assert line.split()[0].isdigit()
+    assert line.split()[1:] == ["here", "drop"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from broker_wire import a_run
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.fast_failure import IDLE_TICK_MS, TICK_MS, Arrivals, FastFailure, Stalls
-from dejamq_broker.send_intake import PENDING_ANSWERS, PENDING_REFUSALS, Intake
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.paths.send_intake import PENDING_ANSWERS, PENDING_REFUSALS, StreamIntake
+from dejamq_broker.writing.fast_failure import IDLE_TICK_MS, TICK_MS, Arrivals, FastFailure, Stalls
 from dejamq_proto.codes import Code, DejamqError
 
 LONG_MS = 300
@@ -136,7 +136,7 @@ async def test_the_loop_is_looked_at_less_often_while_no_runs_come(monkeypatch: 
 
 async def test_a_run_that_waits_too_long_for_others_is_refused_and_the_next_is_taken_when_there_is_room() -> None:
     late = fast(wait_time_in_send_queue_ms=20)
-    with Intake(late).open() as intake:
+    with StreamIntake(late).open() as intake:
         for _ in range(PENDING_ANSWERS):
             assert await intake.enter(100) is None
         refusal = await intake.enter(100)
@@ -150,7 +150,7 @@ async def test_a_run_that_waits_too_long_for_others_is_refused_and_the_next_is_t
 
 
 async def test_a_run_gets_the_room_that_is_made_while_it_waits() -> None:
-    with Intake(fast(wait_time_in_send_queue_ms=10_000)).open() as intake:
+    with StreamIntake(fast(wait_time_in_send_queue_ms=10_000)).open() as intake:
         for _ in range(PENDING_ANSWERS):
             await intake.enter(100)
         asyncio.get_running_loop().call_later(0.01, intake.answered)
@@ -158,7 +158,7 @@ async def test_a_run_gets_the_room_that_is_made_while_it_waits() -> None:
 
 
 async def test_a_client_that_reads_no_answers_is_not_read_from_for_ever() -> None:
-    with Intake(fast(wait_time_in_send_queue_ms=1)).open() as intake:
+    with StreamIntake(fast(wait_time_in_send_queue_ms=1)).open() as intake:
         for _ in range(PENDING_ANSWERS + PENDING_REFUSALS):
             await intake.enter(100)
         more = asyncio.ensure_future(intake.enter(100))
@@ -171,7 +171,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_from_for_ever() -> Non
 
 async def test_more_runs_than_may_wait_are_refused_as_overload() -> None:
     late = fast(send_queue_capacity=2)
-    with Intake(late).open() as intake:
+    with StreamIntake(late).open() as intake:
         for _ in range(2):
             await intake.enter(100)
             intake.check(a_run("t", [b"x"]))
@@ -183,7 +183,7 @@ async def test_more_runs_than_may_wait_are_refused_as_overload() -> None:
 
 async def test_more_bytes_than_may_wait_are_refused_at_once() -> None:
     late = fast(send_queue_max_bytes=1000)
-    with Intake(late).open() as intake, Intake(late).open() as other:
+    with StreamIntake(late).open() as intake, StreamIntake(late).open() as other:
         for each in (intake, other):
             for _ in range(PENDING_ANSWERS):
                 await each.enter(100)

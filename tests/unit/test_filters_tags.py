@@ -3,7 +3,7 @@
 import pytest
 from dejamq_broker.filters import tags_of
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import java_hash
+from dejamq_proto.records.record import java_hash
 
 
 @pytest.mark.parametrize("expression", ["", "*", " * "])

@@ -26,6 +26,14 @@ def test_a_text_that_java_does_not_read_as_a_double(text: str) -> None:
         read_double(text)
 
 
+@pytest.mark.parametrize("text", ["1" * 30_000 + "x", "0x" + "f" * 30_000 + "x", "0x." + "f" * 30_000 + "x"])
+def test_a_long_text_that_is_no_number_is_read_once(text: str) -> None:
+    """A property may be so long. A reader that begins anew at each digit would take half a minute for a hundred."""
+    for _ in range(100):
+        with pytest.raises(Incomparable):
+            read_double(text)
+
+
 @pytest.mark.parametrize(
     ("left", "right", "order"),
     [

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_proto.calling import MAX_FRAME_BYTES
-from dejamq_proto.frame_stream import FrameStream
-from dejamq_proto.framed import FIRST_ROOM, MOST_AHEAD, TOGETHER_BYTES, Frame, Framed
+from dejamq_proto.wire.calling import MAX_FRAME_BYTES
+from dejamq_proto.wire.frame_stream import FrameStream
+from dejamq_proto.wire.framed import FIRST_ROOM, MOST_AHEAD, TOGETHER_BYTES, Frame, Framed
 from hypothesis import given
 from hypothesis import strategies as st
 

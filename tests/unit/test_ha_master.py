@@ -3,19 +3,22 @@
 from typing import Any
 
 import pytest
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.ha_master import Feed, Replication, SlaveName
-from dejamq_broker.site import Site
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.base.identity import Site
+from dejamq_broker.replication.master import Feed, Replication, SlaveName
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.record import Outgoing
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.records.record import Outgoing
+from dejamq_proto.signals import Signal
 
 
 class Log:
     """A store of which only the places count. A record lies at ``last_at``, stored at 5000 ms."""
 
     log_min, log_max, last_at = 1000, 2000, 1900
-    on_append: Any = None
+
+    def __init__(self) -> None:
+        self.on_append = Signal[[]]()
 
     @property
     def copy(self) -> "Log":
@@ -42,7 +45,7 @@ def a_slave(number: int = 1, *, cluster: str = "c", broker_name: str = "a") -> S
 
 def connected(master: Replication, log_offset: int, number: int = 1) -> Feed:
     feed = master.connect(a_slave(number), log_offset)
-    feed.sent = 2000
+    feed.position.sent = 2000
     return feed
 
 

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from dejamq_broker import ha_meeting
-from dejamq_broker.ha_meeting import Apart, LogExtent, check_extents, common_end, first_offset
+from dejamq_broker.replication import common_end as ha_meeting
+from dejamq_broker.replication.common_end import Apart, LogExtent, check_extents, common_end, first_offset
 
 FILE = 1000
 

@@ -1,6 +1,6 @@
 """How far a master's slaves are, and whether enough of them count."""
 
-from dejamq_broker.ha_table import SlavePosition, SlaveTable
+from dejamq_broker.replication.slave_progress import SlavePosition, SlaveTable
 
 
 def table(needed: int, *acknowledged: int, max_gap: int = 1000) -> SlaveTable:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dejamq_broker.ha_waiting import SlaveWaits
+from dejamq_broker.replication.master import SlaveWaits
 from dejamq_proto.codes import Code
 
 NEVER_MS = 3_600_000

@@ -2,8 +2,8 @@
 
 import pytest
 from dejamq_proto import ha_pb2
-from dejamq_proto.fields import BadFrame
-from dejamq_proto.ha_wire import LogSlice
+from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.replication import LogSlice
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 500])

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from dejamq_broker.handover import FORMER_OWNERS, ClaimTable, Wish
-from dejamq_broker.handover_service import Handovers, Returned
-from dejamq_broker.locks import QueueAt
-from dejamq_broker.offsets import Asker, OffsetTable, Position
-from dejamq_proto.journal import Journal, Level, open_journal
+from broker_tables import offset_table
+from dejamq_broker.members.handover import FORMER_OWNERS, ClaimTable, Wish
+from dejamq_broker.members.handover_service import Handovers, Returned
+from dejamq_broker.members.locks import QueueAt
+from dejamq_broker.tables.offsets import Asker, OffsetTable, Position
+from dejamq_proto.journal.writer import Journal, Level, open_journal
 
 LIFE_MS = 60_000
 FIRST, SECOND = QueueAt("orders", 0), QueueAt("orders", 1)
@@ -179,9 +180,10 @@ def test_no_two_members_ever_believe_in_claims_of_one_queue(seed: int) -> None:
 
 def handovers(directory: Path, journal: Journal | None = None) -> tuple[Handovers, OffsetTable]:
     journal = journal or Journal(None, role="broker", process="", boot_id="", level=Level.OFF)
-    offsets = OffsetTable(directory / "offsets.json", "broker-a", journal, lambda: 0)
-    made = Handovers("broker-a", ClaimTable(LIFE_MS), offsets, journal, lambda: 0)
-    offsets.fenced = made.fenced
+    offsets = offset_table(
+        directory / "offsets.json", journal, lambda: 0, fenced=lambda at, asker: made.fenced(at, asker)
+    )
+    made: Handovers = Handovers("broker-a", ClaimTable(LIFE_MS), offsets, journal, lambda: 0, lambda group: "")
     return made, offsets
 
 

@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines, until
-from dejamq.allocation import averagely
-from dejamq.assignment import OwnedQueue
-from dejamq.claims import QueueClaims
-from dejamq.config import ConsumerConfig, client_config
-from dejamq.consume_from import ConsumeFrom, StartRule
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.handover import Handover
-from dejamq.message import MessageQueue
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.plan import Queues
-from dejamq.rebalancer import Parts, Rebalancer
-from dejamq.subscriptions import Subscriptions
+from consumer_fakes import FakeLink, a_fetcher, context, lines, until
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.net.broker import Claimed
+from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
+from dejamq.rebalance.handover import Handover
+from dejamq.rebalance.plan import SharedQueues
+from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.values.config import ConsumerConfig, client_config
+from dejamq.values.message import MessageQueue
+from dejamq_proto.allocation import averagely
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, SendTimeout
-from dejamq_proto.wire import Key
+from dejamq_proto.wire.messages import Key
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -42,10 +41,14 @@ class Bench:
         self.subscriptions.add("orders", self._handler, tags="*")
         deliveries = Deliveries(self.context)
         offsets = RemoteOffsetStore(self.context, deliveries)
-        fetcher = Fetcher(self.context, deliveries, offsets, lambda owned, messages: None)
+        fetcher = a_fetcher(self.context, deliveries, offsets, lambda owned, messages: None)
         start = StartRule(self.context, offsets, ConsumeFrom.LAST_OFFSET, 0)
-        self.claims = QueueClaims(self.context, deliveries)
-        self.handover = Handover(self.context.config, self.claims, self._spawn, lambda: self.rebalancer.wake())
+        self.handover = Handover(
+            self.context, deliveries, self._spawn, owned=lambda: self.rebalancer.assignment,
+            drop=lambda leaving, reason: self.rebalancer.release(leaving, reason),
+            on_lost=lambda: self.rebalancer.wake(),
+        )  # fmt: skip
+        self.claims = self.handover.claims
         parts = Parts(
             self.subscriptions, deliveries, offsets, start, fetcher, self._route, self._spawn, handover=self.handover
         )
@@ -69,8 +72,8 @@ class Bench:
 
     async def _handler(self, message: object) -> None: ...
 
-    async def _route(self, topic: str) -> Queues:
-        return Queues(ORDERS if topic == "orders" else [RETRY], "127.0.0.1:9876", "digest")
+    async def _route(self, topic: str) -> SharedQueues:
+        return SharedQueues(ORDERS if topic == "orders" else [RETRY], "127.0.0.1:9876", "digest")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         self.tasks.append(asyncio.create_task(work))
@@ -264,10 +267,10 @@ async def test_a_claim_whose_answer_is_not_awaited_is_given_back() -> None:
         here.link.released.clear()
         asked = asyncio.Event()
 
-        async def endless(group: str, claims: Sequence[tuple[Key, int]]) -> dict[Key, int]:
+        async def endless(group: str, claims: Sequence[tuple[Key, int]]) -> Claimed:
             asked.set()
             await asyncio.Event().wait()
-            return {}
+            return Claimed({}, "")
 
         here.link.claim = endless  # type: ignore[method-assign]
         round_ = asyncio.create_task(here.rebalancer.round())
@@ -327,10 +330,10 @@ async def test_after_a_long_stop_no_further_message_is_handed_out_before_the_bro
     async with bench(claim_interval_ms=10, claim_trust_ms=60_000) as here:
         asked = asyncio.Event()
 
-        async def endless(group: str, claims: Sequence[tuple[Key, int]]) -> dict[Key, int]:
+        async def endless(group: str, claims: Sequence[tuple[Key, int]]) -> Claimed:
             asked.set()
             await asyncio.Event().wait()
-            return {}
+            return Claimed({}, "")
 
         here.link.claim = endless  # type: ignore[method-assign]
         for claim in here.claims.held.values():

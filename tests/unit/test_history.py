@@ -11,24 +11,24 @@ import pytest
 from dejamq_cli.history.files import journal_files
 from dejamq_cli.history.search import find
 from dejamq_cli.history.show import lines_of
-from dejamq_cli.history.story import Story
+from dejamq_cli.history.story import MessageStory
 from dejamq_cli.history.telling import tell
 from dejamq_proto.codes import ConfigError, DejamqError
-from dejamq_proto.events import CheckTransaction, EndTransaction, Gap, Member, Pull, SendEnd, State, Tx
-from dejamq_proto.hosts import offset_message_id
-from dejamq_proto.journal import Level
+from dejamq_proto.journal.events import CheckTransaction, EndTransaction, Gap, MemberEvent, Pull, SendEnd, State, Tx
+from dejamq_proto.journal.writer import Level
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from dejamq_proto.records.hosts import offset_message_id
 from journals import TOPIC, History
 
 KEY = "billing-key-6"
 
 
-def story(made: History, message_id: str = KEY) -> Story:
+def story(made: History, message_id: str = KEY) -> MessageStory:
     made.end()
     return tell(find(journal_files([made.directory]), message_id))
 
 
-def told(found: Story) -> list[str]:
+def told(found: MessageStory) -> list[str]:
     return [f"{step.actor} {step.text}" for step in found.steps]
 
 
@@ -62,6 +62,18 @@ def test_a_simple_life_is_told_in_time_order(made: History) -> None:
         "C1 delivery 1 ends: success; all before offset 7 done",
         "C1 tells billing-broker-0: all before offset 7 done in billing-broker-0 orders:0 (timer)",
         "billing-broker-0 commits billing past copy 1 for C1 (6 → 7, oneway)",
+        "C1 has ended", "P1 has ended", "billing-broker-0 has ended",
+    ]  # fmt: skip
+
+
+def test_the_end_of_another_process_is_no_line_that_a_running_one_should_have_gone_on_to(made: History) -> None:
+    producer, broker, consumer = made.producer(), made.broker(), made.consumer()
+    broker.append(KEY, 6, producer, request=3)
+    consumer.handle(consumer.open_queue(6), 6, 7)
+    broker.close()
+    assert told(story(made))[-2:] == [
+        "C1 delivery 1 ends: success; all before offset 7 done",
+        "billing-broker-0 has ended",
     ]
 
 
@@ -133,8 +145,16 @@ def test_where_a_journal_breaks_off_is_told_in_its_place(made: History) -> None:
     broker, first = made.broker(), made.consumer("c1")
     broker.append(KEY, 6)
     first.deliver(first.open_queue(6), 6)
-    broker.write(Member(broker_name=broker.name, group="billing", client_id=first.name, client_boot_id=first.boot_id,
-                        change="-", reason="close"))  # fmt: skip
+    broker.write(
+        MemberEvent(
+            broker_name=broker.name,
+            group="billing",
+            client_id=first.name,
+            client_boot_id=first.boot_id,
+            change="-",
+            reason="close",
+        )
+    )
     second = made.consumer("c2")
     second.handle(second.open_queue(6), 6, 7)
     second.close()
@@ -178,7 +198,7 @@ def test_who_only_looked_is_a_reader_whose_journal_nobody_misses(made: History) 
     ))  # fmt: skip
     broker.close()
     found = story(made)
-    assert told(found)[-1] == f"{broker.name} hands copy 1 to R1"
+    assert told(found)[-2:] == [f"{broker.name} hands copy 1 to R1", f"{broker.name} has ended"]
     assert [(one.name, one.role, one.process) for one in found.processes][1:] == [("R1", "reader", "dejamq-cli@1")]
     assert not any("R1" in text for text in found.missing)
 
@@ -343,7 +363,7 @@ def test_several_folders_are_read_and_one_given_twice_counts_once(made: History,
     for path in tmp_path.glob("producer-*.jsonl"):
         path.rename(elsewhere / path.name)
     found = tell(find(journal_files([tmp_path, elsewhere, tmp_path]), KEY))
-    assert len(found.steps) == 8
+    assert len(found.steps) == 11
     assert found.missing == []
 
 
@@ -374,6 +394,7 @@ def test_damage_never_ends_the_telling(made: History, chance: random.Random) -> 
         list(lines_of(found))
 
 
+@pytest.mark.slow
 def test_the_benchmark_tells_its_figures() -> None:
     program = Path(__file__).parents[2] / "benchmarks" / "history.py"
     command = [sys.executable, str(program), "--megabytes", "1", "-o", "json"]

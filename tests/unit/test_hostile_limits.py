@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from broker_parts import parts_in
 from broker_wire import a_run
-from dejamq_broker import handover, locks
+from dejamq_broker.deferred.retry import GivenBack
+from dejamq_broker.doors.v1.values import group_of, queue_at
 from dejamq_broker.filters import tags
-from dejamq_broker.handover import ClaimTable, Wish
-from dejamq_broker.locks import LockTable, QueueAt
-from dejamq_broker.offsets import Asker
-from dejamq_broker.retry import GivenBack
-from dejamq_broker.rpc_values import group_of, queue_at
-from dejamq_proto import record, wire
+from dejamq_broker.members import handover, locks
+from dejamq_broker.members.handover import ClaimTable, Wish
+from dejamq_broker.members.locks import LockTable, QueueAt
+from dejamq_broker.tables.offsets import Asker
 from dejamq_proto.codes import Code, InvalidName
 from dejamq_proto.common_pb2 import QueueKey
-from dejamq_proto.record import java_hash
-from dejamq_proto.wire import SendRun
+from dejamq_proto.records import record
+from dejamq_proto.records.record import java_hash
+from dejamq_proto.wire import messages
+from dejamq_proto.wire.messages import SendRun
 
 MANY = 5
 
@@ -49,9 +50,9 @@ def test_long_tag_expressions_are_read_and_not_remembered() -> None:
 def test_queues_with_long_topics_are_read_and_not_remembered() -> None:
     run = a_run("t", [b"x"])
     run.queues = [("x" * 5000, 1)]
-    kept = wire._queue_key.cache_info().currsize
+    kept = messages._queue_key.cache_info().currsize
     assert SendRun.decode(run.encode()).queues == run.queues
-    assert wire._queue_key.cache_info().currsize == kept
+    assert messages._queue_key.cache_info().currsize == kept
 
 
 @pytest.mark.parametrize("codes", [[7], [0]])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from consumer_fakes import owned_queue, received
 from dejamq import Inbox, MessageQueue, ReceivedMessage
-from dejamq.inbox_dialects import run
+from dejamq.inbox import run
 from dejamq_proto.codes import ConfigError, DejamqError
 
 Connect = Callable[[], Any]

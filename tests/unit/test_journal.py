@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from dejamq_proto import events
-from dejamq_proto.journal import Journal, Level, journal_name, new_boot_id, open_journal
+from dejamq_proto.journal import events
+from dejamq_proto.journal.writer import Journal, Level, journal_name, new_boot_id, open_journal
 
 
 def lines(journal: Journal) -> list[dict[str, Any]]:

@@ -3,22 +3,22 @@
 from typing import Any
 
 import pytest
-from dejamq_lab.scenario.attribution import Judged, causes, controls, ledger, unplayed, wrong
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.text import Actor, Expected, Scenario
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script.text import Actor, ExpectedAudit, Scenario
+from dejamq_lab.scenario.trial.attribution import Judged, causes, controls, ledger, unplayed, wrong
 
 
 def scenario(name: str, **expect: Any) -> Scenario:
     return Scenario(
         id=name, title="t", happens="h", source="s", actors={"p": Actor(kind="producer", group="p")}, steps=[],
-        expect=Expected(**expect),
+        expect=ExpectedAudit(**expect),
     )  # fmt: skip
 
 
 def judged(one: Scenario, found: dict[str, int], asked: dict[str, int] | None = None, **more: Any) -> Judged:
     problems = more.pop("problems", [])
     verdict = {"causes": found, "expected_causes": asked or {}}
-    return Judged(one, Outcome(one.id, not problems, problems, verdict, [], 1.0, "", **more))
+    return Judged(one, ScenarioOutcome(one.id, not problems, problems, verdict, [], 1.0, "", **more))
 
 
 O1, O7 = scenario("O1", causes=("O1",)), scenario("O7", causes=("O7",), also=("O1",))
@@ -56,7 +56,7 @@ def test_rows_stand_in_the_order_of_the_catalogue() -> None:
 
 
 def test_a_run_that_did_not_come_to_its_end_is_told_apart_and_counts_nowhere() -> None:
-    broken = Judged(O1, Outcome("O1", False, ["step 3, kill: it does not run"], {}, [], 0.0, ""))
+    broken = Judged(O1, ScenarioOutcome("O1", False, ["step 3, kill: it does not run"], {}, [], 0.0, ""))
     assert causes([broken]) == []
     assert ledger([broken]).runs == 0
     assert unplayed([broken]) == ["O1: step 3, kill: it does not run"]

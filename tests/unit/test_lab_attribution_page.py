@@ -4,23 +4,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_lab.scenario.attribution import Judged
-from dejamq_lab.scenario.attribution_page import BEGIN, END, fill, made
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.text import Actor, Expected, Scenario
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script.text import Actor, ExpectedAudit, Scenario
+from dejamq_lab.scenario.trial.attribution import Judged
+from dejamq_lab.scenario.trial.page import BEGIN, END, fill, made
 from dejamq_proto.codes import ConfigError
 
 HOUSE = Path(__file__).parents[2]
 
 
 def run(name: str, found: dict[str, int], *problems: str, **more: Any) -> Judged:
-    expect = Expected(causes=(name,)) if name[1:].isdigit() else Expected()
+    expect = ExpectedAudit(causes=(name,)) if name[1:].isdigit() else ExpectedAudit()
     scenario = Scenario(
         id=name, title="t", happens="h", source="s", actors={"p": Actor(kind="producer", group="p")}, steps=[],
         expect=expect,
     )  # fmt: skip
     verdict = {"causes": found, "expected_causes": {}, "duplicates": sum(found.values())}
-    return Judged(scenario, Outcome(name, not problems, list(problems), verdict, [], 1.0, "", **more))
+    return Judged(scenario, ScenarioOutcome(name, not problems, list(problems), verdict, [], 1.0, "", **more))
 
 
 def test_a_level_is_told_by_cause_by_control_and_by_ledger() -> None:

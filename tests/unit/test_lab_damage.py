@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from dejamq_lab.scenario.damage import harm
+from dejamq_lab.scenario.faults import harm
 from dejamq_proto.codes import ConfigError
 
 WRITTEN = bytes(range(1, 201))

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 from dejamq_lab.duplicates import find_duplicates
-from dejamq_proto.events import Deliver, Result
-from dejamq_proto.journal import Journal, open_journal
+from dejamq_proto.journal.events import Deliver, Result
+from dejamq_proto.journal.writer import Journal, open_journal
 
 
 class History:

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 from dejamq_lab.explore import hunt as hunt_module
-from dejamq_lab.explore.hunt import AT_ONCE, Options, hunt, kinds_of
+from dejamq_lab.explore.hunt import AT_ONCE, HuntOptions, hunt, kinds_of
 from dejamq_lab.explore.reduce import reduced
 from dejamq_lab.explore.world import LOST_CALLS, TRANSACTIONS, World, world
-from dejamq_lab.scenario import steps
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.text import Scenario, catalogue, check, read
-from dejamq_lab.scenario.written import written
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.script.text import Scenario, catalogue, check, read
+from dejamq_lab.scenario.script.written import written
 
 HOUSE = Path(__file__).parents[2]
 WORLDS = [world(seed, number) for seed in (1, 2) for number in range(60)]
 ENDED_BY = {
     steps.Kill: (steps.Restart, steps.Start), steps.Terminate: (steps.Restart, steps.Start),
-    steps.Close: (steps.Start,), steps.Pause: (steps.Resume,), steps.Cut: (steps.Heal,),
-    steps.Failpoint: (steps.Failpoint,), steps.Delay: (steps.Heal,), steps.Isolate: (steps.Rejoin,),
+    steps.Close: (steps.Start,), steps.Pause: (steps.Resume,), steps.CutStep: (steps.Heal,),
+    steps.FailpointStep: (steps.FailpointStep,), steps.Delay: (steps.Heal,), steps.Isolate: (steps.Rejoin,),
 }  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def test_what_is_written_has_a_line_for_each_step() -> None:
     assert sum(line.startswith("    { do = ") for line in lines) == len(made.scenario().steps)
 
 
-def outcome(*problems: str, **verdict: object) -> Outcome:
-    return Outcome("explored-1-0", not problems, list(problems), dict(verdict), [], 1.0, "")
+def outcome(*problems: str, **verdict: object) -> ScenarioOutcome:
+    return ScenarioOutcome("explored-1-0", not problems, list(problems), dict(verdict), [], 1.0, "")
 
 
 def test_failures_of_one_kind_differ_in_ids_and_numbers_only() -> None:
@@ -134,12 +134,14 @@ def test_what_breaks_an_invariant_is_reduced_and_kept_as_a_scenario(
 ) -> None:
     culprit = world(3, 0).units[1]
 
-    def judge(scenarios: Sequence[Scenario], *_: object, **__: object) -> list[Outcome]:
+    def judge(scenarios: Sequence[Scenario], *_: object, **__: object) -> list[ScenarioOutcome]:
         guilty = [all(step in scenario.steps for step in culprit) for scenario in scenarios]
         return [outcome("7 messages are lost") if each else outcome(undetermined=0) for each in guilty]
 
     monkeypatch.setattr(hunt_module, "trial", judge)
-    hunted = hunt(Options(seed=3, minutes=0, directory=tmp_path / "runs", out=tmp_path / "found"), lambda text: None)
+    hunted = hunt(
+        HuntOptions(seed=3, minutes=0, directory=tmp_path / "runs", out=tmp_path / "found"), lambda text: None
+    )
     assert hunted.played == AT_ONCE
     (found,) = hunted.found
     kept = read(found.path)

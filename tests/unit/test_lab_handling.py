@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from dejamq import BatchResult, ConsumeStatus, OrderedStatus, SuspendQueue
-from dejamq_lab.scenario.handling import Handlers, Refused
-from dejamq_lab.scenario.ledger import Ledger
-from dejamq_lab.scenario.text import Handling
+from dejamq_lab.scenario.actors.handling import Handlers, ScriptedFailure
+from dejamq_lab.scenario.script.ledger import EffectLedger
+from dejamq_lab.scenario.script.text import HandlerScript
 
 
 def received(number: int, delivery: int = 1) -> Any:
@@ -18,15 +18,15 @@ def received(number: int, delivery: int = 1) -> Any:
     return SimpleNamespace(body=body, delivery_id=f"b-{number}-{delivery}", message_id=f"id-{number}")
 
 
-def made(tmp_path: Path, **handling: Any) -> tuple[Handlers, Ledger]:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    return Handlers("c1", "g", Handling(**handling), ledger), ledger
+def made(tmp_path: Path, **handling: Any) -> tuple[Handlers, EffectLedger]:
+    ledger = EffectLedger(tmp_path / "ledger.sqlite")
+    return Handlers("c1", "g", HandlerScript(**handling), ledger), ledger
 
 
 async def test_a_failure_comes_after_the_effect_and_a_refusal_before_it(tmp_path: Path) -> None:
     handlers, ledger = made(tmp_path, fails=(1,), refuses=(2,))
     for number in (1, 2):
-        with pytest.raises(Refused, match=f"message {number}"):
+        with pytest.raises(ScriptedFailure, match=f"message {number}"):
             await handlers.one(received(number))
     assert ledger.delivery_ids() == {"b-1-1"}
     assert await handlers.one(received(2, delivery=2)) is None
@@ -59,7 +59,7 @@ async def test_a_commit_is_the_last_word_of_a_list(tmp_path: Path) -> None:
 
 async def test_the_first_of_two_effects_is_double_when_the_second_failed(tmp_path: Path) -> None:
     handlers, ledger = made(tmp_path, parts=2, fails=(1,))
-    with pytest.raises(Refused):
+    with pytest.raises(ScriptedFailure):
         await handlers.one(received(1))
     await handlers.one(received(1, delivery=2))
     assert ledger.doubles() == {"b-1-2"}
@@ -72,6 +72,6 @@ async def test_what_blocks_and_fails_once_lets_its_second_delivery_pass(tmp_path
     await asyncio.sleep(0)
     await handlers.one(received(1, delivery=2))
     handlers.release()
-    with pytest.raises(Refused):
+    with pytest.raises(ScriptedFailure):
         await first
     assert ledger.delivery_ids() == {"b-1-2"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from dejamq import MessageQueue
-from dejamq_lab.scenario.operating import operate
-from dejamq_lab.scenario.steps import AdminCall
+from dejamq_lab.scenario.actors.operating import operate
+from dejamq_lab.scenario.script.steps import AdminCall
 from dejamq_proto.codes import ConfigError
 
 

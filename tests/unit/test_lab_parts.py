@@ -4,12 +4,12 @@ import importlib
 from pathlib import Path
 
 import pytest
-from dejamq_broker.config import BrokerConfig
-from dejamq_lab.bench.result import percentiles
-from dejamq_lab.cluster_inproc import InProcessServer
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_lab.bench.client.result import percentiles
+from dejamq_lab.cluster.inproc import InProcessServer
+from dejamq_lab.cluster.plan import ClusterPlan, as_flags, differing
+from dejamq_lab.cluster.waiting import until, until_async
 from dejamq_lab.errors import NotSupported
-from dejamq_lab.plan import Plan, as_flags, differing
-from dejamq_lab.waiting import until, until_async
 
 
 async def test_a_condition_that_holds_is_not_waited_for() -> None:
@@ -44,7 +44,7 @@ async def test_a_condition_that_fails_is_told() -> None:
 
 @pytest.mark.parametrize("fault", ["kill", "restart", "pause", "resume", "terminate", "heal"])
 def test_a_server_in_this_process_refuses_every_fault_and_says_which_cluster_can(fault: str, tmp_path: Path) -> None:
-    server = InProcessServer(Plan(tmp_path).broker("broker-a", "127.0.0.1:1"), None)
+    server = InProcessServer(ClusterPlan(tmp_path).broker("broker-a", "127.0.0.1:1"), None)
     with pytest.raises(NotSupported, match=rf"{fault}: broker-a .*processes=True"):
         getattr(server, fault)()
 
@@ -63,22 +63,22 @@ def test_booleans_are_written_as_files_write_them() -> None:
 
 
 def test_settings_of_the_store_differ_under_their_own_names(tmp_path: Path) -> None:
-    config = Plan(tmp_path).broker("broker-a", "")
+    config = ClusterPlan(tmp_path).broker("broker-a", "")
     assert dict(differing(config))["mapped_file_size_commit_log"] == 64 << 20
 
 
 def test_clusters_of_a_lab_do_not_ask_how_full_the_disk_is_unless_told_to(tmp_path: Path) -> None:
-    assert not Plan(tmp_path).broker("broker-a", "").store.disk_check_enable
-    assert Plan(tmp_path, settings={"disk_check_enable": True}).broker("broker-a", "").store.disk_check_enable
+    assert not ClusterPlan(tmp_path).broker("broker-a", "").store.disk_check_enable
+    assert ClusterPlan(tmp_path, settings={"disk_check_enable": True}).broker("broker-a", "").store.disk_check_enable
 
 
 def test_a_log_file_size_of_ones_own_is_kept(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, settings={"mappedFileSizeCommitLog": 8192})
+    plan = ClusterPlan(tmp_path, settings={"mappedFileSizeCommitLog": 8192})
     assert plan.broker("broker-a", "").store.mapped_file_size_commit_log == 8192
 
 
 def test_servers_of_one_cluster_share_no_folder_but_the_journals(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, brokers=2)
+    plan = ClusterPlan(tmp_path, brokers=2)
     first, second = (plan.broker(name, "") for name in plan.broker_names())
     assert first.store_directory != second.store_directory
     assert first.journal_dir == second.journal_dir == str(plan.journal_dir)

@@ -2,26 +2,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq.producer_config import ProducerConfig
+from dejamq.values.producer_config import ProducerConfig
 from dejamq_lab import Cluster, ClusterFailed
-from dejamq_lab.plan import Plan, as_flags, server_name
+from dejamq_lab.cluster.plan import ClusterPlan, as_flags, server_name
 from dejamq_proto.codes import ConfigError, InvalidName
 
 
 def test_brokers_are_named_by_letter_and_name_servers_by_number(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, brokers=3, namesrvs=2)
+    plan = ClusterPlan(tmp_path, brokers=3, namesrvs=2)
     assert plan.broker_names() == ["broker-a", "broker-b", "broker-c"]
     assert plan.namesrv_names() == ["namesrv-0", "namesrv-1"]
 
 
 def test_time_scale_shrinks_intervals_and_time_outs_more_gently(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, time_scale=0.01)
+    plan = ClusterPlan(tmp_path, time_scale=0.01)
     assert plan.namesrv("namesrv-0").broker_timeout_ms == 1_200
     assert plan.client(ProducerConfig, {})["send_msg_timeout_ms"] == 300
 
 
 def test_a_setting_goes_to_whoever_has_it_in_either_spelling(tmp_path: Path) -> None:
-    plan = Plan(
+    plan = ClusterPlan(
         tmp_path, settings={"flush_disk_type": "SYNC_FLUSH", "send_msg_timeout_ms": 500, "orderMessageEnable": True}
     )
     assert plan.broker("broker-a", "127.0.0.1:1").store.flush_disk_type == "SYNC_FLUSH"
@@ -30,17 +30,17 @@ def test_a_setting_goes_to_whoever_has_it_in_either_spelling(tmp_path: Path) -> 
 
 
 def test_what_a_clients_caller_gives_is_stronger_and_not_scaled(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, time_scale=0.01, settings={"send_msg_timeout_ms": 500})
+    plan = ClusterPlan(tmp_path, time_scale=0.01, settings={"send_msg_timeout_ms": 500})
     assert plan.client(ProducerConfig, {"send_msg_timeout_ms": 9_000})["send_msg_timeout_ms"] == 9_000
 
 
 def test_the_environment_has_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEJAMQ_SEND_MSG_TIMEOUT_MS", "1")
-    assert Plan(tmp_path).client(ProducerConfig, {})["send_msg_timeout_ms"] == 3_000
+    assert ClusterPlan(tmp_path).client(ProducerConfig, {})["send_msg_timeout_ms"] == 3_000
 
 
 def test_flags_say_what_differs_from_the_defaults(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, settings={"flush_disk_type": "SYNC_FLUSH", "autoCreateTopicEnable": False})
+    plan = ClusterPlan(tmp_path, settings={"flush_disk_type": "SYNC_FLUSH", "autoCreateTopicEnable": False})
     flags = as_flags(plan.broker("broker-b", "127.0.0.1:1"))
     assert set(flags) == {
         "--set",
@@ -99,7 +99,7 @@ def test_a_cluster_has_no_negative_number_of_slaves(tmp_path: Path) -> None:
 
 
 def test_a_slave_is_a_replica_of_its_broker_with_a_store_of_its_own(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, brokers=2, slaves=2, settings={"brokerRole": "SYNC_MASTER"})
+    plan = ClusterPlan(tmp_path, brokers=2, slaves=2, settings={"brokerRole": "SYNC_MASTER"})
     assert plan.slave_names() == ["broker-a-s1", "broker-a-s2", "broker-b-s1", "broker-b-s2"]
     slave, master = plan.broker("broker-b-s2", "n:1"), plan.broker("broker-b", "n:1")
     assert (slave.broker_name, slave.broker_id, server_name(slave)) == ("broker-b", 2, "broker-b-s2")
@@ -110,6 +110,6 @@ def test_a_slave_is_a_replica_of_its_broker_with_a_store_of_its_own(tmp_path: Pa
 
 
 def test_late_runs_are_refused_only_where_that_is_asked_for(tmp_path: Path) -> None:
-    assert not Plan(tmp_path).broker("broker-a", "").broker_fast_failure_enable
-    asked = Plan(tmp_path, settings={"brokerFastFailureEnable": "true"})
+    assert not ClusterPlan(tmp_path).broker("broker-a", "").broker_fast_failure_enable
+    asked = ClusterPlan(tmp_path, settings={"brokerFastFailureEnable": "true"})
     assert asked.broker("broker-a", "").broker_fast_failure_enable

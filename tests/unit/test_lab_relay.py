@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from dejamq_lab.relay import Relay
+from dejamq_lab.cluster.relay import Relay
 
 DEADLINE_S = 10.0
 

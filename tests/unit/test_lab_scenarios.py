@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dejamq_lab.scenario.judge import Told, problems
-from dejamq_lab.scenario.text import Expected, catalogue, read
+from dejamq_lab.scenario.judge import RunFacts, problems
+from dejamq_lab.scenario.script.text import ExpectedAudit, catalogue, read
 from dejamq_proto.codes import ConfigError
 
 HOUSE = Path(__file__).parents[2]
@@ -58,63 +58,63 @@ def test_an_actor_knows_name_servers_only(tmp_path: Path) -> None:
         read(written(tmp_path, bound + 'do = "start"\nwho = "p"'))
 
 
-def told(**changed: Any) -> Told:
+def told(**changed: Any) -> RunFacts:
     verdict: dict[str, Any] = {
         "causes": {}, "expected_causes": {}, "undetermined": 0, "undetermined_missing": {}, "anomalies": {}, "lost": 0,
     }  # fmt: skip
     ledger = {name: changed.pop(name, ()) for name in ("pairs", "effects", "doubles")}
     inbox, meant = changed.pop("inbox", False), changed.pop("meant", ())
-    return Told(verdict | changed, inbox=inbox, meant=meant, **ledger)
+    return RunFacts(verdict | changed, inbox=inbox, meant=meant, **ledger)
 
 
 def test_a_clean_run_that_should_be_clean_has_no_problem() -> None:
-    assert problems(Expected(), told()) == []
+    assert problems(ExpectedAudit(), told()) == []
 
 
 def test_what_was_found_as_expected_is_no_problem() -> None:
     both = told(causes={"O1": 3, "O9": 1}, pairs={("a", "b")}, effects={"a", "b"}, doubles={"b"})
-    assert problems(Expected(causes=("O1",), also=("O9",)), both) == []
+    assert problems(ExpectedAudit(causes=("O1",), also=("O9",)), both) == []
 
 
 @pytest.mark.parametrize(("expected", "found", "said"), [
-    (Expected(causes=("O1",)), told(), "O1 was not found"),
-    (Expected(deliveries=20), told(deliveries=21), "21 deliveries instead of 20"),
-    (Expected(), told(causes={"R2": 4}), "R2 was blamed 4 times"),
-    (Expected(), told(expected_causes={"L1": 1}), "L1 was taken for expected"),
-    (Expected(expected=("L1",)), told(), "L1 was not among"),
-    (Expected(), told(undetermined=2, undetermined_missing={"no OFF_GET": 2}), "2 undetermined: no OFF_GET (2)"),
-    (Expected(), told(lost=1), "1 messages are lost"),
-    (Expected(never=("unseen",)), told(anomalies={"unseen": 2}), "2 unseen"),
-    (Expected(), told(doubles={"b"}, effects={"a", "b"}, pairs={("a", "b")}, inbox=True), "in spite of the inbox"),
-    (Expected(anomalies=("offset_regression",)), told(), "no anomaly offset_regression"),
-    (Expected(), told(doubles={"b"}, effects={"a", "b"}), "1 double effects in the ledger are no finding"),
-    (Expected(), told(pairs={("a", "b")}, effects={"a", "b"}), "1 findings have a single effect"),
+    (ExpectedAudit(causes=("O1",)), told(), "O1 was not found"),
+    (ExpectedAudit(deliveries=20), told(deliveries=21), "21 deliveries instead of 20"),
+    (ExpectedAudit(), told(causes={"R2": 4}), "R2 was blamed 4 times"),
+    (ExpectedAudit(), told(expected_causes={"L1": 1}), "L1 was taken for expected"),
+    (ExpectedAudit(expected=("L1",)), told(), "L1 was not among"),
+    (ExpectedAudit(), told(undetermined=2, undetermined_missing={"no OFF_GET": 2}), "2 undetermined: no OFF_GET (2)"),
+    (ExpectedAudit(), told(lost=1), "1 messages are lost"),
+    (ExpectedAudit(never=("unseen",)), told(anomalies={"unseen": 2}), "2 unseen"),
+    (ExpectedAudit(), told(doubles={"b"}, effects={"a", "b"}, pairs={("a", "b")}, inbox=True), "in spite of the inbox"),
+    (ExpectedAudit(anomalies=("offset_regression",)), told(), "no anomaly offset_regression"),
+    (ExpectedAudit(), told(doubles={"b"}, effects={"a", "b"}), "1 double effects in the ledger are no finding"),
+    (ExpectedAudit(), told(pairs={("a", "b")}, effects={"a", "b"}), "1 findings have a single effect"),
 ])  # fmt: skip
-def test_each_disagreement_is_a_problem_in_words(expected: Expected, found: Told, said: str) -> None:
+def test_each_disagreement_is_a_problem_in_words(expected: ExpectedAudit, found: RunFacts, said: str) -> None:
     assert any(said in problem for problem in problems(expected, found))
 
 
 def test_an_inbox_does_not_hide_what_each_topic_is_meant_to_have() -> None:
     both = {"pairs": {("a", "b")}, "effects": {"a", "b"}, "doubles": {"b"}, "inbox": True}
-    assert problems(Expected(also=("any",)), told(expected_causes={"L9": 1}, meant={"a", "b"}, **both)) == []
-    assert problems(Expected(also=("any",)), told(expected_causes={"L9": 1}, **both)) != []
+    assert problems(ExpectedAudit(also=("any",)), told(expected_causes={"L9": 1}, meant={"a", "b"}, **both)) == []
+    assert problems(ExpectedAudit(also=("any",)), told(expected_causes={"L9": 1}, **both)) != []
 
 
 def test_where_any_cause_may_be_none_is_a_problem_and_what_is_left_open_is() -> None:
     found = told(causes={"O1": 3}, expected_causes={"L1": 1}, undetermined=1, undetermined_missing={"no OFF_GET": 1})
-    assert problems(Expected(also=("any",)), found) == ["1 undetermined: no OFF_GET (1)"]
+    assert problems(ExpectedAudit(also=("any",)), found) == ["1 undetermined: no OFF_GET (1)"]
 
 
 def test_a_first_delivery_without_effect_makes_no_problem() -> None:
-    assert problems(Expected(causes=("O9",)), told(causes={"O9": 1}, pairs={("a", "b")}, effects={"b"})) == []
+    assert problems(ExpectedAudit(causes=("O9",)), told(causes={"O9": 1}, pairs={("a", "b")}, effects={"b"})) == []
 
 
 def test_which_effect_came_second_is_for_the_ledger_to_say() -> None:
     late = told(causes={"O9": 1}, pairs={("a", "b")}, effects={"a", "b"}, doubles={"a"})
-    assert problems(Expected(causes=("O9",)), late) == []
+    assert problems(ExpectedAudit(causes=("O9",)), late) == []
 
 
 def test_the_scenario_that_the_page_shows_is_the_one_of_the_catalogue() -> None:
     page = (HOUSE / "docs" / "lab.md").read_text()
     shown = page.split("```toml\n")[1].split("```")[0]
-    assert shown == (HOUSE / "lab/dejamq_lab/scenario/catalogue/O3.toml").read_text()
+    assert shown == (HOUSE / "lab/dejamq_lab/scenario/script/catalogue/O3.toml").read_text()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from dejamq_lab.scenario import steps
-from dejamq_lab.scenario.seeds import AS_WRITTEN, varied
-from dejamq_lab.scenario.stage import own_host
-from dejamq_lab.scenario.text import Scenario, catalogue, check
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.script.seeds import AS_WRITTEN, varied
+from dejamq_lab.scenario.script.text import Scenario, catalogue, check
+from dejamq_lab.scenario.stage.stage import own_host
 
 SCENARIOS = catalogue()
 SEEDS = range(1, 4)

@@ -3,8 +3,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from dejamq_lab import standing
-from dejamq_lab.standing import Member, Standing, free_address, process_born, purge, read_state
+from dejamq_lab.cluster import background
+from dejamq_lab.cluster.background import RunningServer, Standing, free_address, process_born, purge, read_state
 from dejamq_proto.codes import ConfigError
 
 
@@ -19,16 +19,16 @@ def test_a_free_port_is_taken_and_a_used_one_is_not() -> None:
 
 def test_a_process_is_known_by_its_birth_not_by_its_id_alone() -> None:
     me = os.getpid()
-    assert Member("n", "namesrv", me, "a:1", process_born(me)).runs
-    assert not Member("n", "namesrv", me, "a:1", process_born(me) + 1).runs
-    assert not Member("n", "namesrv", 0, "a:1", 0).runs
+    assert RunningServer("n", "namesrv", me, "a:1", process_born(me)).runs
+    assert not RunningServer("n", "namesrv", me, "a:1", process_born(me) + 1).runs
+    assert not RunningServer("n", "namesrv", 0, "a:1", 0).runs
 
 
 def test_purge_removes_what_the_cluster_made_and_nothing_else(tmp_path: Path) -> None:
     for name in ("journal", "namesrv-0", "broker-a", "mine"):
         (tmp_path / name).mkdir()
     (tmp_path / "cluster.json").write_text("{}")
-    members = (Member("namesrv-0", "namesrv", 0, "a:1", 0), Member("broker-a", "broker", 0, "a:2", 0))
+    members = (RunningServer("namesrv-0", "namesrv", 0, "a:1", 0), RunningServer("broker-a", "broker", 0, "a:2", 0))
     purge(tmp_path, Standing(members))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
@@ -38,18 +38,25 @@ def test_a_folder_without_a_cluster_says_how_to_start_one(tmp_path: Path) -> Non
         read_state(tmp_path)
 
 
+def test_a_command_that_is_told_can_be_pasted_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--dir '[^']+/my \$HOME'$"):
+        read_state(tmp_path / "my $HOME")
+
+
 Told = dict[str, dict[str, str]]
 
 
-async def replicas(monkeypatch: pytest.MonkeyPatch, told: Told) -> dict[str, standing.Replica]:
+async def replicas(monkeypatch: pytest.MonkeyPatch, told: Told) -> dict[str, background.ReplicaRole]:
     """Of brokers that run as this process, by what each says of itself."""
 
     async def runtime(address: str) -> dict[str, str]:
         return told[address]
 
-    monkeypatch.setattr("dejamq_lab.rpc_control.runtime", runtime)
+    monkeypatch.setattr("dejamq_lab.cluster.rpc_control.runtime", runtime)
     me = os.getpid()
-    return await standing.replicas(Standing(tuple(Member(name, "broker", me, name, process_born(me)) for name in told)))
+    return await background.replicas(
+        Standing(tuple(RunningServer(name, "broker", me, name, process_born(me)) for name in told))
+    )
 
 
 async def test_a_slave_says_how_far_behind_it_is_while_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +65,8 @@ async def test_a_slave_says_how_far_behind_it_is_while_it_follows(monkeypatch: p
         "broker-a-s1": {"brokerRole": "SLAVE", "following": "true", "lagBytes": "70", "lagMs": "3"},
     }
     assert await replicas(monkeypatch, told) == {
-        "broker-a": standing.Replica("SYNC_MASTER"),
-        "broker-a-s1": standing.Replica("SLAVE", 70, 3),
+        "broker-a": background.ReplicaRole("SYNC_MASTER"),
+        "broker-a-s1": background.ReplicaRole("SLAVE", 70, 3),
     }
 
 
@@ -74,7 +81,7 @@ async def test_how_far_behind_a_slave_is_that_does_not_follow_is_told_by_the_end
     }
     told["broker-a-s1"]["commitLogMaxOffset"] = end
     found = await replicas(monkeypatch, told)
-    assert found["broker-a-s1"] == standing.Replica("SLAVE", behind, trouble="no room")
+    assert found["broker-a-s1"] == background.ReplicaRole("SLAVE", behind, trouble="no room")
 
 
 async def test_nobody_knows_how_far_behind_a_slave_is_while_one_of_the_two_is_silent(
@@ -82,9 +89,9 @@ async def test_nobody_knows_how_far_behind_a_slave_is_while_one_of_the_two_is_si
 ) -> None:
     told: Told = {"broker-a": {}, "broker-a-s1": {"commitLogMaxOffset": "9", "followingTrouble": "gone"}}
     assert await replicas(monkeypatch, told) == {
-        "broker-a": standing.Replica(""),
-        "broker-a-s1": standing.Replica("SLAVE", trouble="gone"),
+        "broker-a": background.ReplicaRole(""),
+        "broker-a-s1": background.ReplicaRole("SLAVE", trouble="gone"),
     }
     told = {"broker-a": {"commitLogMaxOffset": "9"}, "broker-a-s1": {}}
     found = await replicas(monkeypatch, told)
-    assert found["broker-a-s1"] == standing.Replica("SLAVE", trouble="it does not answer")
+    assert found["broker-a-s1"] == background.ReplicaRole("SLAVE", trouble="it does not answer")

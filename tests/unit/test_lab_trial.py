@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.scenario import steps, trial_command
-from dejamq_lab.scenario import trial as trial_module
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.run import Played as RunPlayed
-from dejamq_lab.scenario.stages import Kind
-from dejamq_lab.scenario.text import Actor, Expected, Scenario
-from dejamq_lab.scenario.trial import AUDITED, trial
+from dejamq_lab.scenario.run import PlayedScenario as RunPlayed
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.script.text import Actor, ExpectedAudit, Scenario
+from dejamq_lab.scenario.stage.stages import Kind
+from dejamq_lab.scenario.trial import command as trial_command
+from dejamq_lab.scenario.trial import trial as trial_module
+from dejamq_lab.scenario.trial.trial import AUDITED, trial
 from dejamq_proto.codes import ConfigError
 
 
@@ -59,9 +60,9 @@ class World:
         for folder in folders:
             (folder / AUDITED).write_text("{}")
 
-    def judged(self, one: Scenario, folder: Path, seconds: float) -> Outcome:
+    def judged(self, one: Scenario, folder: Path, seconds: float) -> ScenarioOutcome:
         missing = [f"{cause} was not found" for cause in one.expect.causes]
-        return Outcome(one.id, not missing, missing, {"causes": {}}, [], seconds, str(folder))
+        return ScenarioOutcome(one.id, not missing, missing, {"causes": {}}, [], seconds, str(folder))
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def tried(tmp_path: Path, *scenarios: Scenario, seeds: Sequence[int] = (1,)) -> list[Outcome]:
+def tried(tmp_path: Path, *scenarios: Scenario, seeds: Sequence[int] = (1,)) -> list[ScenarioOutcome]:
     return trial(scenarios, seeds, tmp_path, lambda text: None)
 
 
@@ -95,7 +96,7 @@ def test_a_scenario_whose_text_was_changed_is_played_again(tmp_path: Path, made:
 
 def test_what_a_scenario_expects_is_judged_as_it_is_now(tmp_path: Path, made: World) -> None:
     (before,) = tried(tmp_path, scenario("O1"))
-    (after,) = tried(tmp_path, scenario("O1", expect=Expected(causes=("O1",))))
+    (after,) = tried(tmp_path, scenario("O1", expect=ExpectedAudit(causes=("O1",))))
     assert (before.ok, after.problems, made.played) == (True, ["O1 was not found"], ["O1-1"])
 
 
@@ -123,7 +124,7 @@ def test_the_command_plays_again_what_broke_only_when_asked_and_audits_again_whe
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- begin: made by `make trial` -->\nold\n<!-- end -->\nafter\n")
     told = ["--directory", str(tmp_path), "--modes", "inbox", "--page", str(page)]
-    monkeypatch.setattr("dejamq_lab.scenario.attribution_page.made", lambda *_: "| table |")
+    monkeypatch.setattr("dejamq_lab.scenario.trial.page.made", lambda *_: "| table |")
     made.broken = {"O1-1"}
     assert trial_command.main(told) == 1
     made.broken = set()

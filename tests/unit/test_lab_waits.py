@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from dejamq import MessageQueue
-from dejamq.admin_offsets import OffsetMove, QueueProgress
-from dejamq_lab.scenario import steps, waits
-from dejamq_lab.scenario.text import catalogue
+from dejamq.admin.offsets import OffsetMove, QueueProgress
+from dejamq_lab.scenario import waits
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.script.text import catalogue
 
 
 class Told:

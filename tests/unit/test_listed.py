@@ -3,9 +3,10 @@
 import msgspec
 import numpy as np
 import pytest
-from dejamq_proto import listed, native
-from dejamq_proto.record import Outgoing, encode_properties
-from dejamq_proto.run import Run, parse, unique_keys
+from dejamq_proto import native
+from dejamq_proto.records import json_columns
+from dejamq_proto.records.record import Outgoing, encode_properties
+from dejamq_proto.records.run import Run, parse, unique_keys
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,32 +33,34 @@ def of(ids: list[str], first: str = "UNIQ_KEY") -> Run:
 def test_numbers_of_a_column_are_listed_as_the_encoder_lists_them(numbers: list[int], chosen: st.DataObject) -> None:
     first = chosen.draw(st.integers(0, len(numbers)))
     end = chosen.draw(st.integers(first, len(numbers)))
-    assert bytes(listed.numbers(np.array(numbers, np.int64), first, end)) == msgspec.json.encode(numbers[first:end])
+    assert bytes(json_columns.numbers(np.array(numbers, np.int64), first, end)) == msgspec.json.encode(
+        numbers[first:end]
+    )
 
 
 @given(st.integers(0, (1 << 63) - 100_000), st.lists(st.integers(-20_000, 20_000), max_size=40))
 def test_numbers_near_each_other_are_listed_as_the_encoder_lists_them(start: int, apart: list[int]) -> None:
     numbers = [start + one for one in apart]
-    assert bytes(listed.numbers(np.array(numbers, np.int64), 0, len(numbers))) == msgspec.json.encode(numbers)
+    assert bytes(json_columns.numbers(np.array(numbers, np.int64), 0, len(numbers))) == msgspec.json.encode(numbers)
 
 
 @given(st.integers(0, 20_000) | st.integers(0, 1 << 60), st.integers(0, 120))
 def test_what_is_counted_is_listed_as_the_encoder_lists_it(first: int, count: int) -> None:
-    assert bytes(listed.counted(first, first + count)) == msgspec.json.encode(list(range(first, first + count)))
+    assert bytes(json_columns.counted(first, first + count)) == msgspec.json.encode(list(range(first, first + count)))
 
 
 @given(st.lists(IDS, min_size=1, max_size=8))
 def test_keys_are_those_that_are_read_one_by_one(ids: list[str]) -> None:
     run = of(ids)
-    assert bytes(listed.all_keys(run)) == msgspec.json.encode(unique_keys(run)) == msgspec.json.encode(ids)
+    assert bytes(json_columns.all_keys(run)) == msgspec.json.encode(unique_keys(run)) == msgspec.json.encode(ids)
 
 
 @needs_compiled
 def test_keys_of_a_part_are_found_where_all_have_32_digits_and_else_left_to_the_reader() -> None:
     ids = [f"{number:032X}" for number in range(5)]
-    assert bytes(listed.keys(of(ids), 1, 3) or b"") == msgspec.json.encode(ids[1:3])
-    assert listed.keys(of([*ids, "short"]), 0, 6) is None
-    assert listed.keys(of(ids, "KEYS"), 0, 5) is None
+    assert bytes(json_columns.keys(of(ids), 1, 3) or b"") == msgspec.json.encode(ids[1:3])
+    assert json_columns.keys(of([*ids, "short"]), 0, 6) is None
+    assert json_columns.keys(of(ids, "KEYS"), 0, 5) is None
 
 
 @needs_compiled
@@ -66,14 +69,14 @@ def test_a_key_that_would_reach_into_the_next_record_is_left_to_the_reader() -> 
     cut = Outgoing.to("orders").encode(0, 1, b"", b"UNIQ_KEY\1" + b"Z" * 31)
     large = Outgoing.to("orders").encode(0, 1, bytes(1 << 17), b"UNIQ_KEY\1" + b"Z" * 32 + b"\2")
     run = parse(cut + large, np.array([len(cut), len(large)], np.int64))
-    assert listed.keys(run, 0, 2) is None
+    assert json_columns.keys(run, 0, 2) is None
     assert unique_keys(run) == ["Z" * 31, "Z" * 32]
 
 
 def test_lists_are_joined_to_one() -> None:
-    some = [listed.counted(0, 2), listed.values(["a"]), listed.numbers(np.array([7]), 0, 1)]
-    assert msgspec.json.encode(listed.joined(some)) == b'[0,1,"a",7]'
-    assert listed.joined(some[:1]) is some[0]
+    some = [json_columns.counted(0, 2), json_columns.values(["a"]), json_columns.numbers(np.array([7]), 0, 1)]
+    assert msgspec.json.encode(json_columns.joined(some)) == b'[0,1,"a",7]'
+    assert json_columns.joined(some[:1]) is some[0]
 
 
 @needs_compiled

@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from consumer_fakes import QUEUE, FakeLink, context, received
-from dejamq.allocation import strategy_named
-from dejamq.assignment import OwnedQueue
-from dejamq.consume_from import ConsumeFrom, MessageModel
-from dejamq.lite_config import lite_config
-from dejamq.lite_rebalancer import Chosen, LiteStart
-from dejamq.lite_running import LiteOffsets, LiteOptions, LiteRunning
-from dejamq.lite_shelf import polled
-from dejamq.subscriptions import Subscriptions
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.lite.rebalancer import ChosenQueues, LiteStart
+from dejamq.lite.running import LiteOffsets, LiteOptions, LiteRunning
+from dejamq.lite.shelf import polled
+from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.values.allocation import strategy_named
+from dejamq.values.config import lite_config
+from dejamq.values.message import MessageQueue
 
 
 @asynccontextmanager
@@ -22,7 +24,7 @@ async def idle() -> AsyncIterator[LiteRunning]:
     options = LiteOptions("g", config, MessageModel.CLUSTERING, ConsumeFrom.LAST_OFFSET, 0, strategy_named("averagely"))
     subscriptions = Subscriptions("g", lambda: 0, retries=False)
     subscriptions.add("orders", print, tags="*")
-    running = LiteRunning(options, subscriptions, Chosen())
+    running = LiteRunning(options, subscriptions, ChosenQueues(), set())
     try:
         yield running
     finally:
@@ -39,7 +41,7 @@ async def test_an_offset_below_the_oldest_goes_forward_and_what_is_held_stays() 
         owned = own(running)
         running.shelf.put(owned, received(owned, 0, 1))
         owned.next_offset = 2
-        running.fetcher.on_moved(owned, 50)
+        running.moved(owned, 50)
         assert running.rebalancer.assignment.owned[QUEUE] is owned
         assert owned.next_offset == 50
         assert [message.queue_offset for message in running.shelf.take(9)] == [0, 1]
@@ -50,7 +52,7 @@ async def test_an_offset_beyond_the_end_begins_anew_and_what_is_held_is_let_go()
         owned = own(running, 90)
         running.shelf.put(owned, received(owned, 90, 91))
         owned.next_offset = 92
-        running.fetcher.on_moved(owned, 50)
+        running.moved(owned, 50)
         again = running.rebalancer.assignment.owned[QUEUE]
         assert owned.dropped
         assert (again.next_offset, polled(again).position) == (50, None)
@@ -76,18 +78,16 @@ async def test_a_pull_never_carries_a_commit() -> None:
         assert running.offsets.piggyback(owned, 1) is None
 
 
-def start_rule(link: FakeLink) -> LiteStart:
+def start_rule(link: FakeLink, seeks: dict[MessageQueue, int]) -> LiteStart:
+    nothing_journalled: Any = None
     made = context(link)
-    start = LiteStart(made, LiteOffsets(made, None), ConsumeFrom.LAST_OFFSET, 0)  # type: ignore[arg-type]  # nothing is journalled
-    start.seeks = {}
-    return start
+    return LiteStart(made, LiteOffsets(made, nothing_journalled), ConsumeFrom.LAST_OFFSET, 0, seeks)
 
 
 async def test_a_sought_offset_comes_before_the_committed_one_and_only_once() -> None:
     link = FakeLink()
     link.committed[QUEUE.topic, QUEUE.queue_id] = 9
-    start = start_rule(link)
-    start.seeks[QUEUE] = 4
+    start = start_rule(link, {QUEUE: 4})
     assert await start.start_of(QUEUE) == (4, "seek")
     assert await start.start_of(QUEUE) == (9, "broker")
 
@@ -101,9 +101,10 @@ async def test_a_seek_while_the_broker_is_asked_counts() -> None:
             await go_on.wait()
             return 9
 
-    start = start_rule(SlowLink())
+    seeks = dict[MessageQueue, int]()
+    start = start_rule(SlowLink(), seeks)
     opening = asyncio.ensure_future(start.start_of(QUEUE))
     await asked.wait()
-    start.seeks[QUEUE] = 4
+    seeks[QUEUE] = 4
     go_on.set()
     assert await opening == (4, "seek")

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from consumer_fakes import QUEUE, FakeLink, context, lines, received
-from dejamq.assignment import OwnedQueue
-from dejamq.deliveries import Deliveries
-from dejamq.lite_shelf import Shelf, polled
-from dejamq.message import MessageQueue
-from dejamq.process_queue import Limits
-from dejamq.received import ReceivedMessage
+from dejamq.lite.shelf import Shelf, polled
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.process_queue import FlowLimits
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.values.message import MessageQueue
 
 OTHER = MessageQueue("orders", "broker-a", 1)
 
@@ -18,9 +18,8 @@ class Shelved:
 
     def __init__(self, directory: Path | None = None, most: int = 10_000) -> None:
         self.deliveries = Deliveries(context(FakeLink(), directory), kind="poll")
-        self.shelf = Shelf(self.deliveries, most)
+        self.shelf = Shelf(self.deliveries, most, lambda: sum(len(owned.process_queue) for owned in self.owned), set())
         self.owned: list[OwnedQueue] = []
-        self.shelf.count = lambda: sum(len(owned.process_queue) for owned in self.owned)
 
     def own(self, queue: MessageQueue = QUEUE, start: int = 0) -> OwnedQueue:
         owned = OwnedQueue(len(self.owned) + 1, queue, self.shelf.queue(queue, start), start)
@@ -118,9 +117,9 @@ def test_a_paused_queue_is_neither_handed_out_nor_pulled_until_it_is_resumed() -
     here.pull(owned, 0)
     here.shelf.paused.add(QUEUE)
     looked = []
-    owned.process_queue.on_room = lambda: looked.append(owned.process_queue.excess(Limits()))
+    owned.process_queue.on_room = lambda: looked.append(owned.process_queue.excess(FlowLimits()))
     assert here.take(9) == []
-    assert owned.process_queue.excess(Limits()) == "paused"
+    assert owned.process_queue.excess(FlowLimits()) == "paused"
     here.shelf.resume([QUEUE], [owned])
     assert looked == [""]
     assert here.shelf.arrived.is_set()
@@ -131,12 +130,12 @@ def test_the_limit_for_all_queues_stops_each_of_them() -> None:
     here = Shelved(most=3)
     first, second = here.own(), here.own(OTHER)
     here.pull(first, 0, 1, 2)
-    assert second.process_queue.excess(Limits()) == ""
+    assert second.process_queue.excess(FlowLimits()) == ""
     here.pull(second, 0)
-    assert second.process_queue.excess(Limits()) == "4 messages held in all queues"
+    assert second.process_queue.excess(FlowLimits()) == "4 messages held in all queues"
     here.shelf.take(1)
     here.shelf.settle()
-    assert second.process_queue.excess(Limits()) == ""
+    assert second.process_queue.excess(FlowLimits()) == ""
 
 
 def test_the_event_is_set_while_something_waits_and_cleared_by_a_take_that_emptied_everything() -> None:

@@ -6,14 +6,14 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from dejamq_proto import logs
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.settings import load, setting, shown
-from dejamq_proto.watching import WatchingConfig
+from dejamq_proto.config.settings import load, setting, shown
+from dejamq_proto.serving import logs
+from dejamq_proto.serving.logs import WatchingConfig
 
 
 def a_record(
-    text: str, *values: object, logger: str = "dejamq_broker.clients", trace: bool = False
+    text: str, *values: object, logger: str = "dejamq_broker.members.clients", trace: bool = False
 ) -> logging.LogRecord:
     error = None
     if trace:
@@ -24,7 +24,7 @@ def a_record(
     return logging.LogRecord(logger, logging.WARNING, "f.py", 1, text, values, error)
 
 
-def told(text: str, *values: object, logger: str = "dejamq_broker.clients") -> str:
+def told(text: str, *values: object, logger: str = "dejamq_broker.members.clients") -> str:
     """The line without its time."""
     line = logs.TextLines().format(a_record(text, *values, logger=logger))
     time, _, rest = line.partition(" ")
@@ -49,7 +49,7 @@ def told(text: str, *values: object, logger: str = "dejamq_broker.clients") -> s
     ],
 )
 def test_what_code_says_becomes_fields(text: str, line: str) -> None:
-    assert told(text) == f"level=warning logger=dejamq_broker.clients {line}"
+    assert told(text) == f"level=warning logger=dejamq_broker.members.clients {line}"
 
 
 def test_lines_of_libraries_are_one_message() -> None:

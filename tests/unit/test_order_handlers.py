@@ -2,8 +2,8 @@
 
 import pytest
 from dejamq import ConsumeStatus
-from dejamq.handlers import BatchResult, DeadLetter, RetryLater
-from dejamq.ordered_handlers import (
+from dejamq.receiving.handlers import BatchResult, DeadLetter, RetryLater
+from dejamq.receiving.ordered_answers import (
     Action,
     OrderedStatus,
     SuspendQueue,

@@ -1,17 +1,17 @@
 """Messages of a queue in order: taken, committed, put back. The process queue's low-water mark follows."""
 
 from consumer_fakes import owned_queue, received
-from dejamq.lane import Lane
-from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage
+from dejamq.handling.queue_turns import HeldMessages
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.values.message import MessageQueue
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def a_lane(count: int) -> tuple[Lane, list[ReceivedMessage]]:
+def a_lane(count: int) -> tuple[HeldMessages, list[ReceivedMessage]]:
     owned = owned_queue()
     messages = received(owned, *range(count))
-    lane = Lane(owned.process_queue)
+    lane = HeldMessages(owned.process_queue)
     lane.put(messages)
     return lane, messages
 
@@ -51,7 +51,7 @@ def test_a_batch_of_a_retry_queue_holds_one_topic() -> None:
     owned = owned_queue(queue=MessageQueue("%RETRY%g", "broker-a", 0))
     first = received(owned, 0, 1, RETRY_TOPIC="orders")
     second = received(owned, 2, RETRY_TOPIC="invoices")
-    lane = Lane(owned.process_queue)
+    lane = HeldMessages(owned.process_queue)
     lane.put(first + second)
     assert lane.next_topic == "orders"
     assert offsets(lane.take(10)) == [0, 1]
@@ -63,7 +63,7 @@ def test_a_batch_of_a_retry_queue_holds_one_topic() -> None:
 def test_whatever_happens_the_order_is_kept_and_the_mark_is_what_is_committed(steps: list[str]) -> None:
     """Against a list as the model: committed | taken | waiting is always the queue, cut at two places."""
     owned = owned_queue()
-    lane = Lane(owned.process_queue)
+    lane = HeldMessages(owned.process_queue)
     total = committed = taken = last = 0
     for step in steps:
         if step == "put":

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 from broker_parts import Parts, parts_in
-from dejamq_broker.lock_service import Locks
-from dejamq_broker.locks import LockTable, QueueAt
-from dejamq_broker.offsets import Asker
-from dejamq_proto.journal import Journal, Level, open_journal
-from dejamq_proto.record import Record
+from dejamq_broker.members.lock_service import LockService
+from dejamq_broker.members.locks import LockTable, QueueAt
+from dejamq_broker.tables.offsets import Asker
+from dejamq_proto.journal.writer import Journal, Level, open_journal
+from dejamq_proto.records.record import Record
 
 LIFE_MS = 60_000
 FIRST, SECOND, THIRD = (QueueAt("orders", number) for number in range(3))
@@ -82,7 +82,7 @@ def test_groups_do_not_lock_each_other_out() -> None:
 
 def test_two_processes_with_one_client_id_both_hold_the_lock() -> None:
     """Cause R4: the owner is the client id."""
-    locks = Locks("broker-a", LIFE_MS, _no_journal(), lambda: 0)
+    locks = LockService("broker-a", LIFE_MS, _no_journal(), lambda: 0)
     assert locks.lock("g", [FIRST], Asker("a", "boot-1")) == [FIRST]
     assert locks.lock("g", [FIRST], Asker("a", "boot-2")) == [FIRST]
 
@@ -118,7 +118,7 @@ def test_no_queue_ever_has_two_owners_whose_locks_live(chance: random.Random) ->
 def test_every_request_is_journalled_with_the_owner_before_it(tmp_path: Path) -> None:
     now_ms = [1000]
     journal = open_journal(tmp_path, role="broker", process="b", boot_id="b0", level="forensic")
-    locks = Locks("broker-a", LIFE_MS, journal, lambda: now_ms[0])
+    locks = LockService("broker-a", LIFE_MS, journal, lambda: now_ms[0])
     locks.lock("g", [FIRST], Asker("a", "boot-a", 7))
     now_ms[0] += 5
     locks.lock("g", [FIRST], Asker("b", "boot-b", 8))

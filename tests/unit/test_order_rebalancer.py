@@ -7,20 +7,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from consumer_fakes import FakeLink, context, lines, until
-from dejamq.allocation import averagely
-from dejamq.assignment import OwnedQueue
-from dejamq.consume_from import ConsumeFrom, StartRule
-from dejamq.deliveries import Deliveries
-from dejamq.fetcher import Fetcher
-from dejamq.locks import QueueLocks
-from dejamq.message import MessageQueue
-from dejamq.offset_store import RemoteOffsetStore
-from dejamq.plan import Queues
-from dejamq.rebalancer import Parts, Rebalancer
-from dejamq.subscriptions import Subscriptions
+from consumer_fakes import FakeLink, a_fetcher, context, lines, until
+from dejamq.handling.subscriptions import Subscriptions
+from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
+from dejamq.rebalance.locks import QueueLocks
+from dejamq.rebalance.plan import SharedQueues
+from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.receiving.assignment import OwnedQueue
+from dejamq.receiving.deliveries import Deliveries
+from dejamq.receiving.offset_store import RemoteOffsetStore
+from dejamq.values.message import MessageQueue
+from dejamq_proto.allocation import averagely
 from dejamq_proto.codes import BrokerUnavailable
-from dejamq_proto.wire import Key
+from dejamq_proto.wire.messages import Key
 from msgspec.structs import replace
 
 ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(4)]
@@ -39,10 +38,11 @@ class Bench:
         self.subscriptions.add("orders", self._handler, tags="*")
         deliveries = Deliveries(self.context)
         offsets = RemoteOffsetStore(self.context, deliveries)
-        self.fetcher = Fetcher(self.context, deliveries, offsets, lambda owned, messages: None)
+        self.locks = QueueLocks(self.context, lambda: self.rebalancer.assignment, self._quiet, lambda: None)
+        self.fetcher = a_fetcher(
+            self.context, deliveries, offsets, lambda owned, messages: None, locked=self.locks.held
+        )
         start = StartRule(self.context, offsets, ConsumeFrom.LAST_OFFSET, 0)
-        self.locks = QueueLocks(self.context, lambda: self.rebalancer.assignment, self._quiet)
-        self.fetcher.in_order(self.locks.held)
         parts = Parts(
             self.subscriptions, deliveries, offsets, start, self.fetcher, self._route, self._spawn, self.locks
         )
@@ -57,8 +57,8 @@ class Bench:
     async def _quiet(self, owned: OwnedQueue, timeout_s: float) -> bool:
         return owned.queue not in self.handlers
 
-    async def _route(self, topic: str) -> Queues:
-        return Queues(self.orders if topic == "orders" else [RETRY], "127.0.0.1:9876", "digest")
+    async def _route(self, topic: str) -> SharedQueues:
+        return SharedQueues(self.orders if topic == "orders" else [RETRY], "127.0.0.1:9876", "digest")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         self.tasks.append(asyncio.create_task(work))

@@ -1,4 +1,5 @@
-from dejamq.process_queue import Limits, ProcessQueue
+import pytest
+from dejamq.receiving.process_queue import FlowLimits, ProcessQueue
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -47,10 +48,10 @@ def test_an_empty_pull_moves_the_commit_over_what_was_filtered_out() -> None:
 
 def test_limits_are_exceeded_by_more_than_their_value() -> None:
     queue = filled(0, 1, 2)
-    assert not queue.excess(Limits(count=3, size_bytes=30, span=2))
-    assert "3 messages" in queue.excess(Limits(count=2))
-    assert "30 bytes" in queue.excess(Limits(size_bytes=29))
-    assert "span 2" in queue.excess(Limits(span=1))
+    assert not queue.excess(FlowLimits(count=3, size_bytes=30, span=2))
+    assert "3 messages" in queue.excess(FlowLimits(count=2))
+    assert "30 bytes" in queue.excess(FlowLimits(size_bytes=29))
+    assert "span 2" in queue.excess(FlowLimits(span=1))
 
 
 def test_who_waits_for_room_hears_of_every_finished_message() -> None:
@@ -126,7 +127,7 @@ class AgainstASortedMap(RuleBasedStateMachine):
         assert self.queue.span == (max(model) - min(model) if model else 0)
 
 
-TestAgainstASortedMap = AgainstASortedMap.TestCase
+TestAgainstASortedMap = pytest.mark.slow(AgainstASortedMap.TestCase)
 
 
 def test_finishing_many_at_once_is_like_finishing_each() -> None:

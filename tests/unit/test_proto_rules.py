@@ -19,9 +19,9 @@ from dejamq_proto.codes import (
     SendTimeout,
     error_for,
 )
-from dejamq_proto.events import State
-from dejamq_proto.journal import Journal, Level, journal_name, open_journal
-from dejamq_proto.settings import load, setting
+from dejamq_proto.config.settings import load, setting
+from dejamq_proto.journal.events import State
+from dejamq_proto.journal.writer import Journal, Level, journal_name, open_journal
 
 # --- names
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dejamq_proto import record
-from dejamq_proto.hosts import NO_HOST, offset_message_id, parse_offset_message_id
+from dejamq_proto.records import record
+from dejamq_proto.records.hosts import NO_HOST, offset_message_id, parse_offset_message_id
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import grpc
 import pytest
-from dejamq_proto.calling import CODE_KEY, REMARK_KEY
 from dejamq_proto.codes import Code
 from dejamq_proto.common_pb2 import QueueKey
-from dejamq_proto.refusals import MAX_REQUEST_BYTES, Refusals
+from dejamq_proto.serving.refusals import MAX_REQUEST_BYTES, Refusals
+from dejamq_proto.wire.calling import CODE_KEY, REMARK_KEY
 
 
 class Aborted(Exception):

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 from dejamq_namesrv.routes import BROKER_TIMEOUT_MS, RouteTable
-from dejamq_namesrv.topology import BrokerIdentity, Change, DataVersion, TopicConfig
+from dejamq_namesrv.topology import BrokerIdentity, Change, DataVersion, RegisteredTopic
 from dejamq_proto.codes import Code, DejamqError
 
 V1, V2 = DataVersion(0, 1, 1), DataVersion(0, 2, 2)
@@ -14,8 +14,8 @@ def broker(
     return BrokerIdentity("lab", name, broker_id, address, boot_id)
 
 
-def topics(*names: str, queues: int = 4, perm: int = 6) -> list[TopicConfig]:
-    return [TopicConfig(name, queues, queues, perm) for name in (*names, "TBW102")]
+def topics(*names: str, queues: int = 4, perm: int = 6) -> list[RegisteredTopic]:
+    return [RegisteredTopic(name, queues, queues, perm) for name in (*names, "TBW102")]
 
 
 def addresses(
@@ -109,14 +109,14 @@ def test_an_older_state_version_cannot_take_over_an_id(table: RouteTable) -> Non
 
 def test_a_single_topic_from_an_unknown_broker_is_refused(table: RouteTable) -> None:
     with pytest.raises(DejamqError, match="register broker failed") as caught:
-        table.register(broker(), [TopicConfig("orders", 4, 4, 6)], V1, 0)
+        table.register(broker(), [RegisteredTopic("orders", 4, 4, 6)], V1, 0)
     assert caught.value.code == Code.SYSTEM_ERROR
     assert table.cluster_info(0) == []
 
 
 def test_a_single_topic_from_a_known_broker_is_an_increment(table: RouteTable) -> None:
     table.register(broker(), topics("orders"), V1, 0)
-    table.register(broker(), [TopicConfig("payments", 2, 2, 6)], V2, 0)
+    table.register(broker(), [RegisteredTopic("payments", 2, 2, 6)], V2, 0)
     assert queue_nums(table, "payments") == {"broker-a": 2}
     assert queue_nums(table, "orders") == {"broker-a": 4}
 

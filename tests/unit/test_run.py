@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dejamq_proto import record, run
 from dejamq_proto.native import COMPILED, crcs_fit
+from dejamq_proto.records import record, run
 from isal import isal_zlib
 
 compiled = pytest.mark.skipif(not COMPILED, reason="dejamq was installed without its compiled parts")

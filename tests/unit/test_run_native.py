@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from dejamq_proto import record, run
 from dejamq_proto.native import COMPILED, join, scan
+from dejamq_proto.records import record, run
 from hypothesis import given
 from hypothesis import strategies as st
 from isal import isal_zlib

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.settings import load, scaled, setting
+from dejamq_proto.config.settings import load, scaled, setting
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,8 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
         load(Sample, file=tmp_path / "none.toml", env={})
 
 
-@pytest.mark.parametrize("name", ["latin.conf", "latin.toml"])
-def test_a_file_that_is_not_utf_8_is_one_clear_line(tmp_path: Path, name: str) -> None:
-    file = tmp_path / name
+def test_a_toml_file_that_is_not_utf_8_is_one_clear_line(tmp_path: Path) -> None:
+    file = tmp_path / "latin.toml"
     file.write_bytes('flush_disk_type = "Straße"'.encode("latin-1"))
     with pytest.raises(ConfigError, match="is not UTF-8"):
         load(Sample, file=file, env={})
@@ -82,6 +81,20 @@ def test_comments_of_a_broker_conf_may_be_in_any_encoding(tmp_path: Path) -> Non
     file = tmp_path / "broker.conf"
     file.write_bytes("# 刷盘\norderly=true\n".encode("gbk"))
     assert load(Sample, file=file, env={}).orderly is True
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.conf", "flushDiskType=x"), ("a.toml", "flush_disk_type = 'x'")])
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8-sig")
+    assert load(Sample, file=file, env={}).flush_disk_type == "x"
+
+
+def test_two_spellings_of_one_setting_may_agree_and_are_refused_when_they_differ() -> None:
+    same = {"flush_interval_ms": "7", "flushIntervalCommitLog": "7"}
+    assert load(Sample, env={}, overrides=same).flush_interval_ms == 7
+    with pytest.raises(ConfigError, match="flush_interval_ms and flushIntervalCommitLog are one setting"):
+        load(Sample, env={}, overrides=same | {"flush_interval_ms": "8"})
 
 
 def test_scaling_shrinks_intervals_more_than_time_outs_and_keeps_the_rest() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import dejamq
 import dejamq_broker
-import dejamq_broker.store
 import dejamq_namesrv
 import pytest
 import settings_page
@@ -18,8 +17,8 @@ import settings_page
 
 def config_classes() -> Iterator[type[Any]]:
     """Every dataclass of clients and servers with a field that ``setting`` made."""
-    for package in (dejamq, dejamq_broker, dejamq_broker.store, dejamq_namesrv):
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    for package in (dejamq, dejamq_broker, dejamq_namesrv):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if "config" not in module.name:
                 continue
             for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):

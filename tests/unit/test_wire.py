@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from dejamq_proto import pull_pb2, send_pb2, wire
-from dejamq_proto.fields import BadFrame, fields_of
+from dejamq_proto import pull_pb2, send_pb2
+from dejamq_proto.wire import messages
+from dejamq_proto.wire.fields import BadFrame, fields_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def a_run() -> wire.SendRun:
-    return wire.SendRun(
+def a_run() -> messages.SendRun:
+    return messages.SendRun(
         client_id="c", boot_id="b", seq=7, group="g", queues=[("orders", 0), ("orders", 3)],
         sizes=np.array([100, 200], "<u4"), queue_index=np.array([0, 1], "<u4"), tags_codes=np.array([-5, 6], "<i4"),
-        no_wait_store=True, rewrite=True, default_queue_nums=4, reply=True, sent_ms=77,
+        no_wait_store=True, rewrite=True, default_queue_nums=4, reply=True, sent_ms=77, dedup=True,
         records=(b"x" * 100, b"y" * 200),
     )  # fmt: skip
 
@@ -23,52 +24,58 @@ def test_a_send_run_is_what_the_generated_class_writes_and_reads() -> None:
     assert generated.SerializeToString() == frame
     assert list(generated.tags_codes) == [-5, 6]
     assert generated.records == b"x" * 100 + b"y" * 200
-    back = wire.SendRun.decode(frame)
+    back = messages.SendRun.decode(frame)
     assert (back.client_id, back.boot_id, back.seq, back.group) == ("c", "b", 7, "g")
     assert back.queues == [("orders", 0), ("orders", 3)]
     assert bytes(back.records[0]) == generated.records
     assert (back.no_wait_store, back.rewrite, back.reply, back.default_queue_nums) == (True, True, True, 4)
-    assert back.sent_ms == 77
+    assert (back.sent_ms, back.dedup) == (77, True)
 
 
 @pytest.mark.parametrize("bad_record", [-1, 0, 41])
 def test_a_send_result_is_what_the_generated_class_writes_and_reads(bad_record: int) -> None:
-    result = wire.SendRunResult(
+    result = messages.SendRunResult(
         seq=3, code=13, remark="zu groß", bad_record=bad_record, store_timestamp_ms=5, store_host="1.2.3.4:5",
         queue_offsets=np.array([1, 2], "<u8"), span_starts=np.array([0], "<u4"), span_log_offsets=np.array([77], "<u8"),
-        queue_ids=np.array([3, 0], "<u4"),
+        queue_ids=np.array([3, 0], "<u4"), duplicates=np.array([1], "<u4"),
     )  # fmt: skip
     frame = result.encode()
     assert send_pb2.SendRunResult.FromString(frame).SerializeToString() == frame
-    back = wire.SendRunResult.decode(frame)
+    back = messages.SendRunResult.decode(frame)
     assert (back.seq, back.code, back.remark, back.bad_record) == (3, 13, "zu groß", bad_record)
     assert (back.queue_offsets.tolist(), back.queue_ids.tolist()) == ([1, 2], [3, 0])
+    assert back.duplicates.tolist() == [1]
 
 
 def test_a_pull_answer_is_what_the_generated_class_writes_and_reads() -> None:
-    answer = wire.PullAnswer(seq=1, code=19, next_offset=5, max_offset=9, sizes=np.array([3], "<u4"), records=(b"abc",))
+    answer = messages.PullAnswer(
+        seq=1, code=19, next_offset=5, max_offset=9, sizes=np.array([3], "<u4"), records=(b"abc",)
+    )
     frame = answer.encode()
     assert pull_pb2.PullAnswer.FromString(frame).SerializeToString() == frame
-    back = wire.PullAnswer.decode(frame)
+    back = messages.PullAnswer.decode(frame)
     assert (back.seq, back.code, back.next_offset, back.max_offset) == (1, 19, 5, 9)
     assert bytes(back.records[0]) == b"abc"
 
 
 def test_several_answers_in_one_frame_are_what_the_generated_class_writes_and_reads() -> None:
-    first = wire.PullAnswer(seq=1, sizes=np.array([3], "<u4"), records=(b"abc",))
-    others = [wire.PullAnswer(seq=2, code=19), wire.PullAnswer(seq=3, records=(b"de",), sizes=np.array([2], "<u4"))]
+    first = messages.PullAnswer(seq=1, sizes=np.array([3], "<u4"), records=(b"abc",))
+    others = [
+        messages.PullAnswer(seq=2, code=19),
+        messages.PullAnswer(seq=3, records=(b"de",), sizes=np.array([2], "<u4")),
+    ]
     frame = first.encode(others)
     assert pull_pb2.PullAnswer.FromString(frame).SerializeToString() == frame
-    also: list[wire.PullAnswer] = []
-    back = wire.PullAnswer.decode(frame, also)
+    also: list[messages.PullAnswer] = []
+    back = messages.PullAnswer.decode(frame, also)
     assert (back.seq, [each.seq for each in also]) == (1, [2, 3])
     assert [bytes(each.records[0]) for each in (back, also[1])] == [b"abc", b"de"]
-    assert wire.PullAnswer.decode(frame).seq == 1
+    assert messages.PullAnswer.decode(frame).seq == 1
 
 
 def test_pull_requests_in_one_frame_are_what_the_generated_class_reads() -> None:
     requests = [pull_pb2.PullRequest(topic="orders", queue_id=number, lite=True) for number in range(3)]
-    frame = wire.join_pulls([each.SerializeToString() for each in requests])
+    frame = messages.join_pulls([each.SerializeToString() for each in requests])
     first = pull_pb2.PullRequest.FromString(frame)
     assert (first.queue_id, list(first.also)) == (0, requests[1:])
 
@@ -76,7 +83,7 @@ def test_pull_requests_in_one_frame_are_what_the_generated_class_reads() -> None
 @pytest.mark.parametrize(
     "change",
     [
-        {"sizes": wire.NO_WORDS},
+        {"sizes": messages.NO_WORDS},
         {"queues": []},
         {"queue_index": np.array([0, 2], "<u4")},
         {"tags_codes": np.array([1], "<i4")},
@@ -87,12 +94,12 @@ def test_a_run_whose_indexes_do_not_fit_is_a_bad_frame(change: dict[str, object]
     for name, value in change.items():
         setattr(run, name, value)
     with pytest.raises(BadFrame):
-        wire.SendRun.decode(run.encode())
+        messages.SendRun.decode(run.encode())
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_a_bad_frame(raw: bytes) -> None:
-    for kind in (wire.SendRun, wire.SendRunResult, wire.PullAnswer):
+    for kind in (messages.SendRun, messages.SendRunResult, messages.PullAnswer):
         try:
             kind.decode(raw)
         except BadFrame:
@@ -105,7 +112,7 @@ def test_a_damaged_frame_never_raises_anything_but_bad_frame(data: st.DataObject
     for _ in range(data.draw(st.integers(1, 4))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     try:
-        wire.SendRun.decode(bytes(frame))
+        messages.SendRun.decode(bytes(frame))
     except BadFrame:
         pass
 

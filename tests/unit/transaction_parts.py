@@ -7,23 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_tables import a_writer, clients_of, offset_table, topic_table
 from broker_wire import SMALL
-from dejamq_broker.clients import Clients
-from dejamq_broker.config import BrokerConfig
-from dejamq_broker.offsets import Asker, OffsetTable
-from dejamq_broker.record_writer import Origin, RecordWriter
-from dejamq_broker.site import Site
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.base.identity import Site
+from dejamq_broker.deferred.transactions.check import CheckProducer, CheckRounds
+from dejamq_broker.deferred.transactions.halves import Halves
+from dejamq_broker.deferred.transactions.rules import CheckLimits
+from dejamq_broker.deferred.transactions.service import Ending, Transactions
 from dejamq_broker.store import MessageStore
-from dejamq_broker.subscription_groups import SubscriptionGroupTable
-from dejamq_broker.topics import TopicTable
-from dejamq_broker.transaction_check import CheckProducer, Rounds
-from dejamq_broker.transaction_halves import Halves
-from dejamq_broker.transaction_rules import Limits
-from dejamq_broker.transactions import Ending, Transactions
+from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
+from dejamq_broker.writing.record_writer import RecordOrigin
 from dejamq_proto import names
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.journal import Journal, Level
-from dejamq_proto.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, Record, decode, encode_properties
+from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.records.record import (
+    SYS_TRANSACTION_COMMIT,
+    SYS_TRANSACTION_ROLLBACK,
+    Record,
+    decode,
+    encode_properties,
+)
 
 COMMIT, ROLLBACK, UNKNOWN = SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_ROLLBACK, 0
 START_MS = 1_790_000_000_000
@@ -52,18 +57,19 @@ class TransactionParts:
         self.journal = Journal(self._path, role="broker", process="b", boot_id=f"b{boot}", level=Level.FORENSIC)
         site = Site(cluster="c", broker_name="broker-a", broker_id=0, boot_id=f"b{boot}", store_host=HOST)
         folder = directory / "config"
-        self.topics = TopicTable(folder / "topics.json", clock)
-        self.offsets = OffsetTable(folder / "offsets.json", "broker-a", self.journal, clock)
+        self.topics = topic_table(folder / "topics.json", clock)
+        self.offsets = offset_table(folder / "offsets.json", self.journal, clock)
         groups = SubscriptionGroupTable(folder / "groups.json", clock, auto_create=True)
         for table in (self.topics, self.offsets, groups):
             table.load()
-        self.clients = Clients(config, self.topics, groups, self.journal, clock)
-        writer = RecordWriter(store, self.journal, site)
-        self.halves = Halves(writer, self.topics, reject=config.reject_transaction_message)
-        self.transactions = Transactions(store, writer, self.topics, self.offsets, self.journal, config, clock)
-        self.halves.on_stored = self.transactions.stored
-        limits = Limits(config.transaction_timeout_ms, config.transaction_check_max, 72 * 3_600_000)
-        self.rounds = Rounds(
+        self.clients = clients_of(self.topics, groups, self.journal, clock, config)
+        writer = a_writer(store, self.journal, site)
+        self.transactions = Transactions(
+            store, writer, self.topics, self.offsets, self.journal, config, clock, lambda record: record
+        )
+        self.halves = Halves(writer, self.topics, self.transactions.stored, reject=config.reject_transaction_message)
+        limits = CheckLimits(config.transaction_timeout_ms, config.transaction_check_max, 72 * 3_600_000)
+        self.rounds = CheckRounds(
             self.transactions, writer, self.topics, self.clients, self.journal, limits, config.transaction_round_max_ms,
             clock,
         )  # fmt: skip
@@ -90,7 +96,7 @@ class TransactionParts:
         )  # fmt: skip
         half = self.halves.made_of(record)
         assert half is not None
-        log_offset = int(self.halves.put(half, Origin("client")).log_offsets[0])
+        log_offset = int(self.halves.put(half, RecordOrigin("client")).log_offsets[0])
         found = self.transactions.queues.half_at(log_offset)
         assert found is not None
         return found

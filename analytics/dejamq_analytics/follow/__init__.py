@@ -1,1 +1,4 @@
-"""``dejamq audit --follow``: the same rules over journals that grow."""
+"""``dejamq audit --follow``: the same rules over journals that grow.
+
+The command owns one follower. Enter at ``follower``.
+"""

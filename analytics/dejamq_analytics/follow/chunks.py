@@ -1,13 +1,13 @@
-"""Cuts growing journals into chunks, which is what Spark can stream: a file source sees new files, never longer ones.
+"""Cuts growing journals into chunks for Spark to stream: a file source sees new files, never longer ones.
 
 A chunk is a file of whole lines that nobody changes. Its last line, ``STEP``, says how far each journal has been read,
-so a chunk and the position behind it appear in one rename: a crash leaves both or neither. There is never more than one
-chunk that was not yet taken, so that what is not read stays in the journals and not in the spool. Where more is unread
-than a chunk has room for, the oldest lines of all journals come first, and the step says from when on some are missing.
+so a chunk and the position behind it appear in one rename: a crash leaves both or neither. At most one chunk is not
+yet taken, so that unread lines stay in the journals and not in the spool. When a chunk cannot hold all unread lines,
+the oldest lines of all journals come first, and the step says from when on some are missing.
 
 A journal is known by its first line, which names its process start and sequence: a rotated file keeps its position
 under its new name, and a new file never inherits one. The last line of a process that was killed may be torn. It is
-waited for while anything grows, and told as ``TORN`` when all is quiet.
+waited for while anything grows, and reported as ``TORN`` when all is quiet.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dejamq_analytics.journal_files import boot_id, identity
+from dejamq_analytics.sources.journal_files import boot_id, identity, is_event
 
 CHUNK_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20
@@ -25,7 +25,7 @@ PIECE_BYTES = 1 << 20
 STEP, TORN = "STEP", "TORN"
 
 
-class Step(msgspec.Struct, kw_only=True, frozen=True):
+class ChunkStep(msgspec.Struct, kw_only=True, frozen=True):
     """Where reading stands after a chunk. ``offsets`` are bytes of each journal; ``quiet``: nothing grew for a while,
     so whatever is known is complete. ``unread_us``: the time of the oldest line there was no room for; None: none."""
 
@@ -36,7 +36,7 @@ class Step(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class _Unread(NamedTuple):
-    """A journal with whole lines behind its position, the oldest first; of the same time those of the older file."""
+    """A journal with whole lines behind its position, the oldest first; at equal times the older file first."""
 
     begins_us: int
     nth: int
@@ -49,7 +49,7 @@ class _Time(msgspec.Struct):
 
 
 class _Line(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A line of the chunker's own among those of journals; without ``seq`` it is no event to the audit."""
+    """The chunker's own line among lines of journals; without ``seq`` it is no event to the audit."""
 
     event: str
     boot_id: str = ""
@@ -62,7 +62,7 @@ class Chunker:
     ``quiet_ms``: so long must nothing grow before what is known is called complete.
     """
 
-    def __init__(self, journals: Sequence[Path], spool: Path, taken: Step, *, quiet_ms: int) -> None:
+    def __init__(self, journals: Sequence[Path], spool: Path, taken: ChunkStep, *, quiet_ms: int) -> None:
         self._journals, self._spool, self._quiet_ms = journals, spool, quiet_ms
         spool.mkdir(parents=True, exist_ok=True)
         left = [_last_step(path) for path in _chunks(spool)]
@@ -84,12 +84,12 @@ class Chunker:
         lines, offsets, unread_us = self._read()
         if lines:
             self._grown_ms = now_ms
-            self._publish(lines, Step(number=self.step.number + 1, offsets=offsets, unread_us=unread_us))
+            self._publish(lines, ChunkStep(number=self.step.number + 1, offsets=offsets, unread_us=unread_us))
             return True
         if self.step.quiet or now_ms - self._grown_ms < self._quiet_ms or not self.step.number:
             return False
         torn, offsets = self._torn(offsets)
-        self._publish(torn, Step(number=self.step.number + 1, offsets=offsets, quiet=True))
+        self._publish(torn, ChunkStep(number=self.step.number + 1, offsets=offsets, quiet=True))
         return True
 
     def _read(self) -> tuple[list[bytes], dict[str, int], int | None]:
@@ -119,7 +119,7 @@ class Chunker:
         return lines, offsets, min([*gone_us, *(left.begins_us for left in unread)], default=None)
 
     def _torn(self, offsets: dict[str, int]) -> tuple[list[bytes], dict[str, int]]:
-        """What stands behind the last whole line of each journal counts as one line that nobody can read."""
+        """Count the bytes behind the last whole line of each journal as one line that nobody can read."""
         lines, ends = [], dict(offsets)
         for key, path in self._files():
             size = path.stat().st_size
@@ -137,7 +137,7 @@ class Chunker:
                 if key:
                     yield key, path
 
-    def _publish(self, lines: list[bytes], step: Step) -> None:
+    def _publish(self, lines: list[bytes], step: ChunkStep) -> None:
         own = msgspec.json.encode(_Line(event=STEP, reason=msgspec.json.encode(step).decode()))
         name = f"{step.number:012d}.jsonl"
         written = self._spool / f".{name}.tmp"
@@ -154,14 +154,16 @@ def _number(path: Path) -> int:
     return int(path.stem)
 
 
-def _last_step(chunk: Path) -> Step:
+def _last_step(chunk: Path) -> ChunkStep:
     own = msgspec.json.decode(chunk.read_bytes().splitlines()[-1], type=_Line)
-    return msgspec.json.decode(own.reason, type=Step)
+    return msgspec.json.decode(own.reason, type=ChunkStep)
 
 
 def _begins_us(path: Path, key: str, begin: int) -> int | None:
     """The time of the line at ``begin``, 0 where that cannot be read; None while there is no whole line."""
     try:
+        if path.stat().st_size <= begin:  # most files of many, most of the time
+            return None
         with path.open("rb") as file:
             file.seek(begin)
             line = file.readline()
@@ -191,7 +193,7 @@ def _block(path: Path, key: str, begin: int, room: int) -> bytes:
 def _readable(block: bytes, path: Path) -> list[bytes]:
     """Each line, or that there is one which cannot be one."""
     lines = block.split(b"\n")[:-1]
-    return [line if line.startswith(b"{") and line.endswith(b"}") else _torn_line(path) for line in lines]
+    return [line if is_event(line) else _torn_line(path) for line in lines]
 
 
 def _torn_line(path: Path) -> bytes:

@@ -1,6 +1,8 @@
 """``dejamq audit --follow``: what it refuses, what it prints, how it ends."""
 
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +11,19 @@ import pyarrow.parquet
 
 from dejamq_analytics.follow.follower import Pace
 from dejamq_analytics.follow.run import Follow, Following, folders
-from dejamq_analytics.read import BadInput
-from dejamq_analytics.run import CANNOT_TELL, Request, session_for
+from dejamq_analytics.run import Request, session_for
+from dejamq_analytics.sources.paths import BadInput
 
 INTERRUPTED = 130
 
 
 def follow(request: Request, pace: Pace, as_json: bool) -> int:
-    """Until Ctrl-C (130), or until the query ends (3). Raises BadInput for what cannot be followed."""
-    for name, given in (("--since", request.since), ("--group", request.group), ("--store", request.stores)):
+    """Until Ctrl-C (130). Raises BadInput for what cannot be followed, and what taking a chunk failed with."""
+    unfit = {"since": request.since, "group": request.group, "store": request.stores,
+             "business-key": request.business_key}  # fmt: skip
+    for name, given in unfit.items():
         if given:
-            raise BadInput(f"--follow does not go with {name}")
+            raise BadInput(f"--follow does not go with --{name}")
     if request.out is None:
         raise BadInput("--follow needs --out: the directory for the tables and the checkpoint to go on from")
     if min(pace) <= 0:
@@ -27,18 +31,30 @@ def follow(request: Request, pace: Pace, as_json: bool) -> int:
     what = Following(folders(request.journals), request.out, pace)
 
     def tell(path: Path) -> None:
-        for row in pyarrow.parquet.ParquetFile(path).read().to_pylist():
-            print(msgspec.json.encode(row).decode() if as_json else _line(row), flush=True)
+        for line in lines_of(path, as_json):
+            print(line, flush=True)
 
-    with session_for(request) as spark:
+    with session_for(request, bounded=True) as session:
         try:
-            with Follow(spark, what, tell) as running:
+            with Follow(session, what, tell) as running:
                 print(f"{running.run_id}: {request.out}, Ctrl-C ends it", file=sys.stderr, flush=True)
                 running.forever()
         except KeyboardInterrupt:
             print(f"stopped; the same command goes on from {request.out / 'checkpoint'}", file=sys.stderr)
-            return INTERRUPTED
-    return CANNOT_TELL
+    return INTERRUPTED
+
+
+def lines_of(table: Path, as_json: bool) -> Iterator[str]:
+    """A line for each finding or anomaly of a table. Its times have microseconds, as ``datetime``, and are UTC."""
+    for row in map(_in_utc, pyarrow.parquet.ParquetFile(table, coerce_int96_timestamp_unit="us").read().to_pylist()):
+        yield msgspec.json.encode(row).decode() if as_json else _line(row)
+
+
+def _in_utc(value: Any) -> Any:
+    """Tables have their times in UTC, and do not say so."""
+    if isinstance(value, dict):
+        return {name: _in_utc(one) for name, one in value.items()}
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
 
 
 def _line(row: dict[str, Any]) -> str:

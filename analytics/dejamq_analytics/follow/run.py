@@ -1,20 +1,17 @@
-"""The following audit as a process: a chunker, a streaming query, and the loop between them."""
+"""The following audit as a process: a chunker, a taker of its chunks, and the loop between them."""
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
-
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import NamedTuple, Protocol
 
 from dejamq_analytics.follow.chunks import Chunker
 from dejamq_analytics.follow.follower import Follower, Pace
-from dejamq_analytics.follow.state import State
-from dejamq_analytics.read import BadInput, check_journals, local_path
-from dejamq_analytics.schema import UNREADABLE, journal_schema
+from dejamq_analytics.follow.state import FollowState
+from dejamq_analytics.frames import SparkSession, in_duckdb
+from dejamq_analytics.sources.journals import check_journals
+from dejamq_analytics.sources.paths import BadInput, local_path
 
 LOOK_MS = 500
 Tell = Callable[[Path], None]
@@ -38,18 +35,32 @@ def folders(journals: Sequence[str]) -> list[Path]:
     return [path for path in paths if path is not None]
 
 
-class Follow:
-    """A running one. ``with Follow(…) as running``; ``step`` again and again, or ``forever``."""
+class Taker(Protocol):
+    """Gives each chunk of the spool to the follower once, in order."""
 
-    def __init__(self, spark: SparkSession, what: Following, tell: Tell) -> None:
+    def look(self) -> None:
+        """Take a chunk that is there, or see whether somebody else does. Raises what taking one failed with."""
+
+    def settle(self) -> None:
+        """Wait until every chunk is taken. Raises as ``look``."""
+
+    def stop(self) -> None: ...
+
+
+class Follow:
+    """A running one. ``with Follow(…) as running``; ``step`` again and again, or ``forever``.
+
+    ``session`` is Spark's, or DuckDB's in its block of ``using``.
+    """
+
+    def __init__(self, session: SparkSession, what: Following, tell: Tell) -> None:
         checkpoint = what.out / "checkpoint"
-        self._spark, self._spool, self._spark_files = spark, checkpoint / "chunks", checkpoint / "spark"
-        self._state = State(checkpoint / "state")
+        self._session, self._spool, self._spark_files = session, checkpoint / "chunks", checkpoint / "spark"
+        self._state = FollowState(checkpoint / "state")
         self._chunker = Chunker(
             what.journals, self._spool, self._state.meta.step, quiet_ms=what.pace.delay_us // 1000
         )  # fmt: skip
         self._follower = Follower(self._state, what.out, what.pace, tell)
-        self._query: StreamingQuery | None = None
 
     @property
     def run_id(self) -> str:
@@ -58,34 +69,34 @@ class Follow:
 
     def __enter__(self) -> "Follow":
         self._follower.publish()
-        reader = self._spark.readStream.schema(journal_schema()).option("columnNameOfCorruptRecord", UNREADABLE)
-        chunks = reader.option("encoding", "UTF-8").option("lineSep", "\n").option("maxFilesPerTrigger", 1)
-        lines = chunks.json(self._spool.resolve().as_uri()).withColumn("file", sf.col("_metadata.file_name"))
-        writer = lines.writeStream.foreachBatch(self._follower.take).trigger(processingTime=f"{LOOK_MS} milliseconds")
-        self._query = writer.option("checkpointLocation", self._spark_files.resolve().as_uri()).start()
+        self._taker = self._start()
         return self
+
+    def _start(self) -> Taker:
+        if in_duckdb():
+            from dejamq_analytics.follow.in_turn import InTurn
+
+            return InTurn(self._session, self._spool, self._follower)
+        from dejamq_analytics.follow.streamed import Streamed
+
+        return Streamed(self._session, self._spool, self._spark_files, self._follower, LOOK_MS)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._query is not None:
-            self._query.stop()
+        self._taker.stop()
 
     def step(self, now_ms: int) -> bool:
         """Make the next chunk if it is time to; whether there was something new."""
         return self._chunker.advance(self._state.meta.step.number, now_ms)
 
     def settle(self) -> None:
-        """Wait until every chunk is taken. Raises what the query failed with."""
-        assert self._query is not None
-        self._query.processAllAvailable()
+        """Wait until every chunk is taken. Raises what taking one failed with."""
+        self._taker.settle()
 
     def forever(self) -> None:
-        """Until Ctrl-C, or until the query fails: then raises why."""
-        assert self._query is not None
-        while self._query.isActive:
+        """Until Ctrl-C, or until a chunk cannot be taken: then raises why."""
+        while True:
             self.step(time.monotonic_ns() // 1_000_000)
+            self._taker.look()
             time.sleep(LOOK_MS / 1000)
-        if self._follower.failed is not None:
-            raise self._follower.failed
-        self._query.awaitTermination()

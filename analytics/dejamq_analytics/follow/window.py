@@ -1,37 +1,44 @@
-"""What is kept of the lines that were read: all that are younger than the floor, and of older ones what still holds.
+"""Lines that stay after reading: all lines younger than the floor, and older lines that still hold.
 
-An owner may have opened its queue hours ago and a broker may have begun last week, so of old lines the last of each
-kind stays for each thing it tells of. What tells of messages goes: deliveries, results, appends, sends. So the size is
-bounded by the traffic of the window and by what there is now, whatever was before.
+An owner may have opened its queue hours ago and a broker may have begun last week. So the last old line of each kind
+stays for each subject. Old lines about messages go: deliveries, results, appends, sends. So the traffic of the window
+and the present state bound the size, whatever was before.
 """
 
-from dejamq_proto.events import (
+from dejamq_proto.journal.events import (
+    Ack,
+    AckTry,
     Append,
+    Change,
     ClockJump,
     Deliver,
     Handout,
+    Pop,
+    PopDrop,
     Pull,
     Result,
+    Revive,
     Sendback,
     SendEnd,
-    SendResult,
+    SendResultEvent,
     SendTry,
 )
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, BooleanType
 
-from dejamq_analytics.rules.queues import PQ
-from dejamq_analytics.schema import tag_of
+from dejamq_analytics.frames import Column, DataFrame, Window
+from dejamq_analytics.frames import functions as sf
+from dejamq_analytics.rules.history.queues import PQ
+from dejamq_analytics.sources.schema import tag_of
 
+OF_POPS = (Ack, AckTry, Change, Pop, PopDrop, Revive)
 OF_MESSAGES = tuple(
-    tag_of(event) for event in (Append, Deliver, Handout, Pull, Result, Sendback, SendEnd, SendResult, SendTry)
+    tag_of(event)
+    for event in (Append, Deliver, Handout, Pull, Result, Sendback, SendEnd, SendResultEvent, SendTry, *OF_POPS)
 )
 THING = (
     "boot_id", "event", "pq_id", "group", "topic", "broker_name", "queue_id", "client_id", "client_boot_id", "by",
     "state", "service", "kind", "target", "change", "peer_id",
 )  # fmt: skip
-"""What a line tells of: the last line with the same of these stays."""
+"""The subject of a line: the last line with equal values of these stays."""
 SERVERS = ("broker", "namesrv")
 REACHED = ("consumer_group", "broker_name", "topic", "queue_id")
 MOST_GAPS = 64
@@ -52,22 +59,19 @@ def kept(lines: DataFrame, processes: DataFrame, floor_us: int) -> DataFrame:
 
 
 def known(before: DataFrame | None, now: DataFrame, floor_us: int) -> DataFrame:
-    """``read.processes`` of all lines ever read, from that of the earlier ones and that of the new ones.
+    """``journals.processes`` of all lines ever read, from its results for earlier and for new lines.
 
-    A process that ended before the floor goes; of a client it is enough that it was silent since then.
+    A process that ended before the floor goes, and so does a client that was silent since then.
     """
     if before is None:
         return now
-    old, new = before.alias("old"), now.alias("new")
-    both = old.join(new, sf.col("old.boot_id") == sf.col("new.boot_id"), how="full")
-    own = {
-        "boot_id": sf.coalesce("old.boot_id", "new.boot_id"),
-        "lines": _sum("lines"), "torn": _sum("torn"), "gaps": _gaps(),
-        "first_wall_us": sf.least("old.first_wall_us", "new.first_wall_us"),
-    }  # fmt: skip
-    merged = both.select(*[own.get(field.name, _later(field.name, field.dataType)).alias(field.name)
-                           for field in now.schema.fields])  # fmt: skip
-    return merged.where(~_ended(floor_us))
+    # a state of a version whose processes had fewer columns
+    before = before.withColumns({name: sf.lit(None) for name in now.columns if name not in before.columns})
+    old = before.withColumnsRenamed({name: f"old_{name}" for name in now.columns if name != "boot_id"})
+    new = now.withColumnsRenamed({name: f"new_{name}" for name in now.columns if name != "boot_id"})
+    both = old.join(new, "boot_id", how="full")
+    merged = both.select("boot_id", *[_merged(name).alias(name) for name in now.columns if name != "boot_id"])
+    return merged.select(*now.columns).where(~_ended(floor_us))
 
 
 def reached(before: DataFrame | None, deliveries: DataFrame, floor_us: int) -> DataFrame:
@@ -81,32 +85,34 @@ def _ended(floor_us: int) -> Column:
     return (sf.col("last_wall_us") < floor_us) & (sf.col("closed") | ~sf.col("role").isin(*SERVERS))
 
 
-def _sum(name: str) -> Column:
-    return sf.coalesce(f"old.{name}", sf.lit(0)) + sf.coalesce(f"new.{name}", sf.lit(0))
-
-
-def _later(name: str, kind: object) -> Column:
-    """Counts and words only grow; lists gain what is new."""
-    if isinstance(kind, ArrayType):
-        nothing = sf.array().cast(kind)
-        return sf.array_union(sf.coalesce(f"old.{name}", nothing), sf.coalesce(f"new.{name}", nothing))
-    if isinstance(kind, BooleanType):
-        return sf.coalesce(f"old.{name}", sf.lit(False)) | sf.coalesce(f"new.{name}", sf.lit(False))
-    return sf.greatest(f"old.{name}", f"new.{name}")
+def _merged(name: str) -> Column:
+    """Counts are added, times widen, words and the rest only grow; lists gain what is new."""
+    if name == "gaps":
+        return _gaps()
+    old, new = sf.col(f"old_{name}"), sf.col(f"new_{name}")
+    if name in ("lines", "torn"):
+        return sf.coalesce(old, sf.lit(0)) + sf.coalesce(new, sf.lit(0))
+    if name == "first_wall_us":
+        return sf.least(old, new)
+    if name == "closed":
+        return sf.coalesce(old, sf.lit(False)) | sf.coalesce(new, sf.lit(False))
+    if name == "opened":
+        return sf.when(old.isNull(), new).when(new.isNull(), old).otherwise(sf.array_union(old, new))
+    return sf.greatest(old, new)
 
 
 def _gaps() -> Column:
-    """Those of before, and those of the new lines behind the last line of before. Many become a few wide ones."""
+    """Earlier gaps, and gaps of new lines behind the last earlier line. Many become a few wide ones."""
     nothing = sf.array().cast("array<struct<first:bigint,last:bigint>>")
-    last = sf.coalesce("old.last_seq", sf.lit(0))
+    last = sf.coalesce("old_last_seq", sf.lit(0))
     behind = sf.transform(
-        sf.filter(sf.coalesce("new.gaps", nothing), lambda gap: gap["last"] > last),
+        sf.filter(sf.coalesce("new_gaps", nothing), lambda gap: gap["last"] > last),
         lambda gap: sf.struct(sf.greatest(gap["first"], last + 1).alias("first"), gap["last"].alias("last")),
     )
     # a torn line of a process that wrote nothing else: an event stood there
-    alone = sf.when(sf.col("new.last_seq").isNull() & (sf.col("new.torn") > 0), sf.array(
+    alone = sf.when(sf.col("new_last_seq").isNull() & (sf.col("new_torn") > 0), sf.array(
         sf.struct((last + 1).alias("first"), (last + 1).alias("last"))
     ))  # fmt: skip
-    whole = sf.array_union(sf.concat(sf.coalesce("old.gaps", nothing), behind), sf.coalesce(alone, nothing))
+    whole = sf.array_union(sf.concat(sf.coalesce("old_gaps", nothing), behind), sf.coalesce(alone, nothing))
     one = sf.struct(sf.array_min(whole)["first"].alias("first"), sf.array_max(whole)["last"].alias("last"))
     return sf.when(sf.size(whole) > MOST_GAPS, sf.array(one)).otherwise(whole)

@@ -1,26 +1,26 @@
 """Messages that several are meant to have: all members of a broadcasting group (L8), several groups or topics (L9).
 
-Nobody did anything twice here that was to be done once. It is told, as expected, for whoever counts effects.
+Nobody did anything twice here that was to be done once. It is reported, as expected, for readers who count effects.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as sf
-
-from dejamq_analytics.overlap import Overlap
+from dejamq_analytics.frames import Column, DataFrame, Row, Window
+from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, lines, text
 from dejamq_analytics.rules.identity import ORDER, RECORD
 from dejamq_analytics.rules.joins import beside, united
+from dejamq_analytics.sources.overlap import Overlap
 
+SEVERAL_GROUPS = "L9"
 PAIRS = "first_group string, second_group string, pair_topic string, counted bigint"
 SPOTS = "spot_broker string, spot_topic string, spot_queue bigint, first_offset bigint, last_offset bigint, counts int"
 
 
 class Audiences(NamedTuple):
-    """Who gets the messages. ``shared`` are the topics that several groups read at one broker."""
+    """The receivers of the messages. ``shared`` are the topics that several groups read at one broker."""
 
     broadcasting: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
@@ -28,9 +28,21 @@ class Audiences(NamedTuple):
 
 def audiences(processes: DataFrame) -> Audiences:
     """Of all process queues that were opened; a handful of rows, whatever was delivered."""
-    opened = processes.select(sf.explode("opened").alias("one")).select("one.*").distinct().collect()
+    opened = _opened(processes)
     shared = read_by_several((row.broker_name, row.topic, row.group) for row in opened)
     return Audiences(_sorted(row.group for row in opened if row.own), _sorted(shared))
+
+
+def readers(processes: DataFrame) -> list[tuple[str, list[str]]]:
+    """Topics at one broker that several groups read, each with these groups by name."""
+    groups = defaultdict[tuple[str, str], set[str]](set)
+    for row in _opened(processes):
+        groups[row.broker_name, row.topic].add(row.group)
+    return [(topic, sorted(those)) for (_, topic), those in groups.items() if len(those) > 1]
+
+
+def _opened(processes: DataFrame) -> list[Row]:
+    return processes.select(sf.explode("opened").alias("one")).select("one.*").distinct().collect()
 
 
 def read_by_several(opened: Iterable[tuple[str, str, str]]) -> set[str]:
@@ -76,7 +88,7 @@ def by_group(deliveries: DataFrame, shared: tuple[str, ...], known: Overlap) -> 
         sf.sum("counts").alias("n"),
     )
     words = text("%s messages of %s also went to the group %s", "n", "second.topic", "first.consumer_group")
-    return _meant(_with_counted(pairs, known), "L9", "I1", words)
+    return _meant(_with_counted(pairs, known), SEVERAL_GROUPS, "I1", words)
 
 
 def _deciding(deliveries: DataFrame, known: Overlap) -> DataFrame:

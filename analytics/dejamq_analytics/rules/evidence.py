@@ -1,9 +1,8 @@
 """Words and small expressions that the rules share."""
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
-
-from dejamq_analytics.schema import EVIDENCE
+from dejamq_analytics.frames import Column
+from dejamq_analytics.frames import functions as sf
+from dejamq_analytics.sources.schema import EVIDENCE
 
 
 def line(
@@ -17,6 +16,12 @@ def line(
         name.alias("event"), summary.alias("summary"),
     )  # fmt: skip
     return sf.when(_column(seq).isNotNull(), named).cast(EVIDENCE)
+
+
+def line_of(event: str | Column, summary: Column, told: str | Column) -> Column:
+    """As ``line``, of a journal line that is there as a struct with ``process``, ``boot_id`` and ``seq``."""
+    whose = _column(told)
+    return line(event, summary, process=whose["process"], boot_id=whose["boot_id"], seq=whose["seq"])
 
 
 def lines(*evidence: Column) -> Column:
@@ -57,3 +62,8 @@ def first_of(*choices: tuple[Column, Column]) -> Column:
     for condition, value in rest:
         chosen = chosen.when(condition, value)
     return chosen
+
+
+def without_journal(owner: Column) -> Column:
+    """Whether the process of these facts has no journal: its lines were made of logs, traces and stores."""
+    return sf.coalesce(owner["made_of"] != "", sf.lit(False))

@@ -1,11 +1,11 @@
-"""In which file the lines are missing that a decision would need: behind the words that name the process.
+"""Files of missing lines that a decision would need: added behind the words that name the process.
 
 A journal's file is called ``<role>-<process>-<boot id>.jsonl`` (``.1.jsonl`` for its older half); the boot id alone
-tells it from all others, and ``consumer-*-<boot id>.jsonl`` is what a shell finds it by.
+tells it from all others, and a shell finds it by ``consumer-*-<boot id>.jsonl``.
 """
 
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as sf
+from dejamq_analytics.frames import Column, DataFrame, Row
+from dejamq_analytics.frames import functions as sf
 
 MOST_GAPS = 3
 NAMED = r"(?:gap(?: [0-9-]+)?|last lines|last 100 ms|clock|earlier start) of ([^\s,;()]+)"
@@ -24,7 +24,7 @@ def named(findings: DataFrame, processes: DataFrame) -> DataFrame:
 def _incomplete(processes: DataFrame) -> dict[str, str]:
     """Where lines are missing, by process: a handful. One name may have had several starts."""
     unflushed = ~(sf.col("closed") | (sf.col("level") == "forensic"))
-    told = processes.where("process IS NOT NULL").where(
+    told = processes.where("process IS NOT NULL AND made_of = ''").where(
         (sf.size("gaps") > 0) | unflushed | sf.col("skew_ms").isNotNull()
     )
     found: dict[str, list[str]] = {}

@@ -8,12 +8,12 @@ groups are no duplicates, nor are other members of a broadcasting group (``audie
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as sf
+from dejamq_analytics.frames import Column, DataFrame, Window, WindowSpec, in_duckdb
+from dejamq_analytics.frames import functions as sf
 
 RECORD = ("broker_name", "topic", "queue_id", "queue_offset", "log_offset")
 ORDER = ("wall_us", "boot_id", "seq", "position")
-WORTH_IT = 100_000
+WORTH_IT, WORTH_IT_IN_DUCKDB = 100_000, 1_000
 
 
 def pairs(deliveries: DataFrame, broadcasting: Sequence[str] = ()) -> DataFrame:
@@ -40,12 +40,12 @@ def pairs(deliveries: DataFrame, broadcasting: Sequence[str] = ()) -> DataFrame:
 
 
 def _repeating(deliveries: DataFrame, receiver: Column) -> DataFrame:
-    """Those that share a key with another one: what came once is neither sorted nor carried through windows.
+    """Deliveries that share a key with another one: others are neither sorted nor carried through windows.
 
     Few share a key, so that one grouping of small numbers takes the place of three sorts of whole rows; two keys of one
     number only make a candidate more. Not worth its own steps where there is little.
     """
-    if deliveries.count() < WORTH_IT:
+    if deliveries.count() < (WORTH_IT_IN_DUCKDB if in_duckdb() else WORTH_IT):
         return deliveries
     record = sf.concat_ws("|", *RECORD)
     keyed = deliveries.withColumn("_key", sf.xxhash64(receiver, sf.coalesce("unique_key", record)))
@@ -67,7 +67,8 @@ def stored_twice(appends: DataFrame) -> DataFrame:
     Retry and dead-letter topics are left out: a consumer's own fallback writes there.
     """
     whole = sf.struct(*appends.columns)
-    order = Window.partitionBy("topic", "unique_key").orderBy("wall_us", "boot_id", "seq", "position")
+    # of what only a log has, its place in the log tells what came first within a millisecond
+    order = Window.partitionBy("topic", "unique_key").orderBy(*ORDER, "log_offset")
     sent = appends.where(
         (sf.col("origin") == "client") & sf.col("unique_key").isNotNull() & ~sf.col("topic").startswith("%")
     )
@@ -76,8 +77,9 @@ def stored_twice(appends: DataFrame) -> DataFrame:
 
 
 def _before(whole: Column, *keys: str | Column) -> Column:
-    """The latest delivery before with these keys. One that an operator asked for counts only where there is no other:
-    it opened no queue and moved no offset, so that nothing that came after it can be its doing.
+    """The latest earlier delivery with these keys. A delivery that an operator asked for counts only without others.
+
+    It opened no queue and moved no offset, so nothing later can be its doing.
     """
     earlier = _ordered(*keys).rowsBetween(Window.unboundedPreceding, -1)
     ordinary = sf.when(sf.col("kind") != "direct", whole)
@@ -85,7 +87,7 @@ def _before(whole: Column, *keys: str | Column) -> Column:
 
 
 def _receiver(broadcasting: Sequence[str]) -> Column:
-    """Who is to have a message once: the group, or each member of it."""
+    """The receiver that should have a message once: the group, or each member of it."""
     group = sf.col("consumer_group")
     if not broadcasting:
         return group

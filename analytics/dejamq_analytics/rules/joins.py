@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
-
-from dejamq_analytics.facts import in_one
+from dejamq_analytics.frames import DataFrame
+from dejamq_analytics.frames import functions as sf
+from dejamq_analytics.sources.facts import in_one
 
 
 def beside(frame: DataFrame, facts: DataFrame, keys: Mapping[str, str], *, small: bool = True) -> DataFrame:

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
+from dejamq_analytics.frames import Column
+from dejamq_analytics.frames import functions as sf
 
 NOT_BY_THIS_VERSION = "cause not decidable by this version: "
 
@@ -16,10 +16,22 @@ class Stage(NamedTuple):
     cause: str | None = None
     missing: Column | None = None
     trigger: Column | None = None
-    """What set it off; without one, how the first owner's hold on the queue ended."""
+    """The event that set it off; without one, the end of the first owner's hold on the queue."""
     expected: bool = False
 
 
 def later(stage: str) -> Column:
     """A stage that this version recognises and does not decide; the words are what ``missing`` says."""
     return sf.lit(NOT_BY_THIS_VERSION + stage)
+
+
+def blamed(cause: str, trigger: Column) -> Column:
+    """A decision that names its cause: a struct of cause, trigger and missing."""
+    nothing = sf.lit(None).cast("string")
+    return sf.struct(sf.lit(cause).alias("cause"), trigger.alias("trigger"), nothing.alias("missing"))
+
+
+def undecided(missing: Column) -> Column:
+    """A decision that names what would have to be there."""
+    nothing = sf.lit(None).cast("string")
+    return sf.struct(nothing.alias("cause"), nothing.alias("trigger"), missing.alias("missing"))

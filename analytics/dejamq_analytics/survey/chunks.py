@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from dejamq_analytics.journal_files import files_in, identity
-from dejamq_analytics.read import BadInput, local_path
+from dejamq_analytics.sources.journal_files import files_in, identity
+from dejamq_analytics.sources.paths import BadInput, local_path
 from dejamq_analytics.survey import wire
 from dejamq_analytics.survey.wire import Read
 
@@ -31,7 +31,7 @@ class Chunk(msgspec.Struct, frozen=True):
         return Path(self.path).name
 
 
-class Span(NamedTuple):
+class LineSpan(NamedTuple):
     """Where a line stands in its file: position and bytes."""
 
     at: int
@@ -53,8 +53,8 @@ def _parts(file: Path) -> Iterator[Chunk]:
         yield Chunk(str(file), known, begin, min(begin + BYTES, size))
 
 
-def read(chunk: Chunk) -> Iterator[tuple[Span, Read]]:
-    """Its lines with their places; empty ones are none. Raises BadInput when the file is gone."""
+def read(chunk: Chunk) -> Iterator[tuple[LineSpan, Read]]:
+    """Its lines with their places; empty lines are left out. Raises BadInput when the file is gone."""
     with open(_found(chunk), "rb") as file:
         file.seek(max(chunk.begin - 1, 0))
         if chunk.begin:
@@ -65,7 +65,7 @@ def read(chunk: Chunk) -> Iterator[tuple[Span, Read]]:
             data += file.readline()
     starts, ends = _bounds(data)
     for start, one in zip(starts, wire.read(memoryview(data), starts, ends), strict=True):
-        yield Span(begin + start, len(one[0])), one
+        yield LineSpan(begin + start, len(one[0])), one
 
 
 def _bounds(data: bytes) -> tuple[list[int], list[int]]:
@@ -81,7 +81,7 @@ def _bounds(data: bytes) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-def read_some(chunk: Chunk, spans: Iterable[Span]) -> Iterator[Read]:
+def read_some(chunk: Chunk, spans: Iterable[LineSpan]) -> Iterator[Read]:
     """The lines at these places alone, which ``read`` told. Raises BadInput when the file is gone."""
     with open(_found(chunk), "rb") as file:
         for span in spans:

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from dejamq_analytics.survey.note import End, Extent, Note, Opening
-from dejamq_analytics.survey.wire import Line
+from dejamq_analytics.survey.note import LineExtent, LogEnd, Note, Opening
+from dejamq_analytics.survey.wire import JournalLine
 
 ORDINARY = ("oneway", "sync", "piggyback", "release")
 """By whom an offset is set in the course of things."""
@@ -14,12 +14,12 @@ SEEN = "SEEN"
 Kept = tuple[tuple[Any, ...], bytes, str]
 
 
-class Context:
-    """One task's lines but for those of messages."""
+class SurveyContext:
+    """One task's lines, without lines about messages."""
 
     def __init__(self) -> None:
         self._note = Note()
-        self._extents: dict[str, Extent] = {}
+        self._extents: dict[str, LineExtent] = {}
         self._seen: dict[tuple[str, str], tuple[bytes, str]] = {}
         self._best: dict[tuple[Any, ...], Kept] = {}
         self._marks: dict[tuple[str, int], int] = {}
@@ -29,7 +29,7 @@ class Context:
             "HANDOUT": self._nothing, "SEND_END": self._nothing,
         }  # fmt: skip
 
-    def count(self, line: Line) -> None:
+    def count(self, line: JournalLine) -> None:
         """Every line, of whatever event and group."""
         key = line.boot_id, line.broker_name
         if key not in self._seen:
@@ -46,11 +46,11 @@ class Context:
             return
         if known is not None:
             self._note.extents.append(known)
-        self._extents[line.boot_id] = Extent(
+        self._extents[line.boot_id] = LineExtent(
             line.boot_id, line.role, line.process, line.seq, line.seq, line.wall_us, line.wall_us
         )
 
-    def keeps(self, line: Line, text: memoryview, file: str) -> bool:
+    def keeps(self, line: JournalLine, text: memoryview, file: str) -> bool:
         """Whether the line is kept as it is, here and now."""
         handler = self._handlers.get(line.event)
         if handler is not None:
@@ -67,8 +67,8 @@ class Context:
         self._note.marks = [(boot, pq, mark) for (boot, pq), mark in self._marks.items()]
         return self._note
 
-    def _notice(self, line: Line) -> None:
-        """What decides which messages matter."""
+    def _notice(self, line: JournalLine) -> None:
+        """Note facts that decide which messages matter."""
         note, event = self._note, line.event
         if event == "PQ_OPEN":
             note.openings.append(Opening(line.group, line.broker_name, line.topic, line.queue_id, line.start_offset,
@@ -78,20 +78,20 @@ class Context:
         elif event == "SENDBACK":
             note.asked.setdefault(line.boot_id, []).extend(line.delivery_ids)
         elif event == "BOOT" and line.log_max > 0 and not line.clean:
-            note.ends.append(End(line.broker_name, line.boot_id, line.log_max, line.wall_us))
+            note.ends.append(LogEnd(line.broker_name, line.boot_id, line.log_max, line.wall_us))
         elif event == "REPLICA" and line.change == "promoted":
-            note.ends.append(End(line.broker_name, line.boot_id, line.log_offset, line.wall_us))
+            note.ends.append(LogEnd(line.broker_name, line.boot_id, line.log_offset, line.wall_us))
         elif event == "CLOCK":
             note.jumps.append((line.boot_id, line.seq, line.jumped_ms))
 
-    def sent_back(self, line: Line) -> None:
+    def sent_back(self, line: JournalLine) -> None:
         """An APPEND that names the deliveries that asked for it."""
         for ref in line.origin_refs:
             boot, _, delivery = ref.rpartition(":")
             if boot and delivery.isdecimal():
                 self._note.asked.setdefault(boot, []).append(int(delivery))
 
-    def _mark(self, line: Line, mark: int) -> None:
+    def _mark(self, line: JournalLine, mark: int) -> None:
         key = line.boot_id, line.pq_id
         self._marks[key] = max(self._marks.get(key, -1), mark)
 
@@ -101,24 +101,24 @@ class Context:
             self._best[key] = rank, bytes(text), file
         return False
 
-    def _result(self, line: Line, text: memoryview, file: str) -> bool:
+    def _result(self, line: JournalLine, text: memoryview, file: str) -> bool:
         if line.pq_dropped:
             return False
         self._mark(line, line.mem_off)
         return self._keep_best(("RESULT", line.boot_id, line.pq_id), (line.mem_off, line.seq), text, file)
 
-    def _persist(self, line: Line, text: memoryview, file: str) -> bool:
+    def _persist(self, line: JournalLine, text: memoryview, file: str) -> bool:
         self._mark(line, line.value)
         key = "PERSIST", line.boot_id, line.pq_id, line.outcome in ("", "sent")
         return self._keep_best(key, (line.value, line.seq), text, file)
 
-    def _offset_set(self, line: Line, text: memoryview, file: str) -> bool:
+    def _offset_set(self, line: JournalLine, text: memoryview, file: str) -> bool:
         if line.new < line.old or line.by not in ORDINARY:
             return True
         key = "OFF_SET", line.boot_id, line.group, line.topic, line.queue_id, line.client_boot_id
         return self._keep_best(key, (line.new, line.wall_us, line.seq), text, file)
 
-    def _pull(self, line: Line, text: memoryview, file: str) -> bool:
+    def _pull(self, line: JournalLine, text: memoryview, file: str) -> bool:
         if line.code:
             return True
         if line.count < line.next_offset - line.request_offset and ("PULL", line.group, line.topic) not in self._told:
@@ -130,5 +130,5 @@ class Context:
         self._told.add(member)
         return new
 
-    def _nothing(self, line: Line, text: memoryview, file: str) -> bool:
+    def _nothing(self, line: JournalLine, text: memoryview, file: str) -> bool:
         return False

@@ -1,6 +1,6 @@
-"""What the first reading remembers of each line of messages, so that the second one opens only what may matter.
+"""The first reading's memory of each line of messages, so that the second one opens only lines that may matter.
 
-Of a line its place in the file, its queue, and the lowest and highest of its numbers. ``chosen`` may name a line
+It keeps a line's place in the file, its queue, and the lowest and highest of its numbers. ``chosen`` may name a line
 that does not matter after all, never leaves out one that does: ``pick`` decides by the line itself.
 """
 
@@ -11,23 +11,23 @@ import msgspec
 import numpy as np
 
 from dejamq_analytics.survey import keys, places
-from dejamq_analytics.survey.chunks import Chunk, Span
+from dejamq_analytics.survey.chunks import Chunk, LineSpan
 from dejamq_analytics.survey.keys import Numbers
 from dejamq_analytics.survey.pick import Reasons
 from dejamq_analytics.survey.places import BLOCK, Place
 from dejamq_analytics.survey.sends import SENDS
-from dejamq_analytics.survey.wire import Line
+from dejamq_analytics.survey.wire import JournalLine
 
 ENTRY = np.dtype([
     (name, "<i8")
     for name in ("stream", "at", "size", "seq", "messages", "lowest", "highest", "first_id", "last_id")
 ])  # fmt: skip
 SPARSE = 8
-"""A line whose numbers span so many times as many places as it has messages is read rather than reckoned with."""
+"""A line is simply read when its numbers span this many times as many places as it has messages."""
 
 
 class Stream(NamedTuple):
-    """What lines of one kind, process and queue have in common. Lines of sends name no queue."""
+    """Common fields of lines of one kind, process and queue. Lines of sends name no queue."""
 
     event: str
     boot_id: str
@@ -50,14 +50,14 @@ class Stored(msgspec.Struct):
     rows: bytes
 
 
-class Index:
+class ChunkIndex:
     """Of one part of a journal."""
 
     def __init__(self) -> None:
         self._streams: dict[Stream, int] = {}
         self._rows: list[tuple[int, ...]] = []
 
-    def add(self, line: Line, span: Span) -> None:
+    def add(self, line: JournalLine, span: LineSpan) -> None:
         """A line of deliveries, results, records or sends."""
         if line.event in SENDS:
             self._add(Stream(line.event, line.boot_id), line, span, [0])
@@ -72,7 +72,7 @@ class Index:
             queue = line.topic, line.broker_name, line.queue_id, line.pq_id
             self._add(Stream(line.event, line.boot_id, line.group, *queue), line, span, line.queue_offsets)
 
-    def _add(self, stream: Stream, line: Line, span: Span, offsets: list[int]) -> None:
+    def _add(self, stream: Stream, line: JournalLine, span: LineSpan, offsets: list[int]) -> None:
         number = self._streams.setdefault(stream, len(self._streams))
         offsets, ids = offsets or [0], line.delivery_ids or [-1]
         ranges = min(offsets), max(offsets), min(ids), max(ids)
@@ -84,7 +84,7 @@ class Index:
         return msgspec.msgpack.encode(Stored(chunk, [*self._streams], rows))
 
 
-def chosen(stored: Stored, reasons: Reasons) -> list[Span]:
+def chosen(stored: Stored, reasons: Reasons) -> list[LineSpan]:
     """The lines that may matter, in the order of the file."""
     rows = np.frombuffer(stored.rows, ENTRY)
     ways, taken = Ways(reasons), np.zeros(len(rows), bool)
@@ -94,7 +94,7 @@ def chosen(stored: Stored, reasons: Reasons) -> list[Span]:
         mine = order[bounds[number] : bounds[number + 1]]
         taken[mine] = ways.matter(stream, rows[mine])
     found = rows[taken]
-    return sorted({Span(*place) for place in zip(found["at"].tolist(), found["size"].tolist(), strict=True)})
+    return sorted({LineSpan(*place) for place in zip(found["at"].tolist(), found["size"].tolist(), strict=True)})
 
 
 class Ways:

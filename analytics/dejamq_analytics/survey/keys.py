@@ -1,4 +1,4 @@
-"""What is remembered of each message that a line names: 16 bytes, by which it is found again among all others.
+"""Memory of each message that a line names: 16 bytes, which find it again among all others.
 
 An entry is the hash of the unique key (of the place in the log where a message has none) with the hash of its place and
 a code of what happened there. All entries of one key meet in one bucket, and there it shows whether the message came
@@ -200,7 +200,7 @@ def _received_twice(number: Numbers, code: Numbers, groups: int) -> Numbers:
     return twice
 
 
-class Chosen:
+class ChosenHashes:
     """Whether hashes are among those that were chosen: a small table says no to nearly all at once."""
 
     def __init__(self, hashes: Numbers) -> None:

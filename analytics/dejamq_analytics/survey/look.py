@@ -7,12 +7,12 @@ import msgspec
 import pyarrow as pa
 
 from dejamq_analytics.survey import chunks, wire
-from dejamq_analytics.survey.chunks import Chunk, Span
-from dejamq_analytics.survey.context import Context
-from dejamq_analytics.survey.index import Index
+from dejamq_analytics.survey.chunks import Chunk, LineSpan
+from dejamq_analytics.survey.context import SurveyContext
+from dejamq_analytics.survey.index import ChunkIndex
 from dejamq_analytics.survey.messages import Messages
-from dejamq_analytics.survey.sends import SENDS, Sends, Sent
-from dejamq_analytics.survey.wire import Line
+from dejamq_analytics.survey.sends import SENDS, PairedSends, SentTry
+from dejamq_analytics.survey.wire import JournalLine
 
 COLUMNS = "kind string, bucket int, text string, file string, data binary"
 LINE, KEYS, BUSINESS, NOTE, INDEX = "line", "keys", "business", "note", "index"
@@ -69,13 +69,13 @@ class Look:
     def __init__(self, group: str | None) -> None:
         self._group = group
         self._rows: list[Row] = []
-        self._context, self._sends = Context(), Sends()
-        self._messages, self._index = Messages(), Index()
-        self._handlers: dict[str, Callable[[Line], bool]] = {
+        self._context, self._sends = SurveyContext(), PairedSends()
+        self._messages, self._index = Messages(), ChunkIndex()
+        self._handlers: dict[str, Callable[[JournalLine], bool]] = {
             "DELIVER": self._messages.delivered, "APPEND": self._messages.stored,
         }  # fmt: skip
 
-    def take(self, text: memoryview, line: Line | None, file: str, span: Span | None = None) -> None:
+    def take(self, text: memoryview, line: JournalLine | None, file: str, span: LineSpan | None = None) -> None:
         """One line; what is gathered over lines comes later. ``span``: where the second reading finds it again."""
         if line is None:
             self._keep(text, file)
@@ -90,7 +90,7 @@ class Look:
         if self._messages.full():
             self._keep_buckets()
 
-    def _take(self, line: Line, text: memoryview, file: str) -> bool:
+    def _take(self, line: JournalLine, text: memoryview, file: str) -> bool:
         """Whether the line is kept, here and now."""
         if line.event in SENDS:
             self._take_send(line, text, file)
@@ -119,7 +119,7 @@ class Look:
         self._rows.append((INDEX, None, None, None, self._index.stored(chunk)))
 
     def told(self) -> pa.RecordBatch:
-        """What has come together since the last time."""
+        """Everything gathered since the last call."""
         rows, self._rows = self._rows, []
         columns = list(zip(*rows, strict=True)) if rows else repeat((), len(SCHEMA))
         arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=False)]
@@ -132,12 +132,12 @@ class Look:
     def _keep(self, text: memoryview | bytes, file: str) -> None:
         self._rows.append((LINE, None, bytes(text).decode("utf-8", "replace"), file, None))
 
-    def _take_send(self, line: Line, text: memoryview, file: str) -> None:
+    def _take_send(self, line: JournalLine, text: memoryview, file: str) -> None:
         """A run whose answer was good is remembered by its keys alone; every other one is kept with its answer."""
         if line.event == "SEND_TRY":
             self._sends.tried(line, text, file)
             return
-        sent: Sent | None = self._sends.answered(line)
+        sent: SentTry | None = self._sends.answered(line)
         if sent is None or line.outcome != "ok":
             self._keep(text, file)
             if sent is not None:

@@ -1,4 +1,4 @@
-"""What the first reading remembers of messages instead of their lines."""
+"""The first reading's memory of messages, kept instead of their lines."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -8,9 +8,9 @@ import numpy as np
 from dejamq_analytics.survey import keys, places, wire
 from dejamq_analytics.survey.keys import Numbers
 from dejamq_analytics.survey.note import Note
-from dejamq_analytics.survey.order import Piece, Pieces
+from dejamq_analytics.survey.order import Pieces, QueuePiece
 from dejamq_analytics.survey.places import STORED, Blocks, Place, Queue
-from dejamq_analytics.survey.wire import Line
+from dejamq_analytics.survey.wire import JournalLine
 
 AT_ONCE = 20_000
 """Entries that are sorted into buckets together: with ten times as many, they are too many for a processor's caches."""
@@ -21,7 +21,7 @@ Bucket = tuple[bool, int, bytes]
 
 
 class Messages:
-    """What is remembered of messages: entries, blocks of places, pieces of order, counts."""
+    """Memory of messages: entries, blocks of places, pieces of order, counts."""
 
     def __init__(self) -> None:
         self.pieces = Pieces()
@@ -37,9 +37,9 @@ class Messages:
         self._offsets: list[int] = []
         self._logs: list[int] = []
         self._streams: dict[tuple[Place, str], int] = {}
-        self._delivered: list[tuple[Piece, int, int]] = []
+        self._delivered: list[tuple[QueuePiece, int, int]] = []
 
-    def delivered(self, line: Line) -> bool:
+    def delivered(self, line: JournalLine) -> bool:
         """Whether the line is to be kept."""
         self._counts[line.group] = self._counts.get(line.group, 0) + len(line.delivery_ids)
         where = places.place(line.broker_name, line.topic, line.queue_id)
@@ -51,12 +51,12 @@ class Messages:
         self._queues[where] = line.broker_name, line.topic, line.queue_id
         lowest, highest, size = min(line.queue_offsets), max(line.queue_offsets), len(line.queue_offsets)
         times = line.wall_us, line.seq, line.wall_us, line.seq
-        piece = Piece(where, line.group, line.boot_id, *times, lowest, highest, size)
+        piece = QueuePiece(where, line.group, line.boot_id, *times, lowest, highest, size)
         self._delivered.append((piece, len(self._offsets), size))
         self._add(line, where, line.group, code)
         return False
 
-    def stored(self, line: Line) -> bool:
+    def stored(self, line: JournalLine) -> bool:
         """Whether the line is to be kept."""
         key = line.broker_name, line.boot_id
         known, began_us = self._highest.get(key, (-1, line.wall_us))
@@ -73,7 +73,7 @@ class Messages:
                 self._add(part, where, STORED, keys.STORED | counts)
         return False
 
-    def sent(self, line: Line, *, odd: bool) -> None:
+    def sent(self, line: JournalLine, *, odd: bool) -> None:
         """A run of messages that left for a broker; where is not known."""
         code = keys.SENT | (keys.ODD if odd else 0)
         named = [key for key in line.unique_keys if key]
@@ -83,7 +83,7 @@ class Messages:
         self._runs.append((len(named), -1, code))
 
     def full(self) -> bool:
-        """Whether so much has come together that it should go."""
+        """Whether the memory has grown large enough to be handed on."""
         return len(self._offsets) >= AT_ONCE
 
     def buckets(self) -> list[Bucket]:
@@ -116,7 +116,7 @@ class Messages:
         note.stored = [(*key, *told) for key, told in self._highest.items()]
         return note
 
-    def _add(self, line: Line, where: Place, side: str, code: int) -> None:
+    def _add(self, line: JournalLine, where: Place, side: str, code: int) -> None:
         stream = self._streams.setdefault((where, side), len(self._streams))
         if len(line.business_keys) == len(line.unique_keys) and code & 3 == keys.DELIVERED:
             there = [at for at, business in enumerate(line.business_keys) if business]
@@ -131,10 +131,10 @@ class Messages:
             self._names += names_of(line, where)
             self._runs += [(1, stream, code if key else code & ~keys.COUNTS) for key in line.unique_keys]
 
-    def _add_odd(self, line: Line, where: Place, code: int) -> None:
-        """What is kept whole: its messages are candidates, wherever else they are named."""
+    def _add_odd(self, line: JournalLine, where: Place, code: int) -> None:
+        """Keep a line whole: its messages are candidates, wherever else they are named."""
         size = len(line.unique_keys)
-        part = Line(
+        part = JournalLine(
             event=line.event, seq=line.seq, unique_keys=line.unique_keys,
             queue_offsets=_padded(line.queue_offsets, size), log_offsets=_padded(line.log_offsets, size),
             business_keys=line.business_keys,
@@ -157,8 +157,8 @@ class Messages:
             self.pieces.add(piece, turns[at + size - 1] == turns[at])
 
 
-def names_of(line: Line, where: Place) -> list[str]:
-    """What each message goes by: its unique key, or its place in the log where it has none."""
+def names_of(line: JournalLine, where: Place) -> list[str]:
+    """The name of each message: its unique key, or its place in the log where it has none."""
     return [key or f"{where}|{log}" for key, log in zip(line.unique_keys, line.log_offsets, strict=True)]
 
 
@@ -166,11 +166,11 @@ def _padded(numbers: list[int], size: int) -> list[int]:
     return [*numbers[:size], *repeat(0, size - len(numbers))]
 
 
-def _by_queue(line: Line, named: list[Place]) -> Iterator[tuple[Line, Place]]:
+def _by_queue(line: JournalLine, named: list[Place]) -> Iterator[tuple[JournalLine, Place]]:
     """The parts of a run that went to several queues."""
     for index in sorted(set(line.queue_index)):
         at = [number for number, one in enumerate(line.queue_index) if one == index]
-        part = Line(
+        part = JournalLine(
             event=line.event, seq=line.seq, unique_keys=[line.unique_keys[number] for number in at],
             queue_offsets=[line.queue_offsets[number] for number in at],
             log_offsets=[line.log_offsets[number] for number in at],

@@ -1,15 +1,15 @@
-"""What one task of the first reading tells the driver: counts and extents, no messages."""
+"""The report of one task of the first reading to the driver: counts and extents, no messages."""
 
 from collections.abc import Iterable
 
 import msgspec
 
 from dejamq_analytics.survey import places
-from dejamq_analytics.survey.order import Piece
+from dejamq_analytics.survey.order import QueuePiece
 from dejamq_analytics.survey.places import Block, Blocks
 
 
-class Extent(msgspec.Struct, gc=False):
+class LineExtent(msgspec.Struct, gc=False):
     """Lines of one start of a process that stand together, between two jumps of its clock."""
 
     boot_id: str
@@ -33,7 +33,7 @@ class Opening(msgspec.Struct, frozen=True):
     own: bool
 
 
-class End(msgspec.Struct, frozen=True):
+class LogEnd(msgspec.Struct, frozen=True):
     """A broker that went on where its log ended, after a crash or as a slave that was made the master."""
 
     broker_name: str
@@ -49,17 +49,17 @@ class Note(msgspec.Struct):
     log offset that it journalled and when it began to. ``jumps``: (boot id, seq, ms).
     """
 
-    extents: list[Extent] = []
+    extents: list[LineExtent] = []
     counts: dict[str, int] = {}
     queues: dict[str, tuple[str, str, int]] = {}
     uncounted: set[str] = set()
     blocks: list[tuple[str, str, list[tuple[int, Block]]]] = []
-    pieces: list[Piece] = []
+    pieces: list[QueuePiece] = []
     openings: list[Opening] = []
     filtered: list[tuple[str, str]] = []
     marks: list[tuple[str, int, int]] = []
     asked: dict[str, list[int]] = {}
-    ends: list[End] = []
+    ends: list[LogEnd] = []
     stored: list[tuple[str, str, int, int]] = []
     jumps: list[tuple[str, int, int]] = []
 

@@ -16,11 +16,11 @@ import msgspec
 from dejamq_analytics.survey.places import Place
 
 LONGEST = 8192
-"""Messages of a piece: so many lines are looked at beside one that may be out of order."""
+"""The most messages of a piece: this many lines are read beside one that may be out of order."""
 Key = tuple[int, str, int]
 
 
-class Piece(msgspec.Struct, gc=False):
+class QueuePiece(msgspec.Struct, gc=False):
     """Lines of one process with rising offsets of one queue. Times are as journalled."""
 
     place: Place
@@ -62,10 +62,10 @@ class Pieces:
     """Gathers the pieces of one task."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str, Place], Piece] = {}
-        self.done: list[Piece] = []
+        self._open: dict[tuple[str, str, Place], QueuePiece] = {}
+        self.done: list[QueuePiece] = []
 
-    def add(self, piece: Piece, rises: bool) -> None:
+    def add(self, piece: QueuePiece, rises: bool) -> None:
         """One line; ``rises`` says that its offsets do."""
         key = piece.boot_id, piece.group, piece.place
         last = self._open.get(key)
@@ -93,16 +93,16 @@ class Pieces:
         for key in [key for key in self._open if key[0] == boot_id]:
             self.done.append(self._open.pop(key))
 
-    def end(self) -> list[Piece]:
+    def end(self) -> list[QueuePiece]:
         """All of them."""
         self.done += self._open.values()
         self._open = {}
         return self.done
 
 
-def disagreeing(pieces: Iterable[Piece]) -> list[Range]:
+def disagreeing(pieces: Iterable[QueuePiece]) -> list[Range]:
     """The lines that may hold messages out of order, and those that ran beside them."""
-    by_queue = defaultdict[tuple[Place, str], list[Piece]](list)
+    by_queue = defaultdict[tuple[Place, str], list[QueuePiece]](list)
     for piece in pieces:
         by_queue[piece.place, piece.group].append(piece)
     found: dict[tuple[str, int, Place, str], Range] = {}
@@ -114,7 +114,7 @@ def disagreeing(pieces: Iterable[Piece]) -> list[Range]:
     return list(found.values())
 
 
-def _of_queue(pieces: list[Piece]) -> Iterable[Range]:
+def _of_queue(pieces: list[QueuePiece]) -> Iterable[Range]:
     begins = [piece.begin for piece in pieces]
     by_end = sorted(pieces, key=lambda piece: piece.end)
     ends = [piece.end for piece in by_end]
@@ -133,5 +133,5 @@ def _of_queue(pieces: list[Piece]) -> Iterable[Range]:
                 yield _range(beside, beside.highest + 1, ended[bisect_left(ends, beside.begin)])
 
 
-def _range(piece: Piece, below: int, reached: int) -> Range:
+def _range(piece: QueuePiece, below: int, reached: int) -> Range:
     return Range(piece.boot_id, piece.place, piece.group, piece.first_seq, piece.last_seq, below, reached)

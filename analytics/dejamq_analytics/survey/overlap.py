@@ -1,6 +1,6 @@
-"""What several groups had of one topic (L9): how many messages, and where the first of them may stand.
+"""Messages of one topic that several groups had (L9): their number, and the place of the first of them.
 
-Both follow from what is remembered of places and of order: which places of a queue each group was given, and when it
+Both follow from the memory of places and of order: which places of a queue each group was given, and when it
 was given the lowest of each piece of rising offsets. So the messages themselves need not be looked at, except where a
 place may have had two records.
 """
@@ -10,17 +10,18 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dejamq_analytics.overlap import Overlap, Pair, Spot
-from dejamq_analytics.survey.order import Key, Piece
+from dejamq_analytics.sources.overlap import Overlap, Pair, Spot
+from dejamq_analytics.survey.order import Key, QueuePiece
 from dejamq_analytics.survey.places import PLACES, STORED, Block, Blocks, Place, Queue, alike
 
 Common = dict[Place, list[tuple[int, int]]]
 """By queue the numbers of blocks, rising, each with a bit for each place that two groups were given."""
 
 
-class Known(NamedTuple):
-    """``queues`` says what each place is. Every delivery of ``topics`` is in a block; where a log of ``ended`` brokers
-    ended, another record may have got the place of one that is in no journal.
+class KnownDeliveries(NamedTuple):
+    """``queues`` names the queue of each place. Every delivery of ``topics`` is in a block.
+
+    Where a log of ``ended`` brokers ended, another record may have got the place of one that is in no journal.
     """
 
     queues: Mapping[Place, Queue]
@@ -28,10 +29,10 @@ class Known(NamedTuple):
     ended: Collection[str]
 
 
-def overlap(blocks: Blocks, pieces: Iterable[Piece], known: Known) -> Overlap:
-    """What the groups of these topics had in common."""
+def overlap(blocks: Blocks, pieces: Iterable[QueuePiece], known: KnownDeliveries) -> Overlap:
+    """Messages that the groups of these topics had in common."""
     common, uncounted = _common(blocks, known)
-    given = defaultdict[tuple[str, str], list[Piece]](list)
+    given = defaultdict[tuple[str, str], list[QueuePiece]](list)
     for piece in pieces:
         if piece.place in known.queues:
             given[piece.group, known.queues[piece.place][1]].append(piece)
@@ -46,7 +47,7 @@ def overlap(blocks: Blocks, pieces: Iterable[Piece], known: Known) -> Overlap:
     return Overlap(frozenset(known.topics), counts, frozenset(first), frozenset(uncounted))
 
 
-def _common(blocks: Blocks, known: Known) -> tuple[dict[Pair, Common], set[Spot]]:
+def _common(blocks: Blocks, known: KnownDeliveries) -> tuple[dict[Pair, Common], set[Spot]]:
     """By pair, the first group being the first by name of those that had a message; and blocks that say too little."""
     sides = defaultdict[Place, dict[int, dict[str, Block]]](lambda: defaultdict(dict))
     for (place, side), each in blocks.items():
@@ -92,7 +93,7 @@ def _pairs(several: Mapping[str, Block]) -> Iterator[tuple[str, str, int]]:
                 left &= ~both
 
 
-def _first(pieces: Iterable[Piece], common: Common) -> Iterator[tuple[Place, int]]:
+def _first(pieces: Iterable[QueuePiece], common: Common) -> Iterator[tuple[Place, int]]:
     """The places of which one is that of the message that came first to the second group, of those that both had."""
     begun = [(piece, offset) for piece in pieces if (offset := next(_between(piece, common), None)) is not None]
     latest = min((when for piece, offset in begun if (when := _not_after(piece, offset)) is not None), default=None)
@@ -105,7 +106,7 @@ def _first(pieces: Iterable[Piece], common: Common) -> Iterator[tuple[Place, int
             yield piece.place, offset
 
 
-def _not_after(piece: Piece, offset: int) -> Key | None:
+def _not_after(piece: QueuePiece, offset: int) -> Key | None:
     """When the message there had come at the latest, and before all others of the piece; None where it may not be in
     it, or not in its order.
     """
@@ -116,7 +117,7 @@ def _not_after(piece: Piece, offset: int) -> Key | None:
     return piece.end if piece.messages == piece.highest - piece.lowest + 1 else None
 
 
-def _between(piece: Piece, common: Common) -> Iterator[int]:
+def _between(piece: QueuePiece, common: Common) -> Iterator[int]:
     """The places of a piece that both groups had."""
     shared = common.get(piece.place, [])
     for number, bits in shared[bisect_left(shared, (piece.lowest // PLACES, 0)) :]:

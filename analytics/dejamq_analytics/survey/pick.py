@@ -1,7 +1,7 @@
 """The second reading: the lines of messages that may matter.
 
-A line of deliveries or results is taken as it is when one of its messages matters; of what was stored or sent only the
-messages that matter are: an append whose delivery is not taken would look as if nobody had been given it.
+A line of deliveries or results is taken whole when one of its messages matters. Of appends and sends only the messages
+that matter are taken: an append without its delivery would look as if nobody had been given it.
 """
 
 from collections import defaultdict
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from dejamq_analytics.survey import keys, places, wire
-from dejamq_analytics.survey.keys import Chosen, Numbers
+from dejamq_analytics.survey.keys import ChosenHashes, Numbers
 from dejamq_analytics.survey.order import Range
 from dejamq_analytics.survey.places import BLOCK, Place
-from dejamq_analytics.survey.sends import Sends
-from dejamq_analytics.survey.wire import Line
+from dejamq_analytics.survey.sends import PairedSends
+from dejamq_analytics.survey.wire import JournalLine
 
 COLUMNS = "text string, file string"
 SCHEMA = pa.schema([("text", pa.string()), ("file", pa.string())])
@@ -30,8 +30,8 @@ SIDE_BY_SIDE = (
 """Fields with a value for each message of a line, or for none."""
 
 
-class Wanted(msgspec.Struct):
-    """What decides. ``keys`` are hashes of unique keys, ``places`` of places of candidates; ``blocks`` by queue.
+class WantedLines(msgspec.Struct):
+    """The choice of lines. ``keys`` are hashes of unique keys, ``places`` of places of candidates; ``blocks`` by queue.
 
     ``spots`` are offsets by queue, of deliveries and results. ``asked`` are delivery ids, ``marks`` (boot id, pq id,
     queue offset); all of ``groups`` and ``topics`` is taken, and of the lines in ``ranges``. ``gone``: (broker, boot
@@ -51,7 +51,7 @@ class Wanted(msgspec.Struct):
     group: str | None = None
 
 
-def pick_texts(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def pick_texts(wanted: Callable[[], WantedLines]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow`` over the columns text and file; ``wanted`` is called where the task runs."""
 
     def pick(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,14 +70,14 @@ def as_batch(taken: Iterable[tuple[str, str]]) -> pa.RecordBatch:
 
 
 class Reasons:
-    """What is wanted, made ready for being asked of every line: once a task, as there may be many keys.
+    """The wanted lines, made ready for a question about every line: once a task, as there may be many keys.
 
     ``marks`` are offsets by boot id and pq id, ``ranges`` are by boot id, group and queue.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedLines) -> None:
         self.wanted = wanted
-        self.keys, self.places = Chosen(wanted.keys), Chosen(wanted.places)
+        self.keys, self.places = ChosenHashes(wanted.keys), ChosenHashes(wanted.places)
         self.marks = defaultdict[tuple[str, int], set[int]](set)
         for boot, pq, offset in wanted.marks:
             self.marks[boot, pq].add(offset)
@@ -91,10 +91,10 @@ class Pick:
 
     def __init__(self, reasons: Reasons) -> None:
         self._wanted, self._reasons = reasons.wanted, reasons
-        self._sends = Sends()
+        self._sends = PairedSends()
         self._seeds: dict[Place, int] = {}
 
-    def taken(self, read: Iterable[tuple[memoryview, Line | None, str]]) -> Iterator[tuple[str, str]]:
+    def taken(self, read: Iterable[tuple[memoryview, JournalLine | None, str]]) -> Iterator[tuple[str, str]]:
         """Of texts, what they say and their files: those to take, each with its file."""
         lines = [
             (text, line, file)
@@ -106,7 +106,7 @@ class Pick:
             for one in self._of(line, text, file, matter[number]):
                 yield one, file
 
-    def _matter(self, lines: Sequence[Line]) -> list[Numbers]:
+    def _matter(self, lines: Sequence[JournalLine]) -> list[Numbers]:
         """Of each line with messages, which of them are candidates; of all lines at once, for the sake of speed.
 
         Results name no keys: for them it is their places that are a candidate's.
@@ -120,21 +120,21 @@ class Pick:
         _share_out(mine, {number: len(line.queue_offsets) for number, line in results.items()}, found)
         return found
 
-    def _places_of(self, results: Sequence[Line]) -> Numbers:
+    def _places_of(self, results: Sequence[JournalLine]) -> Numbers:
         """Hashes of the places whose results these lines tell."""
         seeds = np.array([self._seed(line) for line in results], np.uint64)
         offsets = [offset for line in results for offset in line.queue_offsets]
         each = np.repeat(seeds, [len(line.queue_offsets) for line in results])
         return keys.at(each, np.array(offsets, np.int64))
 
-    def _seed(self, line: Line) -> int:
+    def _seed(self, line: JournalLine) -> int:
         where = places.place(line.broker_name, line.topic, line.queue_id)
         found = self._seeds.get(where)
         if found is None:
             found = self._seeds[where] = int(keys.hashed([where])[0])
         return found
 
-    def _of(self, line: Line, text: memoryview, file: str, matter: Numbers) -> Iterator[str]:
+    def _of(self, line: JournalLine, text: memoryview, file: str, matter: Numbers) -> Iterator[str]:
         if line.event == "DELIVER":
             if not wire.whole(line) and (matter.any() or self._takes(line)):
                 yield _text(text)
@@ -149,7 +149,7 @@ class Pick:
         elif line.event == "SEND_RESULT":
             yield from self._of_send(line, text)
 
-    def _takes(self, line: Line) -> bool:
+    def _takes(self, line: JournalLine) -> bool:
         """A line of deliveries, for another reason than a key."""
         wanted = self._wanted
         if line.group in wanted.groups or line.topic in wanted.topics:
@@ -163,7 +163,7 @@ class Pick:
         where = places.place(line.broker_name, line.topic, line.queue_id)
         return self._is_there(where, line.queue_offsets) or self._in_range(line, where)
 
-    def _takes_result(self, line: Line) -> bool:
+    def _takes_result(self, line: JournalLine) -> bool:
         if line.group in self._wanted.groups or line.topic in self._wanted.topics:
             return True
         asked = self._wanted.asked.get(line.boot_id)
@@ -179,14 +179,14 @@ class Pick:
         blocks = self._wanted.blocks.get(where, ())
         return bool(blocks) and any(offset >> BLOCK in blocks for offset in offsets)
 
-    def _in_range(self, line: Line, where: Place) -> bool:
+    def _in_range(self, line: JournalLine, where: Place) -> bool:
         ranges = self._reasons.ranges.get((line.boot_id, line.group, where))
         if not ranges:
             return False
         lowest = min(line.queue_offsets)
         return any(one.first_seq <= line.seq <= one.last_seq and lowest < one.below for one in ranges)
 
-    def _of_append(self, line: Line, text: memoryview, matter: Numbers) -> Iterator[str]:
+    def _of_append(self, line: JournalLine, text: memoryview, matter: Numbers) -> Iterator[str]:
         named = [places.place(line.broker_name, *one) for one in zip(line.topics, line.queue_ids, strict=False)]
         nothing: set[int] = set()
         blocks = [self._wanted.blocks.get(where, nothing) for where in named]
@@ -201,7 +201,7 @@ class Pick:
         if chosen.any():
             yield _with(text, chosen)
 
-    def _of_send(self, line: Line, text: memoryview) -> Iterator[str]:
+    def _of_send(self, line: JournalLine, text: memoryview) -> Iterator[str]:
         sent = self._sends.answered(line)
         if sent is None or line.outcome != "ok":
             return  # kept by the first reading
@@ -219,7 +219,7 @@ def _share_out(values: Numbers, sizes: Mapping[int, int], found: list[Numbers]) 
         at += size
 
 
-def _names_of(line: Line) -> Sequence[str]:
+def _names_of(line: JournalLine) -> Sequence[str]:
     """As the first reading named them. Of a line with several queues that is not needed: see ``whole``."""
     if "" not in line.unique_keys:
         return line.unique_keys
@@ -238,7 +238,7 @@ def _text(text: memoryview | bytes) -> str:
 
 
 def _with(text: memoryview | bytes, chosen: Numbers) -> str:
-    """The line with those of its messages alone."""
+    """The line with the chosen messages alone."""
     told: dict[str, Any] = msgspec.json.decode(text)
     for name in SIDE_BY_SIDE:
         values = told.get(name)

@@ -21,11 +21,11 @@ BETWEEN = "\n"
 """Stands in no name, as ``|`` may."""
 Place = str
 Queue = tuple[str, str, int]
-"""What a place is: broker, topic and queue id."""
+"""The queue of a place: broker, topic and queue id."""
 
 
 class Block(msgspec.Struct, gc=False):
-    """``bits`` are those of the places, ``count`` how often they were named, ``total`` the sum of their hashes."""
+    """``bits``: one for each place; ``count``: how often places were named; ``total``: the sum of their hashes."""
 
     count: int = 0
     total: int = 0

@@ -13,10 +13,11 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from dejamq_analytics import read
+from dejamq_analytics.sources import journals as read
+from dejamq_analytics.sources.paths import BadInput
 from dejamq_analytics.survey import chunks, index, look, pick
 from dejamq_analytics.survey.chunks import Chunk
-from dejamq_analytics.survey.pick import Wanted
+from dejamq_analytics.survey.pick import WantedLines
 
 TASKS_A_CORE = 2
 TASK_BYTES = 32 << 20
@@ -24,17 +25,17 @@ TASK_BYTES = 32 << 20
 
 
 class Readings(Protocol):
-    """What ``survey`` needs of journals."""
+    """Readings of journals that ``survey`` needs."""
 
     def first(self) -> DataFrame:
-        """What ``look`` tells, in its ``COLUMNS``; not computed yet."""
+        """The results of ``look``, in its ``COLUMNS``; not computed yet."""
 
-    def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+    def second(self, looked: DataFrame, wanted: WantedLines) -> DataFrame:
         """Lines that are wanted, in ``pick.COLUMNS``; ``looked`` is what the first reading told."""
 
 
 def readings(spark: SparkSession, journals: Sequence[str], group: str | None) -> Readings:
-    """As the journals can be read best. Raises BadInput where there are none."""
+    """The best way of reading these journals. Raises BadInput where there are no journals."""
     read.check_journals(journals)
     parts = chunks.cut(journals)
     return OfTexts(read.read_texts(spark, journals), group) if parts is None else OfChunks(spark, parts, group)
@@ -46,8 +47,8 @@ def bad_input_of_tasks() -> Iterator[None]:
     try:
         yield
     except PythonException as error:
-        if told := re.search(rf"\b{read.BadInput.__name__}: (.+)", str(error)):
-            raise read.BadInput(told[1]) from None
+        if told := re.search(rf"\b{BadInput.__name__}: (.+)", str(error)):
+            raise BadInput(told[1]) from None
         raise
 
 
@@ -64,7 +65,7 @@ class OfChunks:
         numbers = self._spark.range(tasks, numPartitions=tasks)
         return numbers.mapInArrow(look.look_at_chunks(self._parts, tasks, self._group), look.COLUMNS)
 
-    def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+    def second(self, looked: DataFrame, wanted: WantedLines) -> DataFrame:
         indexes = looked.where(sf.col("kind") == look.INDEX).select("data")
         shared = self._spark.sparkContext.broadcast(wanted)
         return indexes.mapInArrow(pick_indexed(partial(_value, shared)), pick.COLUMNS)
@@ -79,12 +80,12 @@ class OfTexts:
     def first(self) -> DataFrame:
         return self._texts.mapInArrow(look.look_at_texts(self._group), look.COLUMNS)
 
-    def second(self, looked: DataFrame, wanted: Wanted) -> DataFrame:
+    def second(self, looked: DataFrame, wanted: WantedLines) -> DataFrame:
         shared = self._texts.sparkSession.sparkContext.broadcast(wanted)
         return self._texts.mapInArrow(pick.pick_texts(partial(_value, shared)), pick.COLUMNS)
 
 
-def pick_indexed(wanted: Callable[[], Wanted]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def pick_indexed(wanted: Callable[[], WantedLines]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow`` over a column of ``index.Stored``; ``wanted`` is called where the task runs."""
 
     def pick_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,6 +104,6 @@ def taken(stored: index.Stored, reasons: pick.Reasons) -> Iterator[tuple[str, st
     return pick.Pick(reasons).taken((text, line, file) for text, line in lines)
 
 
-def _value(shared: Broadcast[Wanted]) -> Wanted:
-    wanted: Wanted = shared.value
+def _value(shared: Broadcast[WantedLines]) -> WantedLines:
+    wanted: WantedLines = shared.value
     return wanted

@@ -10,37 +10,41 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from dejamq_analytics.facts import settled
-from dejamq_analytics.overlap import Overlap, Spot
 from dejamq_analytics.rules.audiences import read_by_several
-from dejamq_analytics.schema import UNREADABLE, journal_schema
+from dejamq_analytics.sources.facts import settled
+from dejamq_analytics.sources.overlap import Overlap, Spot
 from dejamq_analytics.survey import keys, look, order, places
 from dejamq_analytics.survey.keys import Candidates
-from dejamq_analytics.survey.note import Extent, Note, blocks_of
-from dejamq_analytics.survey.order import Piece, Range
-from dejamq_analytics.survey.overlap import Known, overlap
-from dejamq_analytics.survey.pick import Wanted
+from dejamq_analytics.survey.note import LineExtent, Note, blocks_of
+from dejamq_analytics.survey.order import QueuePiece, Range
+from dejamq_analytics.survey.overlap import KnownDeliveries, overlap
+from dejamq_analytics.survey.pick import WantedLines
 from dejamq_analytics.survey.places import Place
 from dejamq_analytics.survey.readings import Readings, bad_input_of_tasks
-from dejamq_analytics.survey.wire import Line
+from dejamq_analytics.survey.wire import JournalLine
 
 JUDGED = "keys binary, places binary, messages bigint"
 TOGETHER, FEWEST_TASKS = 1_000_000, 4
 
 
 class Surveyed(NamedTuple):
-    """``lines`` as ``read.read_lines`` has them, without those that no finding can rest on.
+    """``lines`` as ``journals.read_lines`` has them, without those that no finding can rest on.
 
     ``extents`` are of all lines, ``messages`` and ``deliveries`` of all groups count everything, and so does
     ``overlap``. ``ranges`` say what had been reached before lines that may be out of order.
     """
 
-    lines: DataFrame
-    extents: list[Extent]
+    texts: DataFrame
+    extents: list[LineExtent]
     messages: int
     deliveries: dict[str, int]
     ranges: list[Range]
     overlap: Overlap
+
+    def size(self) -> int:
+        """Bytes of the lines."""
+        row = self.texts.agg(sf.coalesce(sf.sum(sf.octet_length("text")), sf.lit(0)).alias("bytes")).first()
+        return int(row.bytes) if row else 0
 
 
 @bad_input_of_tasks()
@@ -62,14 +66,7 @@ def survey(read: Readings, group: str | None = None) -> Surveyed:
     for note in notes:
         for name, count in note.counts.items():
             counts[name] += count
-    return Surveyed(settled(_parsed(kept)), extents, whole.messages, dict(counts), wanted.ranges, had)
-
-
-def _parsed(texts: DataFrame) -> DataFrame:
-    options = {"columnNameOfCorruptRecord": UNREADABLE}
-    parsed = texts.select(sf.from_json("text", journal_schema(), options).alias("line"), sf.col("file").alias("_file"))
-    # an event has a field of that name too, which no rule reads
-    return parsed.select("line.*", "_file").withColumn("file", sf.col("_file")).drop("_file")
+    return Surveyed(settled(kept), extents, whole.messages, dict(counts), wanted.ranges, had)
 
 
 def _notes(looked: DataFrame) -> list[Note]:
@@ -78,7 +75,7 @@ def _notes(looked: DataFrame) -> list[Note]:
 
 
 def _candidates(looked: DataFrame, notes: Sequence[Note]) -> Candidates:
-    """All entries of a bucket meet in one task; it holds those of a million deliveries or so."""
+    """Bring all entries of a bucket into one task; it holds the entries of about a million deliveries."""
     tasks = sum(sum(note.counts.values()) for note in notes) // TOGETHER
     entries = looked.where(sf.col("kind").isin(look.KEYS, look.BUSINESS)).select("kind", "bucket", "data")
     apart = entries.repartition(min(max(tasks, FEWEST_TASKS), keys.BUCKETS), "kind", "bucket")
@@ -108,8 +105,8 @@ def _judge(brokers_known: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator
     return judge
 
 
-def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tuple[Wanted, Overlap]:
-    """What the second reading is to take, by what all tasks of the first one told; and what groups had in common."""
+def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tuple[WantedLines, Overlap]:
+    """The lines for the second reading, by the reports of all tasks of the first; and the overlap of groups."""
     openings = [opening for note in notes for opening in note.openings]
     starts: dict[tuple[str, str], int] = {}
     filtered = {one for note in notes for one in note.filtered}
@@ -127,7 +124,7 @@ def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tu
     blocks = blocks_of(notes)
     shared = read_by_several((one.broker_name, one.topic, one.group) for one in openings)
     had = overlap(blocks, pieces, _known(notes, shared))
-    return Wanted(
+    return WantedLines(
         keys=whole.keys, places=whole.places, blocks=places.uneven(blocks, starts), asked=dict(asked),
         marks={(boot, pq, mark) for (boot, pq), mark in marks.items()},
         groups={one.group for one in openings if one.own},
@@ -136,10 +133,10 @@ def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tu
     ), had  # fmt: skip
 
 
-def _known(notes: Sequence[Note], shared: set[str]) -> Known:
+def _known(notes: Sequence[Note], shared: set[str]) -> KnownDeliveries:
     queues = {place: queue for note in notes for place, queue in note.queues.items()}
     ended = {end.broker_name for note in notes for end in note.ends}
-    return Known(queues, shared.difference(*(note.uncounted for note in notes)), ended)
+    return KnownDeliveries(queues, shared.difference(*(note.uncounted for note in notes)), ended)
 
 
 def _by_queue(spots: Iterable[Spot]) -> dict[Place, set[int]]:
@@ -156,13 +153,13 @@ def _highest(marks: Iterator[tuple[str, int, int]]) -> dict[tuple[str, int], int
     return found
 
 
-def _in_step(piece: Piece, jumps: Sequence[tuple[str, int, int]]) -> Piece:
-    """With times as if no clock had jumped; see ``read.steady``."""
+def _in_step(piece: QueuePiece, jumps: Sequence[tuple[str, int, int]]) -> QueuePiece:
+    """With times as if no clock had jumped; see ``journals.steady``."""
     ahead = ahead_us(jumps, piece.boot_id, piece.first_seq)
     return msgspec.structs.replace(piece, first_us=piece.first_us - ahead, last_us=piece.last_us - ahead)
 
 
-def _steady(extent: Extent, jumps: Sequence[tuple[str, int, int]]) -> Extent:
+def _steady(extent: LineExtent, jumps: Sequence[tuple[str, int, int]]) -> LineExtent:
     ahead = ahead_us(jumps, extent.boot_id, extent.first_seq)
     extent.first_wall_us, extent.last_wall_us = extent.first_wall_us - ahead, extent.last_wall_us - ahead
     return extent
@@ -186,10 +183,10 @@ def _gone(notes: Sequence[Note]) -> dict[tuple[str, str], int]:
     return found
 
 
-def _lost(read: Readings, looked: DataFrame, wanted: Wanted) -> Candidates:
-    """Who sent what was lost, and where it was: one more reading, in the rare case."""
-    only = Wanted(keys=keys.NOTHING.keys, places=keys.NOTHING.places, gone=wanted.gone, group=wanted.group)
-    lines = [msgspec.json.decode(row.text, type=Line) for row in read.second(looked, only).collect()]
+def _lost(read: Readings, looked: DataFrame, wanted: WantedLines) -> Candidates:
+    """Senders and places of lost messages: one more reading, in the rare case."""
+    only = WantedLines(keys=keys.NOTHING.keys, places=keys.NOTHING.places, gone=wanted.gone, group=wanted.group)
+    lines = [msgspec.json.decode(row.text, type=JournalLine) for row in read.second(looked, only).collect()]
     appended = [line for line in lines if line.event == "APPEND"]
     hashes = keys.hashed([key for line in appended for key in line.unique_keys if key])
     where = [

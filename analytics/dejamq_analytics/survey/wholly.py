@@ -1,13 +1,16 @@
-"""What only all lines can tell, put beside the lines that the survey took."""
+"""Facts that only all lines can tell, put beside the lines that the survey took."""
 
 from collections.abc import Iterable, Sequence
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
-
+from dejamq_analytics.frames import DataFrame, SparkSession, in_duckdb
+from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.sources import local_lines
+from dejamq_analytics.sources.facts import settled
+from dejamq_analytics.sources.journals import with_unreadable
+from dejamq_analytics.sources.schema import UNREADABLE, journal_schema
 from dejamq_analytics.survey import places
-from dejamq_analytics.survey.note import Extent
+from dejamq_analytics.survey.note import LineExtent
 from dejamq_analytics.survey.order import Range
 
 GAPS = "array<struct<first:bigint,last:bigint>>"
@@ -17,8 +20,18 @@ ROW = (
 RANGE = "range_boot string, place string, range_group string, first_seq bigint, last_seq bigint, reached_before bigint"
 
 
-def processes(taken: DataFrame, extents: Sequence[Extent]) -> DataFrame:
-    """``read.processes`` of the lines that were taken, with the extent and the holes of all lines."""
+def lines(session: SparkSession, texts: DataFrame) -> DataFrame:
+    """``journals.read_lines`` of the lines that Spark's ``texts`` and ``file`` are, in any engine's session."""
+    if in_duckdb():
+        return local_lines.of_texts(session, ((row.text.encode(), row.file) for row in texts.toLocalIterator()))
+    options = {"columnNameOfCorruptRecord": UNREADABLE}
+    parsed = texts.select(sf.from_json("text", journal_schema(), options).alias("line"), sf.col("file").alias("_file"))
+    # an event has a field of that name too, which no rule reads
+    return settled(with_unreadable(parsed.select("line.*", "_file").withColumn("file", sf.col("_file")).drop("_file")))
+
+
+def processes(taken: DataFrame, extents: Sequence[LineExtent]) -> DataFrame:
+    """``journals.processes`` of the lines that were taken, with the extent and the holes of all lines."""
     spark = taken.sparkSession
     whole = spark.createDataFrame([_row(boot, several) for boot, several in _by_boot(extents).items()], ROW)
     both = beside(taken, whole, {"known": "boot_id"})
@@ -48,21 +61,22 @@ def with_reached(deliveries: DataFrame, ranges: Sequence[Range]) -> DataFrame:
     return joined.select(*deliveries.columns, "reached_before")
 
 
-def _by_boot(extents: Iterable[Extent]) -> dict[str, list[Extent]]:
-    found: dict[str, list[Extent]] = {}
+def _by_boot(extents: Iterable[LineExtent]) -> dict[str, list[LineExtent]]:
+    found: dict[str, list[LineExtent]] = {}
     for extent in extents:
         found.setdefault(extent.boot_id, []).append(extent)
     return found
 
 
-def _row(boot_id: str, extents: list[Extent]) -> tuple[str, int, int, int, int, list[tuple[int, int]]]:
+def _row(boot_id: str, extents: list[LineExtent]) -> tuple[str, int, int, int, int, list[dict[str, int]]]:
     return (
         boot_id, sum(one.lines for one in extents), max(one.last_seq for one in extents),
-        min(one.first_wall_us for one in extents), max(one.last_wall_us for one in extents), holes(extents),
+        min(one.first_wall_us for one in extents), max(one.last_wall_us for one in extents),
+        [{"first": first, "last": last} for first, last in holes(extents)],
     )  # fmt: skip
 
 
-def holes(extents: Iterable[Extent]) -> list[tuple[int, int]]:
+def holes(extents: Iterable[LineExtent]) -> list[tuple[int, int]]:
     """Missing runs of sequence numbers, also before the first line that is left after rotation."""
     found, reached = [], 0
     for one in sorted(extents, key=lambda extent: extent.first_seq):

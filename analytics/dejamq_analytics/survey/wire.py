@@ -8,10 +8,10 @@ import pyarrow as pa
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
 OF_ALL_GROUPS = ("END_TRANSACTION", "CHECK_TRANSACTION", "APPEND", "STATE")
-"""What an audit of one consumer group reads whichever group it names: that of the first two is a producer's."""
+"""Events that an audit of one group reads for every group: the first two name a producer's group."""
 
 
-class Line(msgspec.Struct, gc=False):
+class JournalLine(msgspec.Struct, gc=False):
     """Any event: the fields of several, and defaults where it has none."""
 
     event: str
@@ -59,12 +59,12 @@ class Line(msgspec.Struct, gc=False):
     change: str = ""
 
 
-Read = tuple[memoryview, Line | None]
+Read = tuple[memoryview, JournalLine | None]
 
 
 def read(data: memoryview, starts: Iterable[int], ends: Iterable[int]) -> Iterator[Read]:
     """The lines that stand there, each with its text, which is not copied. None for one that cannot be read."""
-    decode = msgspec.json.Decoder(Line).decode
+    decode = msgspec.json.Decoder(JournalLine).decode
     for begin, end in zip(starts, ends, strict=True):
         text = data[begin:end]
         try:
@@ -83,14 +83,14 @@ def of_batch(batch: pa.RecordBatch) -> Iterator[tuple[Read, str]]:
     yield from zip(lines, batch.column(1).to_pylist(), strict=True)
 
 
-def concerns(line: Line, group: str | None) -> bool:
+def concerns(line: JournalLine, group: str | None) -> bool:
     """Whether an audit of that consumer group alone reads the line."""
     if group is None or not line.group or line.group == group:
         return True
     return line.role == "producer" or line.event in OF_ALL_GROUPS
 
 
-def whole(line: Line) -> bool:
+def whole(line: JournalLine) -> bool:
     """Of DELIVER and APPEND: what the first reading keeps as it is, because rules ask more of it than once or twice."""
     if line.event == "DELIVER":
         return line.kind == "direct" or line.topic == HALF_TOPIC or not _even(line)
@@ -101,7 +101,7 @@ def _internal(topic: str) -> bool:
     return topic.startswith("%") or topic == SCHEDULE_TOPIC or topic.lower().startswith(SYSTEM_PREFIX)
 
 
-def _even(line: Line) -> bool:
+def _even(line: JournalLine) -> bool:
     """Whether its arrays are of one length, as their writer leaves them."""
     size = len(line.unique_keys)
     third = line.delivery_ids if line.event == "DELIVER" else line.queue_index

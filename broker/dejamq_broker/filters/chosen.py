@@ -1,10 +1,11 @@
-"""From what a subscription says to what is compared: the one place that knows the kinds of filters."""
+"""From a subscription to a comparison: the one place that knows the kinds of filters."""
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
-from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.codes import Code, ConfigError, DejamqError
 
 from dejamq_broker.filters.tags import tags_of
 
@@ -22,7 +23,7 @@ class Filter(msgspec.Struct, frozen=True):
     wanted: Wanted | None = None
 
 
-class Filters:
+class FilterFactory:
     """Filters by expression and kind. Source: RocketMQ ``FilterFactory``, ``ExpressionType``."""
 
     def __init__(self, *, sql: bool) -> None:
@@ -48,6 +49,9 @@ class Filters:
 
 
 def _sql_compiler() -> Callable[[str], "SqlFilter"]:
+    """Raises ConfigError where the library is not installed."""
+    if importlib.util.find_spec("lark") is None:
+        raise ConfigError("SQL92 filters need lark: pip install 'dejamq[broker]', or leave enable_property_filter out")
     from dejamq_broker.filters.sql import compile_sql
 
     compile_sql("TRUE")

@@ -1,7 +1,7 @@
-"""Operands of a SQL92 filter, and what is made of them: functions of a message's properties.
+"""Operands of a SQL92 filter, and their results: functions of a message's properties.
 
-RocketMQ checks operands while it parses, by what an operand is and not by what it will be worth; ``Term`` keeps just
-that. Source: RocketMQ ``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``.
+RocketMQ checks operands while it parses, by the kind of an operand and not by its later value. ``FilterTerm`` keeps the
+kind. Source: RocketMQ ``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ PARTS: dict[str, Callable[[str, str], bool]] = {
 MAX_DEPTH = 200
 
 
-class Refused(Exception):
-    """An expression that reads well and is none: one sentence, for whoever wrote it."""
+class BadFilter(Exception):
+    """An expression that can be read but not used: one sentence, for its writer."""
 
 
-class Term(msgspec.Struct, frozen=True):
+class FilterTerm(msgspec.Struct, frozen=True):
     """One operand. ``boolean``: it can stand beside AND, OR and NOT as it is. ``constant``: written as a literal."""
 
     evaluate: Evaluate
@@ -39,30 +39,30 @@ class Term(msgspec.Struct, frozen=True):
         return self.evaluate({})
 
 
-def made(evaluate: Evaluate, *parts: Term, boolean: bool = True) -> Term:
+def made(evaluate: Evaluate, *parts: FilterTerm, boolean: bool = True) -> FilterTerm:
     """A term made of others. Evaluation goes as deep as they are nested, so the depth has a limit of its own."""
     depth = 1 + max(part.depth for part in parts)
     if depth > MAX_DEPTH:
-        raise Refused(f"it is nested deeper than {MAX_DEPTH} levels")
-    return Term(evaluate, boolean, depth=depth)
+        raise BadFilter(f"it is nested deeper than {MAX_DEPTH} levels")
+    return FilterTerm(evaluate, boolean, depth=depth)
 
 
-def constant(value: Value) -> Term:
+def constant(value: Value) -> FilterTerm:
     """A literal; NULL counts among the booleans, as in RocketMQ."""
-    return Term(lambda _: value, boolean=value is None or isinstance(value, bool), constant=True)
+    return FilterTerm(lambda _: value, boolean=value is None or isinstance(value, bool), constant=True)
 
 
-def as_boolean(term: Term) -> Term:
+def as_boolean(term: FilterTerm) -> FilterTerm:
     """A property alone counts as false when it is there: it is a text, never a boolean."""
     if term.boolean:
         return term
     if not term.name:
-        raise Refused("a condition is needed where a number or a text stands")
+        raise BadFilter("a condition is needed where a number or a text stands")
     name = term.name
     return made(lambda properties: None if properties.get(name) is None else False, term)
 
 
-def inverse(term: Term) -> Term:
+def inverse(term: FilterTerm) -> FilterTerm:
     """NOT: null stays null."""
     evaluate = term.evaluate
 
@@ -73,7 +73,7 @@ def inverse(term: Term) -> Term:
     return made(negate, term)
 
 
-def any_of(terms: list[Term]) -> Term:
+def any_of(terms: list[FilterTerm]) -> FilterTerm:
     """From left to right until one is true, so that what cannot be compared further right does no harm."""
     parts = [term.evaluate for term in terms]
 
@@ -90,7 +90,7 @@ def any_of(terms: list[Term]) -> Term:
     return made(evaluate, *terms)
 
 
-def all_of(terms: list[Term]) -> Term:
+def all_of(terms: list[FilterTerm]) -> FilterTerm:
     """From left to right until one is false; null otherwise when one is."""
     parts = [term.evaluate for term in terms]
 
@@ -107,7 +107,7 @@ def all_of(terms: list[Term]) -> Term:
     return made(evaluate, *terms)
 
 
-def equality(left: Term, right: Term) -> Term:
+def equality(left: FilterTerm, right: FilterTerm) -> FilterTerm:
     """Null equals null only; null on the left is null, on the right false."""
     mine, theirs = left.evaluate, right.evaluate
 
@@ -120,12 +120,12 @@ def equality(left: Term, right: Term) -> Term:
     return made(evaluate, left, right)
 
 
-def comparison(left: Term, order: str, right: Term) -> Term:
+def comparison(left: FilterTerm, order: str, right: FilterTerm) -> FilterTerm:
     """Numbers only. Two properties are both texts, and are read as doubles."""
     for term in (left, right):
         literal = term.literal if term.constant else 0
         if term.boolean or isinstance(literal, str):
-            raise Refused(f"{order} compares numbers and properties only")
+            raise BadFilter(f"{order} compares numbers and properties only")
     mine, theirs, holds = left.evaluate, right.evaluate, ORDERS[order]
 
     def evaluate(properties: Mapping[str, str]) -> Value:
@@ -142,8 +142,10 @@ def comparison(left: Term, order: str, right: Term) -> Term:
     return made(evaluate, left, right)
 
 
-def part_of(term: Term, how: str, text: str, *, wanted: bool) -> Term:
-    """False, not null, for what is no text, and for an empty one to be looked for: then nothing else is looked at."""
+def part_of(term: FilterTerm, how: str, text: str, *, wanted: bool) -> FilterTerm:
+    """False, not null, for a value that is no text, and for an empty text to be looked for: then nothing else is looked
+    at.
+    """
     evaluate, holds = term.evaluate, PARTS[how.upper()]
 
     def look(properties: Mapping[str, str]) -> Value:
@@ -155,10 +157,10 @@ def part_of(term: Term, how: str, text: str, *, wanted: bool) -> Term:
     return made(look, term)
 
 
-def among(term: Term, texts: frozenset[str], *, wanted: bool) -> Term:
+def among(term: FilterTerm, texts: frozenset[str], *, wanted: bool) -> FilterTerm:
     """IN, or NOT IN: texts are equal or not, nothing is read as a number."""
     if not term.name:
-        raise Refused("only a property can be IN a list")
+        raise BadFilter("only a property can be IN a list")
     name = term.name
 
     def look(properties: Mapping[str, str]) -> Value:

@@ -1,9 +1,13 @@
 """SQL92 expressions over a message's properties, as RocketMQ evaluates them.
 
-Logic has three values: true, false, and null, where a property is missing. Only true matches. What surprises is
-RocketMQ's own: NOT and minus bind closer than any comparison, so that ``NOT a = 'x'`` compares ``NOT a``; IN takes a
-property and texts; an empty text is contained in nothing; ``0.0`` is no legal number; a property alone is never true.
-One thing is stricter here: RocketMQ silently ignores what stands after a complete expression, this refuses it.
+Logic has three values: true, false, and null, where a property is missing. Only true matches. Some rules surprise, and
+are RocketMQ's own:
+
+- NOT and minus bind closer than any comparison, so that ``NOT a = 'x'`` compares ``NOT a``.
+- IN takes a property and texts. An empty text is contained in nothing.
+- ``0.0`` is no legal number. A property alone is never true.
+
+One thing is stricter here: text after a complete expression is refused, which RocketMQ silently ignores.
 
 Source: RocketMQ ``SelectorParser`` (grammar), ``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``.
 """
@@ -14,7 +18,7 @@ from functools import cache, lru_cache
 import lark
 from dejamq_proto.codes import Code, DejamqError
 
-from dejamq_broker.filters.conditions import PARTS, Evaluate, Refused
+from dejamq_broker.filters.conditions import PARTS, BadFilter, Evaluate
 from dejamq_broker.filters.terms import Terms
 from dejamq_broker.filters.values import Incomparable, Value
 
@@ -84,7 +88,7 @@ class SqlFilter:
 
 @lru_cache(maxsize=128)
 def compile_sql(text: str) -> SqlFilter:
-    """The filter that this expression means. Raises SUBSCRIPTION_PARSE_FAILED, with what is wrong and where."""
+    """The filter that this expression means. Raises SUBSCRIPTION_PARSE_FAILED, with the error and its place."""
     if len(text) > MAX_LENGTH:
         raise _refusal(f"SQL92 filter of {len(text)} characters; {MAX_LENGTH} are the most")
     if not text.strip():
@@ -98,7 +102,7 @@ def compile_sql(text: str) -> SqlFilter:
         at_end = error.token.type == "$END"
         what = "the end" if at_end else repr(str(error.token))
         raise _refusal(_where(text, len(text) if at_end else error.pos_in_stream or 0, what)) from None
-    except Refused as error:
+    except BadFilter as error:
         raise _refusal(f"SQL92 filter {text!r:.200}: {error}") from None
     return SqlFilter(text, evaluate)  # type: ignore[arg-type]  # `Terms` makes the tree into its evaluation
 

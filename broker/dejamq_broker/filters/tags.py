@@ -3,7 +3,8 @@
 from functools import lru_cache
 
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.record import java_hash
+from dejamq_proto.names import trimmed
+from dejamq_proto.records.record import java_hash
 
 LONGEST_KEPT = 1000
 """Characters: longer expressions are read each time, so that strangers fill no memory with them."""
@@ -18,9 +19,9 @@ def tags_of(expression: str) -> frozenset[int] | None:
 
 
 def _tags_of(expression: str) -> frozenset[int] | None:
-    if expression.strip() in ("", "*"):
+    if trimmed(expression) in ("", "*"):
         return None
-    tags = [tag.strip() for tag in expression.split("||")]
+    tags = [trimmed(tag) for tag in expression.split("||")]
     if not any(tags):
         raise DejamqError(f"tag expression {expression!r:.200} names no tag", code=Code.SUBSCRIPTION_PARSE_FAILED)
     return frozenset(java_hash(tag) for tag in tags if tag)

@@ -1,7 +1,7 @@
 """Values of a SQL92 filter and how two of them compare: Java's rules, because RocketMQ evaluates in Java.
 
-A property is a text, always. Against a number it is read as a number of that number's kind, and a text that is none of
-that kind cannot be compared at all: ``a > 5`` with ``a`` = ``5.5`` is an error, since 5 is an Integer and 5.5 is not.
+A property is a text, always. Against a number it is read as a number of that number's kind. A text that is not of that
+kind cannot be compared at all. ``a > 5`` with ``a`` = ``5.5`` is an error, since 5 is an Integer and 5.5 is not.
 Source: RocketMQ ``ComparisonExpression.__compare``; Java ``Integer.valueOf``, ``Double.valueOf``, ``Double.compareTo``.
 """
 
@@ -13,8 +13,8 @@ Value = bool | int | float | str | None
 
 INTEGERS, LONGS = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 WHOLE = re.compile(r"[+-]?\d+")
-DECIMAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
-HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+DECIMAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?[fFdD]?)", re.ASCII)
+HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]++\.?|[0-9a-fA-F]*+\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?")
 TRIMMED = "".join(map(chr, range(33)))
 
 

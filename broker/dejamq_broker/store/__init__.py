@@ -1,14 +1,17 @@
-"""Messages on disk in RocketMQ's formats: a library without network. FORMAT.md describes the files."""
+"""Messages on disk in RocketMQ's formats: a library without network. FORMAT.md describes the files.
 
-from dejamq_broker.store.append import Appended, AppendFew, AppendRun
-from dejamq_broker.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
-from dejamq_broker.store.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked
-from dejamq_broker.store.incoming import BadCopy
+A broker owns one store, and locks its directory. Enter at ``message_store``.
+"""
+
+from dejamq_broker.store.files.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
+from dejamq_broker.store.files.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked
+from dejamq_broker.store.index.query import KeyQuery, QueryResult
+from dejamq_broker.store.log.append import Appended, AppendFew, AppendRun
 from dejamq_broker.store.message_store import MessageStore
-from dejamq_broker.store.query import QueryResult, Wanted
 from dejamq_broker.store.reading import ReadResult, ReadStatus
 from dejamq_broker.store.recovery import RecoveryReport
-from dejamq_broker.store.slave_note import SlaveNote, read_note
+from dejamq_broker.store.replica.incoming import BadCopy
+from dejamq_broker.store.replica.note import SlaveNote, read_note
 from dejamq_broker.store.slave_store import SlaveStore
 
 __all__ = [
@@ -18,6 +21,7 @@ __all__ = [
     "AppendRun",
     "Appended",
     "BadCopy",
+    "KeyQuery",
     "MessageStore",
     "QueryResult",
     "ReadResult",
@@ -31,6 +35,5 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreLocked",
-    "Wanted",
     "read_note",
 ]

@@ -1,9 +1,10 @@
-"""``dejamq store dump DIR``: what is in a store, ours or a real RocketMQ's, record by record.
+"""``dejamq store dump DIR``: the content of a store, ours or a real RocketMQ's, record by record.
 
 Reads only, locks nothing, may look at a store that is in use, and holds one piece of it in memory at a time.
 """
 
 import argparse
+import hashlib
 import sys
 import time
 from collections.abc import Iterator
@@ -11,18 +12,59 @@ from typing import Any
 
 import msgspec
 from dejamq_proto.loose_json import loads_loose
-from dejamq_proto.record import decode
+from dejamq_proto.records.compression import BadCompression, decompress
+from dejamq_proto.records.hosts import host_text
+from dejamq_proto.records.record import MAGIC_V2, Record, body_crc, decode, record_size
 
-from dejamq_broker.store.at_rest import DataFiles, NoStore, commit_log, owner_lives, queue_files
-from dejamq_broker.store.checkpoint import Checkpoint
-from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.described import describe
-from dejamq_broker.store.errors import StoreError
-from dejamq_broker.store.index_file import IndexFile, Shape
-from dejamq_broker.store.log_scan import Damage, End, Extent, Found, find_record, step, walk
-from dejamq_broker.store.outcome import BAD_USE, CANNOT_TELL, DAMAGED, INTERRUPTED, WHOLE, close_stdout
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.verify_index_file import shape_of
+from dejamq_broker.store.files.checkpoint import Checkpoint
+from dejamq_broker.store.files.config import StoreConfig
+from dejamq_broker.store.files.errors import StoreError
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.index.file import IndexFile, IndexShape
+from dejamq_broker.store.log.scan import Damage, End, FoundRecords, LogFiles, find_record, step, walk
+from dejamq_broker.store.offline.at_rest import DataFiles, NoStore, commit_log, owner_lives, queue_files
+from dejamq_broker.store.offline.findings import BAD_USE, CANNOT_TELL, DAMAGED, INTERRUPTED, WHOLE, close_stdout
+from dejamq_broker.store.offline.verify_index_file import shape_of
+
+# A record as a dict, for dump and for comparisons with what a RocketMQ says.
+
+
+def describe(record: Record) -> dict[str, Any]:
+    """A record as the manifests of real RocketMQ stores describe one, with the stored properties and flags."""
+    properties = record.properties
+    topic, raw = record.topic.encode(), record.raw_properties
+    version = int(record.magic == MAGIC_V2)
+    return {
+        "topic": record.topic,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "log_offset": record.log_offset,
+        "store_size": record_size(len(topic), len(record.body), len(raw), record.sys_flag),
+        "body_crc": body_crc(record.body),
+        "sys_flag": record.sys_flag,
+        "flag": record.flag,
+        "born_timestamp": record.born_timestamp_ms,
+        "store_timestamp": record.store_timestamp_ms,
+        "reconsume_times": record.reconsume_times,
+        "prepared_transaction_offset": record.prepared_transaction_offset,
+        "offset_msg_id": record.offset_message_id,
+        "tags": properties.get("TAGS"),
+        "keys": properties.get("KEYS"),
+        "body_sha256": _body_sha256(record),
+        "properties": properties,
+        "magic": f"V{1 + version}",
+        "born_host": host_text(record.born_host),
+        "store_host": host_text(record.store_host),
+    }
+
+
+def _body_sha256(record: Record) -> str | None:
+    """Of the body that a consumer sees; None when it cannot be decompressed, here or at all."""
+    try:
+        return hashlib.sha256(decompress(record.body, record.sys_flag)).hexdigest()
+    except (BadCompression, ImportError):
+        return None
+
 
 WHATS = ("log", "queues", "index", "checkpoint", "config")
 NO_END = 1 << 62
@@ -31,7 +73,7 @@ ENTRIES_AT_ONCE = 4096
 Line = dict[str, Any]
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DumpRange(msgspec.Struct, frozen=True):
     """Which part of a store. ``start`` and ``end`` are log offsets in the log, queue offsets in queues."""
 
     topic: str | None = None
@@ -43,13 +85,13 @@ class Wanted(msgspec.Struct, frozen=True):
         return self.topic in (None, topic) and self.queue_id in (None, queue_id)
 
 
-EVERYTHING = Wanted()
+EVERYTHING = DumpRange()
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 whole, 1 damaged, 2 bad use, 3 cannot tell."""
     options = _parser().parse_args(arguments)
-    wanted = Wanted(options.topic, options.queue, options.start, options.end)
+    wanted = DumpRange(options.topic, options.queue, options.start, options.end)
     whole = True
     try:
         for line in dump(StorePaths(options.directory), options.what, wanted):
@@ -59,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     except NoStore as error:
         print(f"dejamq store dump: {error}", file=sys.stderr)
         return BAD_USE
-    except BrokenPipeError:  # the reader has enough, as head has: what it saw decides
+    except BrokenPipeError:  # the reader has enough, as head has: the status is of the part it saw
         close_stdout()
     except (StoreError, OSError) as error:
         print(f"dejamq store dump: cannot read the store: {error}", file=sys.stderr)
@@ -89,8 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def dump(paths: StorePaths, what: str = "log", wanted: Wanted = EVERYTHING) -> Iterator[Line]:
-    """One dict a record, entry or file. Raises NoStore for a directory that is none, OSError."""
+def dump(paths: StorePaths, what: str = "log", wanted: DumpRange = EVERYTHING) -> Iterator[Line]:
+    """One dict a record, entry or file. Raises NoStore for a directory without a store, OSError."""
     files = commit_log(paths)
     if what == "queues":
         return _queue_lines(paths, wanted)
@@ -103,15 +145,15 @@ def dump(paths: StorePaths, what: str = "log", wanted: Wanted = EVERYTHING) -> I
     return _log_lines(paths, files, wanted)
 
 
-def _log_lines(paths: StorePaths, files: DataFiles, wanted: Wanted) -> Iterator[Line]:
-    """Records in log order, then the summary of what was walked."""
+def _log_lines(paths: StorePaths, files: DataFiles, wanted: DumpRange) -> Iterator[Line]:
+    """Records in log order, then the summary of the walk."""
     damages = [
         {"log_offset": trouble.start, "end": trouble.end, "reason": trouble.reason} for trouble in files.troubles()
     ]
     records, ends = 0, []
     for extent in files.extents():
         for piece in _pieces(files, extent, wanted):
-            if isinstance(piece, Found):
+            if isinstance(piece, FoundRecords):
                 for line in _records(piece, wanted):
                     records += 1
                     yield line
@@ -132,12 +174,12 @@ def _log_lines(paths: StorePaths, files: DataFiles, wanted: Wanted) -> Iterator[
     }  # fmt: skip
 
 
-def _pieces(files: DataFiles, extent: Extent, wanted: Wanted) -> Iterator[Found | Damage | End]:
+def _pieces(files: DataFiles, extent: LogFiles, wanted: DumpRange) -> Iterator[FoundRecords | Damage | End]:
     """The walk through one run of files, as far as it is wanted."""
     at = max(extent.start, wanted.start)
     if at >= extent.end:
         return
-    if at > extent.start and not isinstance(step(files.read, extent, at), Found):
+    if at > extent.start and not isinstance(step(files.read, extent, at), FoundRecords):
         at = find_record(files.read, extent, at) or extent.end
     again = -1
     while at < extent.end:
@@ -146,7 +188,7 @@ def _pieces(files: DataFiles, extent: Extent, wanted: Wanted) -> Iterator[Found 
                 yield End(piece.log_offset, "")
                 return
             if isinstance(piece, Damage) and piece.log_offset != again:
-                # what was half written when it was read has good records behind it by now
+                # a record that was half written at the reading is whole by now
                 again = at = piece.log_offset
                 break
             yield piece
@@ -154,7 +196,7 @@ def _pieces(files: DataFiles, extent: Extent, wanted: Wanted) -> Iterator[Found 
             return
 
 
-def _records(found: Found, wanted: Wanted) -> Iterator[Line]:
+def _records(found: FoundRecords, wanted: DumpRange) -> Iterator[Line]:
     at = 0
     for size in found.sizes:
         if found.log_offset + at >= wanted.end:
@@ -165,7 +207,7 @@ def _records(found: Found, wanted: Wanted) -> Iterator[Line]:
         at += size
 
 
-def _queue_lines(paths: StorePaths, wanted: Wanted) -> Iterator[Line]:
+def _queue_lines(paths: StorePaths, wanted: DumpRange) -> Iterator[Line]:
     """Entries as they stand in the files, fillers too, up to the first empty place of each queue."""
     for queue in queue_files(paths):
         if not wanted.has(queue.topic, queue.queue_id):
@@ -186,7 +228,7 @@ def _queue_lines(paths: StorePaths, wanted: Wanted) -> Iterator[Line]:
 def _index_lines(paths: StorePaths) -> Iterator[Line]:
     """Of each file its header, then its entries; a file whose number of slots cannot be found out is an error."""
     config = StoreConfig()
-    usual = Shape(config.max_hash_slot_num, config.max_index_num)
+    usual = IndexShape(config.max_hash_slot_num, config.max_index_num)
     for path in sorted(paths.index.iterdir()) if paths.index.is_dir() else []:
         shape = shape_of(path, usual)
         file = IndexFile.load(path, shape) if shape else None
@@ -206,7 +248,7 @@ def _config_lines(paths: StorePaths) -> Iterator[Line]:
     folder = paths.root / "config"
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         try:
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
             yield {"file": path.name, "content": loads_loose(text) if text.strip() else None}
         except (ValueError, OSError) as error:
             yield {"file": path.name, "error": str(error)}

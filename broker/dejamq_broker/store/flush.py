@@ -1,11 +1,14 @@
-"""What is on disk: a thread that brings it there, a promise for those who must know. Source: RocketMQ ``FlushManager``.
+"""Flushing: a thread that brings bytes to the disk, and promises for callers that must know. Source: RocketMQ
+``FlushManager``.
 
-The log is flushed for whoever waits (group commit: all who came during one ``fdatasync`` share the next) or by the
-intervals of ASYNC_FLUSH. The same thread has the queues brought to disk, the next file made ready and pages made ahead.
+The log is flushed for waiting callers, or by the intervals of ASYNC_FLUSH. Waiting callers get group commit: all that
+came during one ``fdatasync`` share the next. The same thread has the queues brought to disk, the next file made ready
+and pages made ahead.
 
-With SYNC_FLUSH the appender, an event loop, syncs the log itself while the disk is quick: that costs less than to wake
-the thread, which has to take the interpreter's lock from it and to reach it from outside (a seventh of the time of 64
-senders that wait). A disk that is slow, or becomes so, holds the loop once; then the thread syncs for a while.
+With SYNC_FLUSH the appender, an event loop, syncs the log itself while the disk is quick. That costs less than to wake
+the thread, which has to take the interpreter's lock from it and to reach it from outside. The difference is a seventh
+of the time of 64 waiting senders. A disk that is slow, or becomes so, holds the loop once; then the thread syncs for a
+while.
 """
 
 import errno
@@ -15,15 +18,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.errors import StoreError, out_of_descriptors
-from dejamq_broker.store.log_sync import LogSync, Quickness
-from dejamq_broker.store.next_file import NextFile
-from dejamq_broker.store.pages_ahead import PagesAhead, ZerosAhead
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.promises import Promises
-from dejamq_broker.store.queue_flush import QueueFlush
+from dejamq_broker.store.files.config import StoreConfig
+from dejamq_broker.store.files.errors import StoreError, out_of_descriptors
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.log.commit_log import CommitLog
+from dejamq_broker.store.log.next_file import NextFile
+from dejamq_broker.store.log.pages_ahead import PagesAhead, ZerosAhead
+from dejamq_broker.store.log.sync import LogSync, Promises, Quickness
+from dejamq_broker.store.queues.flush import QueueFlush
 
 logger = logging.getLogger(__name__)
 
@@ -37,28 +39,38 @@ SHORT_PAUSE_S = 0.1
 class Flusher:
     """Owns the flush thread. ``failure`` is the error that ended it; after a failed flush nothing is promised again.
 
-    ``full``: there is no room for the queues. ``short``: files cannot be opened, as too many are open. Both pass.
+    ``full``: there is no space for the queues. ``short``: files cannot be opened, as too many are open. Both pass.
 
     The thread does one ``turn`` after the other; before it starts and after it ended the store's own thread does. The
-    appender's comes in by ``appended`` and, where it syncs itself, ``_sync_here``: of what both touch, ``LogSync`` and
-    ``Promises`` have locks of their own, ``failure`` is set once, and ``short`` ends with a whole round of the thread.
+    appender's thread comes in by ``appended`` and, where it syncs itself, by ``_sync_here``. Both threads touch four
+    things. ``LogSync`` and ``Promises`` have locks of their own, ``failure`` is set once, and ``short`` ends with a
+    whole round of the thread.
     """
 
     def __init__(
-        self, log: CommitLog, queues: QueueFlush, paths: StorePaths, config: StoreConfig, next_file: NextFile
+        self,
+        log: CommitLog,
+        queues: QueueFlush,
+        paths: StorePaths,
+        config: StoreConfig,
+        next_file: NextFile,
+        *,
+        dispatched: Callable[[], int],
+        on_flushed: Callable[[], None] | None,
+        soon: Soon | None,
     ) -> None:
+        """``dispatched``: the log offset up to which the queues have their entries. ``on_flushed`` is called after each
+        sync of the log; None: nobody waits for those. ``soon``: None where the appender's thread is no event loop.
+        """
         self._log, self._queues, self._paths, self._config = log, queues, paths, config
-        self._next_file = next_file
-        next_file.marked = lambda: queues.marked
+        self._next_file, self._dispatched, self.on_flushed = next_file, dispatched, on_flushed
         ahead = ZerosAhead if config.sync_flush else PagesAhead
         self.pages = ahead(log.files, next_file)
         self._sync = LogSync(log, queues.log_flushed)
         self._promises = Promises(lambda: self.flushed)
         self.failure: StoreError | None = None
         self.full = self.short = False
-        self.dispatched: Callable[[], int] = lambda: 0
-        self.on_flushed: Callable[[], None] = lambda: None
-        self.soon: Soon | None = None
+        self._soon = soon
         """For the appender's thread alone. None where that is no event loop, and when appends have ended."""
         self._due_here = False
         self._wake = threading.Condition()
@@ -87,7 +99,7 @@ class Flusher:
     def durable(self, log_offset: int) -> Future[None]:
         """Resolves when everything before ``log_offset`` is on disk; fails with StoreError. Any thread."""
         promise = self._promises.add(log_offset)
-        if not promise.done() and not self._due_here:  # a sync that is due covers what was stored before it begins
+        if not promise.done() and not self._due_here:  # a sync that is due covers all records stored before it begins
             self._hasten()
         return promise
 
@@ -106,7 +118,7 @@ class Flusher:
 
     def _sync_soon(self) -> None:
         """By the appender itself, once for all that it appends until then; by the thread where the disk is slow."""
-        soon = self.soon
+        soon = self._soon
         if self._due_here:
             return
         if soon is None or not self._quickness.holds(time.monotonic()):
@@ -118,11 +130,11 @@ class Flusher:
             self._hasten()
 
     def _sync_here(self) -> None:
-        """For the appender. Those who wait are told first, the queues get their entries after that.
+        """For the appender. Waiting callers get their answer first; the queues get their entries after that.
 
         Where the thread is syncing, that one goes once more.
         """
-        self._due_here, soon = False, self.soon
+        self._due_here, soon = False, self._soon
         if soon is None or self.failure:
             return
         began = time.monotonic()
@@ -136,10 +148,11 @@ class Flusher:
         now = time.monotonic()
         self._quickness.note(now - began, now)
         self._keep_promises()
-        soon(self.on_flushed)
+        if self.on_flushed is not None:
+            soon(self.on_flushed)
 
     def _hasten(self) -> None:
-        """The thread that is told already looks before it sleeps."""
+        """A thread that was notified already looks before it sleeps."""
         with self._wake:
             if not self._urgent:
                 self._urgent = True
@@ -153,7 +166,7 @@ class Flusher:
 
     def stop(self) -> None:
         """End the thread and flush the log to its end. The caller has stopped appends."""
-        self.soon = None
+        self._soon = None
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -167,11 +180,11 @@ class Flusher:
         self._next_file.discard()
 
     def _finish(self) -> None:
-        self._flush_log()  # that of ``stop`` may have found no descriptor
+        self._flush_log()  # the flush of ``stop`` may have found no descriptor
         self._with_room(lambda: self._queues.finish(self._reached(), self.flushed))
 
     def turn(self, now: float) -> None:
-        """What is due at this time (monotonic, s). For the thread. Raises OSError when the disk fails."""
+        """The work that is due at this time (monotonic, s). For the thread. Raises OSError when the disk fails."""
         with self._wake:
             urgent, self._urgent, self._nudged = self._urgent, False, False
             mark_wanted, self._mark_wanted = self._mark_wanted, False
@@ -222,12 +235,12 @@ class Flusher:
         return pages >= self._config.flush_commit_log_least_pages or end // size > flushed // size
 
     def _reached(self) -> int:
-        return min(self.dispatched(), self.flushed)
+        return min(self._dispatched(), self.flushed)
 
     def _hurry(self) -> None:
-        """Who waits for the log goes between two queues, and so does its next file: where there are hundreds of queues,
-        the log needs one sooner than all are synced, and the appender would make it itself. A log that cannot be synced
-        is never just a full disk.
+        """Between two queues come the callers that wait for the log, and its next file. With hundreds of queues, the
+        log needs a file sooner than all are synced, and the appender would have to make it itself. A log that cannot be
+        synced is never just a full disk.
         """
         try:
             if self._urgent:
@@ -243,16 +256,17 @@ class Flusher:
     def _flush_log(self) -> None:
         self._sync.run()
         self._keep_promises()
-        self.on_flushed()
+        if self.on_flushed is not None:
+            self.on_flushed()
 
     def _keep_promises(self) -> None:
         if self._promises.keep(self._log.max_offset):
             self._hasten()
 
     def _with_room(self, keep: Callable[[], None]) -> None:
-        """A disk without room for queues is not broken: appends are refused until a later turn finds room.
+        """A disk without space for queues is not broken: appends are refused until a later turn finds space.
 
-        The file made ahead gives its room back first: with marks, retention can delete.
+        The file made ahead gives its space back first: with marks, retention can delete.
         """
         try:
             if self.full:
@@ -266,7 +280,7 @@ class Flusher:
             self.full = True
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """A failure is kept, and raised by the next append; whoever waits for the disk must hear of it too."""
+        """A failure is kept, and raised by the next append; callers that wait for the disk must hear of it too."""
         if self.failure:
             return
         try:
@@ -286,7 +300,9 @@ class Flusher:
             )
 
     def _try_again(self, error: Exception) -> None:
-        """What could not be opened was not synced, and is as it was: the next turn does all of it or says so again."""
+        """A queue that could not be opened was not synced, and is unchanged: the next turn does all of it or reports it
+        again.
+        """
         if not self.short:
             logger.error("out_of_descriptors directory=%s error=%s", self._paths.root, error)
         with self._wake:

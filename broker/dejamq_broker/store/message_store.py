@@ -5,37 +5,39 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import msgspec
-from dejamq_proto.record import Record
+from dejamq_proto.records.record import Record
+from dejamq_proto.signals import Signal
 
-from dejamq_broker.store.append import Appended, AppendedFew, Appender, AppendFew, AppendRun
-from dejamq_broker.store.batch import QueueKey, QueueTable
-from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.directory_lock import DirectoryLock, note_role
-from dejamq_broker.store.disk import Disk
-from dejamq_broker.store.errors import StoreError, StoreFull, StoreShort
-from dejamq_broker.store.file_queue import FileQueue
+from dejamq_broker.store.files.config import StoreConfig
+from dejamq_broker.store.files.directory_lock import DirectoryLock, note_role
+from dejamq_broker.store.files.disk import Disk
+from dejamq_broker.store.files.errors import StoreError, StoreFull, StoreShort
+from dejamq_broker.store.files.file_queue import FileQueue
+from dejamq_broker.store.files.paths import StorePaths
 from dejamq_broker.store.flush import Flusher, Soon
-from dejamq_broker.store.index import open_index
-from dejamq_broker.store.index_trust import Origin
-from dejamq_broker.store.late import LateReader
-from dejamq_broker.store.log_copy import LogCopy
-from dejamq_broker.store.log_scan import End, Extent
-from dejamq_broker.store.next_file import NextFile
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.query import Query
-from dejamq_broker.store.queue_flush import QueueFlush
-from dejamq_broker.store.reading import Reader
+from dejamq_broker.store.index.index import Index, open_index
+from dejamq_broker.store.index.query import Query
+from dejamq_broker.store.index.trust import KnownLog
+from dejamq_broker.store.log.append import Appended, AppendedFew, Appender, AppendFew, AppendRun
+from dejamq_broker.store.log.batch import QueueKey, QueueTable
+from dejamq_broker.store.log.catch_up import LateReader
+from dejamq_broker.store.log.commit_log import CommitLog
+from dejamq_broker.store.log.next_file import NextFile
+from dejamq_broker.store.log.scan import End, LogFiles
+from dejamq_broker.store.log.start_point import stored_at
+from dejamq_broker.store.questions import StoreReading
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues
+from dejamq_broker.store.queues.flush import QueueFlush
+from dejamq_broker.store.reading import QueueReader
 from dejamq_broker.store.recovery import Recovery
+from dejamq_broker.store.replica.log_copy import LogCopy
 from dejamq_broker.store.reput import Reput
 from dejamq_broker.store.retention import Retention, follow_queues
-from dejamq_broker.store.start_point import stored_at
-from dejamq_broker.store.store_reading import StoreReading
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +46,28 @@ CLOSE_INDEX_S = 5
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a store is told by whoever opens it; see ``MessageStore.open``."""
+    """The facts that a store gets from its opener; see ``MessageStore.open``."""
 
     clock_ms: Callable[[], int]
     on_arrival: Callable[[list[QueueKey]], None]
     soon: Soon | None
+    told_percent: Callable[[], int] | None
+
+
+@dataclass(frozen=True)
+class StoreParts:
+    """The parts of an open store, for tests. A store that opens again makes all of them anew, except the lock."""
+
+    lock: DirectoryLock
+    disk: Disk
+    log: CommitLog
+    queues: ConsumeQueues
+    index: Index
+    reader: QueueReader
+    flusher: Flusher
+    reput: Reput
+    late: LateReader
+    retention: Retention
 
 
 class MessageStore(StoreReading):
@@ -66,12 +85,14 @@ class MessageStore(StoreReading):
         clock_ms: Callable[[], int],
         on_arrival: Callable[[list[QueueKey]], None] = lambda keys: None,
         soon: Soon | None = None,
+        told_percent: Callable[[], int] | None = None,
     ) -> Self:
         """Lock, recover and start.
 
         ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. An appender
-        that is an event loop gives its ``call_soon``, and with SYNC_FLUSH syncs the log itself (``Flusher``). Raises
-        ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left as they were.
+        that is an event loop gives its ``call_soon``, and with SYNC_FLUSH syncs the log itself (``Flusher``).
+        ``told_percent``: see ``Disk``. Raises ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left
+        as they were.
         """
         config.validate()
         paths = StorePaths(directory)
@@ -80,7 +101,7 @@ class MessageStore(StoreReading):
         except OSError as error:
             raise StoreError(f"{paths.root} cannot be a store: {error.strerror}; choose another directory") from None
         try:
-            return cls(paths, config, lock, Surroundings(clock_ms, on_arrival, soon))
+            return cls(paths, config, lock, Surroundings(clock_ms, on_arrival, soon, told_percent))
         except BaseException:
             lock.release()
             raise
@@ -93,53 +114,55 @@ class MessageStore(StoreReading):
         around: "Surroundings",
     ) -> None:
         self._paths, self._config, self._lock, self._around = paths, config, lock, around
-        self.on_append: Callable[[], None] = lambda: None
-        """Called after each append, by the appender: there is more to copy."""
+        self.on_append = Signal[[]]()
+        """Told after each append, by the appender: there is more to copy."""
         self._closed = True
         self.reopen()
         self.promoted = note_role(paths, slave=self.copies_only)
         """A master's store that was a slave's until now."""
 
     def _begin(self, keep_to: End | None) -> None:
-        """Make all parts anew, of what is in the directory; ``keep_to`` as in ``Recovery``."""
+        """Make all parts anew, of the files in the directory; ``keep_to`` as in ``Recovery``."""
         paths, config, clock_ms = self._paths, self._config, self._around.clock_ms
         files = FileQueue(paths.commit_log, config.mapped_file_size_commit_log)
-        next_file = NextFile(files)
+        next_file = NextFile(files, marked=lambda: self._flusher.marked)
         self._recover(CommitLog(files, next_file.take), keep_to)
-        self._reader = Reader(self._log, config, self.recovery.damages)
-        queue_flush = QueueFlush(self._queues, paths, config)
-        self._flusher = Flusher(self._log, queue_flush, paths, config, next_file)
+        self._reader = QueueReader(self._log, config, self.recovery.damages)
+        queue_flush = QueueFlush(self._queues, paths, config, lambda: self._index.synced_timestamp_ms)
+        self._flusher = Flusher(
+            self._log, queue_flush, paths, config, next_file, dispatched=lambda: self._reput.position,
+            on_flushed=(lambda: self._reput.dispatch()) if config.sync_flush else None, soon=self._around.soon,
+        )  # fmt: skip
         limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
-        self._reput = Reput(self._log.max_offset, self._table, [self._queues.dispatch], limit, self._around.on_arrival)
-        extent = Extent(self._log.min_offset, self._log.max_offset, files.file_size)
-        origin = Origin(extent.start, extent.end, self.recovery.clean_start, stored_at(files.peek, extent))
+        extent = LogFiles(self._log.min_offset, self._log.max_offset, files.file_size)
+        origin = KnownLog(extent.start, extent.end, self.recovery.clean_start, stored_at(files.peek, extent))
         self._index = open_index(paths, config, clock_ms, origin)
-        queue_flush.indexed_until_ms = lambda: self._index.synced_timestamp_ms
         self._late = LateReader(self._log, self._index, limit, lambda: self._flusher.flushed, config)
-        self._reput.late_turn = self._late.turn
+        self._reput = Reput(
+            self._log.max_offset, self._table, [self._queues.dispatch], limit, self._around.on_arrival, self._late.turn
+        )
         self._query = Query(self._index, self._reader.record_at, self._late, config.max_msgs_num_batch)
-        self._appender = Appender(self._log, self._table, paths, config, clock_ms)
-        self._appender.hand_over, self._appender.refusal = self._reput.hand_over, self._refusal
-        self._appender.copies_only = self.copies_only
+        self._appender = Appender(
+            self._log, self._table, paths, config, clock_ms,
+            hand_over=self._reput.hand_over, refusal=self._refusal, copies_only=self.copies_only,
+        )  # fmt: skip
         self.copy = LogCopy(self._log, self.recovery.damages, self._queues.deleted)
         """Reads of the log for a slave, or for the store of one that compares itself with its master's."""
-        self._flusher.dispatched = lambda: self._reput.position
-        self._flusher.soon = self._around.soon
-        if config.sync_flush:
-            self._flusher.on_flushed = self._reput.dispatch
         followers = [follow_queues(self._queues), self._index.delete_before]
-        self._retention = Retention(self._log, self._disk, config, clock_ms, followers)
-        self._retention.safe_end = lambda: self._flusher.marked
-        self._retention.ask_for_mark = self._flusher.mark_soon
+        self._retention = Retention(
+            self._log, self._disk, config, clock_ms, followers,
+            safe_end=lambda: self._flusher.marked, ask_for_mark=self._flusher.mark_soon,
+        )  # fmt: skip
         self._flusher.start()
         self._reput.start()
         self._retention.start()
         self._closed = False
 
     def _recover(self, log: CommitLog, keep_to: End | None) -> None:
-        """Until it is done, whoever asks how far queues go is told of the store as it was."""
+        """Until it is done, callers that ask how far queues go get the state of the store before."""
         paths, config, table = self._paths, self._config, QueueTable()
-        queues, disk = ConsumeQueues(paths, config.mapped_file_size_consume_queue, table), Disk(paths, config)
+        queues = ConsumeQueues(paths, config.mapped_file_size_consume_queue, table)
+        disk = Disk(paths, config, self._around.told_percent)
         log.files.scanning = True
         self.recovery = Recovery(log, queues, paths, config, keep_to).run(self._around.clock_ms)
         log.files.scanning = False
@@ -169,7 +192,7 @@ class MessageStore(StoreReading):
         return appended
 
     def put(self, record: Record) -> Appended:
-        """Store one record as it is, except for what the broker fills in; see ``Appender``."""
+        """Store one record as it is, except for the fields that the broker fills in; see ``Appender``."""
         appended = self._appender.put(record)
         self._after()
         return appended
@@ -181,7 +204,7 @@ class MessageStore(StoreReading):
     def _after(self) -> None:
         self._reput.dispatch()
         self._flusher.appended()
-        self.on_append()
+        self.on_append.tell()
 
     def _refusal(self) -> StoreError | None:
         failure = self._flusher.failure or self._reput.failure
@@ -211,6 +234,12 @@ class MessageStore(StoreReading):
         """Delete expired files at the next looks, whatever the hour (RocketMQ: ``executeDeleteFilesManually``)."""
         self._retention.clean_soon()
 
+    def follow_soon(self) -> None:
+        """Let queues and index give up what is before the log's beginning, at the next look (RocketMQ:
+        ``cleanExpiredConsumerQueue``).
+        """
+        self._retention.follow_soon()
+
     def reopen(self, keep_to: End | None = None) -> None:
         """Make all parts anew when they have ended; the log ends at ``keep_to`` then. Raises as ``open``."""
         if self._closed:
@@ -220,6 +249,13 @@ class MessageStore(StoreReading):
     @property
     def is_open(self) -> bool:
         return not self._closed
+
+    def inspect(self) -> StoreParts:
+        """The parts as they are now. Only tests call this."""
+        return StoreParts(
+            self._lock, self._disk, self._log, self._queues, self._index, self._reader, self._flusher, self._reput,
+            self._late, self._retention,
+        )  # fmt: skip
 
     @contextmanager
     def _opening(self) -> Iterator[None]:

@@ -7,15 +7,15 @@ from enum import Enum
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from dejamq_proto.record import HEADER, HEADER_SIZE, SYS_BORN_HOST_V6, BadRecord, decode
+from dejamq_proto.records.record import HEADER, HEADER_SIZE, SYS_BORN_HOST_V6, BadRecord, decode
 
-from dejamq_broker.store.batch import Ints
-from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.entry_files import FILLER_SIZE, Entries
-from dejamq_broker.store.errors import StoreDamaged
-from dejamq_broker.store.log_scan import Damage
+from dejamq_broker.store.files.config import QUEUE_ENTRY_SIZE, StoreConfig
+from dejamq_broker.store.files.errors import StoreDamaged
+from dejamq_broker.store.log.batch import Ints
+from dejamq_broker.store.log.commit_log import CommitLog
+from dejamq_broker.store.log.scan import Damage
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
+from dejamq_broker.store.queues.entry_files import FILLER_SIZE, Entries
 
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -38,8 +38,8 @@ class ReadStatus(Enum):
 
 
 class ReadResult(msgspec.Struct, frozen=True, gc=False):
-    """``sizes`` are the lengths of the records, which follow one another in ``pieces``: copies, or views of the log,
-    which keep a file that is deleted on the disk. ``next_offset`` is a queue offset.
+    """``sizes`` are the lengths of the records, which follow one another in ``pieces``. Pieces are copies, or views of
+    the log, which keep a deleted file on the disk. ``next_offset`` is a queue offset.
     """
 
     status: ReadStatus
@@ -55,7 +55,7 @@ class ReadResult(msgspec.Struct, frozen=True, gc=False):
         return b"".join(self.pieces)
 
 
-class Limits(msgspec.Struct, frozen=True, gc=False):
+class ReadLimits(msgspec.Struct, frozen=True, gc=False):
     """How much one read may answer, and of which tags (hash codes; None is all)."""
 
     max_messages: int
@@ -63,14 +63,14 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     tags: frozenset[int] | None = None
 
 
-class Reader:
+class QueueReader:
     """Reads queues and the log they point into. Any thread."""
 
     def __init__(self, log: CommitLog, config: StoreConfig, damages: tuple[Damage, ...]) -> None:
         self._log, self._config, self._damages = log, config, damages
         self._memory_window = RAM * config.access_message_in_memory_max_ratio // 100
 
-    def read(self, queue: ConsumeQueue | None, queue_offset: int, limits: Limits) -> ReadResult:
+    def read(self, queue: ConsumeQueue | None, queue_offset: int, limits: ReadLimits) -> ReadResult:
         """Up to ``limits`` messages from ``queue_offset`` on, at least one when there is one."""
         outside = self._outside(queue, queue_offset)
         if outside or queue is None:
@@ -90,9 +90,9 @@ class Reader:
             return ReadResult(status, next_offset, low, high)
         return ReadResult(ReadStatus.FOUND, next_offset, low, high, chosen["size"].tolist(), pieces)
 
-    def _few(self, queue: ConsumeQueue, queue_offset: int, limits: Limits) -> ReadResult | None:
-        """As ``read`` where a few entries are asked for or left and all are wanted and may be given, in plain numbers:
-        numpy costs more than all else then. None: it is not so, or not sure.
+    def _few(self, queue: ConsumeQueue, queue_offset: int, limits: ReadLimits) -> ReadResult | None:
+        """As ``read``, in plain numbers, where numpy would cost more than all else. It is for a few entries, asked for
+        or left, which are all wanted and may all be given. None: it is not so, or not sure.
         """
         config = self._config
         most = max(1, min(limits.max_messages, config.max_transfer_count_on_message_in_memory))
@@ -182,7 +182,7 @@ class Reader:
             queue_offset, count = queue_offset + len(entries), GAP_STEP
         return 1 << 62
 
-    def _window(self, limits: Limits) -> int:
+    def _window(self, limits: ReadLimits) -> int:
         if limits.tags is None:
             return max(1, min(limits.max_messages, self._config.max_transfer_count_on_message_in_memory))
         return max(self._config.max_filter_message_size // QUEUE_ENTRY_SIZE, limits.max_messages)
@@ -203,11 +203,12 @@ class Reader:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, corrected, low, high)
         return None
 
-    def _take(self, entries: Entries, limits: Limits) -> "tuple[Entries, int, list[bytes | memoryview]]":
+    def _take(self, entries: Entries, limits: ReadLimits) -> "tuple[Entries, int, list[bytes | memoryview]]":
         """The entries to answer, how many were looked at for them, and their records' bytes.
 
-        A log file may expire between the choice and the look. The log's minimum moves before the bytes go, so a look
-        that is short is followed by another choice, among what is left; records are never answered in part.
+        A log file may expire between the choice and the look. The log's minimum moves before the bytes go. So a look
+        that is short is followed by another choice, among the records that are left; records are never answered in
+        part.
         """
         while True:
             log_min = self._log.min_offset
@@ -224,7 +225,7 @@ class Reader:
                     "not have: delete the queue's folder and restart, it is rebuilt from the log"
                 )
 
-    def _choose(self, entries: Entries, limits: Limits) -> tuple[Entries, int]:
+    def _choose(self, entries: Entries, limits: ReadLimits) -> tuple[Entries, int]:
         """The entries to answer, and how many were looked at for them."""
         scanned = len(entries)
         good = self._there(entries)
@@ -257,7 +258,7 @@ class Reader:
         return bool(self._there(entries).any())
 
     def _pieces(self, log_offsets: Ints, sizes: Ints) -> "list[bytes | memoryview]":
-        """The records' bytes, by stretches of the log that are without a gap."""
+        """The records' bytes, by parts of the log that are without a gap."""
         ends = log_offsets + sizes
         breaks = np.flatnonzero(ends[:-1] != log_offsets[1:])
         starts = log_offsets[np.concatenate(([0], breaks + 1))].tolist()

@@ -1,6 +1,7 @@
 """A start brings log and queues to one end: scan, decide, cut once. FORMAT.md has the steps. Source: ``CommitLog``.
 
-Each byte of the log is read once: what the walk finds good is dispatched at once, for nothing that is good is ever cut.
+Each byte of the log is read once: records that the walk finds good are dispatched at once, for no good record is ever
+cut.
 """
 
 import logging
@@ -8,18 +9,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from dejamq_broker.store.batch import QueueKey
-from dejamq_broker.store.checkpoint import Checkpoint, Progress
-from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.config import StoreConfig
-from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction, Incomplete
-from dejamq_broker.store.coverage import first_uncovered
-from dejamq_broker.store.directory_lock import mark_open
-from dejamq_broker.store.log_cut import Cut, cut
-from dejamq_broker.store.log_scan import Damage, End, Extent, Read
-from dejamq_broker.store.paths import StorePaths
-from dejamq_broker.store.recovery_walk import Trust, Walk, ends_at
-from dejamq_broker.store.start_point import (
+from dejamq_broker.store.files.checkpoint import Checkpoint, DispatchProgress
+from dejamq_broker.store.files.config import StoreConfig
+from dejamq_broker.store.files.directory_lock import mark_open
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_broker.store.log.batch import QueueKey
+from dejamq_broker.store.log.commit_log import CommitLog
+from dejamq_broker.store.log.cut import Cut, cut
+from dejamq_broker.store.log.scan import Damage, End, LogFiles, Read
+from dejamq_broker.store.log.start_point import (
     BY_MARK,
     WHOLE_LOG,
     StartPoint,
@@ -29,13 +27,16 @@ from dejamq_broker.store.start_point import (
     stored_at,
     whole_log,
 )
-from dejamq_broker.store.unsupported import refuse_unsupported
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues, Contradiction, Incomplete
+from dejamq_broker.store.queues.coverage import first_uncovered
+from dejamq_broker.store.queues.unsupported import refuse_unsupported
+from dejamq_broker.store.recovery_walk import Trust, Walk, ends_at
 
 logger = logging.getLogger(__name__)
 
 
 class RecoveryReport(msgspec.Struct, frozen=True):
-    """What a start found and did."""
+    """The findings and the work of a start."""
 
     clean_start: bool
     scanned_from: int
@@ -58,8 +59,8 @@ class Recovery:
         self, log: CommitLog, queues: ConsumeQueues, paths: StorePaths, config: StoreConfig, keep_to: End | None = None
     ) -> None:
         self._log, self._queues, self._paths, self._config, self._keep_to = log, queues, paths, config, keep_to
-        self._extent = Extent(0, 0, log.files.file_size)
-        self._mark: Progress | None = None
+        self._extent = LogFiles(0, 0, log.files.file_size)
+        self._mark: DispatchProgress | None = None
         self._expired: dict[QueueKey, int] = {}
 
     def run(self, clock_ms: Callable[[], int]) -> RecoveryReport:
@@ -98,14 +99,14 @@ class Recovery:
         files = self._log.files
         files.load()
         end = files.end if self._keep_to is None else min(files.end, self._keep_to.log_offset)
-        self._extent = Extent(files.start, end, files.file_size)
+        self._extent = LogFiles(files.start, end, files.file_size)
         self._mark = self._mark_of_this_life()
         self._queues.load(self._mark, self._extent, clean=clean)
         mark_open(self._paths)
 
-    def _mark_of_this_life(self) -> Progress | None:
-        """What an older mark says of topics that were deleted since holds for nothing any more."""
-        mark, deleted = Progress.load(self._paths.progress), self._queues.deleted
+    def _mark_of_this_life(self) -> DispatchProgress | None:
+        """Statements of an older mark on topics that were deleted since do not count any more."""
+        mark, deleted = DispatchProgress.load(self._paths.progress), self._queues.deleted
         return mark and mark.without(topic for topic in deleted if mark.log_offset <= deleted.end_of_life(topic))
 
     def _start_point(self, clean: bool, clock_ms: Callable[[], int]) -> StartPoint:
@@ -136,19 +137,19 @@ class Recovery:
         as_left = as_left and self._keep_to is None
         if as_left:
             # nothing behind the mark needs to be looked at
-            extent = Extent(extent.start, start.feed_from, extent.file_size)
+            extent = LogFiles(extent.start, start.feed_from, extent.file_size)
         elif start.rule == WHOLE_LOG:
             self._forget_queues()
         else:
             for queue in self._queues.values():
                 queue.truncate(start.feed_from)
-        # what came after the last mark may never have been on disk: a power loss leaves holes there, and not damage
+        # records after the last mark may never have been on disk: a power loss leaves holes there, and not damage
         trust = Trust(None if clean or mark is None else mark.durable_log, self._config.cut_at_damage)
         walk = Walk(self._queues, start, self._config.delay_levels_ms)
         walk.run(read, extent, trust)
         walk.as_left = as_left and walk.found.end == start.feed_from
         if self._keep_to is not None:
-            walk.used = None  # nobody has read what is to go
+            walk.used = None  # nobody has read the part that is to go
         return walk
 
     def _reading(self) -> Read:
@@ -171,7 +172,7 @@ class Recovery:
             counts.setdefault(topic, {})[queue_id] = count
         durable = self._mark.durable_log if self._mark else self._extent.end
         if counts or self._queues.values():
-            Progress(0, counts, durable).save(self._paths.progress)
+            DispatchProgress(0, counts, durable).save(self._paths.progress)
         self._queues.discard()
 
     def _settle(self, start: StartPoint, walk: Walk) -> tuple[Cut, ...]:
@@ -210,4 +211,4 @@ class Recovery:
             for (topic, queue_id), queue in self._queues.items():
                 counts.setdefault(topic, {})[queue_id] = queue.count_before(end, since=0)
         log_offset = min(mark.log_offset, end) if start.rule == BY_MARK else 0
-        Progress(log_offset, counts, end).save(self._paths.progress)
+        DispatchProgress(log_offset, counts, end).save(self._paths.progress)

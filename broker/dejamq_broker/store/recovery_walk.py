@@ -1,20 +1,20 @@
-"""Reading the log at a start: where it ends, and what the queues lack of it, in one go.
+"""Reading the log at a start: where it ends, and the entries that the queues lack, in one go.
 
-What a walk finds good is never cut, so it is dispatched at once and nothing is read twice.
+A record that a walk finds good is never cut, so it is dispatched at once and nothing is read twice.
 """
 
 from collections.abc import Callable
 from itertools import accumulate
 
 import msgspec
-from dejamq_proto.record import decode
+from dejamq_proto.records.record import decode
 
-from dejamq_broker.store.batch import Batch
-from dejamq_broker.store.consume_queues import ConsumeQueues, Contradiction
-from dejamq_broker.store.entries import batch_of
-from dejamq_broker.store.log_scan import CHUNK_SIZE, Damage, End, Extent, Found, Read, step, walk
-from dejamq_broker.store.start_point import WHOLE_LOG, StartPoint
-from dejamq_broker.store.torn import walk_believed
+from dejamq_broker.store.log.batch import Batch
+from dejamq_broker.store.log.entries import batch_of
+from dejamq_broker.store.log.scan import CHUNK_SIZE, Damage, End, FoundRecords, LogFiles, Read, step, walk
+from dejamq_broker.store.log.start_point import WHOLE_LOG, StartPoint
+from dejamq_broker.store.log.torn import walk_believed
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues, Contradiction
 
 WRITE_OUT_EVERY = 64 << 20
 ZEROS = bytes(CHUNK_SIZE)
@@ -30,20 +30,23 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """What holes in the log mean. It was on disk up to ``durable``: a hole after that is of a power loss and ends it,
-    whatever follows. None: nothing is known of that. A hole before it is damage, and ends the log only if so asked."""
+    """The meaning of holes in the log.
+
+    It was on disk up to ``durable``: a hole after that is of a power loss and ends it, whatever follows. None: nothing
+    is known of that. A hole before it is damage, and ends the log only if so asked.
+    """
 
     durable: int | None = None
     cut_at_damage: bool = False
 
 
-def scan(read: Read, extent: Extent, start: int, trust: Trust, take: Callable[[Found], None]) -> Scan:
-    """Find the end of the log, and hand over what is before it. Changes nothing."""
+def scan(read: Read, extent: LogFiles, start: int, trust: Trust, take: Callable[[FoundRecords], None]) -> Scan:
+    """Find the end of the log, and hand over the records before it. Changes nothing."""
     damages: list[Damage] = []
     last = 0
     durable = trust.durable
     for piece in walk(read, extent, start) if durable is None else walk_believed(read, extent, start, durable):
-        if isinstance(piece, Found):
+        if isinstance(piece, FoundRecords):
             last = _last_stored_ms(piece)
             take(piece)
         elif isinstance(piece, End) or trust.cut_at_damage:
@@ -77,7 +80,7 @@ class Noting:
 
 
 class Walk:
-    """What one walk over the log found, and gave to the queues."""
+    """The findings of one walk over the log, and the entries that it gave to the queues."""
 
     found: Scan
     """Set by ``run``."""
@@ -89,17 +92,17 @@ class Walk:
     def __init__(self, queues: ConsumeQueues, start: StartPoint, delay_levels_ms: tuple[int, ...]) -> None:
         self._queues, self._start, self._delay_levels_ms = queues, start, delay_levels_ms
         self.strange: list[Damage] = []
-        self._before: Found | None = None
+        self._before: FoundRecords | None = None
         self._fed = 0
 
-    def run(self, read: Read, extent: Extent, trust: Trust) -> None:
+    def run(self, read: Read, extent: LogFiles, trust: Trust) -> None:
         """Raises Incomplete when the queues lack more than they should."""
         noting = Noting(read)
         self.found = scan(noting.read, extent, self._start.walk_from, trust, self._take)
         self.used = noting.used if noting.reached == extent.end else None
         self._compare()
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: FoundRecords) -> None:
         """Give the queues what begins at or after the point up to which they are complete."""
         feed_from = self._start.feed_from
         if found.log_offset < feed_from:
@@ -122,18 +125,18 @@ class Walk:
         if before is not None:
             self._queues.check(self._batch(before), self._start.feed_from)
 
-    def _batch(self, found: Found) -> Batch:
+    def _batch(self, found: FoundRecords) -> Batch:
         return batch_of(found, self._queues.number_of, self._delay_levels_ms)
 
 
-def ends_at(read: Read, extent: Extent, log_offset: int) -> bool:
+def ends_at(read: Read, extent: LogFiles, log_offset: int) -> bool:
     """Whether nothing has been written from here on."""
     return log_offset == extent.end or (
         log_offset < extent.end and step(read, extent, log_offset) == End(log_offset, "")
     )
 
 
-def _last_stored_ms(found: Found) -> int:
+def _last_stored_ms(found: FoundRecords) -> int:
     if found.run is None:
         return decode(found.data, check_crc=False).store_timestamp_ms
     return int(found.run.headers["store_timestamp_ms"].max())

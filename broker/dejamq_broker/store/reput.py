@@ -1,12 +1,12 @@
-"""From the log to what is derived from it. Source: RocketMQ ``ReputMessageService``.
+"""From the log to the structures derived from it. Source: RocketMQ ``ReputMessageService``.
 
-Appends hand their runs over in memory; the log itself is read back only at start (``replay``), and for what may come
-late (``late.py``). Dispatchers are plain callables, and nobody here knows them by name.
+Appends hand their runs over in memory. The log itself is read back only at start (``replay``), and for work that may
+come late (``catch_up.py``). Dispatchers are plain callables, and nobody here knows them by name.
 
-The appender dispatches its own run where it may: that costs less than waking a thread, which has to take the
-interpreter's lock from it and to reach its event loop from outside (a fifth to a third of a small run in all). What has
-to wait for the disk (SYNC_FLUSH), whoever brought it there dispatches. The thread is for what comes while another one
-is at it.
+The appender dispatches its own run where it may. That costs less than waking a thread, which has to take the
+interpreter's lock from it and to reach its event loop from outside. The saving is a fifth to a third of a small run in
+all. With SYNC_FLUSH, records have to wait for the disk; the thread that brought them there dispatches them. The thread
+is for records that come while another one is at it.
 """
 
 import logging
@@ -14,8 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from dejamq_broker.store.batch import Batch, QueueKey, QueueTable, Single
-from dejamq_broker.store.errors import StoreError
+from dejamq_broker.store.files.errors import StoreError
+from dejamq_broker.store.log.batch import Batch, QueueKey, QueueTable, Single
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ Dispatch = Callable[[Batch | Single], None]
 class Reput:
     """Owns the reput thread. ``position`` is the log offset up to which everything is dispatched.
 
-    One party at a time dispatches: whoever has the turn. Failures are kept in ``failure`` for the next append.
+    One party at a time dispatches: the one that has the turn. Failures are kept in ``failure`` for the next append.
     """
 
     def __init__(
@@ -35,13 +35,16 @@ class Reput:
         dispatchers: Sequence[Dispatch],
         limit: Callable[[], int],
         on_arrival: Callable[[list[QueueKey]], None],
+        late_turn: Callable[[Callable[[], bool]], float | None],
     ) -> None:
-        """``limit`` says up to which log offset may be dispatched: the log end, or the flushed part of it."""
+        """``limit`` says up to which log offset may be dispatched: the log end, or the flushed part of it.
+
+        The thread calls ``late_turn`` when there is nothing to dispatch; it answers after how many seconds again.
+        """
         self.position = position
         self.failure: StoreError | None = None
         self._table, self._dispatchers, self._limit, self._on_arrival = table, dispatchers, limit, on_arrival
-        self.late_turn: Callable[[Callable[[], bool]], float | None] = lambda wanted: None
-        """What else the thread does when there is nothing to dispatch; answers after how many seconds again."""
+        self._late_turn = late_turn
         self._batches: deque[Batch | Single] = deque()
         self._event = threading.Event()
         self._turn = threading.Lock()
@@ -84,7 +87,7 @@ class Reput:
 
     def _run(self) -> None:
         while not self._stopping:
-            self._event.wait(self.late_turn(self._event.is_set))
+            self._event.wait(self._late_turn(self._event.is_set))
             self._event.clear()
             with self._turn:
                 self._drain()

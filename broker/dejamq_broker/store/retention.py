@@ -1,7 +1,7 @@
 """Which files go and when: by age in certain hours, by disk use, or on demand. Source: ``CleanCommitLogService``.
 
-Only log files are chosen. Queues and index follow the log's new beginning, so that nothing points before it for long;
-a reader that comes too late is told so and given the new minimum.
+Only log files are chosen. Queues and index follow the log's new beginning, so that nothing points before it for long. A
+reader that comes too late gets an error with the new minimum.
 """
 
 import logging
@@ -9,19 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from dejamq_broker.store.commit_log import CommitLog
-from dejamq_broker.store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from dejamq_broker.store.consume_queue import ConsumeQueue
-from dejamq_broker.store.consume_queues import ConsumeQueues
-from dejamq_broker.store.directories import sync_directory
-from dejamq_broker.store.disk import Disk
-from dejamq_broker.store.mapped_file import MappedFile
-from dejamq_broker.store.paths import file_name, file_start
+from dejamq_broker.store.files.config import QUEUE_ENTRY_SIZE, StoreConfig
+from dejamq_broker.store.files.directories import sync_directory
+from dejamq_broker.store.files.disk import Disk
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.files.paths import file_name, file_start
+from dejamq_broker.store.log.commit_log import CommitLog
+from dejamq_broker.store.queues.consume_queue import ConsumeQueue
+from dejamq_broker.store.queues.consume_queues import ConsumeQueues
 
 logger = logging.getLogger(__name__)
 
 MANUAL_ROUNDS = 20
-"""A deletion on demand is tried so many times (RocketMQ: MAX_MANUAL_DELETE_FILE_TIMES)."""
+"""A deletion on demand is tried this number of times (RocketMQ: MAX_MANUAL_DELETE_FILE_TIMES)."""
 
 Follow = Callable[[int], object]
 """Give up what belongs to the log before this log offset. When it raises it is called again."""
@@ -54,8 +54,9 @@ def expired(modified_ms: Iterable[int], now_ms: int, reserved_ms: int, *, forced
 def expire_queue(queue: ConsumeQueue, log_min: int) -> int:
     """Let a queue begin at its first entry whose record is still there, and delete the files before. Answers how many.
 
-    The minimum moves before a file goes: who then misses entries sees a new minimum. A queue of which all entries
-    expired begins where it ends. Its last file stays, for its name says how far the queue has come. Raises OSError.
+    The minimum moves before a file goes: a reader that then misses entries sees a new minimum. A queue of which all
+    entries expired begins where it ends. Its last file stays, for its name says how far the queue has come. Raises
+    OSError.
     """
     queue.correct_min(log_min)
     keep_from = min(queue.min_offset, queue.written) * QUEUE_ENTRY_SIZE
@@ -88,21 +89,20 @@ def follow_queues(queues: ConsumeQueues) -> Follow:
 class Retention:
     """Owns the retention thread. ``safe_end``: nothing at or after this log offset may go.
 
-    That is where the mark on disk says that the queues are complete: a crash after a deletion must still find how
-    far each queue had come, or queue offsets would be given out twice.
+    Up to there the mark on disk says that the queues are complete. A crash after a deletion must still find how far
+    each queue had come, or queue offsets would be given out twice.
     """
 
     def __init__(
-        self, log: CommitLog, disk: Disk, config: StoreConfig, clock_ms: Callable[[], int], followers: Sequence[Follow]
-    ) -> None:
+        self, log: CommitLog, disk: Disk, config: StoreConfig, clock_ms: Callable[[], int],
+        followers: Sequence[Follow], *, safe_end: Callable[[], int], ask_for_mark: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """``ask_for_mark`` is called when files would go, were it not for ``safe_end``."""
         self._log, self._disk, self._config, self._clock_ms = log, disk, config, clock_ms
-        self._followers = followers
-        self.safe_end: Callable[[], int] = lambda: 0
-        self.ask_for_mark: Callable[[], None] = lambda: None
-        """Called when files would go, were it not for ``safe_end``."""
+        self._followers, self.safe_end, self._ask_for_mark = followers, safe_end, ask_for_mark
         self.hour_of: Callable[[int], int] = local_hour
         self._manual_rounds = 0
-        self._followed = -1
+        self._followed, self._follow_again = -1, False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dejamq-retention")
 
@@ -119,10 +119,14 @@ class Retention:
         """Delete what has expired at the next looks, whatever the hour. Any thread."""
         self._manual_rounds = MANUAL_ROUNDS
 
+    def follow_soon(self) -> None:
+        """Let queues and index give up what has expired at the next look, also if the log has not moved. Any thread."""
+        self._follow_again = True
+
     def clean(self, now_ms: int) -> int:
         """One look: delete what is to go, let queues and index follow. Answers how many log files went.
 
-        Raises OSError when a file cannot be deleted; what went before stays gone, and the next look goes on.
+        Raises OSError when a file cannot be deleted; files that went before stay gone, and the next look goes on.
         """
         deleted = 0
         for file in self._chosen(now_ms):
@@ -132,6 +136,8 @@ class Retention:
             self._log.files.remove_first()
             deleted += 1
         log_min = self._log.min_offset
+        if self._follow_again:
+            self._followed, self._follow_again = -1, False
         if log_min != self._followed:
             for follow in self._followers:
                 follow(log_min)
@@ -153,7 +159,7 @@ class Retention:
             forced=state.clean_now and config.clean_file_forcibly_enable, most=config.delete_file_batch_max,
         )  # fmt: skip
         if state.clean and not count:
-            self.ask_for_mark()
+            self._ask_for_mark()
             logger.warning("disk_nearly_full log=%d%% but no file may be deleted", self._disk.use.log)
         return deletable[:count]
 

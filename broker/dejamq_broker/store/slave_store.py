@@ -1,15 +1,17 @@
-"""The store of a slave: the same files, filled by its master's bytes, and cut back to what the master has too."""
+"""The store of a slave: the same files, filled by its master's bytes, and cut back to the part that the master has
+too.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from dejamq_broker.store.errors import StoreError
-from dejamq_broker.store.incoming import DamagedRange
-from dejamq_broker.store.log_cut import Cut
-from dejamq_broker.store.log_scan import End
-from dejamq_broker.store.mapped_file import MappedFile
+from dejamq_broker.store.files.errors import StoreError
+from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log.cut import Cut
+from dejamq_broker.store.log.scan import End
 from dejamq_broker.store.message_store import MessageStore
-from dejamq_broker.store.replica import ReplicaWriter
+from dejamq_broker.store.replica.incoming import DamagedRange
+from dejamq_broker.store.replica.writer import ReplicaWriter
 
 
 class SlaveStore(MessageStore):
@@ -46,8 +48,8 @@ class SlaveStore(MessageStore):
     def cut_back(self, log_offset: int, reason: str) -> tuple[Cut, ...]:
         """Take off everything from this log offset on, where a record must begin, and keep copies of it beside.
 
-        Long: not for an event loop. The parts of the store are made anew, and whoever reads meanwhile gets StoreClosed;
-        so does everybody after a failure, until ``reopen`` does it. Raises as ``open``.
+        Long: not for an event loop. The parts of the store are made anew, and readers meanwhile get StoreClosed. After
+        a failure all callers get it, until ``reopen`` does it. Raises as ``open``.
         """
         self._end()
         self.reopen(End(log_offset, reason))

@@ -1,6 +1,9 @@
 """The life of one message, told from the journals alone: ``dejamq message history``.
 
-``files`` reads lines, ``search`` finds those that speak of the message, ``trace`` is what was found, ``telling`` puts
-it in order and ``words`` into words, ``missing`` says what the journals do not say, ``show`` prints it. No Spark: the
-lines are read one after the other, twice, and only those that may matter are decoded (``benchmarks/history.py``).
+``files`` reads lines, ``search`` finds the lines about the message, and ``trace`` holds them. ``telling`` puts them in
+order and names the evidence that the journals lack. ``words`` makes sentences, and ``show`` prints all of it. Spark is
+not used: the lines are read twice, one after the other, and only lines that may matter are decoded
+(``benchmarks/history.py``).
+
+One run of the command owns all of it. Enter at ``search``.
 """

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from dejamq_proto import events as ev
+from dejamq_proto.journal import events as ev
 
 from dejamq_cli.history.lines import decode, event_name
-from dejamq_cli.history.trace import Delivery, Trace
+from dejamq_cli.history.trace import Trace, TracedDelivery
 
 Queue = tuple[str, str, int]
 
@@ -58,12 +58,12 @@ class Around:
         return any(low <= offset < high for offset in self._offsets.get(queue, ()))
 
     def _answers(self, event: ev.Event) -> bool:
-        assert isinstance(event, ev.SendResult)
+        assert isinstance(event, ev.SendResultEvent)
         return (event.boot_id, event.request_seq) in self._trace.tries
 
     def _ends(self, event: ev.Event) -> bool:
         assert isinstance(event, ev.Result)
-        return any(Delivery(event.boot_id, number) in self._trace.deliveries for number in event.delivery_ids)
+        return any(TracedDelivery(event.boot_id, number) in self._trace.deliveries for number in event.delivery_ids)
 
     def _hands_out(self, event: ev.Event) -> bool:
         assert isinstance(event, ev.Pull)

@@ -10,7 +10,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class Envelope(msgspec.Struct):
-    """What every line has."""
+    """Fields of every line."""
 
     boot_id: str
     seq: int
@@ -66,7 +66,7 @@ class Attendance:
         self.by_boot: dict[str, Witness] = {}
 
     def count(self, path: Path, lines: int, first: bytes, last: bytes) -> None:
-        """One file has been read: so many whole lines, the first and the last of them."""
+        """Note a file that was read: the number of whole lines, the first and the last of them."""
         torn = 0 if _ends_whole(path) else 1
         begin, end = envelope(first) or _readable(path), envelope(last) or _readable(path, from_end=True)
         if begin is None or end is None:

@@ -3,7 +3,7 @@
 from typing import Union
 
 import msgspec
-from dejamq_proto.events import EVENTS, Append, Deliver, Event, SendTry
+from dejamq_proto.journal.events import EVENTS, Append, Deliver, Event, SendTry
 
 LIFE = tuple(b'{"event":"%s"' % name for name in (b"STATE", b"BOOT", b"FAULT", b"GAP", b"MEMBER"))
 """How the lines begin that tell of a process rather than of messages."""

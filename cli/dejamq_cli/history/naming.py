@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from dejamq_proto.events import Append, Boot, Deliver, Event, Fault, Gap, Member, Sendback, SendTry, State
-from dejamq_proto.names import SCHEDULE_TOPIC
+from dejamq_proto.journal.events import Append, Boot, Deliver, Event, Fault, Gap, MemberEvent, Sendback, SendTry, State
+from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 from dejamq_cli.history.lines import decode
-from dejamq_cli.history.trace import Delivery, Place, Trace, places_of
+from dejamq_cli.history.trace import CopyPlace, Trace, TracedDelivery, places_of
 
 Matches = Callable[[Append | Deliver, int], bool]
 
@@ -22,7 +22,7 @@ class Naming:
         event = decode(line)
         if isinstance(event, Append | Deliver):
             self._records(event)
-        elif isinstance(event, State | Boot | Fault | Gap | Member):
+        elif isinstance(event, State | Boot | Fault | Gap | MemberEvent):
             self._trace.lived(event)
         elif event is not None:
             self._other(event)
@@ -48,11 +48,11 @@ class Naming:
 
     def _gives_back(self, event: Event) -> bool:
         return isinstance(event, Sendback) and any(
-            Delivery(event.boot_id, number) in self._trace.deliveries for number in event.delivery_ids
+            TracedDelivery(event.boot_id, number) in self._trace.deliveries for number in event.delivery_ids
         )
 
     def describe_witnesses(self) -> None:
-        """What the processes say of themselves: their level, and whether they ended."""
+        """Note each process's own words: its level, and whether it ended."""
         for state in (event for event in self._trace.life if isinstance(event, State)):
             witness = self._trace.witnesses.get(state.boot_id)
             if witness is None:
@@ -83,8 +83,8 @@ def by_origin(trace: Trace) -> Matches:
 
 
 def _is_made_from(trace: Trace, event: Append, ref: str) -> bool:
-    """``ref`` is ``boot:delivery`` of what was given back, ``level:queue offset`` of what was delayed, the broker-made
-    id of a dead letter that was sent again.
+    """``ref`` is ``boot:delivery`` of what was given back, ``level:queue offset`` of what was delayed, ``slot:queue
+    offset`` of what waited for its time, the broker-made id of a dead letter that was sent again.
     """
     if event.origin == "admin":
         return ref in {copy.offset_message_id for copy in trace.copies.values()}
@@ -92,5 +92,7 @@ def _is_made_from(trace: Trace, event: Append, ref: str) -> bool:
     if not number.isdecimal():
         return False
     if event.origin == "schedule" and source.isdecimal():
-        return Place(event.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)) in trace.copies
-    return Delivery(source, int(number)) in trace.deliveries
+        return CopyPlace(event.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)) in trace.copies
+    if event.origin in ("timer", "timer_roll"):
+        return CopyPlace(event.broker_name, TIMER_TOPIC, 0, int(number)) in trace.copies
+    return TracedDelivery(source, int(number)) in trace.deliveries

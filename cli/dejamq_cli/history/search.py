@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.events import Append, Boot, Deliver
-from dejamq_proto.hosts import host_text, parse_offset_message_id
+from dejamq_proto.journal.events import Append, Boot, Deliver
+from dejamq_proto.records.hosts import host_text, parse_offset_message_id
 
 from dejamq_cli.history.around import Around
 from dejamq_cli.history.files import Attendance, whole_lines
@@ -15,7 +15,7 @@ from dejamq_cli.history.trace import Copy, Trace, places_of
 
 RECORDS = (b'{"event":"APPEND"', b'{"event":"DELIVER"')
 GIVEN_BACK = b'{"event":"SENDBACK"'
-NOBODY = "\0"  # stands in no line: what is read then is who wrote journals
+NOBODY = "\0"  # stands in no line: such a reading only finds the processes that wrote journals
 MOST_ROUNDS = 64  # tries of a message; each needs a reading of its own when nothing but its origin names it
 
 

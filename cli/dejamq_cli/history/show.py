@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from dejamq_cli.history.story import GroupEnd, Story
+from dejamq_cli.history.story import GroupEnd, MessageStory
 
 
-def lines_of(story: Story) -> Iterator[str]:
+def lines_of(story: MessageStory) -> Iterator[str]:
     """The story for people, line by line: what it comes to first, then who and where, then each step."""
     yield f"{story.message_id}  topic {story.topic or 'unknown'}"
     yield from _outcome(story)
@@ -28,7 +28,7 @@ def lines_of(story: Story) -> Iterator[str]:
         yield from (f"  {text}" for text in story.missing)
 
 
-def _outcome(story: Story) -> Iterator[str]:
+def _outcome(story: MessageStory) -> Iterator[str]:
     if not story.groups:
         yield "Delivered to nobody, as far as these journals tell."
     for end in story.groups:
@@ -51,7 +51,7 @@ def _copies(numbers: list[int]) -> str:
     return f"{'copies' if len(numbers) > 1 else 'copy'} {', '.join(map(str, numbers))}"
 
 
-def _steps(story: Story) -> Iterator[str]:
+def _steps(story: MessageStory) -> Iterator[str]:
     if not story.steps:
         return
     start = story.steps[0].wall_us

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from dejamq_proto import events as ev
-from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC
+from dejamq_proto.journal import events as ev
+from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 
-from dejamq_cli.history.trace import Copy, Delivery, Place, Trace
+from dejamq_cli.history.trace import Copy, CopyPlace, Trace, TracedDelivery
 
 SENT = ("client", "tx_half")
 """Origins of what a producer asked for."""
@@ -24,15 +24,20 @@ class Speech:
         self.trace, self.name_of, self.numbers = trace, name_of, trace.delivery_numbers()
 
     def made_from(self, copy: Copy) -> str:
-        """What a copy was made from, as far as the journals tell."""
+        """The origin of a copy, as far as the journals tell."""
         source, _, number = copy.origin_ref.rpartition(":")
         if copy.origin == "sendback" and number.isdecimal():
-            delivery = self.numbers.get(Delivery(source, int(number)))
+            delivery = self.numbers.get(TracedDelivery(source, int(number)))
             after = f" after delivery {delivery}" if delivery else ""
             return f"given back by {self.name_of(source)}{after}"
         if copy.origin == "schedule" and source.isdecimal() and number.isdecimal():
-            waited = self.trace.copies.get(Place(copy.place.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)))
+            waited = self.trace.copies.get(
+                CopyPlace(copy.place.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number))
+            )
             return f"{named(waited)} was due" if waited else f"due at delay level {source}"
+        if copy.origin in ("timer", "timer_roll") and number.isdecimal():
+            waited = self.trace.copies.get(CopyPlace(copy.place.broker_name, TIMER_TOPIC, 0, int(number)))
+            return f"{named(waited)} was due" if waited else "its time had come"
         if copy.origin == "admin":
             letter = next((c for c in self.trace.copies.values() if c.offset_message_id == copy.origin_ref), None)
             return f"{named(letter) if letter else copy.origin_ref} was sent again by an operator"
@@ -51,7 +56,7 @@ class Speech:
 
     def deliveries_of(self, event: ev.Result | ev.Sendback) -> str:
         """Their numbers in the story."""
-        numbers = (self.numbers.get(Delivery(event.boot_id, number)) for number in event.delivery_ids)
+        numbers = (self.numbers.get(TracedDelivery(event.boot_id, number)) for number in event.delivery_ids)
         return ", ".join(str(number) for number in numbers if number) or "unknown"
 
     def copies_in(self, broker_name: str, topic: str, queue_id: int, offsets: range) -> str:

@@ -1,9 +1,9 @@
-"""What ``dejamq message history -o json`` tells, and what the text is made of."""
+"""The output of ``dejamq message history -o json``, from which the text is made too."""
 
 import msgspec
 
 
-class Actor(msgspec.Struct):
+class Participant(msgspec.Struct):
     """A process that had to do with the message, and its short name."""
 
     name: str
@@ -25,7 +25,7 @@ class StoredCopy(msgspec.Struct):
     origin: str
 
 
-class Handled(msgspec.Struct):
+class HandlerEntry(msgspec.Struct):
     """A handler was entered. ``delivery_id`` is the one that it sees; ``result`` is empty where none is known."""
 
     number: int
@@ -36,7 +36,7 @@ class Handled(msgspec.Struct):
     result: str
 
 
-class Step(msgspec.Struct):
+class StoryStep(msgspec.Struct):
     """One line of a journal, in words; without ``event`` where a journal breaks off."""
 
     wall_us: int
@@ -48,7 +48,7 @@ class Step(msgspec.Struct):
 
 
 class GroupEnd(msgspec.Struct):
-    """How a group stands with the message. ``results`` are those of its deliveries in their order.
+    """The state of a group for the message. ``results`` has the result of each delivery, in order.
 
     ``committed_past`` are numbers of copies that it has committed past and was not moved back before; ``unasked``
     counts the deliveries after one that had not asked for another.
@@ -61,14 +61,14 @@ class GroupEnd(msgspec.Struct):
     unasked: int
 
 
-class Story(msgspec.Struct):
+class MessageStory(msgspec.Struct):
     """One message's life. ``missing`` are sentences about what the journals do not say."""
 
     message_id: str
     topic: str
-    processes: list[Actor]
+    processes: list[Participant]
     copies: list[StoredCopy]
-    deliveries: list[Handled]
-    steps: list[Step]
+    deliveries: list[HandlerEntry]
+    steps: list[StoryStep]
     groups: list[GroupEnd]
     missing: list[str]

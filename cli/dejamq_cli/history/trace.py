@@ -1,17 +1,17 @@
-"""What the journals say of one message: its copies, its deliveries, and the lines about them."""
+"""One message in the journals: its copies, its deliveries, and the lines about them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
-from dejamq_proto.events import Append, Boot, Deliver, Event, SendTry
-from dejamq_proto.hosts import offset_message_id
-from dejamq_proto.names import SCHEDULE_TOPIC
+from dejamq_proto.journal.events import Append, Boot, Deliver, Event, SendTry
+from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from dejamq_proto.records.hosts import offset_message_id
 
 from dejamq_cli.history.files import Witness
 
 
-class Place(NamedTuple):
+class CopyPlace(NamedTuple):
     """Where a copy lies."""
 
     broker_name: str
@@ -24,7 +24,7 @@ class Copy(msgspec.Struct):
     """One stored record of the message. ``origin`` is empty where no broker's journal tells of it."""
 
     number: int
-    place: Place
+    place: CopyPlace
     log_offset: int
     origin: str = ""
     origin_ref: str = ""
@@ -34,7 +34,7 @@ class Copy(msgspec.Struct):
 
     @property
     def offset_message_id(self) -> str:
-        """The broker-made id; empty while the broker's address is not known, or is none of IPv4."""
+        """The broker-made id; empty while the broker's address is not known, or is not an IPv4 address."""
         address, _, port = self.host.rpartition(":")
         if not address or not port.isdecimal() or ":" in address:
             return ""
@@ -44,7 +44,7 @@ class Copy(msgspec.Struct):
             return ""
 
 
-class Delivery(NamedTuple):
+class TracedDelivery(NamedTuple):
     """One handler that was entered."""
 
     boot_id: str
@@ -57,10 +57,10 @@ class Trace:
     def __init__(self, key: str) -> None:
         self.key = key
         self.topic = ""
-        self.copies: dict[Place, Copy] = {}
+        self.copies: dict[CopyPlace, Copy] = {}
         self.tries: dict[tuple[str, int], int] = {}
         """(boot id, request) of the sends that carried it, to the number of the try."""
-        self.deliveries: dict[Delivery, Place] = {}
+        self.deliveries: dict[TracedDelivery, CopyPlace] = {}
         self.queues_of: set[tuple[str, int]] = set()
         """(boot id, process queue) that it was delivered from."""
         self.events: dict[tuple[str, int], Event] = {}
@@ -92,7 +92,7 @@ class Trace:
     def stored(self, event: Append, index: int) -> None:
         """One record of the run is a copy."""
         queue = event.queue_index[index]
-        place = Place(event.broker_name, event.topics[queue], event.queue_ids[queue], event.queue_offsets[index])
+        place = CopyPlace(event.broker_name, event.topics[queue], event.queue_ids[queue], event.queue_offsets[index])
         copy = self._copy(place, event.log_offsets[index])
         copy.origin, copy.sender = event.origin, event.client_boot_id
         copy.origin_ref = event.origin_refs[index] if event.origin_refs else ""
@@ -100,14 +100,14 @@ class Trace:
 
     def delivered(self, event: Deliver, index: int) -> None:
         """One message of the run is a copy."""
-        place = Place(event.broker_name, event.topic, event.queue_id, event.queue_offsets[index])
+        place = CopyPlace(event.broker_name, event.topic, event.queue_id, event.queue_offsets[index])
         copy = self._copy(place, event.log_offsets[index])
         copy.host = event.store_host(index) or copy.host
-        self.deliveries[Delivery(event.boot_id, event.delivery_ids[index])] = place
+        self.deliveries[TracedDelivery(event.boot_id, event.delivery_ids[index])] = place
         self.queues_of.add((event.boot_id, event.pq_id))
         self.keep(event)
 
-    def _copy(self, place: Place, log_offset: int) -> Copy:
+    def _copy(self, place: CopyPlace, log_offset: int) -> Copy:
         return self.copies.setdefault(place, Copy(len(self.copies) + 1, place, log_offset))
 
     def complete(self) -> None:
@@ -119,31 +119,32 @@ class Trace:
         for number, copy in enumerate(ordered, 1):
             copy.number = number
             copy.host = copy.host or hosts.get(copy.place.broker_name, "")
-        self.topic = self.topic or next((c.place.topic for c in ordered if c.place.topic != SCHEDULE_TOPIC), "")
+        topics = (copy.place.topic for copy in ordered)
+        self.topic = self.topic or next((topic for topic in topics if topic not in (SCHEDULE_TOPIC, TIMER_TOPIC)), "")
 
-    def delivery_numbers(self) -> dict[Delivery, int]:
+    def delivery_numbers(self) -> dict[TracedDelivery, int]:
         """The deliveries of the message counted from 1, in the order of their times."""
         entered = sorted(
             (event.wall_us, event.boot_id, number)
             for event in self.events.values()
             if isinstance(event, Deliver)
             for number in event.delivery_ids
-            if Delivery(event.boot_id, number) in self.deliveries
+            if TracedDelivery(event.boot_id, number) in self.deliveries
         )
-        return {Delivery(boot_id, number): count for count, (_, boot_id, number) in enumerate(entered, 1)}
+        return {TracedDelivery(boot_id, number): count for count, (_, boot_id, number) in enumerate(entered, 1)}
 
-    def _times(self) -> Iterator[tuple[int, Place]]:
+    def _times(self) -> Iterator[tuple[int, CopyPlace]]:
         """When each copy is spoken of."""
         for event in self.events.values():
             if isinstance(event, Append | Deliver):
                 yield from ((event.wall_us, place) for place in places_of(event) if place in self.copies)
 
 
-def places_of(event: Append | Deliver) -> Iterator[Place]:
+def places_of(event: Append | Deliver) -> Iterator[CopyPlace]:
     """Where each record of the run lies, in its order."""
     if isinstance(event, Deliver):
         queue = event.broker_name, event.topic, event.queue_id
-        yield from (Place(*queue, queue_offset) for queue_offset in event.queue_offsets)
+        yield from (CopyPlace(*queue, queue_offset) for queue_offset in event.queue_offsets)
         return
     for queue_number, queue_offset in zip(event.queue_index, event.queue_offsets, strict=True):
-        yield Place(event.broker_name, event.topics[queue_number], event.queue_ids[queue_number], queue_offset)
+        yield CopyPlace(event.broker_name, event.topics[queue_number], event.queue_ids[queue_number], queue_offset)

@@ -3,6 +3,8 @@
 Messages, errors and answers of handlers are those of ``dejamq``, and may be imported from either. All clients of a
 process share one thread with an event loop. Start them after a fork, in a worker and not in its master: in a child of a
 process that uses dejamq.sync every call raises ForkedProcess.
+
+A process owns one loop thread. Enter at ``facade``.
 """
 
 from dejamq import (
@@ -61,6 +63,7 @@ from dejamq.sync.lite_pull import LitePullConsumer
 from dejamq.sync.producer import Producer
 from dejamq.sync.push_consumer import PushConsumer
 from dejamq.sync.runner import run
+from dejamq.sync.simple_consumer import SimpleConsumer
 from dejamq.sync.transaction_producer import TransactionProducer
 
 __all__ = [
@@ -108,6 +111,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SendTimeout",
+    "SimpleConsumer",
     "Strategy",
     "SuspendQueue",
     "TransactionProducer",

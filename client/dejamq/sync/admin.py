@@ -5,15 +5,15 @@ from typing import Any, TypeVar
 
 from dejamq_proto.codes import DejamqError
 
-from dejamq.admin import Admin as AsyncAdmin
-from dejamq.admin_cluster import ClientConnection
-from dejamq.admin_dead_letters import Replay
-from dejamq.admin_links import BrokerInfo
-from dejamq.admin_queues import QueueRange
-from dejamq.admin_running import DirectResult, RunningInfo, StatsLine
-from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage
+from dejamq.admin.admin import Admin as AsyncAdmin
+from dejamq.admin.cluster import ClientConnection
+from dejamq.admin.dead_letters import Replay
+from dejamq.admin.links import BrokerInfo
+from dejamq.admin.queues import QueueRange
+from dejamq.admin.running import DirectResult, RunningInfo, StatsLine
+from dejamq.receiving.received import ReceivedMessage
 from dejamq.sync.admin_changes import AdminChanges
+from dejamq.values.message import MessageQueue
 
 Item = TypeVar("Item")
 

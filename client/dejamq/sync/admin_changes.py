@@ -6,13 +6,13 @@ from typing import Any
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import PERM_READ, PERM_WRITE
 
-from dejamq.admin import Admin as AsyncAdmin
-from dejamq.admin_cluster import Clash
-from dejamq.admin_groups import GroupSettings
-from dejamq.admin_messages import TopicQueues
-from dejamq.admin_offsets import OffsetMove, QueueProgress
-from dejamq.message import MessageQueue
+from dejamq.admin.admin import Admin as AsyncAdmin
+from dejamq.admin.cluster import Clash
+from dejamq.admin.groups import GroupSettings
+from dejamq.admin.messages import TopicQueues
+from dejamq.admin.offsets import OffsetMove, QueueProgress
 from dejamq.sync.facade import Facade
+from dejamq.values.message import MessageQueue
 
 
 class AdminChanges(Facade[AsyncAdmin]):

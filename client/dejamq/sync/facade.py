@@ -1,4 +1,4 @@
-"""What all blocking clients have: their asyncio client in the loop thread, and their life."""
+"""The common part of all blocking clients: their asyncio client in the loop thread, and their life."""
 
 import threading
 from collections.abc import Callable, Coroutine
@@ -7,8 +7,8 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from dejamq_proto.codes import ForkedProcess
 
-from dejamq.forking import Origin
 from dejamq.sync.loop_thread import LoopThread, loop_thread
+from dejamq.values.forking import ProcessOrigin
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Facade(Generic[C]):
     """
 
     def __init__(self, inner: C) -> None:
-        self._inner, self._origin = inner, Origin()
+        self._inner, self._origin = inner, ProcessOrigin()
         self._thread: LoopThread | None = None
         self._lock = threading.Lock()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dejamq.inbox import FIRST_PAUSE_S, LONGEST_PAUSE_S, Marks
-from dejamq.received import ReceivedMessage
+from dejamq.receiving.received import ReceivedMessage
 
 
 class Inbox:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dejamq.allocation import Strategy
-from dejamq.consume_from import ConsumeFrom, MessageModel
-from dejamq.lite_pull import LitePullConsumer as AsyncLitePullConsumer
-from dejamq.lite_rebalancer import QueuesListener
-from dejamq.message import MessageQueue
-from dejamq.received import ReceivedMessage
+from dejamq.lite.consumer import LitePullConsumer as AsyncLitePullConsumer
+from dejamq.lite.rebalancer import QueuesListener
+from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel
+from dejamq.receiving.received import ReceivedMessage
 from dejamq.sync.facade import Facade
+from dejamq.values.allocation import Strategy
+from dejamq.values.message import MessageQueue
 
 
 class LitePullConsumer(Facade[AsyncLitePullConsumer]):
@@ -47,7 +47,7 @@ class LitePullConsumer(Facade[AsyncLitePullConsumer]):
 
     @property
     def client_id(self) -> str:
-        """Who this is in the group; empty before the start."""
+        """The client id of this member of the group; empty before the start."""
         return self._inner.client_id
 
     @property

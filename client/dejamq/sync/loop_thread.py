@@ -77,7 +77,7 @@ class LoopThread:
         self._thread.join()
 
     def _serve(self) -> None:
-        with asyncio.Runner() as runner:  # its end cancels what is left and closes the loop
+        with asyncio.Runner() as runner:  # its end cancels the remaining tasks and closes the loop
             self.loop = runner.get_loop()
             self._started.set()
             self.loop.run_forever()

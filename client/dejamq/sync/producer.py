@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any
 
 from dejamq_proto.codes import BacklogFull, ClientClosed
 
-from dejamq.intake import Destination, no_message
-from dejamq.message import Message, MessageQueue, SendResult
-from dejamq.producer import Producer as AsyncProducer
-from dejamq.received import ReceivedMessage
-from dejamq.send_hooks import SendHook
+from dejamq.clients.producer import Producer as AsyncProducer
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.sending.hooks import SendHook
+from dejamq.sending.intake import Destination, no_message
 from dejamq.sync.facade import Facade
+from dejamq.values.message import Message, MessageQueue, SendResult
 
 Submitted = tuple[Message, Destination, float | None, "Future[SendResult]"]
 
@@ -64,6 +65,10 @@ class Producer(Facade[AsyncProducer]):
         """As ``dejamq.Producer.request``."""
         return self._await(self._inner.request, message, timeout_ms, queue=queue)
 
+    def recall(self, topic: str, handle: str, *, timeout_ms: float | None = None) -> str:
+        """As ``dejamq.Producer.recall``."""
+        return self._await(self._inner.recall, topic, handle, timeout_ms=timeout_ms)
+
     def drain(self) -> None:
         """Wait until there is room again for submits."""
         self._await(self._taken)
@@ -89,9 +94,11 @@ class Producer(Facade[AsyncProducer]):
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Send what was submitted, then leave; may be called twice."""
+        budget_ms = self._inner.config.await_termination_ms if timeout_ms is None else timeout_ms
+        deadline = monotonic() + budget_ms / 1000
         if not self._inner.closed:
-            self._await(self._taken)
-        super().close(timeout_ms)
+            self._await(self._taken_within, budget_ms / 1000)
+        super().close(max(0.0, (deadline - monotonic()) * 1000))
 
     def _hand(self, submitted: Submitted) -> None:
         """Leave it for the loop's next turn: waking the loop costs far more than the message, so once for many."""
@@ -119,6 +126,14 @@ class Producer(Facade[AsyncProducer]):
         assert self._taking is not None
         await asyncio.shield(self._taking)
 
+    async def _taken_within(self, timeout_s: float) -> None:
+        """As ``_taken``, at most so long: what is left then fails as the producer closes."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._taken()
+        except TimeoutError:
+            pass
+
     async def _take(self) -> None:
         """Submit what was handed over, in its order; where there is no room for it, wait for some."""
         while True:
@@ -143,8 +158,10 @@ class Producer(Facade[AsyncProducer]):
                     break
                 except BacklogFull:
                     await self._inner.drain()
-        except Exception as error:
+        except BaseException as error:
             _settle(future, error)
+            if not isinstance(error, Exception):
+                raise
         else:
             sending.add_done_callback(lambda sent: _copy(sent, future))
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from dejamq_proto.codes import ConfigError
 
-from dejamq.allocation import Strategy
-from dejamq.consume_from import ConsumeFrom, MessageModel
-from dejamq.consumer import PushConsumer as AsyncPushConsumer
-from dejamq.consumer_life import in_handler_of
-from dejamq.handlers import BatchHandler, Handler
-from dejamq.hooks import ConsumeHook, Keep
-from dejamq.message import MessageQueue
-from dejamq.signals import STOP_SIGNALS
-from dejamq.statistics import ConsumerStatistics
+from dejamq.clients.consumer import PushConsumer as AsyncPushConsumer
+from dejamq.clients.consumer_life import in_handler_of
+from dejamq.clients.signals import STOP_SIGNALS
+from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel
+from dejamq.receiving.handlers import BatchHandler, Handler
+from dejamq.receiving.hooks import ConsumeHook, Keep
+from dejamq.receiving.statistics import ConsumerStatistics
 from dejamq.sync.facade import Facade
+from dejamq.values.allocation import Strategy
+from dejamq.values.message import MessageQueue
 
 
 class PushConsumer(Facade[AsyncPushConsumer]):
@@ -83,7 +83,7 @@ class PushConsumer(Facade[AsyncPushConsumer]):
 
     @property
     def client_id(self) -> str:
-        """Who this is in the group; empty before the start."""
+        """The client id of this member of the group; empty before the start."""
         return self._inner.client_id
 
     @property

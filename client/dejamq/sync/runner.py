@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from dejamq.runner import Hurried
-from dejamq.runner import run as run_async
-from dejamq.signals import STOP_SIGNALS
+from dejamq.clients.runner import Hurried
+from dejamq.clients.runner import run as run_async
+from dejamq.clients.signals import STOP_SIGNALS
 from dejamq.sync.facade import Facade
 from dejamq.sync.loop_thread import loop_thread
 from dejamq.sync.push_consumer import Signals

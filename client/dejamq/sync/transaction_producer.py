@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dejamq.intake import Destination
-from dejamq.message import Message
-from dejamq.send_hooks import SendHook
+from dejamq.sending.hooks import SendHook
+from dejamq.sending.intake import Destination
 from dejamq.sync.producer import Producer
-from dejamq.transaction import Checker, Execute, TransactionResult
-from dejamq.transaction_hooks import EndTransactionHook
-from dejamq.transaction_producer import TransactionProducer as AsyncTransactionProducer
+from dejamq.transactions.hooks import EndTransactionHook
+from dejamq.transactions.producer import TransactionProducer as AsyncTransactionProducer
+from dejamq.transactions.states import Checker, Execute, TransactionResult
+from dejamq.values.message import Message
 
 
 class TransactionProducer(Producer):

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import msgspec
-from dejamq_proto.events import Deliver
+from dejamq_proto.journal.events import Deliver
 
+from dejamq_lab.bench.client.result import BenchResult, Load
+from dejamq_lab.bench.client.target import own_cluster
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.result import BenchResult, Load
-from dejamq_lab.bench.target import own_cluster
 from dejamq_lab.errors import ClusterFailed
 
 COMMAND = (sys.executable, "-m", "dejamq_analytics")

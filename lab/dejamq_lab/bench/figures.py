@@ -1,13 +1,15 @@
-"""What is measured side by side: figures, their goals, and how much of it each side is given."""
+"""Figures that are measured side by side, their goals, and the number of messages for each side."""
 
 from typing import Literal
 
 import msgspec
 
-from dejamq_lab.bench.result import BenchResult, Load
-from dejamq_lab.bench.worker import OWN
+from dejamq_lab.bench.client.result import BenchResult, Load
+from dejamq_lab.bench.client.worker import OWN
 
 Unit = Literal["/s", "ms"]
+FRAMES = f"{OWN}, frames"
+"""dejamq again, with runs and pulls at the fast port; ``OWN`` is dejamq as it is by default, over gRPC."""
 BATCHES = "rocketmq, batches of 32"
 SLOW = "rabbitmq"
 
@@ -48,61 +50,69 @@ class Figure(msgspec.Struct, frozen=True):
 
     def load_of(self, side: str) -> Load:
         load = msgspec.structs.replace(self.load, messages=self.sides[side])
-        return msgspec.structs.replace(load, mode="batch", batch_size=32) if side == BATCHES else load
+        if side == BATCHES:
+            return msgspec.structs.replace(load, mode="batch", batch_size=32)
+        return msgspec.structs.replace(load, transport="frames") if side == FRAMES else load
+
+
+def ours(messages: int) -> dict[str, int]:
+    """Both sides of dejamq, each with ``messages`` messages."""
+    return {OWN: messages, FRAMES: messages}
 
 
 FIGURES = (
     Figure(
         "send", "sent as fast as can be, each acknowledged", "send", Load(),
-        {OWN: 400_000, "kafka": 300_000, "redis": 100_000, "nats": 60_000, "rocketmq": 60_000, BATCHES: 200_000,
-         SLOW: 8_000},
+        ours(400_000)
+        | {"kafka": 300_000, "redis": 100_000, "nats": 60_000, "rocketmq": 60_000, BATCHES: 200_000, SLOW: 8_000},
         goal="≥ 500 k/s; ≥ 1.5 × Kafka, ≥ 3 × Redis", at_least=500_000,
     ),
     Figure(
         "consume", "consumed one by one, bodies read, acknowledged", "consume", Load(),
-        {OWN: 800_000, "redis": 100_000, "nats": 60_000, "rocketmq": 150_000, SLOW: 8_000},
+        ours(800_000) | {"redis": 100_000, "nats": 60_000, "rocketmq": 150_000, SLOW: 8_000},
         goal="≥ 600 k/s", at_least=600_000,
     ),
     Figure(
-        "poll", "polled by 500, body and id read", "poll", Load(), {OWN: 500_000, "kafka": 300_000},
+        "poll", "polled by 500, body and id read", "poll", Load(), ours(500_000) | {"kafka": 300_000},
         goal="≥ 1 M/s (Kafka about that)", at_least=1_000_000,
     ),
     Figure(
         "single", "one send at a time, median", "send", Load(mode="single"),
-        {OWN: 1_500, "redis": 1_500, "nats": 1_500, "kafka": 500, "rocketmq": 1_500, SLOW: 500},
+        ours(1_500) | {"redis": 1_500, "nats": 1_500, "kafka": 500, "rocketmq": 1_500, SLOW: 500},
         value="p50_ms", goal="≤ 0.8 × a bare gRPC echo",
     ),
     Figure(
         "early", "send to handler at 5 k/s, median", "latency", Load(rate=5_000),
-        {OWN: 10_000, "redis": 10_000, "nats": 10_000, "kafka": 10_000, "rocketmq": 10_000}, value="p50_ms",
+        ours(10_000) | {"redis": 10_000, "nats": 10_000, "kafka": 10_000, "rocketmq": 10_000},
+        value="p50_ms",
     ),
     Figure(
-        "await", "256 senders that wait", "send", Load(mode="await"), {OWN: 150_000},
+        "await", "256 senders that wait", "send", Load(mode="await"), ours(150_000),
         goal="≥ 220 k/s", at_least=220_000,
     ),
     Figure(
-        "small", "sent, bodies of 100 bytes", "send", Load(body_bytes=100), {OWN: 400_000},
+        "small", "sent, bodies of 100 bytes", "send", Load(body_bytes=100), ours(400_000),
         goal="≥ 600 k/s", at_least=600_000,
     ),
     Figure(
-        "batches", "consumed in batches of 64", "consume", Load(batch_size=64), {OWN: 400_000},
+        "batches", "consumed in batches of 64", "consume", Load(batch_size=64), ours(400_000),
         goal="≥ 1 M/s", at_least=1_000_000,
     ),
     Figure(
-        "together", "through, sent and consumed together", "consume", Load(together=True), {OWN: 800_000},
+        "together", "through, sent and consumed together", "consume", Load(together=True), ours(800_000),
         goal="≥ 350 k/s", at_least=350_000,
     ),
     Figure(
-        "late50", "send to handler at 50 k/s, median", "latency", Load(rate=50_000), {OWN: 250_000},
+        "late50", "send to handler at 50 k/s, median", "latency", Load(rate=50_000), ours(250_000),
         value="p50_ms", goal="≤ 1.5 ms", at_most=1.5,
     ),
     Figure(
-        "late99", "send to handler at 50 k/s, 99th percentile", "latency", Load(rate=50_000), {OWN: 250_000},
+        "late99", "send to handler at 50 k/s, 99th percentile", "latency", Load(rate=50_000), ours(250_000),
         value="p99_ms", goal="≤ 5 ms", at_most=5.0,
     ),
     Figure(
         "sync", "sync flush, 64 senders that wait", "send", Load(mode="await", concurrency=64, flush_mode="sync"),
-        {OWN: 100_000}, goal="≥ 0.8 × 64 / (fdatasync + round trip)",
+        ours(100_000), goal="≥ 0.8 × 64 / (fdatasync + round trip)",
     ),
     Figure(
         "forensic", "consumed one by one, journal at forensic", "consume", Load(journal_level="forensic"),

@@ -1,20 +1,54 @@
 """The measurements: send, consume, poll, latency. Servers, producer and consumer are processes of their own."""
 
 import contextlib
+import os
+import statistics
+import tempfile
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.journal import new_boot_id
+from dejamq_proto.journal.writer import new_boot_id
 
 from dejamq_lab.bench import peers
-from dejamq_lab.bench.client_process import ClientProcess, run_client
-from dejamq_lab.bench.own_clients import POLLED
-from dejamq_lab.bench.result import BenchResult, Job, Load, Span
+from dejamq_lab.bench.client.own import POLLED
+from dejamq_lab.bench.client.process import ClientProcess, run_client
+from dejamq_lab.bench.client.result import BenchResult, Job, Load, Span
+from dejamq_lab.bench.client.stopwatch import STAMP_BYTES
+from dejamq_lab.bench.client.target import Target, given_cluster, own_cluster
 from dejamq_lab.bench.rpc_echo import baseline, python_step_ns
-from dejamq_lab.bench.stopwatch import STAMP_BYTES
-from dejamq_lab.bench.sync_floor import sync_floor
-from dejamq_lab.bench.target import Target, given_cluster, own_cluster
+
+# The floor of every program that answers after the disk has the message: an fdatasync and a round trip a group.
+
+SYNCS = 40
+
+
+def sync_floor(load: Load, round_trip_ms: float, directory: str | None) -> dict[str, float]:
+    """``fdatasync_ms`` and ``sync_floor_per_second``, on the disk of that folder.
+
+    The floor is the one of a group commit: while one group is written, all senders wait for the next.
+    """
+    senders = {"single": 1, "await": load.concurrency}.get(load.mode, load.batch_size)
+    sync_ms = fdatasync_ms(load.body_bytes * senders, directory)
+    return {
+        "fdatasync_ms": round(sync_ms, 3),
+        "sync_floor_per_second": round(senders / (sync_ms + round_trip_ms) * 1000, 1),
+    }
+
+
+def fdatasync_ms(group_bytes: int, directory: str | None) -> float:
+    """The median time (ms) of making the bytes of one group durable, in a file that has its blocks as a log has."""
+    data, times = os.urandom(group_bytes), []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        os.write(file.fileno(), b"\0" * group_bytes * SYNCS)
+        os.fsync(file.fileno())
+        for number in range(SYNCS):
+            os.pwrite(file.fileno(), data, number * group_bytes)
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
 
 
 class Bench:
@@ -50,7 +84,7 @@ class Bench:
         )  # fmt: skip
 
     async def consume_on(self, target: Target) -> None:
-        """Send and consume all messages, and measure nothing: whoever calls wants the journals."""
+        """Send and consume all messages, and measure nothing: the caller wants the journals."""
         await self._after_sending(target, "consume")
 
     @contextlib.asynccontextmanager
@@ -64,9 +98,11 @@ class Bench:
             yield target
 
     def _settings(self, what: str) -> dict[str, Any]:
-        """What has to be known to repeat the measurement, besides the numbers."""
+        """The facts that a repeated measurement needs, besides the numbers."""
         load = self.load
         settings: dict[str, Any] = {"queues": load.queues, "flush_mode": load.flush_mode}
+        if self._peer is None:
+            settings["transport"] = load.transport
         if load.topics > 1:
             settings["topics"] = load.topics
         if what == "send":

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 
+from dejamq_lab.bench.client.worker import OWN
+from dejamq_lab.bench.figures import FRAMES
 from dejamq_lab.bench.rounds import shown
-from dejamq_lab.bench.summary import GROUND, Report, Row, Spread
-from dejamq_lab.bench.worker import OWN
+from dejamq_lab.bench.summary import GROUND, BenchReport, Row, Spread
 
 BEGIN = "<!-- made by `make bench-page`: begin -->"
 END = "<!-- made by `make bench-page`: end -->"
 BODY_BYTES = 1024
 NAMES = {
+    OWN: "dejamq (gRPC)",
+    FRAMES: "dejamq (frames)",
     "redis": "Redis Streams",
     "nats": "NATS JetStream",
     "rabbitmq": "RabbitMQ",
@@ -18,7 +21,7 @@ NAMES = {
 }
 
 
-def written_into(page: str, report: Report, picture: str) -> str:
+def written_into(page: str, report: BenchReport, picture: str) -> str:
     """The page with the report between its markers. Raises ValueError for a page without them."""
     before, begin, rest = page.partition(BEGIN)
     _old, end, after = rest.partition(END)
@@ -27,14 +30,15 @@ def written_into(page: str, report: Report, picture: str) -> str:
     return f"{before}{BEGIN}\n{rendered(report, picture)}\n{END}{after}"
 
 
-def rendered(report: Report, picture: str) -> str:
+def rendered(report: BenchReport, picture: str) -> str:
     """Markdown: the picture, the table, the machine."""
-    rows = [row for row in report.rows if len(row.sides) > 1 or row.goal]
+    rows = [row for row in report.rows if row.peers or row.goal]
     lines = [
         f"![dejamq beside its peers: {rows[0].title if rows else ''}]({picture})",
         "",
-        "| figure | goal | dejamq | peers in the same rounds | dejamq through the peer |",
-        "|---|---|---|---|---|",
+        f"| figure | goal | {NAMES[OWN]} | {NAMES[FRAMES]} | peers in the same rounds "
+        f"| {NAMES[OWN]} through the peer |",
+        "|---|---|---|---|---|---|",
         *map(_row, rows),
         "",
         *_journal(report),
@@ -50,8 +54,10 @@ def rendered(report: Report, picture: str) -> str:
 
 def named(side: str) -> str:
     """A side as people call it."""
+    if side in NAMES:
+        return NAMES[side]
     system, comma, how = side.partition(",")
-    return "RocketMQ," + how if comma else NAMES.get(system, system)
+    return "RocketMQ," + how if comma else system
 
 
 def spread(value: Spread, unit: str) -> str:
@@ -65,22 +71,29 @@ def times(value: Spread) -> str:
 
 
 def _row(row: Row) -> str:
-    others = [side for side in row.sides if side != OWN]
-    peers = "<br>".join(f"{named(side)} {spread(row.sides[side], row.unit)}" for side in others)
-    ratios = [times(row.ratios[side]) if side in row.ratios else "" for side in others]
+    peers = "<br>".join(f"{named(side)} {spread(row.sides[side], row.unit)}" for side in row.peers)
+    ratios = [times(row.ratios[side]) if side in row.ratios else "" for side in row.peers]
     ratios += [f"{times(value)} {name}" for name, value in row.floors.items()]
     own = f"**{spread(row.sides[OWN], row.unit)}**"
-    return f"| {row.title} | {row.goal} | {own} | {peers} | {'<br>'.join(ratios)} |"
+    return f"| {row.title} | {row.goal} | {own} | {_frames(row)} | {peers} | {'<br>'.join(ratios)} |"
 
 
-def _journal(report: Report) -> Iterator[str]:
+def _frames(row: Row) -> str:
+    """The fast port's figure, and gRPC's figure divided by it."""
+    if FRAMES not in row.sides:
+        return ""
+    ratio = f"<br>gRPC: {times(row.ratios[FRAMES])} of it" if FRAMES in row.ratios else ""
+    return spread(row.sides[FRAMES], row.unit) + ratio
+
+
+def _journal(report: BenchReport) -> Iterator[str]:
     costs = [f"{word} {cost.median:.0f} % ({cost.low:.0f} to {cost.high:.0f})" for word, cost in report.journal.items()]
     if costs:
         yield f"The journal at `audit` costs {' and '.join(costs)} of the rate without it (goal: at most 15 %)."
         yield ""
 
 
-def _machine(report: Report) -> str:
+def _machine(report: BenchReport) -> str:
     about = report.machine
     ground = ", ".join(
         f"{words} {spread_plain(report.baseline[name])}" for name, words in GROUND.items() if name in report.baseline
@@ -91,7 +104,7 @@ def _machine(report: Report) -> str:
     )
 
 
-def _limits(report: Report) -> Iterator[str]:
+def _limits(report: BenchReport) -> Iterator[str]:
     """How far the bytes that pass are from one copy of them in memory."""
     copy = report.baseline.get("memory_copy_gb_per_second")
     rates = {row.key: row for row in report.rows if row.key in ("send", "consume", "poll")}
@@ -109,7 +122,7 @@ def spread_plain(value: Spread) -> str:
     return f"{value.median:.3g} ({value.low:.3g} to {value.high:.3g})"
 
 
-def _beneath(report: Report) -> Iterator[str]:
+def _beneath(report: BenchReport) -> Iterator[str]:
     for peer, promise in report.durability.items():
         yield f"- {NAMES.get(peer, peer)}: {promise}"
     if report.durability:
@@ -117,9 +130,10 @@ def _beneath(report: Report) -> Iterator[str]:
     yield "| what a message cost of a core (µs) | producer | broker | consumer |"
     yield "|---|---|---|---|"
     for row in report.rows:
-        if row.cores_us and not row.title.endswith(SAME):
-            cells = [f"{row.cores_us[name]:.3g}" if name in row.cores_us else "" for name in PROCESSES]
-            yield f"| {row.title} | {' | '.join(cells)} |"
+        for side, cost in row.cores_us.items():
+            if cost and not row.title.endswith(SAME):
+                cells = [f"{cost[name]:.3g}" if name in cost else "" for name in PROCESSES]
+                yield f"| {row.title}{', frames' if side == FRAMES else ''} | {' | '.join(cells)} |"
     yield ""
 
 

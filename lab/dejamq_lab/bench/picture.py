@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from html import escape
 
+from dejamq_lab.bench.client.worker import OWN
+from dejamq_lab.bench.figures import FRAMES
 from dejamq_lab.bench.page import named
 from dejamq_lab.bench.rounds import shown
-from dejamq_lab.bench.summary import Report, Row
-from dejamq_lab.bench.worker import OWN
+from dejamq_lab.bench.summary import BenchReport, Row
 
 WIDTH, LABEL, BAR, LINE, HEAD, GAP = 760, 190, 400, 24, 34, 14
 STYLE = """
@@ -17,11 +18,11 @@ text { font: 13px system-ui, sans-serif; fill: #24292f } .head { font-weight: 60
 """
 
 
-def drawn(report: Report) -> str:
+def drawn(report: BenchReport) -> str:
     """The figures that have peers, each with a scale of its own; a thin line is the lowest and highest round."""
     parts, y = [], GAP
     for row in report.rows:
-        if len(row.sides) > 1:
+        if row.peers:
             parts += list(_group(row, y))
             y += HEAD + LINE * len(row.sides) + GAP
     body = "\n".join(parts)
@@ -39,7 +40,7 @@ def _group(row: Row, top: int) -> Iterator[str]:
     order = sorted(row.sides, key=lambda side: row.sides[side].median, reverse=row.unit != "ms")
     for number, side in enumerate(order):
         value, y = row.sides[side], top + HEAD + number * LINE
-        kind, length = ("own" if side == OWN else "peer"), max(1.0, value.median / longest * BAR)
+        kind, length = ("own" if side in (OWN, FRAMES) else "peer"), max(1.0, value.median / longest * BAR)
         middle, low, high = y + 8, LABEL + value.low / longest * BAR, LABEL + value.high / longest * BAR
         yield f'<text x="{LABEL - 8}" y="{y + 12}" text-anchor="end">{escape(named(side))}</text>'
         yield f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{length:.1f}" height="16" rx="2"/>'

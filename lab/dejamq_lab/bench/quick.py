@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
+from dejamq_lab.bench.client.result import BenchResult, Load
+from dejamq_lab.bench.client.target import make_topics, own_cluster
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.result import BenchResult, Load
 from dejamq_lab.bench.rounds import shown
-from dejamq_lab.bench.target import make_topics, own_cluster
 
 QUICK: Mapping[str, tuple[str, Load]] = {
     "send, submitted": ("send", Load(60_000)),
@@ -23,8 +23,9 @@ QUICK: Mapping[str, tuple[str, Load]] = {
 class Ratio(msgspec.Struct, frozen=True):
     """One measurement through the machine's own.
 
-    ``echoes``: of a rate how many messages pass in the time of one bare gRPC echo, where more is better; of a time how
-    many echoes it lasts, where less is. ``copies``: the bytes that passed, as a share of a bare memory copy.
+    ``echoes`` of a rate: the number of messages in the time of one bare gRPC echo; more is better. ``echoes`` of a
+    time: the number of echoes that it lasts; less is better. ``copies``: the bytes that passed, as a share of a bare
+    memory copy.
     """
 
     what: str
@@ -56,7 +57,7 @@ async def quick_ratios(scale: float = 1.0) -> AsyncIterator[Ratio]:
 
 
 def table(ratios: list[Ratio], before: Mapping[str, Ratio]) -> str:
-    """For people; ``before`` are those of an earlier run, if there was one."""
+    """A table for people; ``before`` has the ratios of an earlier run, if there was one."""
     lines = [f"{'':<30}{'figure':>12}{'echoes':>10}{'of a copy':>12}{'last time':>12}"]
     for ratio in ratios:
         share = "" if ratio.copies is None else f"{ratio.copies:.2%}"

@@ -1,27 +1,107 @@
-"""dejamq beside its peers: all of them started, measured in turn, so that a busy moment is one of all of them.
+"""dejamq beside its peers: all run, and they are measured in turn, so that a busy moment hits all of them.
 
-Whoever is not measured stands still meanwhile.
+Servers that are not measured stand still meanwhile.
 """
 
 import asyncio
 import contextlib
 import os
+import signal
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Self
 
 import msgspec
 from dejamq_proto.codes import DejamqError
 
 from dejamq_lab.bench import peers
-from dejamq_lab.bench.client_process import run_client
+from dejamq_lab.bench.client.process import run_client
+from dejamq_lab.bench.client.result import BenchResult, Job, Load
+from dejamq_lab.bench.client.target import Target, make_topics, own_cluster
+from dejamq_lab.bench.client.worker import OWN
 from dejamq_lab.bench.figures import FIGURES, Figure
-from dejamq_lab.bench.given_memory import GivenMemory
 from dejamq_lab.bench.measure import Bench
-from dejamq_lab.bench.resting import resting
-from dejamq_lab.bench.result import BenchResult, Job, Load
 from dejamq_lab.bench.rpc_echo import baseline
-from dejamq_lab.bench.target import Target, make_topics, own_cluster
-from dejamq_lab.bench.worker import OWN
+from dejamq_lab.cluster.usage import free_bytes
+
+# Memory that is the machine's own, as on a machine that has been up for a while: there, files fill the free memory. A
+# virtual machine may own most of its memory only by name. It gets a page from its host at the first write to it, when
+# it has never touched the page or gave it back. That write costs ten times the later ones. So the same bulk send was
+# fast into the first 2 GiB and slow from there on, for every program.
+
+LEFT_BYTES = 256 << 20
+"""Stay free: twice what the kernel keeps free before it drops pages of files, with 24 GiB."""
+STEP_BYTES = 64 << 20
+READ_BYTES = 4 << 20
+TELL_S = 5
+
+
+class GivenMemory:
+    """While it is entered, free memory holds pages of a file, which the kernel drops for whatever else needs them.
+
+    The file has no blocks on the disk, and goes at the end.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes of the file, of which the last to be read are there."""
+
+    def __enter__(self) -> Self:
+        self._file = tempfile.TemporaryFile(prefix="dejamq-bench-")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    async def fill(self, tell: Callable[[str], None] = lambda line: None) -> int:
+        """All that is free but a rest. Gives how much that was (bytes).
+
+        ``tell`` is told every few seconds how far it is.
+        """
+        size = max(0, free_bytes() - LEFT_BYTES)
+        begin, self.size = self.size, self.size + size
+        self._file.truncate(self.size)
+        told = time.monotonic()
+        for at in range(begin, self.size, STEP_BYTES):
+            await asyncio.to_thread(self._read, at, min(at + STEP_BYTES, self.size))
+            if time.monotonic() - told > TELL_S:
+                tell(f"filled {(at - begin) / 1e9:.1f} of {size / 1e9:.1f} GB")
+                told = time.monotonic()
+        return size
+
+    def _read(self, at: int, end: int) -> None:
+        room = bytearray(READ_BYTES)
+        while at < end and (read := os.preadv(self._file.fileno(), [room], at)):
+            at += read
+
+
+# Servers that are not measured stand still: a JVM's own timers and collections are nobody's measurement.
+
+AWAKE_S = 1.0
+"""After they go on, before anything else happens: for what their timers missed, as heartbeats to a controller."""
+
+
+@contextlib.asynccontextmanager
+async def resting(pids: Iterable[int], awake_s: float = AWAKE_S) -> AsyncIterator[None]:
+    """Stop these processes (SIGSTOP) until the end, in whatever way it comes; one that has ended is left out."""
+    stopped = [pid for pid in pids if _signalled(pid, signal.SIGSTOP)]
+    try:
+        yield
+    finally:
+        for pid in stopped:
+            _signalled(pid, signal.SIGCONT)
+    if stopped:
+        await asyncio.sleep(awake_s)
+
+
+def _signalled(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
 
 SETTLE_S = 10
 """After the servers have started, before the first measurement: a JVM goes on for a while, and so does the disk."""
@@ -57,7 +137,7 @@ class Rounds:
         """A measurement made: another figure may be another number of it."""
 
     async def run(self, rounds: int, wanted: Sequence[str] = peers.NAMES, *, fills_memory: bool = True) -> None:
-        """``fills_memory``: as ``given_memory`` says, which takes up to a minute."""
+        """Measure. ``fills_memory``: enter ``GivenMemory`` first, which takes up to a minute."""
         async with contextlib.AsyncExitStack() as stack:
             memory = stack.enter_context(GivenMemory()) if fills_memory else None
             if memory is not None:

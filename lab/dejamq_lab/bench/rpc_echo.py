@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from dejamq_proto.calling import dial
-from dejamq_proto.serving import SERVER_OPTIONS
+from dejamq_proto.serving.server import SERVER_OPTIONS
+from dejamq_proto.wire.calling import dial
 
 ECHO_CALLS = 500
 COPY_BYTES = 64 << 20

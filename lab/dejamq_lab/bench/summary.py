@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from dejamq_lab.bench.figures import Figure
+from dejamq_lab.bench.client.worker import OWN
+from dejamq_lab.bench.figures import FRAMES, Figure
 from dejamq_lab.bench.rounds import Sample
-from dejamq_lab.bench.worker import OWN
 
 GROUND = {
     "grpc_echo_p50_ms": "a bare gRPC echo (ms)",
@@ -19,11 +19,11 @@ GROUND = {
     "fdatasync_ms": "an fdatasync of 64 KiB (ms)",
     "python_step_ns": "a step of a bare Python loop (ns)",
 }
-"""What the machine itself gives, and how a page calls it."""
+"""Figures of the bare machine, and their names on a page."""
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """What several rounds gave."""
+    """A figure over several rounds."""
 
     median: float
     low: float
@@ -35,8 +35,8 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One figure. ``ratios``: side -> dejamq's value through that side's, round by round; ``floors`` as well, to what
-    the machine gave in the same run.
+    """One figure. ``ratios``: side -> dejamq's value, over gRPC, through that side's, round by round; ``floors`` as
+    well, to what the machine gave in the same run.
     """
 
     key: str
@@ -48,8 +48,13 @@ class Row(msgspec.Struct, frozen=True):
     sides: dict[str, Spread]
     ratios: dict[str, Spread] = {}
     floors: dict[str, Spread] = {}
-    cores_us: dict[str, float] = {}
-    """Process -> µs of a core that a message of dejamq cost it, median."""
+    cores_us: dict[str, dict[str, float]] = {}
+    """Side of dejamq -> process -> µs of a core that a message cost it, median."""
+
+    @property
+    def peers(self) -> list[str]:
+        """The sides that are not dejamq."""
+        return [side for side in self.sides if side not in (OWN, FRAMES)]
 
     @classmethod
     def of(cls, figure: Figure, *found: Any) -> "Row":
@@ -58,8 +63,8 @@ class Row(msgspec.Struct, frozen=True):
         return cls(*told, *found)
 
 
-class Report(msgspec.Struct, frozen=True):
-    """What ``make bench`` writes."""
+class BenchReport(msgspec.Struct, frozen=True):
+    """The output of ``make bench``."""
 
     date: str
     machine: dict[str, str]
@@ -85,8 +90,8 @@ def summarized(figures: Iterable[Figure], samples: Sequence[Sample]) -> list[Row
         own = by_side[OWN]
         sides = {side: Spread.of([each.value for each in of.values()]) for side, of in by_side.items()}
         ratios = {side: _ratio(own, of) for side, of in by_side.items() if side != OWN and own.keys() & of.keys()}
-        spreads = (sides, ratios, _floors(own.values()), _cores(own.values()))
-        rows.append(Row.of(figure, *spreads))
+        cores = {side: _cores(by_side[side].values()) for side in (OWN, FRAMES) if side in by_side}
+        rows.append(Row.of(figure, sides, ratios, _floors(own.values()), cores))
     return rows
 
 
@@ -131,19 +136,19 @@ def _cores(own: Iterable[Sample]) -> dict[str, float]:
 
 
 def baselines(samples: Sequence[Sample]) -> dict[str, Spread]:
-    """What the machine itself gave, over all measurements."""
+    """Figures of the bare machine, over all measurements."""
     found = {name: [s.result.baseline[name] for s in samples if name in s.result.baseline] for name in GROUND}
     return {name: Spread.of(values) for name, values in found.items() if values}
 
 
 def durabilities(samples: Sequence[Sample]) -> dict[str, str]:
-    """What an answer of each peer promised."""
+    """The promise of an answer, for each peer."""
     about = [sample.result.settings for sample in samples]
     return {each["peer"]: each["durability"] for each in about if "peer" in each}
 
 
 def machine(loads: Sequence[float]) -> dict[str, str]:
-    """What figures depend on, besides the program."""
+    """Facts that figures depend on, besides the program."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     load = f"{min(loads, default=0):.0f} to {max(loads, default=0):.0f}"
     return {

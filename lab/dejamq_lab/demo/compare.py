@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from dejamq_lab.demo.ledger import Ledger
+from dejamq_lab.demo.ledger import ChargeLedger
 
 Finding = dict[str, Any]
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class LedgerComparison(msgspec.Struct, frozen=True):
     """All four sets are delivery ids of second deliveries. The demo agrees when the first two are empty.
 
     With an inbox the ledger must not have a single double charge, whatever was delivered twice.
@@ -37,7 +37,7 @@ def read_findings(out: Path) -> list[Finding]:
     return rows
 
 
-def compare(findings: list[Finding], ledger: Ledger, *, inbox: bool = False) -> Comparison:
+def compare(findings: list[Finding], ledger: ChargeLedger, *, inbox: bool = False) -> LedgerComparison:
     """Every double charge must be a finding; every finding whose first delivery had ended must be a double charge.
 
     A first delivery without a result was in flight at the crash: whether it charged, only the ledger knows.
@@ -45,7 +45,7 @@ def compare(findings: list[Finding], ledger: Ledger, *, inbox: bool = False) -> 
     seconds = {row["second"]["delivery_id"]: row for row in findings if row["second"] and not row["expected"]}
     ended = {delivery for delivery, row in seconds.items() if row["first"] and row["first"]["result"]}
     charged_twice = ledger.double_charges()
-    return Comparison(
+    return LedgerComparison(
         charges_without_finding=charged_twice - seconds.keys(),
         findings_without_charge=ended - charged_twice,
         double_charges=charged_twice,

@@ -8,10 +8,10 @@ from pathlib import Path
 from dejamq import ConsumeFrom, Inbox, PushConsumer, ReceivedMessage
 
 from dejamq_lab.demo import orders
-from dejamq_lab.demo.ledger import Charge, Ledger
+from dejamq_lab.demo.ledger import Charge, ChargeLedger
 
 
-async def charge_orders(name: str, ledger: Ledger, *, with_inbox: bool) -> None:
+async def charge_orders(name: str, ledger: ChargeLedger, *, with_inbox: bool) -> None:
     """Consume until told to stop. The charge is the effect: a message handled twice is charged twice.
 
     With the inbox it is charged once: its mark and the charge are one transaction of the ledger.
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--ledger", type=Path, required=True, help="the SQLite file")
     parser.add_argument("--inbox", action="store_true", help="charge each message once")
     arguments = parser.parse_args()
-    ledger = Ledger(arguments.ledger)
+    ledger = ChargeLedger(arguments.ledger)
     try:
         asyncio.run(charge_orders(arguments.name, ledger, with_inbox=arguments.inbox))
     finally:

@@ -29,7 +29,7 @@ class Charge(msgspec.Struct, frozen=True):
     process: str
 
 
-class Ledger:
+class ChargeLedger:
     """One process's connection. WAL lets the others read and write meanwhile; each charge is its own transaction."""
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,7 @@ class Ledger:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """For whoever puts a charge into a transaction of their own."""
+        """The connection, for code that puts a charge into its own transaction."""
         return self._db
 
     def charge(self, row: Charge) -> None:

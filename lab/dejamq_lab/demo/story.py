@@ -10,16 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from dejamq_proto.events import Assign, Fault
-from dejamq_proto.journal import new_boot_id, open_journal
+from dejamq_proto.journal.events import Assign, Fault
+from dejamq_proto.journal.writer import new_boot_id, open_journal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dejamq_lab.auditing import audit
-from dejamq_lab.cluster import Cluster
+from dejamq_lab.cluster.cluster import Cluster
 from dejamq_lab.demo import orders, telling
 from dejamq_lab.demo.compare import compare, read_findings
-from dejamq_lab.demo.ledger import Ledger
+from dejamq_lab.demo.ledger import ChargeLedger
 from dejamq_lab.errors import ClusterFailed
 
 POLL_S = 0.05
@@ -62,7 +62,7 @@ class Story:
             raise StoryFailed(f"{self.out} holds something else than an earlier demo; choose another --out")
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
-        Ledger(self.ledger_path).close()
+        ChargeLedger(self.ledger_path).close()
 
     def _progress(self) -> Progress:
         return Progress(
@@ -82,7 +82,7 @@ class Story:
             "DEJAMQ_JOURNAL_DIR": str(cluster.journal_dir),
             "DEJAMQ_JOURNAL_LEVEL": "forensic",
         }
-        ledger = Ledger(self.ledger_path)
+        ledger = ChargeLedger(self.ledger_path)
         with contextlib.closing(ledger):
             for name in ("consumer-1", "consumer-2"):
                 options = ("--name", name, "--ledger", str(self.ledger_path), *(("--inbox",) if self.inbox else ()))
@@ -149,7 +149,7 @@ class Story:
                 await process.wait()
 
     async def _audit(self, journal_dir: Path, stores: list[Path]) -> None:
-        task = self.steps.add_task("audit with Spark", total=1)
+        task = self.steps.add_task("audit, PySpark rules", total=1)
         try:
             await audit(journal_dir, stores, self.out)
         except ClusterFailed as error:
@@ -158,7 +158,7 @@ class Story:
 
     def _verdict(self) -> int:
         findings = read_findings(self.out)
-        with contextlib.closing(Ledger(self.ledger_path)) as ledger:
+        with contextlib.closing(ChargeLedger(self.ledger_path)) as ledger:
             comparison = compare(findings, ledger, inbox=self.inbox)
         telling.tell(self.console, self.out, findings, comparison)
         return 0 if comparison.agrees else 1

@@ -1,4 +1,4 @@
-"""What the demo prints at the end: the numbers, one proof of each cause, and whether ledger and audit agree."""
+"""The last lines of the demo: the numbers, one proof of each cause, and whether ledger and audit agree."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from dejamq_lab.demo.compare import Comparison, Finding
+from dejamq_lab.demo.compare import Finding, LedgerComparison
 
 
-def tell(console: Console, out: Path, findings: list[Finding], comparison: Comparison) -> None:
+def tell(console: Console, out: Path, findings: list[Finding], comparison: LedgerComparison) -> None:
     """Print all of it to the console."""
-    verdict = json.loads((out / "verdict.json").read_text())
+    verdict = json.loads((out / "verdict.json").read_text(encoding="utf-8"))
     console.print()
     console.print(
         f"[bold]{verdict['messages']}[/] messages, [bold]{verdict['deliveries']}[/] deliveries, "
@@ -28,7 +28,7 @@ def tell(console: Console, out: Path, findings: list[Finding], comparison: Compa
 
 
 def _causes(verdict: dict[str, object]) -> Table:
-    from dejamq_analytics.causes import CAUSES
+    from dejamq_analytics.report.causes import CAUSES
 
     table = Table("cause", "duplicates", "meaning")
     causes = verdict["causes"]
@@ -51,7 +51,7 @@ def _tell_proof(console: Console, cause: str, row: Finding) -> None:
         )
 
 
-def _tell_comparison(console: Console, comparison: Comparison) -> None:
+def _tell_comparison(console: Console, comparison: LedgerComparison) -> None:
     if comparison.inbox:
         _tell_inbox(console, comparison)
         return
@@ -70,7 +70,7 @@ def _tell_comparison(console: Console, comparison: Comparison) -> None:
         console.print(f"  {text}: {len(ids)} {sorted(ids)[:5]}")
 
 
-def _tell_inbox(console: Console, comparison: Comparison) -> None:
+def _tell_inbox(console: Console, comparison: LedgerComparison) -> None:
     if comparison.agrees:
         turned_away = len(comparison.findings_without_charge)
         console.print(f"\n[bold green]No order was charged twice[/]: the inbox turned {turned_away} deliveries away.")

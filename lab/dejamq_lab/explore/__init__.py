@@ -1,1 +1,4 @@
-"""Random faults and traffic against invariants; what breaks one is reduced to few faults and kept as a scenario."""
+"""Random faults and traffic against invariants; a failing run is reduced to few faults and kept as a scenario.
+
+``dejamq lab explore`` owns one hunt. Enter at ``hunt``.
+"""

@@ -1,4 +1,4 @@
-"""The hunt: worlds are played until the time is over, audited together, and what breaks an invariant is reduced.
+"""The hunt: worlds are played until the time is over and audited together; a broken invariant is reduced.
 
 The invariants are the scenario's own expectation: nothing acknowledged is lost or never seen, order where it is
 promised, every duplicate has a cause, the ledger says the same as the audit, and everything comes to its end.
@@ -14,22 +14,22 @@ import msgspec
 
 from dejamq_lab.explore.reduce import reduced
 from dejamq_lab.explore.world import Unit, World, world
-from dejamq_lab.scenario.run import Outcome
-from dejamq_lab.scenario.seeds import AS_WRITTEN
-from dejamq_lab.scenario.stages import Kind
-from dejamq_lab.scenario.text import Scenario
-from dejamq_lab.scenario.trial import trial
-from dejamq_lab.scenario.written import written
+from dejamq_lab.scenario.run import ScenarioOutcome
+from dejamq_lab.scenario.script.seeds import AS_WRITTEN
+from dejamq_lab.scenario.script.text import Scenario
+from dejamq_lab.scenario.script.written import written
+from dejamq_lab.scenario.stage.stages import Kind
+from dejamq_lab.scenario.trial.trial import trial
 
 AT_ONCE = 6
 """Worlds between two audits: one audit costs as much as playing one or two."""
 MOST_REPLAYS = 24
 VARYING = re.compile(r"[0-9A-Fa-f]{16,}\S*|\d+")
-"""What two failures of one kind differ in: ids and numbers."""
+"""Ids and numbers: two failures of one kind differ only in these."""
 Tell = Callable[[str], None]
 
 
-class Options(NamedTuple):
+class HuntOptions(NamedTuple):
     """``directory`` is for runs, ``out`` for the scenarios of what was found, ``kind`` where they are played."""
 
     seed: int
@@ -41,7 +41,7 @@ class Options(NamedTuple):
     at_once: int = AT_ONCE
 
 
-class Found(NamedTuple):
+class FoundScenario(NamedTuple):
     """A broken invariant and the scenario that shows it."""
 
     problems: list[str]
@@ -50,12 +50,12 @@ class Found(NamedTuple):
 
 class Hunted(NamedTuple):
     played: int
-    found: list[Found]
+    found: list[FoundScenario]
 
 
-def hunt(options: Options, tell: Tell) -> Hunted:
+def hunt(options: HuntOptions, tell: Tell) -> Hunted:
     """Play for so long; begins no further worlds when the time is over, and reduces what was found by then."""
-    deadline, number, found = time.monotonic() + options.minutes * 60, 0, list[Found]()
+    deadline, number, found = time.monotonic() + options.minutes * 60, 0, list[FoundScenario]()
     while not number or time.monotonic() < deadline:
         worlds = [world(options.seed, number + each) for each in range(options.at_once)]
         number += len(worlds)
@@ -65,12 +65,14 @@ def hunt(options: Options, tell: Tell) -> Hunted:
         for made, outcome in zip(worlds, outcomes, strict=True):
             if kinds := kinds_of(outcome):
                 tell(f"{outcome.scenario}: {'; '.join(outcome.problems)}")
-                found.append(Found(outcome.problems, _keep(options, made, _reduce(options, made, kinds, tell), kinds)))
+                found.append(
+                    FoundScenario(outcome.problems, _keep(options, made, _reduce(options, made, kinds, tell), kinds))
+                )
     return Hunted(number, found)
 
 
-def kinds_of(outcome: Outcome) -> set[str]:
-    """What is broken, without what varies from run to run. A journal with holes excuses what it leaves open."""
+def kinds_of(outcome: ScenarioOutcome) -> set[str]:
+    """The broken invariants, without ids and numbers. A journal with holes excuses questions that it leaves open."""
     excused = outcome.verdict.get("journal_gaps") and all(
         "gap" in reason for reason in outcome.verdict.get("undetermined_missing", {})
     )
@@ -78,7 +80,7 @@ def kinds_of(outcome: Outcome) -> set[str]:
     return {VARYING.sub("#", text) for text in problems}
 
 
-def _reduce(options: Options, made: World, kinds: set[str], tell: Tell) -> list[Unit]:
+def _reduce(options: HuntOptions, made: World, kinds: set[str], tell: Tell) -> list[Unit]:
     rounds = 0
 
     def fails(candidates: Sequence[list[Unit]]) -> list[bool]:
@@ -98,9 +100,9 @@ def _numbered(scenario: Scenario, number: int) -> Scenario:
     return msgspec.structs.replace(scenario, id=f"{scenario.id}-{number}")
 
 
-def _keep(options: Options, made: World, units: Sequence[Unit], kinds: set[str]) -> Path:
+def _keep(options: HuntOptions, made: World, units: Sequence[Unit], kinds: set[str]) -> Path:
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{made.frame.id}.toml"
     said = "".join(f"# {kind}\n" for kind in sorted(kinds))
-    path.write_text(said + written(made.scenario(units)))
+    path.write_text(said + written(made.scenario(units)), encoding="utf-8")
     return path

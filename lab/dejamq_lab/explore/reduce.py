@@ -10,8 +10,9 @@ Fails = Callable[[Sequence[list[Unit]]], list[bool]]
 
 
 def reduced(units: Sequence[Unit], fails: Fails[Unit], most_replays: int) -> list[Unit]:
-    """A shorter list that still fails, in the order of the whole; no single part of it can be left out, if the replays
-    suffice to find that out.
+    """A shorter list that still fails, in the order of the whole.
+
+    No single unit of it can be left out, if ``most_replays`` suffice to find that out.
 
     Source: Zeller and Hildebrandt, ddmin, by complements: parts are left out, first large ones and then single units.
     """

@@ -1,7 +1,7 @@
-"""What a seed makes up: a cluster, clients, and units of traffic and faults. Pure: the same seed, the same world.
+"""Worlds made from a seed: a cluster, clients, and units of traffic and faults. Pure: the same seed, the same world.
 
-A unit ends what it began: what it killed runs again, what it cut is healed. So any of them can be left out, and what is
-left can still be played to its end.
+A unit ends its own faults: killed processes run again, cut links are healed. So any unit can be left out, and the
+others can still be played to their end.
 """
 
 import random
@@ -10,9 +10,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from dejamq_lab.scenario import steps
-from dejamq_lab.scenario.steps import Step
-from dejamq_lab.scenario.text import ANY, Actor, Expected, Handling, Scenario, Shape, Transacting, server_names
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.script.steps import Step
+from dejamq_lab.scenario.script.text import (
+    ANY,
+    Actor,
+    ClusterShape,
+    ExpectedAudit,
+    HandlerScript,
+    Scenario,
+    Transacting,
+    server_names,
+)
 
 GROUP, PRODUCER, TRANSACTOR = "g", "p", "t"
 FEWEST_UNITS, MOST_UNITS = 3, 6
@@ -21,7 +30,7 @@ LOST_CALLS = ("UpdateOffset", "QueryOffset", "ConsumerList", "LockBatch", "Unreg
 TRANSACTIONS = (("commit", "commit"), ("rollback", "rollback"), ("unknown", "commit"), ("unknown", "rollback"))
 """How local transactions end, and what a broker hears that asks later: never another end than the one it was told."""
 DELAY_LEVELS, DELAYED_MS = (1, 2), 8_000
-"""Messages for later, and how long a unit waits for them: brokers hold those of level 2 for 5 s."""
+"""Messages for later, and how long a unit waits for them: brokers hold messages of level 2 for 5 s."""
 NEVER = (
     "unseen", "aborted_read", "precommitted_read", "final_without_half", "inconsistent_offsets", "delayed_early",
     "dead_letter_without_tries", "retry_without_failure", "poll_skip",
@@ -59,7 +68,7 @@ def world(seed: int, number: int) -> World:
         id=f"explored-{seed}-{number}", title="made up by a seed",
         happens=f"What seed {seed} made up as number {number}: nothing may be lost, and every duplicate has its cause.",
         source="dejamq lab explore", needs=("process",), cluster=shape, actors=actors, steps=[],
-        expect=Expected(also=(ANY,), never=NEVER + NEVER_IN_ORDER * in_order),
+        expect=ExpectedAudit(also=(ANY,), never=NEVER + NEVER_IN_ORDER * in_order),
     )  # fmt: skip
     makers, senders = _makers(dice, shape, consumers), list(producers)
     units = [_struck(dice, senders, dice.choice(makers)()) for _ in range(dice.randint(FEWEST_UNITS, MOST_UNITS))]
@@ -69,10 +78,10 @@ def world(seed: int, number: int) -> World:
     return World(frame, opening, tuple(units), closing)
 
 
-def _shape(dice: random.Random) -> Shape:
+def _shape(dice: random.Random) -> ClusterShape:
     """A slave only where there is one broker: more processes than that are slow."""
     brokers = dice.choice((1, 1, 2))
-    return Shape(
+    return ClusterShape(
         brokers=brokers, namesrvs=dice.choice((1, 2)), queues=dice.choice((2, 4)), links=dice.random() < 0.5,
         slaves=dice.choice((0, 1)) if brokers == 1 else 0,
     )  # fmt: skip
@@ -84,7 +93,7 @@ def _transactor(dice: random.Random) -> Actor:
 
 
 def _consumer(dice: random.Random, in_order: bool) -> Actor:
-    handler = Handling(work_ms=dice.choice((0, 0, 5, 30)))
+    handler = HandlerScript(work_ms=dice.choice((0, 0, 5, 30)))
     settings = {"consume_from": "FIRST_OFFSET"} | ({"ordered": True} if in_order else {})
     return Actor(kind="push", group=GROUP, settings=settings, handler=handler)
 
@@ -96,10 +105,10 @@ def _struck(dice: random.Random, senders: Sequence[str], fault: Unit) -> Unit:
     level = dice.choice(DELAY_LEVELS) if who == PRODUCER and dice.random() < 0.25 else 0
     send = steps.Send(who=who, count=count, rate=rate, delay_level=level, outcome="any", wait=not during)
     later = (steps.Sleep(ms=DELAYED_MS),) if level else ()
-    return (send, *fault, steps.Sent(who=who), *later) if during else (send, *fault, *later)
+    return (send, *fault, steps.SentStep(who=who), *later) if during else (send, *fault, *later)
 
 
-def _makers(dice: random.Random, shape: Shape, consumers: Sequence[str]) -> list[Callable[[], Unit]]:
+def _makers(dice: random.Random, shape: ClusterShape, consumers: Sequence[str]) -> list[Callable[[], Unit]]:
     """Each makes one fault and its end. Consumers are struck as often as brokers."""
     servers = server_names(shape)
     brokers = [name for name in servers if name.startswith("broker-")]
@@ -123,8 +132,8 @@ def _makers(dice: random.Random, shape: Shape, consumers: Sequence[str]) -> list
     def calls_lost() -> Unit:
         who, times = dice.choice(brokers), dice.randint(1, 3)
         name = f"rpc.{dice.choice(LOST_CALLS)}.{dice.choice(('request', 'answer'))}"
-        armed = steps.Failpoint(who=who, name=name, terms=f"{times}*drop->off")
-        return (armed, pause(), steps.Failpoint(who=who, name=name, terms="off"))
+        armed = steps.FailpointStep(who=who, name=name, terms=f"{times}*drop->off")
+        return (armed, pause(), steps.FailpointStep(who=who, name=name, terms="off"))
 
     def link() -> list[str]:
         far = dice.choice([*brokers, *(namesrvs if len(namesrvs) > 1 else [])])
@@ -132,7 +141,11 @@ def _makers(dice: random.Random, shape: Shape, consumers: Sequence[str]) -> list
 
     def cut() -> Unit:
         between = link()
-        return (steps.Cut(between=between, mode=dice.choice(("reset", "silent"))), pause(), steps.Heal(between=between))
+        return (
+            steps.CutStep(between=between, mode=dice.choice(("reset", "silent"))),
+            pause(),
+            steps.Heal(between=between),
+        )
 
     def slow() -> Unit:
         between = link()

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from dejamq_lab.scenario.text import ANY, Expected
+from dejamq_lab.scenario.script.text import ANY, ExpectedAudit
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What was found out about one run. ``pairs`` are the ids of first and second deliveries of the findings."""
+class RunFacts(msgspec.Struct, frozen=True):
+    """The facts about one run. ``pairs``: the ids of first and second delivery of each finding."""
 
     verdict: dict[str, Any]
     pairs: Collection[tuple[str, str]]
@@ -26,12 +26,12 @@ class Told(msgspec.Struct, frozen=True):
         return set(self.doubles).difference(self.meant)
 
 
-def problems(expected: Expected, told: Told) -> list[str]:
-    """What is wrong, in sentences; none when the judge passed."""
+def problems(expected: ExpectedAudit, told: RunFacts) -> list[str]:
+    """The faults, in sentences; empty when the judge passed."""
     return [*_causes(expected, told.verdict), *_losses(expected, told.verdict), *ledger_problems(told)]
 
 
-def _causes(expected: Expected, verdict: dict[str, Any]) -> list[str]:
+def _causes(expected: ExpectedAudit, verdict: dict[str, Any]) -> list[str]:
     causes, asked = verdict["causes"], verdict["expected_causes"]
     wrong = [f"{cause} was not found" for cause in expected.causes if not causes.get(cause)]
     also = {*causes, *asked} if ANY in expected.also else {*expected.also}
@@ -50,14 +50,14 @@ def _causes(expected: Expected, verdict: dict[str, Any]) -> list[str]:
     return wrong + [f"no anomaly {kind}" for kind in expected.anomalies if not kinds.get(kind)]
 
 
-def _losses(expected: Expected, verdict: dict[str, Any]) -> list[str]:
+def _losses(expected: ExpectedAudit, verdict: dict[str, Any]) -> list[str]:
     return [f"{verdict['lost']} messages are lost"] if verdict["lost"] and not expected.lost else []
 
 
-def ledger_problems(told: Told) -> list[str]:
+def ledger_problems(told: RunFacts) -> list[str]:
     """Every double effect is a finding, and every finding whose deliveries both had an effect doubled one.
 
-    Which of the two effects came second the clock of the ledger says, and it is not that of the deliveries.
+    The ledger's clock tells which effect came second; it is not the clock of the deliveries.
     """
     doubles, effects = set(told.doubles), set(told.effects)
     both = [pair for pair in told.pairs if effects.issuperset(pair)]

@@ -8,10 +8,10 @@ from dejamq import Admin
 from dejamq_proto.codes import ConfigError
 
 from dejamq_lab.errors import ClusterFailed, NotSupported
-from dejamq_lab.scenario import steps
+from dejamq_lab.scenario.actors.operating import operate
 from dejamq_lab.scenario.faults import Faults, Way
-from dejamq_lab.scenario.operating import operate
-from dejamq_lab.scenario.stage import Stage
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.stage.stage import ScenarioStage
 from dejamq_lab.scenario.waits import LEAST_DEADLINE_S, Waits
 
 Tell = Callable[[str], None]
@@ -20,19 +20,26 @@ Tell = Callable[[str], None]
 class Play:
     """One run of the steps on a stage that stands."""
 
-    def __init__(self, stage: Stage, tell: Tell) -> None:
+    def __init__(self, stage: ScenarioStage, tell: Tell) -> None:
         self._stage, self._tell, self._scale = stage, tell, stage.scenario.cluster.time_scale
         self._waits = Waits(stage)
         self._sent = 0
         self.failed_sends = 0
         self._ways: dict[type, Way] = {
-            steps.Start: self._start, steps.Close: self._close, steps.Send: self._send,
-            steps.Sent: self._wait_sent, steps.Release: self._release, steps.Call: self._call, steps.Sleep: self._sleep,
-            steps.AdminCall: self._operate, **Faults(stage).ways(),
+            steps.Start: self._start,
+            steps.Close: self._close,
+            steps.Send: self._send,
+            steps.SentStep: self._wait_sent,
+            steps.ReleaseStep: self._release,
+            steps.CallStep: self._call,
+            steps.Sleep: self._sleep,
+            steps.AdminCall: self._operate,
+            **Faults(stage).ways(),
             **dict.fromkeys(
-                (steps.Handled, steps.Entered, steps.Owns, steps.Committed, steps.At, steps.Copied), self._waits.wait
+                (steps.HandledStep, steps.Entered, steps.Owns, steps.Committed, steps.At, steps.CopiedStep),
+                self._waits.wait,
             ),
-        }  # fmt: skip
+        }
 
     async def run(self) -> None:
         """Raises ClusterFailed, with the number of the step that did not come to its end."""
@@ -51,7 +58,7 @@ class Play:
         if not actor.running:
             await self._stage.restart(step.who, None)
         await actor.ask("start", LEAST_DEADLINE_S)
-        if step.assigned and actor.part.actor.kind != "producer":
+        if step.assigned and actor.part.actor.kind in ("push", "lite"):  # no queue belongs to one that pops
             await self._waits.owns(step.who, 1, least=True)
 
     async def _close(self, step: steps.Close) -> None:
@@ -70,13 +77,13 @@ class Play:
             meant = "" if step.outcome in ("ok", "error") else f" to end with {step.outcome}"
             raise ClusterFailed(f"{failed} of {step.count * step.times} sends failed{meant}")
 
-    async def _wait_sent(self, step: steps.Sent) -> None:
+    async def _wait_sent(self, step: steps.SentStep) -> None:
         self.failed_sends += await self._stage.actor(step.who).ask("sent", 2 * LEAST_DEADLINE_S) or 0
 
-    async def _release(self, step: steps.Release) -> None:
+    async def _release(self, step: steps.ReleaseStep) -> None:
         await self._stage.actor(step.who).ask("release", LEAST_DEADLINE_S)
 
-    async def _call(self, step: steps.Call) -> None:
+    async def _call(self, step: steps.CallStep) -> None:
         actor = self._stage.actor(step.who)
         await actor.ask("call", LEAST_DEADLINE_S, method=step.method, arguments=step.arguments)
 

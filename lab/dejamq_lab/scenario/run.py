@@ -10,13 +10,13 @@ import msgspec
 
 from dejamq_lab.auditing import audit
 from dejamq_lab.demo.compare import Finding, read_findings
-from dejamq_lab.scenario.judge import Told, ledger_problems, problems
-from dejamq_lab.scenario.ledger import Ledger
+from dejamq_lab.scenario.judge import RunFacts, ledger_problems, problems
 from dejamq_lab.scenario.play import Play, Tell
-from dejamq_lab.scenario.seeds import AS_WRITTEN, varied
-from dejamq_lab.scenario.stages import Kind, stage_for
-from dejamq_lab.scenario.text import Scenario
-from dejamq_lab.scenario.variants import has_inbox
+from dejamq_lab.scenario.script.ledger import EffectLedger
+from dejamq_lab.scenario.script.seeds import AS_WRITTEN, varied
+from dejamq_lab.scenario.script.text import Scenario
+from dejamq_lab.scenario.script.variants import has_inbox
+from dejamq_lab.scenario.stage.stages import Kind, stage_for
 
 L9_OF_GROUPS = "L9", "model"
 
@@ -25,7 +25,7 @@ MEANT = ("L8", "L9")
 """Causes of deliveries that are each meant to have their effect."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ScenarioOutcome(msgspec.Struct, frozen=True):
     """How a scenario ended. ``problems`` is empty when the audit named exactly what was done."""
 
     scenario: str
@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """Whether the findings say the same of every delivery as the ledger."""
 
 
-class Played(msgspec.Struct, frozen=True):
+class PlayedScenario(msgspec.Struct, frozen=True):
     """Where a scenario that was played has its journals and stores."""
 
     journal_dir: Path
@@ -52,7 +52,7 @@ class Played(msgspec.Struct, frozen=True):
 
 async def run(
     scenario: Scenario, directory: Path, tell: Tell, seed: int = AS_WRITTEN, kind: Kind = Kind.PROCESS
-) -> Outcome:
+) -> ScenarioOutcome:
     """Play and judge. ``directory`` is made anew; it keeps journals, stores, ledger, findings and report. ``seed``
     settles what the scenario leaves open.
 
@@ -65,22 +65,22 @@ async def run(
     return judged(scenario, directory, played.seconds + time.monotonic() - began)
 
 
-async def play(scenario: Scenario, directory: Path, tell: Tell, kind: Kind = Kind.PROCESS) -> Played:
+async def play(scenario: Scenario, directory: Path, tell: Tell, kind: Kind = Kind.PROCESS) -> PlayedScenario:
     """Play only. Raises ClusterFailed, and NotSupported for a scenario that cannot be played there."""
     began = time.monotonic()
     shutil.rmtree(directory, ignore_errors=True)
     stage = stage_for(scenario, directory, kind)
     async with stage:
         await Play(stage, tell).run()
-    return Played(stage.cluster.journal_dir, stage.cluster.store_dirs, time.monotonic() - began)
+    return PlayedScenario(stage.cluster.journal_dir, stage.cluster.store_dirs, time.monotonic() - began)
 
 
-def judged(scenario: Scenario, directory: Path, seconds: float) -> Outcome:
-    """What is right and wrong about the audit whose output is in ``directory``."""
+def judged(scenario: Scenario, directory: Path, seconds: float) -> ScenarioOutcome:
+    """The judgement of the audit whose output is in ``directory``."""
     verdict, findings = json.loads((directory / "verdict.json").read_bytes()), read_findings(directory)
     told = _told(directory, verdict, findings, inbox=has_inbox(scenario))
     wrong = problems(scenario.expect, told)
-    return Outcome(
+    return ScenarioOutcome(
         scenario.id, not wrong, wrong, verdict, proof(findings), seconds, str(directory),
         double_effects=len(told.unmeant), ledger_agrees=not ledger_problems(told),
     )  # fmt: skip
@@ -96,13 +96,13 @@ def proof(findings: list[Finding]) -> list[str]:
     return lines
 
 
-def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding], *, inbox: bool) -> Told:
+def _told(directory: Path, verdict: dict[str, Any], findings: list[Finding], *, inbox: bool) -> RunFacts:
     # the ledger counts each group for itself
     rows = [row for row in findings if row["first"] and row["second"] and (row["cause"], row["stage"]) != L9_OF_GROUPS]
     pairs = {(row["first"]["delivery_id"] or "", row["second"]["delivery_id"] or "") for row in rows}
     meant = {row[side]["delivery_id"] for row in rows if row["cause"] in MEANT for side in ("first", "second")}
-    ledger = Ledger(directory / "ledger.sqlite")
+    ledger = EffectLedger(directory / "ledger.sqlite")
     try:
-        return Told(verdict, pairs, ledger.delivery_ids(), ledger.doubles(), inbox, meant)
+        return RunFacts(verdict, pairs, ledger.delivery_ids(), ledger.doubles(), inbox, meant)
     finally:
         ledger.close()

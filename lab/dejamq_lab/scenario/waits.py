@@ -7,29 +7,29 @@ from collections.abc import Awaitable, Callable, Iterable
 from dejamq import Admin, MessageQueue
 from dejamq_proto.codes import DejamqError
 
+from dejamq_lab.cluster.plan import replica_of
+from dejamq_lab.cluster.rpc_control import runtime
+from dejamq_lab.cluster.waiting import until_async
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.plan import replica_of
-from dejamq_lab.rpc_control import runtime
-from dejamq_lab.scenario import steps
-from dejamq_lab.scenario.stage import Stage
-from dejamq_lab.scenario.text import TOPIC
-from dejamq_lab.waiting import until_async
+from dejamq_lab.scenario.script import steps
+from dejamq_lab.scenario.script.text import TOPIC
+from dejamq_lab.scenario.stage.stage import ScenarioStage
 
 LEAST_DEADLINE_S = 30.0
 UNREAD_S = 2.0
-"""So long a queue with messages may lack an offset that will come; a group that began behind them never has one."""
-Wait = steps.Handled | steps.Entered | steps.Owns | steps.Committed | steps.At | steps.Copied
+"""The longest time that a queue with messages may lack a coming offset; a group that began behind them has none."""
+Wait = steps.HandledStep | steps.Entered | steps.Owns | steps.Committed | steps.At | steps.CopiedStep
 
 
 class Waits:
     """Each raises ClusterFailed when its deadline is over."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ScenarioStage) -> None:
         self._stage, self._scale = stage, stage.scenario.cluster.time_scale
 
     async def wait(self, step: Wait) -> None:
         match step:
-            case steps.Handled():
+            case steps.HandledStep():
                 await self._handled(step)
             case steps.Entered():
                 await self._entered(step)
@@ -39,7 +39,7 @@ class Waits:
                 await self._committed(step)
             case steps.At():
                 await self._at(step)
-            case steps.Copied():
+            case steps.CopiedStep():
                 await self._copied(step)
 
     async def owns(
@@ -54,7 +54,7 @@ class Waits:
 
         await self._until(f"{who} has {queues} queues", enough, deadline_s)
 
-    async def _handled(self, step: steps.Handled) -> None:
+    async def _handled(self, step: steps.HandledStep) -> None:
         def count() -> int:
             return self._stage.ledger.count(step.who, different=step.different)
 
@@ -109,7 +109,7 @@ class Waits:
             except ClusterFailed as error:
                 raise ClusterFailed(f"{step.group} is at {seen} of {step.queue}: {error}") from None
 
-    async def _copied(self, step: steps.Copied) -> None:
+    async def _copied(self, step: steps.CopiedStep) -> None:
         pair = [self._stage.cluster.server(name).address for name in (replica_of(step.who)[0], step.who)]
 
         async def equal() -> bool:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from dejamq_lab.bench.result import Job, Span
-from dejamq_lab.bench.stopwatch import Gate, Stopwatch, age_ms, paced, stamped
+from dejamq_lab.bench.client.result import Job, Span
+from dejamq_lab.bench.client.stopwatch import Gate, Stopwatch, age_ms, paced, stamped
 
 
-class Sender(Protocol):
+class PeerSender(Protocol):
     """Sends to the topic of the job. Returns when everything is acknowledged."""
 
     async def send_all(self, bodies: Iterable[bytes]) -> None:
@@ -27,7 +27,7 @@ class Receiver(Protocol):
         """Everything that was received."""
 
 
-async def produce(job: Job, sender: Sender, gate: Gate) -> Span:
+async def produce(job: Job, sender: PeerSender, gate: Gate) -> Span:
     body, load, watch = job.load.body(), job.load, Stopwatch()
     if job.what == "send":
         await sender.send(body)
@@ -47,7 +47,7 @@ def _times(body: bytes, count: int) -> Iterator[bytes]:
         yield body
 
 
-async def _senders(job: Job, sender: Sender, samples_ms: list[float]) -> None:
+async def _senders(job: Job, sender: PeerSender, samples_ms: list[float]) -> None:
     numbers, body = iter(range(job.load.messages)), job.load.body()
 
     async def one() -> None:

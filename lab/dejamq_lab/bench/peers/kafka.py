@@ -6,9 +6,8 @@ import uuid
 from pathlib import Path
 
 from dejamq_lab.bench.peers.peer import Peer
-from dejamq_lab.jars import fetched, jar_cache, java_absence
-from dejamq_lab.plan import LOOPBACK
-from dejamq_lab.ports import free_ports
+from dejamq_lab.cluster.plan import LOOPBACK
+from dejamq_lab.machines.jars import fetched, jar_cache, java_absence
 
 VERSION = "3.9.1"
 POM = Path(__file__).with_name("kafka.xml")
@@ -31,7 +30,7 @@ class Kafka(Peer):
 
     async def start(self) -> str:
         jars = await asyncio.to_thread(fetched, POM, jar_cache("kafka", VERSION), f"kafka_2.13-{VERSION}.jar")
-        port, controller = free_ports(2)
+        port, controller = self.held_ports(2)
         settings = {
             "process.roles": "broker,controller", "node.id": 1, "log.dirs": self.folder / "logs",
             "controller.quorum.voters": f"1@{LOOPBACK}:{controller}", "controller.listener.names": "CONTROLLER",

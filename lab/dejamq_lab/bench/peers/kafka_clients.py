@@ -7,9 +7,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from dejamq_lab.bench.client.result import Job, Span
+from dejamq_lab.bench.client.stopwatch import Gate
 from dejamq_lab.bench.peers import client_loops
-from dejamq_lab.bench.result import Job, Span
-from dejamq_lab.bench.stopwatch import Gate
 
 POLLED, WAIT_S, READY_S = 500, 1.0, 60.0
 SERVED = 256

@@ -1,8 +1,7 @@
 """NATS JetStream, one stream in files."""
 
 from dejamq_lab.bench.peers.peer import Peer
-from dejamq_lab.plan import LOOPBACK
-from dejamq_lab.ports import free_ports
+from dejamq_lab.cluster.plan import LOOPBACK
 
 
 class Nats(Peer):
@@ -13,6 +12,6 @@ class Nats(Peer):
     durability = "JetStream stream in files, synced by the server's own clock; durable consumer that acknowledges"
 
     async def start(self) -> str:
-        (port,) = free_ports(1)
+        (port,) = self.held_ports(1)
         log = self.spawn(["nats-server", "-js", "-sd", str(self.folder), "-a", LOOPBACK, "-p", str(port)])
         return await self.listening(port, log)

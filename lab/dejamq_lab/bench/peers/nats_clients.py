@@ -12,9 +12,9 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, StorageType
 from nats.js.errors import BadRequestError
 
+from dejamq_lab.bench.client.result import Job, Span
+from dejamq_lab.bench.client.stopwatch import Gate
 from dejamq_lab.bench.peers import client_loops
-from dejamq_lab.bench.result import Job, Span
-from dejamq_lab.bench.stopwatch import Gate
 
 FETCH, WAIT_S, ANSWER_S = 500, 1.0, 60.0
 UNDER_WAY = 1000
@@ -49,7 +49,7 @@ class StreamSender:
         await self._reach(sent)
 
     async def _reach(self, count: int) -> None:
-        """Wait until so many are answered. Raises RuntimeError for one that is refused."""
+        """Wait until ``count`` are answered. Raises RuntimeError for one that is refused."""
         self._wanted = max(1, count)
         self._enough.clear()
         if self._answered < count:
@@ -81,7 +81,7 @@ class StreamReceiver:
 
 
 class DeliveredReceiver:
-    """What the server delivers by itself: a pull waits until it is full, which is no way to be early."""
+    """Messages that the server delivers by itself: a pull would wait until it is full, and be late."""
 
     def __init__(self, subscription: JetStreamContext.PushSubscription) -> None:
         self._subscription, self._last = subscription, list[Any]()

@@ -6,18 +6,20 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
 from dejamq_proto.codes import ConfigError
 
-from dejamq_lab.bench.client_process import python_client
-from dejamq_lab.bench.result import Load
-from dejamq_lab.bench.target import Target
+from dejamq_lab.bench.client.process import python_client
+from dejamq_lab.bench.client.result import Load
+from dejamq_lab.bench.client.target import Target
+from dejamq_lab.cluster.die_with_parent import tie
+from dejamq_lab.cluster.plan import LOOPBACK
+from dejamq_lab.cluster.ports import held_ports
+from dejamq_lab.cluster.waiting import until
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.plan import LOOPBACK
-from dejamq_lab.tied import tie
-from dejamq_lab.waiting import until
 
 START_S, STOP_S = 60, 10
 
@@ -33,7 +35,7 @@ class Peer:
     modes: ClassVar[frozenset[str]] = frozenset({"submit", "single"})
     sync_flush: ClassVar[bool] = False
     durability: ClassVar[str]
-    """What an answer promises, with asynchronous flush where there is a choice."""
+    """The promise of an answer, with asynchronous flush where there is a choice."""
 
     def __init__(self, folder: Path, load: Load) -> None:
         """Raises ConfigError for a load that this peer does not know."""
@@ -43,6 +45,7 @@ class Peer:
             raise ConfigError(f"{self.name} has no way to answer only when the disk has it: leave --flush-mode async")
         self.folder, self.load = folder, load
         self.processes: list[subprocess.Popen[bytes]] = []
+        self._holding = ExitStack()
 
     @classmethod
     def absence(cls) -> str | None:
@@ -66,6 +69,10 @@ class Peer:
         about = {"peer": self.name, "durability": self.durability}
         pids = [process.pid for process in self.processes]
         return Target(address, self.client(), about, pids, directory=str(self.folder), drops=bool(self.library))
+
+    def held_ports(self, count: int) -> list[int]:
+        """That many free ports, which nobody else gets until ``stop``."""
+        return self._holding.enter_context(held_ports(count))
 
     def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Path:
         """Start one process and return the file with what it says. It is killed when this process ends."""
@@ -101,6 +108,7 @@ class Peer:
             if process.poll() is None:
                 process.kill()
             process.wait()
+        self._holding.close()
 
 
 def search_path() -> str:

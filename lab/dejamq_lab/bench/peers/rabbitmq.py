@@ -1,8 +1,7 @@
 """RabbitMQ with one durable classic queue."""
 
 from dejamq_lab.bench.peers.peer import Peer
-from dejamq_lab.plan import LOOPBACK
-from dejamq_lab.ports import free_ports
+from dejamq_lab.cluster.plan import LOOPBACK
 
 SCRIPTS = "/usr/lib/rabbitmq/bin"
 """Debian's command on the PATH changes the user and the folder; the script behind it does neither."""
@@ -16,7 +15,7 @@ class RabbitMQ(Peer):
     durability = "durable classic queue, persistent messages, publisher confirms; consumer that acknowledges"
 
     async def start(self) -> str:
-        port, distribution, mapper = free_ports(3)
+        port, distribution, mapper = self.held_ports(3)
         log = self.spawn(["epmd", "-address", LOOPBACK, "-port", str(mapper)])
         await self.listening(mapper, log)
         settings = self.folder / "rabbitmq.conf"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 
+from dejamq_lab.bench.client.result import Job, Span
+from dejamq_lab.bench.client.stopwatch import Gate
 from dejamq_lab.bench.peers import client_loops
-from dejamq_lab.bench.result import Job, Span
-from dejamq_lab.bench.stopwatch import Gate
 
 UNDER_WAY, PREFETCH = 500, 500
 ACKNOWLEDGED = 100

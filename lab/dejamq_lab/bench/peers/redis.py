@@ -1,8 +1,7 @@
 """Redis with its Streams, written to an append-only file that is synced every second, or always."""
 
 from dejamq_lab.bench.peers.peer import Peer
-from dejamq_lab.plan import LOOPBACK
-from dejamq_lab.ports import free_ports
+from dejamq_lab.cluster.plan import LOOPBACK
 
 FSYNC = {"async": "everysec", "sync": "always"}
 
@@ -15,7 +14,7 @@ class Redis(Peer):
     durability = "stream in memory and in an append-only file, appendfsync everysec; consumer group, XACK"
 
     async def start(self) -> str:
-        (port,) = free_ports(1)
+        (port,) = self.held_ports(1)
         settings = {
             "bind": LOOPBACK, "port": port, "dir": self.folder, "save": "", "appendonly": "yes",
             "appendfsync": FSYNC[self.load.flush_mode],

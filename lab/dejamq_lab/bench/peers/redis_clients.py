@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 
 from redis import Redis
 
+from dejamq_lab.bench.client.result import Job, Span
+from dejamq_lab.bench.client.stopwatch import Gate
 from dejamq_lab.bench.peers import client_loops
-from dejamq_lab.bench.result import Job, Span
-from dejamq_lab.bench.stopwatch import Gate
 
 PIPELINE, READ = 500, 500
 GROUP, FIELD = "bench", b"b"
 WAIT_MS = 1000
 
 
-class StreamSender:
+class RedisSender:
     def __init__(self, client: Redis, stream: str) -> None:
         self._client, self._stream = client, stream
 
@@ -30,7 +30,7 @@ class StreamSender:
         self._client.xadd(self._stream, {FIELD: body})
 
 
-class StreamReceiver:
+class RedisReceiver:
     def __init__(self, client: Redis, stream: str) -> None:
         self._client, self._stream, self._ids = client, stream, list[bytes]()
         client.xgroup_create(stream, GROUP, id="0", mkstream=True)
@@ -50,8 +50,8 @@ async def run(job: Job, gate: Gate) -> Span:
     host, _, port = job.address.rpartition(":")
     with Redis(host, int(port), protocol=2) as client:
         if job.role == "produce":
-            return await client_loops.produce(job, StreamSender(client, job.topics[0]), gate)
-        return await client_loops.consume(job, StreamReceiver(client, job.topics[0]), gate)
+            return await client_loops.produce(job, RedisSender(client, job.topics[0]), gate)
+        return await client_loops.consume(job, RedisReceiver(client, job.topics[0]), gate)
 
 
 async def drop(job: Job) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+from dejamq_lab.bench.client.result import Load
+from dejamq_lab.bench.client.target import FLUSH_TYPES, Target
 from dejamq_lab.bench.peers.peer import Peer
-from dejamq_lab.bench.result import Load
-from dejamq_lab.bench.target import FLUSH_TYPES, Target
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.jars import jar_cache, java_absence
-from dejamq_lab.rocketmq import VERSION, Failed, RocketMQ, fetched_jars
+from dejamq_lab.machines.jars import jar_cache, java_absence
+from dejamq_lab.machines.rocketmq import VERSION, Failed, RocketMQ, fetched_jars
 
 SOURCE = Path(__file__).with_name("RocketMQClient.java")
 HEAP = "1g"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from dejamq_proto.codes import ConfigError
 
+from dejamq_lab.bench.client.result import Load
+from dejamq_lab.bench.client.target import Target
 from dejamq_lab.bench.peers.kafka import Kafka
 from dejamq_lab.bench.peers.nats import Nats
 from dejamq_lab.bench.peers.peer import Peer
 from dejamq_lab.bench.peers.rabbitmq import RabbitMQ
 from dejamq_lab.bench.peers.redis import Redis
 from dejamq_lab.bench.peers.rocketmq import RocketMQPeer
-from dejamq_lab.bench.result import Load
-from dejamq_lab.bench.target import Target
-from dejamq_lab.jars import Missing
+from dejamq_lab.machines.jars import Missing
 
 PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Redis, Nats, RabbitMQ, Kafka, RocketMQPeer)}
 NAMES = tuple(PEERS)

@@ -1,0 +1,108 @@
+"""One client process: its queues and the messages that its handlers were given."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.process import Process
+from dejamq_analytics.evidence.stored import Stored
+
+OPENED, ENTERED, PERSISTED, ENDED, DROPPED, LAST = range(6)
+"""The order of a client's acts within one moment of its clock."""
+REQUEST = re.compile(r"[0-9A-Fa-f]{32}$|[0-9A-Fa-f]{56}$")
+
+
+class Origin:
+    """The process that made an id of RocketMQ's: its address, the lower half of its process id, its class loader."""
+
+    def __init__(self, unique_id: str) -> None:
+        address, rest = (unique_id[:8], unique_id[8:]) if len(unique_id) == 32 else (unique_id[:32], unique_id[32:])
+        self.ip = ".".join(str(byte) for byte in bytes.fromhex(address)) if len(address) == 8 else address
+        self.pid = int(rest[:4], 16)
+        self.key = f"{self.ip}@{self.pid}~{rest[4:12]}"
+
+
+def origin_of(unique_id: str) -> Origin | None:
+    """None for an id of another form, such as one of a gRPC client."""
+    return Origin(unique_id) if REQUEST.match(unique_id) else None
+
+
+@dataclass
+class Hold:
+    """One time that a process had a queue: a process queue."""
+
+    pq_id: int
+    group: str
+    queue: Queue
+    opened: Mark | None
+    ended_us: int | None = None
+    entered: list["Given"] = field(default_factory=list)
+    persisted: list[tuple[int, int]] = field(default_factory=list)
+    not_told: list[int] = field(default_factory=list)
+    """When its offset could not be told."""
+    begun_at: int | None = None
+    unlocking: tuple[int, dict[str, Any]] | None = None
+    """When its lock was given back, and that event."""
+    opening: dict[str, Any] | None = None
+    dropping: dict[str, Any] | None = None
+    told_last: dict[str, Any] | None = None
+    """Its events PQ_OPEN and PQ_DROP, and its last PERSIST."""
+    low_waters: list[tuple[int, int]] | None = None
+    """Its low-water mark from each moment on; made when all its deliveries are known."""
+
+    @property
+    def start(self) -> int | None:
+        """A client of version 5 does not say where it begins: not behind what it told first, nor what it delivered."""
+        if self.begun_at is not None:
+            return self.begun_at
+        known = [value for _, value in self.persisted[:1]]
+        known += [one.record.queue_offset for one in self.entered if one.record]
+        return min(known, default=None)
+
+    def in_flight(self, at_us: int) -> int:
+        """How many handlers worked on its messages at a moment."""
+        return sum(one.mark.at_us <= at_us and (one.ended is None or one.ended.at_us > at_us) for one in self.entered)
+
+
+@dataclass
+class Given:
+    """A message that a handler was given."""
+
+    mark: Mark
+    delivery_id: int
+    process: "Client"
+    record: Stored | None = None
+    hold: Hold | None = None
+    ended: Mark | None = None
+    kind: str = "first"
+    thrown_away: bool = False
+    expired: Mark | None = None
+    """The line that its time is over."""
+
+
+class Client(Process):
+    """A client process with its queues and deliveries."""
+
+    def __init__(self, key: str, name: str, client_id: str) -> None:
+        super().__init__(key, name, "consumer")
+        self.client_id = client_id
+        self.pid = ""
+        self.ip = client_id.partition("@")[0]
+        self.holds: list[Hold] = []
+        self.given: list[Given] = []
+        self.orderly: set[str] = set()
+        self.broadcasting: set[str] = set()
+        self.groups: set[str] = set()
+        self.closed_us: int | None = None
+        self.lost_us: int | None = None
+        """Before this its last connection had ended, as brokers and other members tell."""
+        self.lost: Mark | None = None
+
+    def hold_at(self, group: str, queue: Queue, at_us: int) -> Hold | None:
+        """Its process queue of this queue at a moment: the last one opened by then."""
+        fitting = [
+            one for one in self.holds
+            if one.group == group and one.queue == queue and (one.opened is None or one.opened.at_us <= at_us)
+        ]  # fmt: skip
+        return fitting[-1] if fitting else None

@@ -1,0 +1,130 @@
+"""``rocketmq_client.log`` of RocketMQ's Java client, 4.9 and 5, in its own layout or the application's.
+
+Lines are known by their words, so that any layout that begins with a date will do.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.text_lines import Line
+
+QUEUE = r"MessageQueue \[topic=(?P<topic>[^,\]]+), brokerName=(?P<broker>[^,\]]+), queueId=(?P<queue>\d+)\]"
+ALL_QUEUES = re.compile(QUEUE)
+ROUTED = re.compile(r"BrokerData \[brokerName=([^,\]]+), brokerAddrs=\{([^}]*)\}")
+MESSAGE = re.compile(r"queueId=(\d+).*?queueOffset=(\d+).*?reconsumeTimes=(\d+).*?UNIQ_KEY=(\w+)")
+
+PATTERNS: dict[str, str] = {
+    "created": r"Created a new client Instance, InstanceIndex:\d+, ClientID:(?P<client_id>[^,\s]+)",
+    "starting": r"the consumer \[(?P<group>[^\]]+)\] start beginning\. messageModel=(?P<model>\w+)",
+    "stopped": r"the consumer \[(?P<group>[^\]]+)\] shutdown OK",
+    "closed": r"the client factory \[(?P<client_id>[^\]]+)\] shutdown OK",
+    "told": r"receive broker's notification\[(?P<address>[^\]]+)\], the consumer group: (?P<group>\S+) changed",
+    "assigned": r"(?:client )?rebalanced result changed\. allocateMessageQueueStrategyName=(?P<strategy>[^,]+), "
+    r"group=(?P<group>[^,]+), topic=(?P<topic_of_round>[^,]+), clientId=(?P<client_id>[^,]+), "
+    r"mqAllSize=(?P<all_queues>\d+), cidAllSize=(?P<all_members>\d+), rebalanceResultSize=\d+, "
+    r"rebalanceResultSet=\[(?P<queues>.*)\]",
+    "opened": rf"doRebalance, (?P<group>[^,]+), add a new mq, {QUEUE}",
+    "begun": rf"doRebalance, (?P<group>[^,]+), add a new pull request PullRequest \[.*?{QUEUE}.*?"
+    r"nextOffset=(?P<value>\d+)",
+    "idle": rf"\[BUG\]doRebalance, (?P<group>[^,]+), (?:try )?remove unnecessary mq, {QUEUE}",
+    "fixed": rf"Fix Offset, (?P<group>[^,]+), remove unnecessary mq, {QUEUE}",
+    "dropped": rf"doRebalance, (?P<group>[^,]+), remove unnecessary mq, {QUEUE}",
+    "unsubscribed": rf"doRebalance, (?P<group>[^,]+), truncateMessageQueueNotMyTopic remove unnecessary mq, {QUEUE}",
+    "persisted": r"\[(?P<reason>persist|persistAll)\] Group: (?P<group>\S+) ClientId: (?P<client_id>\S+) "
+    rf"updateConsumeOffsetToBroker {QUEUE} (?P<value>\d+)",
+    "not_persisted": rf"updateConsumeOffsetToBroker exception, {QUEUE}",
+    "unlocked": rf"unlock messageQueue\. group:(?P<group>[^,]+), clientId:(?P<client_id>[^,]+), mq:{QUEUE}",
+    "thrown_away": rf"processQueue is dropped without process consume result\. messageQueue={QUEUE}, "
+    r"msgs=(?P<messages>.*)",
+    "suspended_queue": r"consumeMessage Orderly return not OK, Group: (?P<group>\S+) Msgs: (?P<messages>.*?) MQ: "
+    + QUEUE,
+    "not_sent_back": r"(?:sendMessageBack [Ee]xception|Failed to send message back),? ?(?:group: |consumerGroup=)?"
+    r"(?P<group>[^,\s]*)",
+    "expired": r"send expire msg back\. topic=[^,]*, msgId=(?P<unique_key>\w+), storeHost=[^,]*, "
+    r"queueId=(?P<queue_id>\d+), queueOffset=(?P<offset>\d+)",
+    "suspended": r"suspend this consumer, (?P<group>\S+)",
+    "resumed": r"resume this consumer, (?P<group>\S+)",
+    "lock": rf"message queue lock (?P<granted>OK|[Ff]ailed),? (?P<group>\S+) {QUEUE}",
+    "direct": r"consumeMessageDirectly receive new message: (?P<messages>.*)",
+    "tried_again": r"sendKernelImpl exception, (?P<then>resend at once|throw exception), InvokeID: (?P<call>-?\d+), "
+    rf"RT: (?P<cost_ms>\d+)ms, Broker: {QUEUE}",
+    "routed": r"the topic\[(?P<topic_of_route>[^\]]+)\] route info changed, .*?,? ?new\[(?P<route>.*)\]",
+}
+CLUES = {
+    "updateConsumeOffsetToBroker": ("persisted", "not_persisted"),
+    "unlock messageQueue": ("unlocked",),
+    "rebalanced result changed": ("assigned",),
+    "doRebalance, ": ("opened", "begun", "idle", "dropped", "unsubscribed"),
+    "Fix Offset": ("fixed",),
+    "a new client Instance": ("created",),
+    "the consumer [": ("starting", "stopped"),
+    "the client factory [": ("closed",),
+    "'s notification[": ("told",),
+    "processQueue is dropped": ("thrown_away",),
+    "send expire msg back": ("expired",),
+    "consumeMessage": ("suspended_queue", "direct"),
+    "endMessageBack ": ("not_sent_back",),
+    "end message back": ("not_sent_back",),
+    "this consumer, ": ("suspended", "resumed"),
+    "message queue lock ": ("lock",),
+    "sendKernelImpl exception": ("tried_again",),
+    "route info changed": ("routed",),
+}
+"""Words of which one is in every line of use, and the lines that it may be: one look decides for most lines."""
+COMPILED: dict[str, list[tuple[str, Callable[[str], re.Match[str] | None]]]] = {
+    clue: [(name, re.compile(PATTERNS[name]).search) for name in names] for clue, names in CLUES.items()
+}
+
+
+def is_one(text: str) -> bool:
+    """Whether a line is one that only a client writes."""
+    return _read(text) is not None
+
+
+def marks(lines: Iterable[Line], path: str, host: str) -> Iterator[Mark]:
+    """What its lines tell."""
+    for line in lines:
+        if told := _read(line.text):
+            yield Mark(line.at_us, line.within_us, f"{path}:{line.number}", host, told[0], told[1], line.pid)
+
+
+def _read(text: str) -> tuple[str, dict[str, Any]] | None:
+    for clue, patterns in COMPILED.items():
+        if clue in text:
+            for what, search in patterns:
+                if found := search(text):
+                    return what, _said(found.groupdict())
+    return None
+
+
+def _said(groups: dict[str, str | None]) -> dict[str, Any]:
+    """With queues and numbers as such."""
+    said: dict[str, Any] = {name: value for name, value in groups.items() if value is not None}
+    if "queue" in said and "topic" in said:
+        said["queue"] = Queue(said["topic"], said["broker"], int(said["queue"]))
+    if "queues" in said:
+        said["queues"] = [Queue(one["topic"], one["broker"], int(one["queue"])) for one in _queues(said["queues"])]
+    if "route" in said:
+        said["brokers"] = dict(_addresses(said["route"]))
+    if "messages" in said:
+        said["messages"] = [(int(q), int(at), int(times), key) for q, at, times, key in
+                            MESSAGE.findall(said["messages"])]  # fmt: skip
+    for name in ("value", "cost_ms", "all_queues", "all_members", "queue_id", "offset"):
+        if name in said:
+            said[name] = int(said[name])
+    return said
+
+
+def _queues(text: str) -> Iterator[re.Match[str]]:
+    return ALL_QUEUES.finditer(text)
+
+
+def _addresses(route: str) -> Iterator[tuple[str, str]]:
+    """Name and master's address of each broker of a route."""
+    for name, addresses in ROUTED.findall(route):
+        for one in addresses.split(", "):
+            replica, _, address = one.partition("=")
+            if replica == "0":
+                yield name, address

@@ -1,0 +1,115 @@
+"""Whether a client's log is whole: a client tells the offset of every queue it has every few seconds.
+
+So a missing round shows that lines are missing, and traces outside of the log's time show that its begin or end is, or
+that its time zone is another.
+"""
+
+from bisect import bisect_left
+from itertools import pairwise
+from statistics import median
+
+from dejamq_analytics.evidence.client import Client, Hold
+from dejamq_analytics.evidence.mark import MS, SECOND, Mark, Queue
+
+ROUND_US = 5 * SECOND
+"""RocketMQ's clients tell their offsets every 5 s, and first after 10 s."""
+FIRST_ROUND_US = 10 * SECOND
+ONE_ROUND_US = SECOND
+"""Lines of one round are this close to one another, at the most."""
+LATE = 1.6
+ENOUGH = 3
+
+
+def check(client: Client) -> None:
+    """Take the log from what there is of the client if it has a hole, or not all of its traces' time."""
+    if "log" in client.has and (_misses_traces(client) or _misses_rounds(client)):
+        client.has.discard("log")
+
+
+def check_end(client: Client) -> None:
+    """Find out if the log is whole to its end: closed in order, or the next round was not due when it was lost."""
+    if client.closed_us is not None:
+        client.has.add("tail")
+    elif client.lost_us is not None and "log" in client.has:
+        every = rounds(client)
+        start = client.marks[0].at_us if client.marks else 0
+        due = every[-1] + _interval(every) if every else start + FIRST_ROUND_US
+        if client.lost_us <= due:
+            client.has.add("tail")
+
+
+def rounds(client: Client) -> list[int]:
+    """When the client told its offsets, each round once. A Go client's line is the same when it drops a queue."""
+    drops = {(hold.queue, hold.ended_us) for hold in client.holds if hold.ended_us is not None}
+    told = sorted(
+        mark.at_us
+        for mark in client.marks
+        if (mark.what == "persisted" and _is_round(mark.said) and not _at_a_drop(mark, drops))
+        or mark.what == "not_persisted"
+    )
+    return [at for before, at in pairwise([-FIRST_ROUND_US, *told]) if at - before > ONE_ROUND_US]
+
+
+def _at_a_drop(mark: Mark, drops: set[tuple[Queue, int]]) -> bool:
+    return any(mark.said["queue"] == queue and 0 <= at - mark.at_us < ONE_ROUND_US for queue, at in drops)
+
+
+def _is_round(said: dict[str, object]) -> bool:
+    return said["reason"] == "persistAll"
+
+
+def _interval(every: list[int]) -> int:
+    gaps = [after - before for before, after in pairwise(every)]
+    return min(ROUND_US, round(median(gaps))) if len(gaps) >= ENOUGH else ROUND_US
+
+
+def _misses_traces(client: Client) -> bool:
+    if not client.marks:
+        return True
+    first, last = client.marks[0].at_us, client.marks[-1].at_us + FIRST_ROUND_US + ROUND_US
+    return any(not first <= given.mark.at_us <= last for given in client.given)
+
+
+def _misses_rounds(client: Client) -> bool:
+    """Between two rounds is too much time, or a queue that it had is not in each round."""
+    every = rounds(client)
+    gaps = [*pairwise(every)]
+    usual = median(after - before for before, after in gaps) if len(gaps) >= ENOUGH else ROUND_US
+    for before, after in pairwise([*every, *_held_until(client, every)]):
+        if after - before > usual * LATE and not _stood_still(client, before, after):
+            return True
+    return any(_skips(hold, every) for hold in client.holds)
+
+
+def _held_until(client: Client, every: list[int]) -> list[int]:
+    """The last moment at which it had a queue that it tells of: until then it had to tell."""
+    last = client.marks[-1].at_us if client.marks else 0
+    until = [last if hold.ended_us is None else hold.ended_us for hold in client.holds if hold.persisted]
+    return [at for at in (max(until, default=0),) if every and at > every[-1]]
+
+
+def _stood_still(client: Client, before: int, after: int) -> bool:
+    """Whether the process did not run in the time of a hole: it wrote nothing, and brokers took it for gone."""
+    lost = client.lost is not None and before < client.lost.at_us < after
+    wrote = [mark for mark in client.marks if before + ONE_ROUND_US < mark.at_us < after - ROUND_US]
+    if not lost or wrote:
+        return False
+    awake = next(mark for mark in client.marks if mark.at_us >= after - ROUND_US)
+    client.add(awake, "GAP", missing_ms=(awake.at_us - before) // MS)
+    return True
+
+
+def _skips(hold: Hold, every: list[int]) -> bool:
+    """Whether a queue that was told once is not told in a later round, although it was not dropped."""
+    told = sorted([*(at for at, _ in hold.persisted), *hold.not_told])
+    if not told:
+        return False
+    end = hold.ended_us if hold.ended_us is not None else every[-1] if every else 0
+    due = [at for at in every if told[0] < at <= end - ONE_ROUND_US]
+    return any(not _near(told, at) for at in due)
+
+
+def _near(told: list[int], at_us: int) -> bool:
+    """Whether one of these moments, which are in order, is within a round of that one."""
+    place = bisect_left(told, at_us - ONE_ROUND_US)
+    return place < len(told) and told[place] <= at_us + ONE_ROUND_US

@@ -1,0 +1,221 @@
+"""From folders of logs, traces and stores to journals of the processes that wrote them, which the audit then reads."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from dejamq_analytics.evidence import (
+    client_log,
+    clients,
+    deferred,
+    deliveries,
+    found,
+    go_log,
+    held,
+    lack,
+    name_servers,
+    offset_files,
+    polled,
+    rounds,
+    sends,
+    server_logs,
+    trace,
+)
+from dejamq_analytics.evidence.brokers import Brokers
+from dejamq_analytics.evidence.client import Client
+from dejamq_analytics.evidence.clients import Clients
+from dejamq_analytics.evidence.found import Found
+from dejamq_analytics.evidence.mark import Mark
+from dejamq_analytics.evidence.process import Process
+from dejamq_analytics.evidence.stored import Records
+from dejamq_analytics.evidence.text_lines import Layout, Zone, lines_of, raw_lines, zones_of
+from dejamq_analytics.evidence.trace import TraceMessage
+from dejamq_analytics.sources.journaled import Journaled, journaled
+from dejamq_analytics.sources.paths import BadInput
+
+SKEW_MS = 1000
+"""Clocks that agree better than this are taken for right."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to read, and how: ``folders`` of any evidence, ``stores`` of brokers, time zones by a part of the path.
+    ``journals`` of brokers of ours beside them: these brokers need no evidence."""
+
+    folders: Sequence[str]
+    stores: Sequence[str] = ()
+    zones: Mapping[str, timedelta] = field(default_factory=dict)
+    layout: Layout | None = None
+    trace_topics: frozenset[str] = frozenset()
+    journals: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What came of it: a folder of journals, a file that names the ``sources`` of their lines, ``stores`` to be read
+    beside them, and in words what was found and what is lacking. ``blind``: deliveries there were cannot be seen.
+    ``kinds``: of each role the kinds of evidence that there are of every such process.
+    """
+
+    journals: str
+    sources: Path
+    stores: list[str]
+    said: list[str]
+    lacking: list[str]
+    blind: bool
+    kinds: dict[str, set[str]]
+
+
+class _Marks:
+    """Marks of all files, by machine."""
+
+    def __init__(self) -> None:
+        self.client: dict[str, list[Mark]] = defaultdict(list)
+        self.server: dict[str, list[Mark]] = defaultdict(list)
+        self.name_servers: dict[str, list[Mark]] = defaultdict(list)
+        self.routes: list[Mark] = []
+        self.offsets: list[Mark] = []
+        self.traces: list[TraceMessage] = []
+
+
+def translate(reading: Reading, into: Path) -> Evidence:
+    """Write a journal of each process into ``into``. Raises BadInput where there is nothing of any use."""
+    files = found.found_in(reading.folders)
+    stores = [*dict.fromkeys([*reading.stores, *(str(one.path) for one in files if one.kind == found.STORE)])]
+    marks = _Marks()
+    zones = zones_of({one.path: one.shown for one in files if one.kind in (found.CLIENT, found.SERVER)}, reading.zones)
+    records = Records()
+    records.read(stores, reading.trace_topics)
+    said = [f"{file.shown}: {_read(file, reading.layout, zones.get(file.path), marks, records)}" for file in files]
+    known = journaled(reading.journals)
+    every = _processes(marks, records, files, known)
+    journals, sources = into / "journals", into / "sources.jsonl"
+    journals.mkdir()
+    with sources.open("wb") as told:
+        for process in every:
+            process.write(journals, told)
+    if not any(journals.iterdir()) and not known.names:
+        raise BadInput(f"nothing that tells of a client or a broker in {', '.join([*reading.folders, *stores])}")
+    lacking, blind = lack.of(every, stores, journaled=bool(known.names))
+    return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
+
+
+def _read(file: Found, layout: Layout | None, zone: Zone | None, marks: _Marks, records: Records) -> str:
+    """Its marks; what it is, in words."""
+    if file.kind == found.OFFSETS:
+        marks.offsets += offset_files.marks(file.path, file.shown, file.host)
+        return f"{offset_files.told(file.path)}, machine {file.host}"
+    if file.kind == found.STORE:
+        there = [f"{number} {what}" for what, number in records.counted[str(file.path)].items()]
+        return f"{file.kind}, machine {file.host}, {', '.join(there) or 'empty'}"
+    if zone is not None or file.kind == found.GO:
+        return _read_log(file, layout, zone, marks)
+    if file.kind == found.TRACE:
+        marks.traces += (TraceMessage(f"{file.shown}:{number}", "", text) for number, text in raw_lines(file.path))
+    elif file.kind == found.POLLED:
+        _read_answers(file, marks)
+    return f"{file.kind}, machine {file.host}"
+
+
+def _read_answers(file: Found, marks: _Marks) -> None:
+    for answer in polled.read(file.path, file.shown):
+        if isinstance(answer, TraceMessage):
+            marks.traces.append(answer)
+        else:
+            (marks.routes if answer.what == "routed" else marks.offsets).append(answer)
+
+
+def _read_log(file: Found, layout: Layout | None, zone: Zone | None, marks: _Marks) -> str:
+    """A log of Go's client tells its zone in each line."""
+    if zone is None:
+        told = [*go_log.marks(raw_lines(file.path), file.shown, file.host)]
+        marks.client[file.host] += told
+        return f"{file.kind}, machine {file.host}, {len(told)} lines of use"
+    if file.kind == found.CLIENT:
+        told = [*client_log.marks(lines_of(file.path, zone.offset, layout), file.shown, file.host)]
+        marks.client[file.host] += told
+    else:
+        told = [*server_logs.marks(lines_of(file.path, zone.offset), file.shown, file.host)]
+        of_name_server = file.path.name.startswith("namesrv")
+        for mark in told:
+            there = of_name_server or mark.what in name_servers.CHANGES
+            (marks.name_servers if there else marks.server)[file.host].append(mark)
+    return f"{file.kind}, machine {file.host}, times {_zone(zone)}, {len(told)} lines of use"
+
+
+def _zone(zone: Zone) -> str:
+    minutes = round(zone.offset.total_seconds() / 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02} ({zone.how})"
+
+
+def _processes(marks: _Marks, records: Records, files: Iterable[Found], known: Journaled) -> list[Process]:
+    """Every step needs the ones before it: who is who, what each had, what each was given, and what that proves.
+
+    A broker that has a journal is not among them: all that is known of it stands there.
+    """
+    every = Clients(known)
+    for logged in marks.client.values():
+        every.read_log(sorted(logged, key=lambda one: one.at_us))
+    every.settle()
+    for client in every.by_key.values():
+        held.events(client)
+    brokers = Brokers(every)
+    brokers.learn_names([*marks.routes, *(mark for logged in marks.client.values() for mark in logged)])
+    brokers.names.update(known.names)
+    _begin(brokers, marks, records, files)
+    brokers.settle_members()
+    brokers.polled(marks.offsets)
+    records.named(_names(brokers, every, records))
+    traced = [mark for message in [*records.traces, *marks.traces] for mark in trace.marks(message)]
+    given = deliveries.deliver(traced, every, records)
+    for client in [*every.by_key.values()]:
+        rounds.check(client)
+        rounds.check_end(client)
+        held.complete(client)
+        deliveries.events(client, records)
+        client.skew_ms = _skew(client)
+        for hold in client.holds:
+            brokers.answered(client, hold, hold.start)
+        clients.told_by_broker(client)
+    brokers.came_late()
+    sends.tell(traced, every, brokers, records)
+    deferred.delays(records, deferred.Failures(given), brokers)
+    deferred.transactions(traced, records, every, brokers)
+    deferred.pops(records, brokers)
+    brokers.share_kinds({one.queue.broker_name for some in records.by_key.values() for one in some})
+    servers = [name_servers.of_host(host, told, brokers.names) for host, told in marks.name_servers.items()]
+    own = {*known.names.values()}
+    return [*every.by_key.values(), *(one for one in brokers.every() if one.name not in own), *servers]
+
+
+def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Found]) -> None:
+    stores: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        if file.kind == found.STORE:
+            stores[file.host] |= records.hosts.get(str(file.path), set())
+    for host, logged in marks.server.items():
+        if logged:
+            brokers.begin(host, sorted(logged, key=lambda one: one.at_us), stores[host])
+
+
+def _names(brokers: Brokers, every: Clients, records: Records) -> dict[str, str]:
+    """The name of the broker at each address; where logs tell of one broker only, it is that of the only store."""
+    used = {hold.queue.broker_name for client in every.by_key.values() for hold in client.holds}
+    hosts = {host for some in records.hosts.values() for host in some}
+    if len(used) == 1 and len(hosts) == 1:
+        return {next(iter(hosts)): next(iter(used))} | brokers.names
+    return brokers.names
+
+
+def _skew(client: Client) -> int | None:
+    """By how much the client's clock is ahead of the broker's: trace messages have a time of each."""
+    apart = [
+        mark.said["stored_ms"] - mark.said["born_ms"]
+        for given in client.given
+        for mark in (given.mark, given.ended)
+        if mark is not None and mark.said["stored_ms"] and mark.said["born_ms"]
+    ]
+    ahead = -min(apart, key=abs, default=0)
+    return ahead if abs(ahead) > SKEW_MS else None

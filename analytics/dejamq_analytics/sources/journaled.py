@@ -1,0 +1,99 @@
+"""Journals of our own brokers, as far as they tell of clients that have none: under which boot id a broker knows each.
+
+A broker gives a client of the remoting protocol a boot id of its own making. Events that are made of the client's logs
+and traces get that id, so that the broker's lines and the client's are of one process.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from dejamq_proto.journal.events import Boot, Event, MemberEvent, OffSet
+
+from dejamq_analytics.sources.journal_files import boot_id, files_in
+from dejamq_analytics.sources.paths import local_path
+
+TOLD = {b'{"event":"BOOT"': Boot, b'{"event":"MEMBER"': MemberEvent, b'{"event":"OFF_SET"': OffSet}
+
+
+class Lost(NamedTuple):
+    """A broker's line that a connection had ended."""
+
+    at_us: int
+    broker_name: str
+    seq: int
+    group: str
+
+
+class Journaled(NamedTuple):
+    """``names`` of brokers by address. ``boots`` of foreign members by client id, ``members`` of each group, and
+    ``worked``: those that told a broker that they had done something. ``lost``: when the last connection ended of those
+    that said no goodbye.
+    """
+
+    names: dict[str, str]
+    boots: dict[str, str]
+    members: dict[str, set[str]]
+    worked: set[str]
+    lost: dict[str, Lost]
+
+    def client_of(self, ip: str, pid: int) -> str | None:
+        """The client id of the only member at this address with this lower half of a process id."""
+        fitting = [name for name in self.boots if _process_of(name) == (ip, pid)]
+        return fitting[0] if len(fitting) == 1 else None
+
+
+NOTHING = Journaled({}, {}, {}, set(), {})
+
+
+def journaled(journals: Iterable[str]) -> Journaled:
+    """Of the journals on this machine. Others tell nothing here."""
+    folders = [folder for folder in map(local_path, journals) if folder is not None]
+    files = [file for folder in folders for file in files_in(folder)]
+    own = {boot_id(file) for file in files}
+    found, connected = Journaled({}, {}, {}, set(), {}), defaultdict[str, set[str]](set)
+    for event in _events([file for file in files if file.name.startswith("broker-")]):
+        if isinstance(event, Boot):
+            found.names[event.address] = event.broker_name
+        elif isinstance(event, MemberEvent | OffSet) and event.client_boot_id and event.client_boot_id not in own:
+            found.boots[event.client_id] = event.client_boot_id
+            found.members.setdefault(event.group, set()).add(event.client_id)
+            if isinstance(event, MemberEvent):
+                _connection(event, found, connected[event.client_id])
+            elif event.new > max(event.old, 0):
+                found.worked.add(event.client_id)
+    return found
+
+
+def _connection(event: MemberEvent, found: Journaled, connected: set[str]) -> None:
+    """``connected``: the brokers that the client is connected to."""
+    if event.change == "+":
+        connected.add(event.boot_id)
+        found.lost.pop(event.client_id, None)
+        return
+    connected.discard(event.boot_id)
+    if event.reason == "close" and not connected:
+        found.lost[event.client_id] = Lost(event.wall_us, event.broker_name, event.seq, event.group)
+
+
+def _events(files: Sequence[Path]) -> Iterator[Event]:
+    """Lines that can be read, of these kinds."""
+    for file in files:
+        with file.open("rb") as lines:
+            for line in lines:
+                kind = TOLD.get(line[: line.find(b",")])
+                if kind is None:
+                    continue
+                try:
+                    yield msgspec.json.decode(line, type=kind)
+                except msgspec.DecodeError:  # the torn last line of a process that was killed
+                    continue
+
+
+def _process_of(client_id: str) -> tuple[str, int]:
+    """Address and lower half of the process id of ``ip@pid#nanoseconds``."""
+    ip, _, rest = client_id.partition("@")
+    pid = rest.partition("#")[0]
+    return ip, int(pid) % 65536 if pid.isdecimal() else -1

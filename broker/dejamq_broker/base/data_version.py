@@ -1,0 +1,19 @@
+"""RocketMQ's DataVersion: it distinguishes a table's generations, in files and at the name server."""
+
+import msgspec
+
+
+class TableVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """Equal only when all three are. ``timestamp`` is the wall clock of the change, ms.
+
+    A name server compares a broker's registration with its own table by equality alone. So it sees a change even when
+    the broker's clock went back, because the counter differs.
+    """
+
+    counter: int = 0
+    state_version: int = 0
+    timestamp: int = 0
+
+    def next(self, now_ms: int) -> "TableVersion":
+        """The version of the next change."""
+        return TableVersion(self.counter + 1, self.state_version, now_ms)

@@ -1,0 +1,69 @@
+"""How a broker is watched from outside: its samples, the health of its services, and its metrics."""
+
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from dejamq_proto.serving.metrics import Gather, MetricsServer, check_library
+from dejamq_proto.serving.server import Server
+
+from dejamq_broker.base.periodic import Periodic
+from dejamq_broker.operators import stats, store_rates
+from dejamq_broker.store import MessageStore
+
+log = logging.getLogger(__name__)
+SEND = "dejamq.v1.Send"
+HEALTH_MS = 1_000
+
+
+class Watched:
+    """Begun when the broker serves, ended before it stops. Owned by the event loop."""
+
+    def __init__(
+        self, server: Server, store: MessageStore, rates: store_rates.StoreRates, counted: stats.Stats, *,
+        metrics_on: str, metrics: Callable[[], Gather] | None,
+    ) -> None:  # fmt: skip
+        """``metrics`` are served at the address ``metrics_on``; None: not at all, and the library is not needed."""
+        self._server, self._store, self._rates, self._stats = server, store, rates, counted
+        self._metrics_on, self._metrics = metrics_on, metrics
+        self._parts = AsyncExitStack()
+        self._writable = True
+        self.metrics_address = ""
+
+    async def start(self) -> None:
+        """Raises ConfigError when metrics are asked for and cannot be served."""
+        if self._metrics is not None:
+            await self._serve_metrics(self._metrics)
+        self._repeat("sample rates", store_rates.SAMPLE_MS, self._rates.sample)
+        self._repeat("sample statistics", stats.SAMPLE_MS, self._stats.sample)
+        health = Periodic("look at health", HEALTH_MS, self.look_at_health)
+        health.start()
+        self._parts.push_async_callback(health.close)
+
+    async def close(self) -> None:
+        """May be called twice."""
+        await self._parts.aclose()
+
+    async def look_at_health(self) -> None:
+        """While the store takes nothing, sends are not served; pulls go on, and so does the broker as a whole."""
+        refusal = self._store.refusal
+        if (refusal is None) != self._writable:
+            self._writable = refusal is None
+            log.warning("writes_%s %s", "accepted" if self._writable else "refused", refusal or "")
+        await self._server.set_serving(SEND, self._writable)
+
+    async def _serve_metrics(self, metrics: Callable[[], Gather]) -> None:
+        """The library is asked for only here: a broker without metrics does not need it."""
+        check_library()
+        server = MetricsServer(metrics())
+        self.metrics_address = await server.start(self._metrics_on)
+        self._parts.push_async_callback(server.close)
+        log.info("metrics_served address=%s", self.metrics_address)
+
+    def _repeat(self, name: str, interval_ms: float, step: Callable[[], None]) -> None:
+        async def stepped() -> None:
+            step()
+
+        periodic = Periodic(name, interval_ms, stepped)
+        periodic.start()
+        self._parts.push_async_callback(periodic.close)

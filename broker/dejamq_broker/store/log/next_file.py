@@ -1,0 +1,102 @@
+"""The log file after the last one, ready before an append needs it. Source: RocketMQ ``AllocateMappedFileService``."""
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from dejamq_broker.store.files.file_queue import FileQueue
+from dejamq_broker.store.files.mapped_file import MappedFile
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_SHARE = 4
+"""Queue entries take less than this fraction of their log: 20 bytes of a record of 91 or more."""
+ROOM_FOR_MARKS = 32 << 10
+"""For ``dispatched.json``, ``checkpoint`` and pages of queue files that are hardly begun."""
+
+
+class NextFile:
+    """Makes one file ahead: the flush thread prepares it, with SYNC_FLUSH full of zeros, and the appender takes it."""
+
+    def __init__(self, files: FileQueue, marked: Callable[[], int]) -> None:
+        """``marked``: the log offset up to which a mark says that the queues are on disk."""
+        self._files, self._marked = files, marked
+        self._lock = threading.Lock()
+        self._ready: MappedFile | None = None
+        self._end = 0
+        self._failed = False
+
+    @property
+    def ready(self) -> MappedFile | None:
+        """The file that is prepared and not taken."""
+        return self._ready
+
+    def take(self, start: int) -> MappedFile:
+        """The file that begins at ``start``: the prepared one, or a new one. For the appender. Raises OSError."""
+        with self._lock:
+            ready, self._ready = self._ready, None
+            file = ready or self._create(start)
+            assert file.start == start, "files follow one another"
+            self._end = file.end
+            return file
+
+    def is_wanted(self, log_end: int) -> bool:
+        """Whether ``prepare`` has something to do. Any thread."""
+        start = max(self._end, self._files.end)
+        return self._ready is None and start - log_end < self._files.file_size * 7 // 8
+
+    def prepare(self, log_end: int) -> None:
+        """Make the next file once an eighth of the last one is used, the very first one at once. Raises OSError."""
+        with self._lock:
+            if self.is_wanted(log_end):
+                self._ready = self._create(max(self._end, self._files.end))
+
+    def try_to_prepare(self, log_end: int) -> None:
+        """As ``prepare``; that it fails is logged once, until it does not."""
+        try:
+            self.prepare(log_end)
+            self._failed = False
+        except OSError as error:
+            # an append that needs the file will try again, and refuse if there is still no room
+            if not self._failed:
+                logger.warning("next_file_not_prepared directory=%s error=%s", self._files.folder, error)
+            self._failed = True
+
+    def write_zeros(self, file: MappedFile, at: int, size: int, *, sync: bool) -> None:
+        """Into the file that is prepared, and on disk with ``sync``; not if the appender has taken it meanwhile, for
+        then records are there. For the flush thread. Raises OSError.
+
+        By a descriptor of its own: the kernel tells each once that bytes are lost, and the log's may not miss it.
+        """
+        descriptor = os.open(file.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            with self._lock:
+                if self._ready is not file:
+                    return
+                os.pwrite(descriptor, bytes(size), at)
+            if sync:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def discard(self) -> None:
+        """Delete a prepared file that nobody took."""
+        with self._lock:
+            if self._ready is not None:
+                self._ready.delete()
+            self._ready = None
+
+    def _create(self, start: int) -> MappedFile:
+        """The log never takes the last space: its queues must get to disk and be marked, or no file could ever go.
+
+        Retention deletes only what a mark covers, and a fast writer fills a small disk before the first one is made.
+        """
+        files = self._files
+        end = start + files.file_size
+        behind = end - max(files.start, self._marked())
+        space = os.statvfs(files.folder)
+        if space.f_bavail * space.f_frsize < files.file_size + behind // ENTRIES_SHARE + ROOM_FOR_MARKS:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return MappedFile.create(files.path(start), start, files.file_size)

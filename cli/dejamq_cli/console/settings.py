@@ -1,0 +1,61 @@
+"""The settings of a console."""
+
+import importlib.util
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dejamq_proto.codes import ConfigError
+
+LISTEN = "127.0.0.1:8088"
+REFRESH_S = 5.0
+NEEDED = ("starlette", "jinja2", "uvicorn")
+
+
+@dataclass(frozen=True)
+class ConsoleSettings:
+    """``namesrv`` None: no cluster is looked at. ``token`` None: nothing can be changed.
+
+    ``names``: host names besides localhost and addresses by which browsers may call it. ``refresh_s``: at least so much
+    time is between two looks at the cluster, and between two audits.
+    """
+
+    namesrv: str | None
+    listen: str = LISTEN
+    journals: Sequence[Path] = ()
+    token: str | None = field(default=None, repr=False)
+    names: Sequence[str] = ()
+    refresh_s: float = REFRESH_S
+    audit_rest: float = 4.0
+    """After an audit it rests so many times as long as that took: it takes a fifth of a processor at most."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port. Raises ConfigError."""
+        host, _, port = self.listen.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(f"{self.listen!r} is not HOST:PORT")
+        return host.strip("[]"), int(port)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines can reach it."""
+        host = self.address[0]
+        return host != "localhost" and not (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def check_needs() -> None:
+    """Raise ConfigError where the extra is not installed."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"the console needs {', '.join(missing)}: pip install 'dejamq[console]'")
+
+
+def is_address(host: str) -> bool:
+    """Whether it is an IP address and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

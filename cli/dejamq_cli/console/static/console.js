@@ -1,0 +1,28 @@
+"use strict";
+/* News from the server as events that htmx waits for, the age of what is shown, and the token of this tab. */
+(() => {
+  const light = document.getElementById("light");
+  const say = (state, text) => { if (light) { light.dataset.state = state; light.title = text; light.lastElementChild.textContent = text; } };
+  const busy = () => {
+    const live = document.getElementById("live");
+    return document.hidden || (live && live.contains(document.activeElement)) || String(window.getSelection()) !== "";
+  };
+  const source = new EventSource("/events");
+  source.onopen = () => say("on", "live");
+  source.onerror = () => say("off", "not connected");
+  for (const name of ["cluster", "audit"]) {
+    source.addEventListener(name, () => { if (!busy()) { htmx.trigger(document.body, name); } });
+  }
+  const age = () => {
+    for (const one of document.querySelectorAll("[data-since]")) {
+      const seconds = Math.max(0, Math.round((Date.now() - Number(one.dataset.since)) / 1000));
+      one.textContent = seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+    }
+  };
+  setInterval(age, 1000);
+  const kept = sessionStorage.getItem("token");
+  for (const field of document.querySelectorAll("input[name=token]")) {
+    if (kept) { field.value = kept; }
+    field.form.addEventListener("submit", () => sessionStorage.setItem("token", field.value));
+  }
+})();

@@ -1,0 +1,4 @@
+"""Consumer groups for ``dejamq group``: lists, findings, plans.
+
+Pure rows from answers of servers. Enter at ``view``.
+"""

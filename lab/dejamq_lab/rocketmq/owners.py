@@ -1,0 +1,125 @@
+"""Scenarios of the family R: a queue has two owners at once."""
+
+from dejamq_lab.rocketmq.collecting import Causes
+from dejamq_lab.rocketmq.machine import Machine
+from dejamq_lab.rocketmq.scenario import RealScenario
+from dejamq_lab.rocketmq.servers import Layout
+from dejamq_lab.rocketmq.stage import TRACE_S, Stage
+
+TWO = ("broker-a", "broker-b")
+GONE = "SCAN: remove expired channel from ConsumerManager consumerTable"
+
+
+def both_got(one: Machine, two: Machine) -> set[str]:
+    """Keys that both were given."""
+    return {*one.keys("got")} & {*two.keys("got")}
+
+
+def r1(stage: Stage) -> Causes:
+    """Two members ask two name servers, of which one does not know the second broker."""
+    first, second = (server.address for server in stage.servers.namesrvs)
+    one = stage.consumer("billing-1", "instance=one", namesrv=second)
+    two = stage.consumer("billing-2", "instance=two", namesrv=first)
+    stage.sleep(5, "the members share the queues")
+    stage.send(32)
+    stage.until(lambda: len(both_got(one, two)) >= 4, "both have messages of two queues")
+    stage.traces()
+    one.stop()
+    two.stop()
+    return {"*": ["R1"]}
+
+
+def r2(stage: Stage) -> Causes:
+    """A member cannot reach the second broker, which the other one asks who the members are."""
+    stage.links.cut("billing-1", "broker-b")
+    one = stage.consumer("billing-1", "instance=one")
+    two = stage.consumer("billing-2", "instance=two")
+    maker = stage.producer(600, "pause=300")
+    stage.until(lambda: len(both_got(one, two)) >= 2, "both have messages of one queue")
+    maker.stop()
+    stage.traces()
+    two.stop()
+    one.stop()
+    return {"*": ["R2"]}
+
+
+def r3(stage: Stage) -> Causes:
+    """Two members share the queues by different strategies."""
+    one = stage.consumer("billing-1", "instance=one")
+    two = stage.consumer("billing-2", "instance=two", "strategy=circle")
+    stage.sleep(3, "the members share the queues")
+    stage.send(12)
+    stage.until(lambda: len(both_got(one, two)) >= 3, "both have the messages of one queue")
+    stage.traces()
+    one.stop()
+    two.stop()
+    return {"*": ["R3"]}
+
+
+def r4(stage: Stage) -> Causes:
+    """Two processes use one instance name."""
+    one, two = stage.consumer("billing-1", "instance=billing"), stage.consumer("billing-2", "instance=billing")
+    stage.send(8)
+    one.wait("got", times=4)  # each takes itself for the first of two members, and nobody has the other queue
+    two.wait("got", times=4)
+    stage.traces()
+    one.stop()
+    two.stop()
+    return {"*": ["R4"]}
+
+
+def r5(stage: Stage) -> Causes:
+    """A member with messages at hand is suspended: it goes on handling them, and another one gets a queue of it."""
+    one = stage.consumer("billing-1", "instance=one", "threads=1", "work=2000")
+    stage.send(12)
+    one.wait("got", times=2)
+    one.tell("p")
+    two = stage.consumer("billing-2", "instance=two")
+    one.wait("done", times=12)
+    stage.traces()
+    two.stop()
+    one.stop()
+    return {"*": ["R5"]}
+
+
+def r6(stage: Stage) -> Causes:
+    """A member is frozen until the broker forgets it, and goes on with the messages at hand when it thaws."""
+    log = stage.servers.broker.log("broker.log")
+    one = stage.consumer("billing-1", "instance=one", "threads=1", "work=2000", "heartbeat=2000")
+    stage.send(12)
+    one.wait("got", times=3)
+    stage.traces()
+    forgotten = stage.told(log, GONE)
+    with one.frozen():
+        stage.until(forgotten, "the broker forgets the member")
+        two = stage.consumer("billing-2", "instance=two", "heartbeat=2000")
+        two.wait("done", times=4)
+        stage.traces()
+    stage.until(lambda: len(both_got(one, two)) >= 1, "both have a message")
+    stage.sleep(TRACE_S + 6, "it goes on until it shares the queues out anew")
+    two.stop()
+    one.stop()
+    return {"*": ["R6"]}
+
+
+def r13(stage: Stage) -> Causes:
+    """Two programs assign the same queues to themselves."""
+    one, two = stage.reader("billing-1"), stage.reader("billing-2")
+    stage.send(8)
+    one.wait("done", times=8)
+    two.wait("done", times=8)
+    stage.sleep(TRACE_S + 6, "both tell their offsets")
+    one.stop()
+    two.stop()
+    return {"*": ["R13"]}
+
+
+ALL = (
+    RealScenario("R1", r1, Layout(TWO, namesrvs=2, unknown={"broker-b": "namesrv-1"}), queues=4),
+    RealScenario("R2", r2, Layout(TWO, links=True, of={"broker-b": {"traceTopicEnable": "false"}})),
+    RealScenario("R3", r3, queues=4),
+    RealScenario("R4", r4),
+    RealScenario("R5", r5),
+    RealScenario("R6", r6, Layout(settings={"channelExpiredTimeout": 10_000})),
+    RealScenario("R13", r13),
+)

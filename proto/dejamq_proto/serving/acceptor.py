@@ -1,0 +1,343 @@
+"""One public port for several protocols: the first bytes of a connection tell which door it wants.
+
+============== ========================================================================
+first bytes    what it is
+============== ========================================================================
+``PRI ``       gRPC (HTTP/2): passed on to the gRPC server of this process, which listens beside
+``0x00``       four bytes of length: a remoting frame when the fifth byte is 0 or 1, else a fast frame
+============== ========================================================================
+
+gRPC cannot be given a connection that somebody else accepted. So its bytes are passed on over loopback, and the process
+remembers whose connection stands behind which local port.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from fcntl import ioctl
+from struct import Struct
+from termios import TIOCOUTQ
+from typing import cast
+
+log = logging.getLogger(__name__)
+
+GRPC_PREFACE = b"PRI "
+REMOTING_FORMS = (0, 1)
+TOLD_BY_BYTES = 5
+SILENT_S = 120.0
+"""RocketMQ closes a connection that is idle for so long; one that says nothing at all is idle from its start."""
+STUCK_S = 60.0
+"""A connection that is passed on ends when one of its ends took no byte of those that wait for it for so long."""
+OUTQ = Struct("i")
+WAITING_CONNECTIONS = 1024
+"""As many clients may connect in one step of the loop, as all do after a restart."""
+
+Open = Callable[[], asyncio.BaseProtocol]
+"""Makes the protocol of one connection."""
+
+
+def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int]:
+    """Host and port of the other end. An IPv4 client of a listener for both families is known by its IPv4 address."""
+    host, port = transport.get_extra_info("peername")[:2]
+    return _unmapped(host), port
+
+
+def peer_name(address: tuple[str, int]) -> str:
+    """A socket's address in gRPC's words."""
+    host, port = _unmapped(address[0]), address[1]
+    return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+
+def _unmapped(host: str) -> str:
+    mapped = ipaddress.IPv6Address(host).ipv4_mapped if ":" in host else None
+    return str(mapped) if mapped else host
+
+
+class Acceptor:
+    """Listens, and gives each connection to the door that its first bytes ask for. Owned by the event loop.
+
+    A door that is None is closed: its connections are ended with a line in the log.
+    """
+
+    def __init__(self) -> None:
+        self.grpc: Open | None = None
+        self.remoting: Open | None = None
+        self.fast: Open | None = None
+        self._servers: list[asyncio.Server] = []
+        self.connections: set[asyncio.Transport] = set()
+        """Those that nobody has taken yet, and those that are passed on to gRPC."""
+        self.relayed: dict[str, str] = {}
+        """gRPC's name of the local end of a connection that is passed on -> gRPC's name of the client behind it."""
+
+    def true_peer(self, peer: str) -> str:
+        """gRPC's name of the client: the one behind the acceptor's own connection if the call came through it."""
+        return self.relayed.get(peer, peer)
+
+    def was_relayed(self, peer: str) -> bool:
+        """Whether a call from this peer, by gRPC's name, came through the public port."""
+        return peer in self.relayed
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take the port, without listening yet; port 0 takes a free one. The bound port. Raises OSError.
+
+        ``::`` means both families. Of a name that has several addresses, all that this machine has are taken.
+        """
+        loop, found = asyncio.get_running_loop(), port
+        trouble: OSError | None = None
+        for address in await _addresses(host, port):
+            try:
+                held = _bound(address, found)
+            except OSError as error:
+                trouble = error
+                continue
+            found = held.getsockname()[1]
+            server = await loop.create_server(
+                self.arriving, sock=held, backlog=WAITING_CONNECTIONS, start_serving=False
+            )
+            self._servers.append(server)
+        if trouble is not None and (not self._servers or trouble.errno == errno.EADDRINUSE):
+            self.stop_listening()
+            raise trouble
+        return found
+
+    async def listen(self) -> None:
+        """Accept connections at the ports that are bound."""
+        for server in self._servers:
+            await server.start_serving()
+
+    def pass_to_grpc(self, host: str, port: int) -> None:
+        """gRPC's own listener is there."""
+        self.grpc = lambda: _Client(self, host, port)
+
+    def arriving(self) -> asyncio.BaseProtocol:
+        """For who listens himself: the protocol of a connection that has said nothing yet."""
+        return _Arriving(self)
+
+    def stop_listening(self) -> None:
+        """Connections that are there go on."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    def close(self) -> None:
+        """Also end the connections that are still here. May be called twice."""
+        self.stop_listening()
+        for transport in list(self.connections):
+            transport.abort()
+
+    def door_of(self, first: bytes) -> tuple[str, Open | None] | None:
+        """The name of the door that these bytes ask for, and the door; None: more bytes are needed to tell."""
+        if GRPC_PREFACE.startswith(first[: len(GRPC_PREFACE)]):
+            return ("grpc", self.grpc) if len(first) >= len(GRPC_PREFACE) else None
+        if first[0]:
+            return f"unknown bytes {first[:TOLD_BY_BYTES]!r}", None
+        if len(first) < TOLD_BY_BYTES:
+            return None
+        if first[TOLD_BY_BYTES - 1] in REMOTING_FORMS:
+            return "remoting", self.remoting
+        return "fast frames", self.fast
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    held = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+        held.bind((address, port))
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+class _Arriving(asyncio.Protocol):
+    """A connection that has not said yet what it wants."""
+
+    def __init__(self, acceptor: Acceptor) -> None:
+        self._acceptor, self._first = acceptor, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._acceptor.connections.add(self._transport)
+        self._timer = asyncio.get_running_loop().call_later(SILENT_S, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        self._first += data
+        found = self._acceptor.door_of(self._first)
+        if found is None:
+            return
+        self._leave()
+        name, door = found
+        if door is None:
+            peer = self._transport.get_extra_info("peername")
+            log.info("connection_refused peer=%s door=%s", peer, name)
+            self._transport.abort()
+            return
+        hand_over(self._transport, door(), self._first)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        self._acceptor.connections.discard(self._transport)
+
+
+def hand_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol, first: bytes) -> None:
+    """Let this protocol go on with a connection of which these bytes have been read."""
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    if transport.is_closing():
+        return
+    if isinstance(protocol, asyncio.Protocol):
+        protocol.data_received(first)
+        return
+    buffered = cast(asyncio.BufferedProtocol, protocol)
+    rest = memoryview(first)
+    while rest and not transport.is_closing():
+        space = memoryview(buffered.get_buffer(len(rest))).cast("B")
+        taken = min(len(space), len(rest))
+        space[:taken] = rest[:taken]
+        buffered.buffer_updated(taken)
+        rest = rest[taken:]
+
+
+class _Half(asyncio.Protocol):
+    """One end of a connection that is passed on. Who writes faster than the other end reads is not read from.
+
+    Bytes that wait for this end have a limit of time, also when the other end is gone already.
+    """
+
+    def __init__(self, acceptor: Acceptor) -> None:
+        self._acceptor = acceptor
+        self._stuck: asyncio.TimerHandle | None = None
+        self.other: _Half | None = None
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._acceptor.connections.add(self.transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        assert self.transport is not None
+        if not self.transport.is_closing():
+            self._unwatch()
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def _finish(self) -> None:
+        """The other end has gone."""
+        assert self.transport is not None
+        self.other = None
+        self.transport.close()
+        if self._stuck is None:
+            self._watch()
+
+    def _watch(self) -> None:
+        self._stuck = asyncio.get_running_loop().call_later(STUCK_S, self._look_stuck, self._waiting())
+
+    def _waiting(self) -> int:
+        """The bytes that the other side has not taken, those in the kernel among them: it takes megabytes at once."""
+        assert self.transport is not None
+        held = ioctl(self.transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(OUTQ.size))
+        return self.transport.get_write_buffer_size() + int(OUTQ.unpack(held)[0])
+
+    def _unwatch(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+    def _look_stuck(self, waited: int) -> None:
+        """``waited``: the bytes that waited when this was last looked at. A slow reader goes on."""
+        assert self.transport is not None
+        if self._waiting() < waited:
+            self._watch()
+            return
+        log.info("relay_stuck peer=%s bytes=%d", self.transport.get_extra_info("peername"), waited)
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """What the other end has been sent still leaves."""
+        self._unwatch()
+        if self.transport is not None:
+            self._acceptor.connections.discard(self.transport)
+        if self.other is not None and self.other.transport is not None:
+            self.other._finish()
+        self.other = None
+
+
+class _Client(_Half):
+    """The client's end; nothing more is read from it before gRPC's end is there."""
+
+    def __init__(self, acceptor: Acceptor, host: str, port: int) -> None:
+        super().__init__(acceptor)
+        self._host, self._port, self._first = host, port, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        cast(asyncio.Transport, transport).pause_reading()
+        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self._first += data
+        else:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._dialling.cancel()
+        super().connection_lost(exc)
+
+    async def _dial(self) -> None:
+        assert self.transport is not None
+        server = _Server(self._acceptor, peer_name(peer_of(self.transport)))
+        try:
+            async with asyncio.timeout(STUCK_S):
+                await asyncio.get_running_loop().create_connection(lambda: server, self._host, self._port)
+        except OSError as error:
+            log.warning("grpc_unreachable address=%s:%d reason=%s", self._host, self._port, error)
+            self.transport.abort()
+            return
+        assert server.transport is not None
+        self.other, server.other = server, self
+        server.transport.write(self._first)
+        self._first = b""
+        with suppress(RuntimeError):  # it has gone meanwhile
+            self.transport.resume_reading()
+
+
+class _Server(_Half):
+    """gRPC's end. Its local port stands for the client in what gRPC says of its peers."""
+
+    def __init__(self, acceptor: Acceptor, client: str) -> None:
+        super().__init__(acceptor)
+        self._client, self._name = client, ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._name = peer_name(transport.get_extra_info("sockname"))
+        self._acceptor.relayed[self._name] = self._client
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._acceptor.relayed.pop(self._name, None)
+        super().connection_lost(exc)

@@ -1,0 +1,187 @@
+"""Log lines of servers: one line an event, ``event=… key=value``, the same for all of them, or one JSON object a line.
+
+Code logs ``"event key=value …"``; the text without a key becomes ``message``. The first lines of a process are its
+settings, so that a log tells how its process was started. Chosen settings come before untouched ones.
+"""
+
+import json
+import logging
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from logging.handlers import MemoryHandler
+from typing import Any
+
+from dejamq_proto.codes import ConfigError
+from dejamq_proto.config.settings import setting, shown
+
+# Settings of how a server is watched, the same for all servers: its log lines and its metrics.
+
+METRICS_PORT = 5557  # RocketMQ's metricsPromExporterPort
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchingConfig:
+    """A part of each server's settings."""
+
+    log_level: str = setting("info", help="lines below this are not written: debug, info, warning or error")
+    log_format: str = setting("text", help="text: one line of key=value; json: one object a line")
+    metrics_exporter_type: str = setting(
+        "DISABLE", rocketmq="metricsExporterType", help="DISABLE, or PROM: serve /metrics, on port 5557 unless told"
+    )
+    metrics_listen: str = setting("", help="host:port that serves /metrics over HTTP; port 0: a free one")
+
+    @property
+    def metrics_address(self) -> str:
+        """Where ``/metrics`` is served; '' for nowhere."""
+        if self.metrics_listen or self.metrics_exporter_type == "DISABLE":
+            return self.metrics_listen
+        return f"127.0.0.1:{METRICS_PORT}"
+
+    @property
+    def log_level_number(self) -> int:
+        """As the logging module counts."""
+        return int(logging.getLevelNamesMapping()[self.log_level.upper()])
+
+    def validate_watching(self) -> None:
+        """Raise ConfigError for values that no server can use."""
+        if self.log_level not in LEVELS:
+            raise ConfigError(f"log_level is one of {', '.join(LEVELS)}, not {self.log_level!r}")
+        if self.log_format not in FORMATS:
+            raise ConfigError(f"log_format is text or json, not {self.log_format!r}")
+        if self.metrics_exporter_type not in ("DISABLE", "PROM"):
+            raise ConfigError(f"metrics_exporter_type is DISABLE or PROM, not {self.metrics_exporter_type!r}")
+        host, _, port = self.metrics_listen.rpartition(":")
+        if self.metrics_listen and not (host and port.isdigit() and int(port) < 65_536):
+            raise ConfigError(f"metrics_listen is HOST:PORT, not {self.metrics_listen!r}")
+
+
+log = logging.getLogger(__name__)
+EVENT = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*(?= |$)")
+KEY = re.compile(r"(?:^| )([a-z_][a-z0-9_]*)=")
+PLAIN = re.compile(r'[^\s"=]+')
+OURS = ("dejamq",)
+HELD_LINES, HOLD_S = 10_000, 1.0
+
+
+def configure(config: WatchingConfig) -> Callable[[], None]:
+    """Write the lines of this process to standard error, in the format and from the level of its settings.
+
+    They are held until the first warning, or until the returned function is called, soon after the start. So a server
+    that cannot run writes one line with the reason first, and not the settings.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if config.log_format == "json" else TextLines())
+    held = _Held(HELD_LINES, logging.WARNING, handler)
+    logging.basicConfig(level=config.log_level_number, handlers=[held], force=True)
+
+    def release() -> None:
+        if held in logging.root.handlers:
+            logging.root.addHandler(handler)
+            logging.root.removeHandler(held)
+            held.released = True
+            held.flush()
+
+    return release
+
+
+def tell_start(config: WatchingConfig, *, server: str, unused: Sequence[str] = ()) -> None:
+    """The first lines: the process's identity, each setting that is not its default, then all others in one line.
+
+    ``unused``: keys of RocketMQ that were given and have no effect here.
+    """
+    values, defaults = shown(config), shown(type(config)())
+    chosen = {name: value for name, value in values.items() if value != defaults.get(name)}
+    others = {name: value for name, value in values.items() if name not in chosen}
+    log.info(
+        "starting server=%s version=%s pid=%d python=%s", server, version(), os.getpid(), platform.python_version()
+    )
+    for name, value in chosen.items():
+        log.info("setting name=%s value=%s default=%s", name, _quoted(value), _quoted(defaults.get(name, "none")))
+    log.info("settings_default %s", " ".join(f"{name}={_quoted(value)}" for name, value in others.items()))
+    if unused:
+        log.warning("settings_without_effect keys=%s", _quoted(",".join(dict.fromkeys(unused))))
+    where, level = values.get("journal_dir", "none"), values.get("journal_level", "off")
+    log.info("journal directory=%s level=%s", _quoted(where), level if "journal_dir" in values else "off")
+
+
+def version() -> str:
+    """Of this package; '' when it is not installed."""
+    try:
+        return metadata.version("dejamq")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+class TextLines(logging.Formatter):
+    """``time=… level=… logger=… event=… key=value``; a traceback follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = " ".join(f"{name}={_quoted(value)}" for name, value in fields(record))
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        return f"{line}\n{trace}" if trace else line
+
+
+class JsonLines(logging.Formatter):
+    """One object a line, every value a text; a traceback is one of them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told: dict[str, str] = {}
+        for name, value in fields(record):
+            told.setdefault(name, value)
+        if record.exc_info:
+            told["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False)
+
+
+class _Held(MemoryHandler):
+    """Lines that it still holds when the process ends are not written."""
+
+    released = False
+
+    def flush(self) -> None:
+        if self.released or (self.buffer and self.shouldFlush(self.buffer[-1])):
+            super().flush()
+
+
+def fields(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+    """The parts of a line in order. Lines of libraries are one message: their words are not ours."""
+    yield "time", datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    yield "level", record.levelname.lower()
+    yield "logger", record.name
+    text = record.getMessage()
+    event = EVENT.match(text) if record.name.startswith(OURS) else None
+    yield "event", event.group() if event else "message"
+    yield from _parts(text[event.end() :].strip() if event else text, split=event is not None)
+
+
+def _parts(text: str, *, split: bool) -> Iterator[tuple[str, str]]:
+    """``key=value`` pairs, and the text before the first of them. A value ends where the next key begins."""
+    keys = list(KEY.finditer(text)) if split else []
+    said = text[: keys[0].start()] if keys else text
+    if said:
+        yield "message", said
+    for key, after in zip(keys, [*keys[1:], None], strict=False):
+        yield key.group(1), _unquoted(text[key.end() : after.start() if after else len(text)].strip())
+
+
+def _quoted(value: Any) -> str:
+    """As it is when it is one word, else as JSON writes a text."""
+    text = str(value)
+    return text if PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _unquoted(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            pass
+    return text

@@ -1,0 +1,284 @@
+"""Runs of a real RocketMQ, recorded by ``tests/rocketmq/record.py``: do readers and rules name what happened?"""
+
+import gzip
+import json
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pyarrow.parquet as pq
+import pytest
+from dejamq_analytics.evidence.text_lines import layout_of
+from dejamq_analytics.evidence.translate import Reading
+from dejamq_analytics.report.evidence_scope import EvidenceVerdict
+from dejamq_analytics.report.verdict import Verdict
+from dejamq_analytics.run import Request, run_audit
+from dejamq_analytics.sources.commit_log import scan
+from dejamq_analytics.sources.paths import BadInput
+
+RECORDED = Path(__file__).parents[1] / "data" / "rocketmq"
+NAMES = sorted(run.parent.name for run in RECORDED.glob("*/truth.json"))
+LIKELY = {"o2": "O2", "o20": "O20", "p3": "P3", "r13": "R13", "r2": "R2"}
+"""Runs whose cause no evidence tells from others: all findings are undetermined, and name it among them."""
+RECORD = re.compile(rb"(?:Pub|SubBefore|SubAfter)(?=\x01)")
+
+
+def audited(folder: Path, out: Path) -> tuple[Verdict, list[dict[str, Any]]]:
+    """The verdict on a recorded run, and its findings."""
+    _, verdict = run_audit(Request([], out=out, reading=Reading([str(folder)]), engine="duckdb"), lambda text: None)
+    return verdict, [row for part in out.rglob("findings/*/*.parquet") for row in pq.read_table(part).to_pylist()]
+
+
+def truth_of(name: str) -> dict[str, Any]:
+    truth: dict[str, Any] = json.loads((RECORDED / name / "truth.json").read_text())
+    return truth
+
+
+def causes_of(truth: dict[str, Any], finding: dict[str, Any]) -> list[str]:
+    """The causes that this message's duplicates may have."""
+    keys = {one["unique_key"]: one["key"] for one in truth["deliveries"]}
+    causes: dict[str, list[str]] = truth["causes"]
+    return causes.get(keys[finding["message_id"]], causes.get("*", []))
+
+
+def came_twice(truth: dict[str, Any]) -> set[tuple[str, str, int, int]]:
+    """Records that handlers of one group were given more than once, as the handlers themselves said."""
+    place = ("unique_key", "topic", "queue_id", "queue_offset")
+    seen = Counter(
+        (one["machine"].partition("-")[0], one.get("broker"), *(one[part] for part in place))
+        for one in truth["deliveries"]
+    )  # fmt: skip
+    return {record[2:] for record, times in seen.items() if times > 1}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_duplicate_of_a_recorded_run_has_its_cause(name: str, tmp_path: Path) -> None:
+    truth = truth_of(name)
+    _, findings = audited(RECORDED / name, tmp_path)
+    wrong = [(one["cause"], one["missing"]) for one in findings if one["cause"] not in causes_of(truth, one)]
+    if name in LIKELY:
+        assert wrong
+        assert [one for one in wrong if one[0] or LIKELY[name] not in one[1]] == []
+        return
+    place = ("topic", "queue_id", "queue_offset")
+    again = {(one["message_id"], *(one["second"][part] for part in place)) for one in findings
+             if one["identity"] == "I1" and one["cause"] != "L9"}  # fmt: skip
+    assert again == came_twice(truth)
+    assert wrong == []
+    assert {one["cause"] for one in findings} == {cause for causes in truth["causes"].values() for cause in causes}
+
+
+def test_a_run_without_duplicates_is_clean(tmp_path: Path) -> None:
+    verdict, findings = audited(RECORDED / "healthy", tmp_path)
+    assert (verdict.verdict, findings) == ("clean", [])
+
+
+def test_a_finding_says_from_which_line_of_which_file_it_comes(tmp_path: Path) -> None:
+    _, findings = audited(RECORDED / "o1", tmp_path)
+    died = next(one for one in findings if one["cause"] == "O1")
+    said = {line["event"]: line["summary"] for line in died["evidence"]}
+    number = int(said["PQ_OPEN"].partition("billing-2/rocketmq_client.log:")[2].rstrip("]"))
+    line = (RECORDED / "o1" / "billing-2" / "rocketmq_client.log").read_text().splitlines()[number - 1]
+    assert "add a new mq, MessageQueue [topic=orders, brokerName=broker-a, queueId=0]" in line
+
+
+def test_without_traces_an_audit_does_not_say_clean(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "healthy", tmp_path / "run", ignore=shutil.ignore_patterns("commitlog"))
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert verdict.verdict == "undetermined"
+    assert isinstance(verdict, EvidenceVerdict)
+    assert any("trace records of billing-1" in lack for lack in verdict.evidence.lacking)
+
+
+def test_a_log_without_its_end_leaves_undetermined_why_its_process_ended(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "o1", tmp_path / "run")
+    (tmp_path / "run" / "broker-a" / "logs" / "broker.log").unlink()
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert verdict.causes.get("O1", 0) == 0
+    assert any("the end of the log of billing-1" in missing for missing in verdict.undetermined_missing)
+
+
+def causes_in(folder: Path, out: Path) -> dict[str, int]:
+    """Causes that an audit names, with how often."""
+    return audited(folder, out)[0].causes
+
+
+def test_rotated_and_gzipped_logs_with_other_line_ends_tell_the_same(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "o1", tmp_path / "run")
+    for log in [*(tmp_path / "run").rglob("*.log")]:
+        text = log.read_bytes().replace(b"\n", b"\r\n")
+        middle = text.find(b"\n", len(text) // 2) + 1
+        older = log.parent / "other_days" / f"{log.stem}-1.log.gz"
+        older.parent.mkdir(exist_ok=True)
+        older.write_bytes(gzip.compress(text[:middle]))
+        log.write_bytes(text[middle:])
+    assert causes_in(tmp_path / "run", tmp_path / "out") == {"O1": 1, "O7": 3}
+
+
+def test_the_log_of_an_application_tells_the_same(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "o1_client4", tmp_path / "run")
+    for log in [*(tmp_path / "run").rglob("rocketmq_client.log")]:
+        lines = log.read_text().splitlines()
+        laid = [re.sub(r"^(\S+ \S+) (\w+) (\w+) - ", r"\2 [main] \1 --- \3: ", line) for line in lines]
+        log.with_name("application.out").write_text("\n".join([*laid, "INFO [main] what another library says"]))
+        log.unlink()
+    layout = layout_of("%level [%thread] %d --- %logger: %msg%n")
+    folder = str(tmp_path / "run")
+    reading = Reading([folder], zones={"application": timedelta(0)}, layout=layout)
+    _, verdict = run_audit(Request([], reading=reading, engine="duckdb"), lambda text: None)
+    assert verdict.causes == {"O1": 1, "O7": 3}
+
+
+def test_a_log_in_another_zone_than_it_was_taken_for_names_no_cause(tmp_path: Path) -> None:
+    reading = Reading([str(RECORDED / "o9")], zones={"billing-1": timedelta(hours=9)})
+    _, verdict = run_audit(Request([], reading=reading, engine="duckdb"), lambda text: None)
+    assert (verdict.causes, verdict.undetermined) == ({}, 1)
+
+
+def test_an_exported_trace_beside_its_store_counts_once(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "o1", tmp_path / "run")
+    store = tmp_path / "run" / "broker-a" / "store" / "commitlog" / ("0" * 20)
+    bodies = [record.body.decode() for record, _ in scan(store) if record.topic == "RMQ_SYS_TRACE_TOPIC"]
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / "exported.txt").write_text("\n".join(bodies))
+    reading = Reading([str(tmp_path / "run"), str(tmp_path / "trace")])
+    _, verdict = run_audit(Request([], reading=reading, engine="duckdb"), lambda text: None)
+    assert (verdict.deliveries, verdict.causes) == (16, {"O1": 1, "O7": 3})
+
+
+def test_a_log_that_lacks_a_round_of_offsets_names_no_cause(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "o7", tmp_path / "run")
+    log = tmp_path / "run" / "billing-1" / "rocketmq_client.log"
+    lines = log.read_text().splitlines(keepends=True)
+    rounds = sorted({line[:19] for line in lines if "[persistAll]" in line})
+    log.write_text("".join(line for line in lines if not ("[persistAll]" in line and line.startswith(rounds[1]))))
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert (verdict.causes, verdict.undetermined) == ({}, 8)
+
+
+def test_an_offset_that_was_polled_proves_that_the_broker_had_it(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "o3", tmp_path / "run")
+    log = tmp_path / "run" / "broker-a" / "logs" / "broker.log"
+    log.write_text("".join(line for line in log.read_text().splitlines(True) if "unregister a consumer[" not in line))
+    before, _ = audited(tmp_path / "run", tmp_path / "before")
+    assert (before.causes, before.undetermined) == ({}, 4)
+    told = (RECORDED / "o3" / "billing-1" / "rocketmq_client.log").read_text().splitlines()
+    last = next(line[:23] for line in reversed(told) if "[persistAll]" in line)
+    at_ms = round((datetime.fromisoformat(f"{last}+08:00").timestamp()) * 1000)
+    poll = {"kind": "offsets", "code": 0, "broker": "broker-a", "asked_ms": at_ms + 5, "at_ms": at_ms + 8,
+            "body": {"offsetTable": {"orders@billing": {"0": 8, "1": 8}}}}  # fmt: skip
+    (tmp_path / "run" / "evidence-000001.jsonl").write_text(json.dumps(poll) + "\n")
+    assert causes_in(tmp_path / "run", tmp_path / "after") == {"O3": 4}
+
+
+def test_a_send_that_the_client_gave_up_is_not_taken_for_its_own_retry(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "p1", tmp_path / "run")
+    log = tmp_path / "run" / "orders-1" / "rocketmq_client.log"
+    log.write_text(log.read_text().replace("resend at once", "throw exception"))
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert (verdict.causes, verdict.undetermined) == ({}, 1)
+
+
+def test_traces_and_stores_alone_leave_undetermined_why_a_record_came_again(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "o1", tmp_path / "run", ignore=shutil.ignore_patterns("*.log"))
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert (verdict.deliveries, verdict.causes, verdict.undetermined) == (16, {}, 4)
+    assert all("rocketmq_client.log" in missing for missing in verdict.undetermined_missing)
+
+
+def test_an_audit_since_another_one_tells_what_more_evidence_settles(tmp_path: Path) -> None:
+    log = tmp_path / "run" / "broker-a" / "logs" / "broker.log"
+    shutil.copytree(RECORDED / "o1", tmp_path / "run", ignore=shutil.ignore_patterns("broker.log"))
+    before, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert before.causes == {"O7": 3}
+    shutil.copy(RECORDED / "o1" / "broker-a" / "logs" / "broker.log", log)
+    reading = Reading([str(tmp_path / "run")])
+    told = []
+    for _ in range(2):
+        request = Request([], out=tmp_path / "out", reading=reading, engine="duckdb", since="last")
+        told.append(run_audit(request, lambda text: None)[1])
+    assert [(one.causes, one.undetermined) for one in told] == [({"O1": 1}, 0), ({}, 0)]
+
+
+def test_the_report_draws_how_exact_the_time_of_each_line_is(tmp_path: Path) -> None:
+    audited(RECORDED / "o1", tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert 'aria-label="When each line was"' in page
+    assert re.search(r"\d UTC, within 1000 ms, by the clock of billing-1:", page)
+    assert re.search(r"\d UTC, within 1 ms, by the clock of billing-2:", page)
+
+
+def test_evidence_that_tells_nothing_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello\n")
+    with pytest.raises(BadInput, match="nothing that tells of a client or a broker"):
+        run_audit(Request([], reading=Reading([str(tmp_path)]), engine="duckdb"), lambda text: None)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_spark_tells_of_a_recorded_run_what_duckdb_tells(tmp_path: Path) -> None:
+    told = []
+    for engine in ("duckdb", "spark"):
+        out = tmp_path / engine
+        run_audit(Request([], out=out, reading=Reading([str(RECORDED / "o1")]), engine=engine), lambda text: None)
+        rows = [row for part in out.rglob("findings/*/*.parquet") for row in pq.read_table(part).to_pylist()]
+        told.append(sorted(rows, key=lambda row: str(row["finding_id"])))
+    assert told[0] == told[1]
+
+
+def without_traces(log: Path, chance: random.Random) -> bytes:
+    """A commit log whose trace messages have lost a third of their records: those get a name that nobody knows."""
+    data, at = bytearray(log.read_bytes()), 0
+    for record, size in scan(log):
+        if record.topic == "RMQ_SYS_TRACE_TOPIC":
+            body = RECORD.sub(lambda one: chance.choice([one[0], one[0], b"x" + one[0][1:]]), record.body)
+            start = data.index(record.body, at)
+            data[start : start + len(body)] = body
+            data[at + 8 : at + 12] = (crc32(body) & 0x7FFFFFFF).to_bytes(4, "big")
+        at += size
+    return bytes(data)
+
+
+def damages(chance: random.Random, folder: Path) -> Iterator[str]:
+    """Take away a file, a machine, lines here and there, a log's end, begin or middle, a store's end, or traces."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "truth.json")
+    logs = [path for path in files if path.suffix == ".log"]
+    for _ in range(chance.randint(1, 3)):
+        kind = chance.choice(["file", "machine", "lines", "end", "begin", "hour", "store", "traces"])
+        if kind == "file":
+            chance.choice(files).unlink(missing_ok=True)
+        elif kind == "machine":
+            machines = sorted(path for path in folder.iterdir() if path.is_dir())
+            shutil.rmtree(chance.choice(machines))
+        elif kind in ("store", "traces"):
+            log = next(iter(folder.rglob("commitlog/*")), None)
+            if log and kind == "store":
+                log.write_bytes(log.read_bytes()[: chance.randrange(max(1, log.stat().st_size))])
+            elif log:
+                log.write_bytes(without_traces(log, chance))
+        elif (log := chance.choice(logs)).exists():
+            text = log.read_bytes()
+            at = chance.randrange(max(1, len(text)))
+            some = b"".join(line for line in text.splitlines(keepends=True) if chance.random() > 0.3)
+            until = text.find(b"\n", at + len(text) // 4) + 1
+            left = {"lines": some, "end": text[:at], "begin": text[at:], "hour": text[:at] + text[until:]}
+            log.write_bytes(left[kind])
+        yield kind
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 3))])
+@pytest.mark.parametrize("name", NAMES)
+def test_less_evidence_never_makes_a_cause_wrong(name: str, seed: int, tmp_path: Path) -> None:
+    chance, truth = random.Random(f"{name} {seed}"), truth_of(name)
+    shutil.copytree(RECORDED / name, tmp_path / "run")
+    taken = [*damages(chance, tmp_path / "run")]
+    _, findings = audited(tmp_path / "run", tmp_path / "out")
+    wrong = [one["cause"] for one in findings if one["cause"] and one["cause"] not in causes_of(truth, one)]
+    assert wrong == [], taken
