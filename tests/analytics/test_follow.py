@@ -140,6 +140,14 @@ def test_what_one_engine_left_the_other_goes_on_with(
     assert (set(found), len(found)) == (expected, len(expected))
 
 
+def test_lines_become_complete_while_nothing_grows(tmp_path: Path, quick: SparkSession) -> None:
+    pace = Pace(delay_us=20_000_000, window_us=90_000_000)
+    follower = Follower(FollowState(tmp_path / "state"), tmp_path, pace, print)
+    with using(DUCKDB):
+        events = quick.createDataFrame([(10_000_000,), (30_000_000,)], "wall_us bigint")
+        assert follower._meta(ChunkStep(number=2, idle_ms=5_000), events).complete_us == 15_000_000
+
+
 @pytest.mark.spark
 def test_nothing_is_complete_that_is_younger_than_a_line_for_which_a_chunk_had_no_room(
     tmp_path: Path, spark: SparkSession

@@ -128,6 +128,18 @@ def test_quiet_is_told_once_and_ends_when_something_grows(spool: Spool) -> None:
     assert not spool.taken.quiet
 
 
+def test_while_nothing_grows_a_step_a_second_says_for_how_long(spool: Spool) -> None:
+    spool.chunker = Chunker([spool.journals], spool.spool, spool.taken, quiet_ms=4000)
+    spool.write(lines(1))
+    spool.take()
+    told = []
+    for spool.now_ms in range(500, 5000, 500):
+        spool.take()
+        told.append((spool.taken.idle_ms, spool.taken.quiet))
+    seconds = [(1000, False), (2000, False), (3000, False)]
+    assert told == [(0, False), *(step for step in seconds for _ in range(2)), (0, True), (0, True)]
+
+
 def test_the_torn_end_of_a_killed_process_is_told_when_all_is_quiet(spool: Spool) -> None:
     spool.write(lines(1) + '{"event":"GAP",')
     assert spool.numbers() == [1]

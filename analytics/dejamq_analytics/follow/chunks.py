@@ -22,16 +22,20 @@ from dejamq_analytics.sources.journal_files import boot_id, identity, is_event
 CHUNK_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20
 """Of one journal at a time: how far they are read apart from each other."""
+IDLE_STEP_MS = 1000
+"""While nothing grows, this often a step says for how long."""
 STEP, TORN = "STEP", "TORN"
 
 
 class ChunkStep(msgspec.Struct, kw_only=True, frozen=True):
     """Where reading stands after a chunk. ``offsets`` are bytes of each journal; ``quiet``: nothing grew for a while,
-    so whatever is known is complete. ``unread_us``: the time of the oldest line there was no room for; None: none."""
+    so whatever is known is complete. ``idle_ms``: for how long nothing had grown. ``unread_us``: the time of the oldest
+    line there was no room for; None: none."""
 
     number: int = 0
     offsets: dict[str, int] = {}
     quiet: bool = False
+    idle_ms: int = 0
     unread_us: int | None = None
 
 
@@ -68,6 +72,7 @@ class Chunker:
         left = [_last_step(path) for path in _chunks(spool)]
         self.step = max([taken, *left], key=lambda step: step.number)
         self._grown_ms: int | None = None
+        self._told_ms = 0
 
     def advance(self, taken: int, now_ms: int) -> bool:
         """Make the next chunk if there is something to tell and the one before was taken; whether it did.
@@ -78,18 +83,28 @@ class Chunker:
             if _number(path) < taken:
                 path.unlink(missing_ok=True)
         if self._grown_ms is None:
-            self._grown_ms = now_ms
+            self._grown_ms = self._told_ms = now_ms
         if self.step.number > taken:
             return False
         lines, offsets, unread_us = self._read()
         if lines:
-            self._grown_ms = now_ms
+            self._grown_ms = self._told_ms = now_ms
             self._publish(lines, ChunkStep(number=self.step.number + 1, offsets=offsets, unread_us=unread_us))
             return True
-        if self.step.quiet or now_ms - self._grown_ms < self._quiet_ms or not self.step.number:
+        if self.step.quiet or not self.step.number:
             return False
-        torn, offsets = self._torn(offsets)
-        self._publish(torn, ChunkStep(number=self.step.number + 1, offsets=offsets, quiet=True))
+        return self._idle(offsets, now_ms, now_ms - self._grown_ms)
+
+    def _idle(self, offsets: dict[str, int], now_ms: int, idle_ms: int) -> bool:
+        """A chunk without new lines: what is known becomes complete while time goes by."""
+        if idle_ms >= self._quiet_ms:
+            torn, offsets = self._torn(offsets)
+            self._publish(torn, ChunkStep(number=self.step.number + 1, offsets=offsets, quiet=True))
+            return True
+        if now_ms - self._told_ms < IDLE_STEP_MS:
+            return False
+        self._told_ms = now_ms
+        self._publish([], ChunkStep(number=self.step.number + 1, offsets=offsets, idle_ms=idle_ms))
         return True
 
     def _read(self) -> tuple[list[bytes], dict[str, int], int | None]:

@@ -1,7 +1,7 @@
 """Takes chunk after chunk: what is known now, what of it is complete, and which findings that makes certain.
 
-A finding is told when every journal has been read for ``delay`` beyond it, or nothing grows any more. Until then a line
-may come, or be read, that changes the finding. Told once, it is never told again.
+A finding is told when every journal has been read for ``delay`` beyond it. Time in which nothing grows counts as read.
+Until then a line may come, or be read, that changes the finding. Told once, it is never told again.
 """
 
 from collections.abc import Callable, Sequence
@@ -108,7 +108,7 @@ class Follower:
         first, last = (row.oldest or 0, row.newest or 0) if row else (0, 0)
         oldest, newest = min([first, *(part.first_us for part in before.parts)]), max(before.newest_us, last)
         read_us = newest if step.unread_us is None else min(newest, step.unread_us)
-        complete = newest if step.quiet else read_us - self._pace.delay_us
+        complete = newest if step.quiet else read_us + step.idle_ms * 1000 - self._pace.delay_us
         complete = before.complete_us if complete < oldest else max(before.complete_us, complete)
         return msgspec.structs.replace(
             before, version=before.version + 1, step=step, newest_us=newest, complete_us=complete,
