@@ -30,6 +30,8 @@ SUBNETS = itertools.cycle(f"198.51.100.{first}/26" for first in (0, 64, 128, 192
 """Quarters of a network set aside for documentation, which meets nobody's; a few clusters fit side by side."""
 HEALTHY_S = 180
 """What servers may take on a busy machine: four start at once, and each check is a process too."""
+BUILT_S = 900
+"""What an image may take: a base system and the wheels are fetched first."""
 PORT_TAKEN = re.compile("port is already allocated|address already in use")
 PORTS = tuple(f"DEJAMQ_{name.upper().replace('-', '_')}_PORT" for name in (*SERVERS, *SLAVES))
 
@@ -60,7 +62,7 @@ def compose_command() -> list[str]:
 def build_image() -> None:
     """Servers, clients and command line; without Spark, which the tests run on the host."""
     environment = os.environ | {"DEJAMQ_IMAGE": IMAGE, "EXTRAS": "cli"}
-    run(["tools/build_image.sh"], environment, deadline_s=400)
+    run(["tools/build_image.sh"], environment, deadline_s=BUILT_S)
 
 
 class ComposeCluster:

@@ -18,7 +18,7 @@ from dejamq import Message, Producer, PushConsumer, ReceivedMessage
 from dejamq_lab.demo.story import sharing
 from dejamq_proto.journal.events import SendResultEvent, SendTry
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

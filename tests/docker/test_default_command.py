@@ -12,7 +12,7 @@ from compose_cluster import HEALTHY_S, HOUSE, IMAGE, run, wait_until
 from dejamq import ConsumeFrom, LitePullConsumer, Message, Producer
 from dejamq_lab.cluster.ports import held_ports
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 MOST_BYTES = 200_000_000
 
 

@@ -14,7 +14,7 @@ from compose_cluster import ComposeCluster, wait_until
 from dejamq import ConsumeFrom, DejamqError, Message, Producer, PushConsumer, SendStatus
 from dejamq_lab.cluster.rpc_control import runtime
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 TOPIC = "orders"
 DEAD, LEFT = "broker-a", "broker-b"
 

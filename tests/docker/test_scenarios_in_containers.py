@@ -10,7 +10,7 @@ from dejamq_lab.scenario.stage.stages import Kind
 from dejamq_lab.scenario.trial.trial import trial
 
 PLAYED = ("O1", "O3", "P1-kill", "R1", "R2", "R6")
-pytestmark = [pytest.mark.docker, pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.docker, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

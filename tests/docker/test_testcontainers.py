@@ -15,7 +15,7 @@ from dejamq.sync import LitePullConsumer, Producer
 from dejamq_lab.testcontainers import DejamqContainer
 from dejamq_proto.codes import SendTimeout
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ class Process:
             self.popen = subprocess.Popen(command, stdout=out, stderr=err, cwd=directory)
 
     async def ready(self) -> str:
-        await until(lambda: self._out.read_text() or self.popen.poll() is not None, 30)
+        await until(lambda: self._out.read_text() or self.popen.poll() is not None, 120)
         assert self.popen.poll() is None, self.err.read_text()
         return self._out.read_text().split()[-1]
 

@@ -116,7 +116,7 @@ async def test_both_brokers_away_at_once_are_both_consumed_from_again(cluster: C
 async def test_without_any_name_server_it_goes_on_with_the_routes_it_knows(cluster: Cluster) -> None:
     seen = Seen()
     namesrvs: list[Any] = [cluster.namesrv_at(number) for number in range(2)]
-    async with cluster.producer("till") as producer, seen.consumer(cluster) as consumer:
+    async with cluster.producer("till", send_msg_timeout_ms=30_000) as producer, seen.consumer(cluster) as consumer:
         traffic = Traffic(producer, "orders")
         await seen.more(traffic, "broker-a")
         for namesrv in namesrvs:

@@ -348,6 +348,7 @@ def test_queue_files_that_a_crash_left_behind_go_at_the_next_look(tmp_path: Path
 
 def test_queues_give_up_expired_files_on_demand_though_the_log_has_not_moved(tmp_path: Path) -> None:
     store = filled(tmp_path, 4)
+    mark(store)
     at_use(store, 99)
     clean(store)
     (tmp_path / "consumequeue" / "T" / "0" / f"{0:020}").write_bytes(bytes(1000))

@@ -20,16 +20,17 @@ class Pace:
 
     def __init__(self, rate: float) -> None:
         self._gap_s, self._next_s = 1 / rate, 0.0
+        self._first = asyncio.Lock()
         self.taken = 0
 
     async def turn(self) -> None:
-        """Wait until it may be."""
-        now_s = asyncio.get_running_loop().time()
-        at_s = max(self._next_s, now_s)
-        self._next_s = at_s + self._gap_s
-        self.taken += 1
-        if at_s > now_s:
-            await asyncio.sleep(at_s - now_s)
+        """Wait until it may be. Who asks while the loop stood still does not overtake those who wait."""
+        async with self._first:
+            now_s = asyncio.get_running_loop().time()
+            if self._next_s > now_s:
+                await asyncio.sleep(self._next_s - now_s)
+            self._next_s = max(self._next_s, now_s) + self._gap_s
+            self.taken += 1
 
 
 class Reconnected(DejamqError):
