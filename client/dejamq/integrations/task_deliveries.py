@@ -25,7 +25,8 @@ class TaskDelivery:
         self.again_ms: int | None = None
         """Settling gives the task back, for somebody in so many ms; None: it is acknowledged."""
         self._consumer, self._invisible_ms, self._forget = consumer, invisible_ms, forget
-        self._stopped, self._settled, self._ended = asyncio.Event(), False, False
+        self._stopped, self._ended = asyncio.Event(), False
+        self._settling: asyncio.Task[None] | None = None
         self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
     @property
@@ -38,27 +39,32 @@ class TaskDelivery:
         execution.add_done_callback(self._end)
 
     async def settle(self) -> None:
-        """Acknowledge it, or give it back as ``again_ms`` says. Does nothing the second time.
+        """Acknowledge it, or give it back as ``again_ms`` says: once. Whoever waits for it may be cancelled.
 
         Raises DejamqError: the task comes again, or is somebody else's already.
         """
-        if self._settled:
-            return
-        self._settled = True
-        self._forget()
-        await self._stop_renewing()
-        if self.again_ms is None:
-            await self._consumer.ack(self.message)
-        else:
-            await self._consumer.change_invisible(self.message, self.again_ms)
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+        await asyncio.shield(self._settling)
+
+    async def _settle(self) -> None:
+        try:
+            await self._stop_renewing()
+            if self.again_ms is None:
+                await self._consumer.ack(self.message)
+            else:
+                await self._consumer.change_invisible(self.message, self.again_ms)
+        finally:
+            self._forget()
 
     async def give_back(self, ms: int) -> None:
-        """Not done here: somebody may have it in so many ms. What cannot be told is logged."""
-        self.again_ms = ms
+        """Not done here: somebody may have it in so many ms, unless it is settled already. A failure is logged."""
+        if self._settling is None:
+            self.again_ms = ms
         try:
             await self.settle()
         except DejamqError as error:
-            log.warning("task_not_given_back message_id=%s: it comes again: %s", self.message.message_id, error)
+            log.warning("task_not_settled message_id=%s: it comes again: %s", self.message.message_id, error)
 
     def _end(self, execution: "asyncio.Task[object]") -> None:
         self._ended = True
