@@ -59,7 +59,7 @@ class Site:
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:
         """``taskiq worker``, told to stop at the end."""
-        command = [Path(sys.executable).parent / "taskiq", "worker", "tasks:broker", "--workers", "1"]
+        command = [str(Path(sys.executable).parent / "taskiq"), "worker", "tasks:broker", "--workers", "1"]
         with (self.directory / "said").open("w") as log:
             worker = await asyncio.create_subprocess_exec(
                 *command, cwd=self.directory, env=self.environment, stdout=log, stderr=subprocess.STDOUT
@@ -96,11 +96,12 @@ async def test_a_task_whose_worker_is_killed_is_executed_again_and_the_audit_say
         assert other != pid
         assert [said.count(f"order-{number}: charged") for number in (17, 18, 19)] == [1, 1, 1]
         again = re.findall(r"(order-\d+): try 2", said)
+        twice = await here.cluster.duplicates("workers")
         assert "order-17" in again
-        assert len(await here.cluster.duplicates("workers")) == len(again)
+        assert 1 <= len(twice) <= len(again)  # what was on its way to the killed worker was delivered once
     verdict = await here.cluster.audit()
-    assert (verdict.verdict, verdict.causes) == ("findings", {"B6": len(again)})
-    assert verdict.unfinished_first == len(again)
+    assert (verdict.verdict, verdict.causes) == ("findings", {"B6": len(twice)})
+    assert verdict.unfinished_first == len(twice)
 
 
 async def test_a_handler_in_the_style_of_faststream_gets_its_types_and_what_it_cannot_read_is_a_dead_letter(

@@ -40,15 +40,15 @@ async def test_a_task_is_executed_once_and_acknowledged_after_its_result_is_save
         broker = task_broker(here)
 
         @broker.task
-        async def add(left: int, right: int, context: Context = CONTEXT) -> tuple[int, int]:
+        async def add(left: int, right: int, context: Context = CONTEXT) -> list[int]:
             assert not acknowledged(here)
-            return left + right, context.message.labels["dejamq_attempt"]
+            return [left + right, context.message.labels["dejamq_attempt"]]
 
         async with working(broker):
             await broker.startup()
             sent = await add.kiq(1, 2)
             result = await sent.wait_result(timeout=15)
-            assert result.return_value == [3, 1] or result.return_value == (3, 1)
+            assert result.return_value == [3, 1]
             await nothing_is_left(here, 1)
         assert len(here.lines("DELIVER")) == 1
 
