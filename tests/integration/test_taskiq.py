@@ -343,6 +343,7 @@ async def is_sent(note: "AsyncTaskiqDecoratedTask[[str], Any]") -> bool:
     ("settings", "error"),
     [
         ({"invisible_ms": 10}, r"invisible_ms is 1000 to \d+, not 10"),
+        ({"invisible_ms": "1m"}, "not '1m'"),
         ({"invisible_ms": 30_000, "retry_delay_ms": 10_001}, "retry_delay_ms is 0 to 10000, not 10001"),
         ({"receive_at_once": 0}, "receive_at_once is 1 to"),
         ({"no_such_setting": 1}, "no_such_setting"),

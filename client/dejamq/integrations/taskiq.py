@@ -56,11 +56,11 @@ class DejamqBroker(AsyncBroker):
 
     def __init__(
         self, topic: str = "taskiq", *, group: str = "taskiq", namesrv: str | Sequence[str] | None = None,
-        invisible_ms: int = 30_000, retry_on_error: bool = False, retry_delay_ms: int = 10_000,
+        invisible_ms: int = 30_000, retry_on_error: bool = False, retry_delay_ms: int | None = None,
         receive_at_once: int = 1, **settings: Any,
     ) -> None:  # fmt: skip
         """``retry_on_error``: a task that fails comes again after ``retry_delay_ms``; its label of that name counts
-        before it. The delay is at most a third of ``invisible_ms``: a later end of a task's time is a renewal.
+        before it. The delay is at most a third of ``invisible_ms``, its default: a later end is a renewal.
         ``receive_at_once``: more than 1 is quicker for short tasks, and takes tasks that wait here while other workers
         are idle. ``settings`` are fields of ``ClientConfig``, for producer and consumer.
 
@@ -70,7 +70,11 @@ class DejamqBroker(AsyncBroker):
         check_sendable(topic)
         check_group(group)
         client_config(ClientConfig, namesrv, settings)
-        _check_times(invisible_ms, retry_delay_ms, receive_at_once)
+        _check_number("invisible_ms", invisible_ms, 1_000, LONGEST_INVISIBLE_MS)
+        longest_ms = invisible_ms // 3
+        retry_delay_ms = longest_ms if retry_delay_ms is None else retry_delay_ms
+        _check_number("retry_delay_ms", retry_delay_ms, 0, longest_ms)
+        _check_number("receive_at_once", receive_at_once, 1, MOST_MESSAGES)
         self.topic, self.group = topic, group
         self._settings = {"namesrv": namesrv, **settings}
         self._invisible_ms, self._retry_delay_ms = invisible_ms, retry_delay_ms
@@ -224,14 +228,9 @@ class _Outcomes(TaskiqMiddleware):
         return str(wanted).lower() == "true" and (most is None or attempt < float(most))
 
 
-def _check_times(invisible_ms: int, retry_delay_ms: int, receive_at_once: int) -> None:
-    for name, value, least, most in (
-        ("invisible_ms", invisible_ms, 1_000, LONGEST_INVISIBLE_MS),
-        ("retry_delay_ms", retry_delay_ms, 0, invisible_ms // 3),
-        ("receive_at_once", receive_at_once, 1, MOST_MESSAGES),
-    ):
-        if not isinstance(value, int) or not least <= value <= most:
-            raise ConfigError(f"{name} is {least} to {most}, not {value!r}")
+def _check_number(name: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} is {least} to {most}, not {value!r}")
 
 
 def _message(topic: str, task: BrokerMessage) -> Message:
