@@ -47,7 +47,7 @@ ROOMS = {
     ),
     "dejamq": (
         "native", "values", "net", "receiving", "handling", "rebalance", "sending", "clients", "transactions", "lite",
-        "simple", "admin", "inbox", "", "sync",
+        "simple", "admin", "inbox", "", "sync", "integrations",
     ),
     "dejamq_analytics": (
         "duck", "frames", "sources", "evidence", "rules", "survey", "groups", "rules.history", "rules.anomalies",

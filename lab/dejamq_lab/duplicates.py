@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from dejamq_proto.journal.events import Deliver, Result
+from dejamq_proto.journal.events import Change, Deliver, Result
 
 decode_deliver = msgspec.json.Decoder(Deliver).decode
 decode_result = msgspec.json.Decoder(Result).decode
+decode_change = msgspec.json.Decoder(Change).decode
 ASKED_FOR_AGAIN = frozenset({"reconsume", "exception", "timeout", "wrong_value", "suspend", "rollback", "uncommitted"})
 
 
@@ -48,9 +49,9 @@ class Duplicate:
 
 def find_duplicates(journal_dir: Path, group: str, beside: Iterable[Path] = ()) -> list[Duplicate]:
     """Every second and later delivery to the group, also in the journals ``beside``. A retry after a failed handler is
-    no duplicate.
+    no duplicate, nor is a popped message that its consumer gave back.
     """
-    deliveries, failed = _read([journal_dir, *beside], group)
+    deliveries, asked = _read([journal_dir, *beside], group)
     deliveries.sort(key=lambda delivery: (delivery.wall_us, delivery.boot_id, delivery.delivery_id))
     last: dict[object, Delivery] = {}
     found = []
@@ -58,7 +59,7 @@ def find_duplicates(journal_dir: Path, group: str, beside: Iterable[Path] = ()) 
         for identity, key in _identities(delivery):
             first = last.get(key)
             if first is not None:
-                if (first.boot_id, first.delivery_id) not in failed:
+                if (first.boot_id, first.delivery_id) not in asked and (first.boot_id, first.place) not in asked:
                     found.append(Duplicate(identity, group, delivery.message_id, first, delivery))
                 break
         last.update((key, delivery) for _, key in _identities(delivery))
@@ -75,9 +76,10 @@ def _identities(delivery: Delivery) -> Iterator[tuple[str, object]]:
         yield "I3", ("business key", delivery.business_key)
 
 
-def _read(journal_dirs: Iterable[Path], group: str) -> tuple[list[Delivery], set[tuple[str, int]]]:
+def _read(journal_dirs: Iterable[Path], group: str) -> tuple[list[Delivery], set[tuple[str, object]]]:
+    """The deliveries, and which of them a consumer wanted again: by the consumer's start, and number or place."""
     deliveries: list[Delivery] = []
-    failed: set[tuple[str, int]] = set()
+    asked: set[tuple[str, object]] = set()
     for line in _lines(journal_dirs):
         if line.startswith(b'{"event":"DELIVER"'):
             deliver = decode_deliver(line)
@@ -86,8 +88,13 @@ def _read(journal_dirs: Iterable[Path], group: str) -> tuple[list[Delivery], set
         elif line.startswith(b'{"event":"RESULT"'):
             result = decode_result(line)
             if result.group == group and result.status in ASKED_FOR_AGAIN:
-                failed.update((result.boot_id, delivery_id) for delivery_id in result.delivery_ids)
-    return deliveries, failed
+                asked.update((result.boot_id, delivery_id) for delivery_id in result.delivery_ids)
+        elif line.startswith(b'{"event":"CHANGE"'):
+            change = decode_change(line)
+            if change.group == group and change.how == "visible":
+                place = change.broker_name, change.topic, change.queue_id, change.queue_offset
+                asked.add((change.client_boot_id, place))
+    return deliveries, asked
 
 
 def _lines(journal_dirs: Iterable[Path]) -> Iterable[bytes]:

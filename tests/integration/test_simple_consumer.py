@@ -6,7 +6,7 @@ from pathlib import Path
 import dejamq.sync
 import pytest
 from consumer_cluster import servers, until
-from dejamq import ClientClosed, Code, ConfigError, DejamqError, Message, SimpleConsumer
+from dejamq import Admin, ClientClosed, Code, ConfigError, DejamqError, Message, SimpleConsumer
 from dejamq_lab import Cluster
 from pop_cluster import bodies, nothing_comes, received, simple
 
@@ -185,3 +185,23 @@ def test_the_blocking_consumer_receives_acknowledges_and_iterates() -> None:
                 consumer.ack(message)
                 break
             assert consumer.receive(timeout_ms=300) == []
+
+
+async def test_a_dead_letter_of_a_popping_group_is_replayed_once_to_where_the_group_pops(tmp_path: Path) -> None:
+    async with servers(tmp_path) as here, Admin(here.namesrv.address) as admin:
+        await admin.create_group("g")
+        await admin.update_group("g", retry_max_times=0)
+        await here.send("x")
+        async with simple(here) as consumer:
+            (message,) = await received(consumer, len)
+            await consumer.change_invisible(message, 0)
+            await until(lambda: here.server_lines("REVIVE"))
+            waiting = asyncio.ensure_future(consumer.receive(timeout_ms=15_000))
+            (letter,) = [letter async for letter in admin.dead_letters("g")]
+            replay = await admin.replay_dead_letter("g", letter)
+            (again,) = await waiting
+            assert (again.body, again.topic, again.reconsume_times) == (b"x", "orders", 0)
+            assert (again.queue.topic, again.queue_offset) == (replay.topic, replay.queue_offset)
+            await consumer.ack(again)
+            assert (await admin.replay_dead_letter("g", letter)).queue is None
+            assert await nothing_comes(consumer)

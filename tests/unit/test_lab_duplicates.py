@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_lab.duplicates import find_duplicates
-from dejamq_proto.journal.events import Deliver, Result
+from dejamq_proto.journal.events import Change, Deliver, Result
 from dejamq_proto.journal.writer import Journal, open_journal
 
 
@@ -30,6 +30,14 @@ class History:
             queue_offsets=[0], status=status, mem_off=0,
         )  # fmt: skip
         self.journal(consumer).write(event)
+
+    def change(self, consumer: str, queue_offset: int, how: str) -> None:
+        """The broker's line of a message that ``consumer`` had popped."""
+        event = Change(
+            broker_name="broker-a", group="g", topic="orders", queue_id=0, client_id=consumer, client_boot_id=consumer,
+            request_seq=7, queue_offset=queue_offset, pop_time=1, new_pop_time=2, invisible_ms=0, how=how,
+        )  # fmt: skip
+        self.journal("broker-a").write(event)
 
     def journal(self, consumer: str) -> Journal:
         if consumer not in self.journals:
@@ -84,6 +92,25 @@ def test_a_retry_that_was_asked_for_is_no_duplicate(tmp_path: Path) -> None:
     history.result("one", 1, "reconsume")
     history.deliver("one", 2, 5, key="key", topic="%RETRY%g")
     assert history.found() == []
+
+
+def test_a_popped_message_that_its_consumer_gave_back_is_no_duplicate(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.deliver("one", 1, 0, key="key")
+    history.change("one", 0, "visible")
+    history.deliver("two", 1, 5, key="key", topic="%RETRY%g_orders")
+    assert history.found() == []
+
+
+@pytest.mark.parametrize(("who", "how"), [("one", "renewed"), ("three", "visible")])
+def test_a_popped_message_is_a_duplicate_unless_the_consumer_that_had_it_gave_it_back(
+    tmp_path: Path, who: str, how: str
+) -> None:
+    history = History(tmp_path)
+    history.deliver("one", 1, 0, key="key")
+    history.change(who, 0, how)
+    history.deliver("two", 1, 5, key="key", topic="%RETRY%g_orders")
+    assert history.found() == [("I2", "key", 1)]
 
 
 @pytest.mark.parametrize("status", ["suspend", "rollback", "uncommitted", "exception"])

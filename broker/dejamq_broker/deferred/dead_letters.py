@@ -29,6 +29,7 @@ REMEMBERED = 10_000
 OF_AN_EARLIER_LIFE = (
     names.PROPERTY_DELAY, names.PROPERTY_REAL_TOPIC, names.PROPERTY_REAL_QUEUE, names.PROPERTY_RECONSUME_TIME,
     names.PROPERTY_MAX_RECONSUME_TIMES, names.PROPERTY_ORIGIN_MESSAGE_ID, names.PROPERTY_DEAD_LETTER_REASON,
+    names.PROPERTY_POP_REF, names.PROPERTY_FIRST_POP_TIME,
 )  # fmt: skip
 
 
@@ -97,7 +98,7 @@ class DeadLetters:
         """Where it goes, which exists afterwards and may be written."""
         if not self._writable():
             raise PermissionDenied("this broker may not be written (broker_permission)")
-        topic = self._first_topic(letter) if wish.to_topic else self._retry_topic(wish.group)
+        topic = self._first_topic(letter) if wish.to_topic else self._retry_topic(letter, wish.group)
         perm = self._topics.require(topic).perm
         if not perm & names.PERM_WRITE:
             raise PermissionDenied(f"topic {topic!r} may not be written (permission {perm})")
@@ -111,8 +112,11 @@ class DeadLetters:
         names.check_sendable(topic)
         return topic
 
-    def _retry_topic(self, group_name: str) -> str:
+    def _retry_topic(self, letter: Record, group_name: str) -> str:
+        """A group that pops has no retry topic but one of each topic."""
         group = self._groups.known(group_name)
+        if popped := _pop_retry_topic(letter, group_name):
+            return self._topics.ensure(popped, 1).topic_name
         if group.retry_queue_nums <= 0:
             text = f"group {group_name!r} has no retry queues (retry_queue_nums 0); send to the first topic instead"
             raise DejamqError(text, code=Code.INVALID_PARAMETER)
@@ -120,7 +124,8 @@ class DeadLetters:
 
     async def _replayed_ms(self, letter: Record, group: str) -> int:
         """Store time of the newest replay that the log still has, to either place; 0 without a replay."""
-        topics = {names.retry_topic(group), letter.properties.get(names.PROPERTY_RETRY_TOPIC, "")} - {""}
+        first = letter.properties.get(names.PROPERTY_RETRY_TOPIC, "")
+        topics = {names.retry_topic(group), _pop_retry_topic(letter, group), first} - {""}
         found = [await asyncio.to_thread(self._newest_replay_ms, letter, topic) for topic in sorted(topics)]
         return max(found, default=0)
 
@@ -156,6 +161,12 @@ def replay_of(letter: Record, topic: str, queue_id: int) -> Record:
         letter, topic=topic, queue_id=queue_id, raw_properties=encode_properties(properties), reconsume_times=0,
         prepared_transaction_offset=0, queue_offset=0, magic=None,
     )  # fmt: skip
+
+
+def _pop_retry_topic(letter: Record, group: str) -> str:
+    """Where the group pops its repeats from; empty for a letter that was not popped. Pops look at both forms."""
+    first = letter.properties.get(names.PROPERTY_RETRY_TOPIC, "")
+    return names.pop_retry_topic(group, first) if first and names.PROPERTY_POP_REF in letter.properties else ""
 
 
 def _unique_key(letter: Record) -> str:
