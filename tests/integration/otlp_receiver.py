@@ -73,8 +73,8 @@ class Receiver:
         return len(self._metrics.requests)
 
     def listen(self, server: grpc.Server, port: int) -> None:
-        metrics_grpc.add_MetricsServiceServicer_to_server(self._metrics, server)
-        trace_grpc.add_TraceServiceServicer_to_server(self._traces, server)
+        metrics_grpc.add_MetricsServiceServicer_to_server(self._metrics, server)  # type: ignore[no-untyped-call]
+        trace_grpc.add_TraceServiceServicer_to_server(self._traces, server)  # type: ignore[no-untyped-call]
         self.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
         server.start()
 

@@ -4,11 +4,12 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import dejamq.sync
 import pytest
-from consumer_cluster import Servers, servers
+from consumer_cluster import Servers, servers, until
 from dejamq import (
     BacklogFull,
     BrokerUnavailable,
@@ -18,10 +19,12 @@ from dejamq import (
     SendHook,
     TransactionProducer,
     TransactionState,
+    reply_to,
 )
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.telemetry import instrument, uninstrument
 from lite_cluster import polled, subscribed
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 from otel_kit import Kept, context, linked, parent, span_id, told
@@ -183,6 +186,50 @@ async def test_a_transaction_is_its_half_message_and_its_end(here: Servers, kept
     assert message.properties["traceparent"] == traceparent(half)
 
 
+async def test_a_check_of_a_transaction_is_in_the_trace_of_its_half_message(tmp_path: Path, kept: Kept) -> None:
+    current: list[int] = []
+
+    def execute(message: object) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    def checker(message: ReceivedMessage) -> TransactionState:
+        current.append(trace.get_current_span().get_span_context().span_id)
+        return TransactionState.ROLLBACK
+
+    settings = {"transaction_timeout_ms": 100, "transaction_check_interval_ms": 100}
+    async with servers(tmp_path, **settings) as here, TransactionProducer(
+        "t", checker=checker, namesrv=here.namesrv.address, telemetry=kept.telemetry
+    ) as producer:  # fmt: skip
+        await producer.send_in_transaction(Message("orders", b"a"), execute)
+        await until(lambda: kept.spans("rollback orders"), 30)
+    half, check = kept.span("send_in_transaction orders"), kept.spans("check orders")[0]
+    assert (parent(check), linked(check)) == (span_id(half), [span_id(half)])
+    assert current[0] == span_id(check)
+    assert linked(kept.spans("rollback orders")[0]) == [span_id(half)]
+    assert kept.span("unknown orders")  # what ``execute`` said
+
+
+async def test_a_request_lasts_until_its_reply_which_is_sent_in_its_trace(here: Servers, kept: Kept) -> None:
+    async with here.producer(telemetry=kept.telemetry) as producer:
+        consumer = here.consumer(consume_from=dejamq.ConsumeFrom.FIRST_OFFSET, telemetry=kept.telemetry)
+
+        async def answer(message: ReceivedMessage) -> None:
+            await producer.send(reply_to(message, b"yes"))
+
+        consumer.subscribe("questions", answer)
+        async with consumer:
+            await producer.request(Message("questions", b"?"), 20_000)
+            await until(lambda: kept.spans("process questions"))
+    request, process = kept.span("request questions"), kept.span("process questions")
+    (reply,) = [span for span in kept.spans() if span.name.endswith("REPLY_TOPIC")]
+    assert parent(process) == span_id(request)
+    assert parent(reply) == span_id(process)
+    assert told(process)["messaging.message.conversation_id"]
+    assert request.end_time is not None
+    assert reply.start_time is not None
+    assert request.end_time > reply.start_time
+
+
 async def test_counts_and_durations_have_the_names_of_the_conventions(here: Servers, kept: Kept) -> None:
     async with here.producer(telemetry=kept.telemetry) as producer:
         await producer.send_batch([Message("orders", b"a"), Message("orders", b"b")])
@@ -231,6 +278,19 @@ async def test_instrument_watches_the_clients_that_are_made_later(here: Servers,
         async with producer:
             await producer.send(Message("orders", b"a"))
     assert len(kept.spans("send orders")) == 1
+
+
+async def test_opentelemetry_instrument_finds_it_and_switches_it_on(here: Servers, kept: Kept) -> None:
+    (found,) = entry_points(group="opentelemetry_instrumentor", name="dejamq")
+    instrumentor = found.load()()
+    instrumentor.instrument(tracer_provider=kept.tracers, meter_provider=kept.meters, skip_dep_check=True)
+    try:
+        producer = here.producer()
+    finally:
+        instrumentor.uninstrument()
+    async with producer:
+        await producer.send(Message("orders", b"a"))
+    assert kept.span("send orders")
 
 
 async def test_other_hooks_go_on(here: Servers, kept: Kept) -> None:

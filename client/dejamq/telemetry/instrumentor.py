@@ -36,9 +36,7 @@ class DejamqInstrumentor:
 
     def instrument(self, **given: Any) -> None:
         """As the function; OpenTelemetry's own arguments that mean nothing here are left out."""
-        instrument(
-            tracer_provider=given.get("tracer_provider"), meter_provider=given.get("meter_provider")
-        )  # fmt: skip
+        instrument(tracer_provider=given.get("tracer_provider"), meter_provider=given.get("meter_provider"))
 
     def uninstrument(self, **given: Any) -> None:
         """As the function."""

@@ -195,9 +195,7 @@ class ConsumerTelemetry:
         return {} if why is None else {names.REDELIVERY: why}
 
 
-WITHOUT_ERROR = (
-    names.SYSTEM, names.OPERATION_NAME, names.DESTINATION, names.GROUP,
-)  # fmt: skip
+WITHOUT_ERROR = (names.SYSTEM, names.OPERATION_NAME, names.DESTINATION, names.GROUP)
 """It was delivered, however its handler ended."""
 
 

@@ -49,9 +49,7 @@ class Telemetry:
 
     def of_producer(self, who: Who) -> ProducerTelemetry:
         """For producers, which call it when they are made."""
-        return ProducerTelemetry(
-            who, self._tracer, self._instruments, self._carrier, create_spans=self._create_spans
-        )  # fmt: skip
+        return ProducerTelemetry(who, self._tracer, self._instruments, self._carrier, create_spans=self._create_spans)
 
     def of_consumer(self, who: Who) -> ConsumerTelemetry:
         """For consumers, which call it when they are made."""
