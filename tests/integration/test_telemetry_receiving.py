@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from consumer_cluster import QUICK, Servers, servers, until
-from dejamq import ConsumeFrom, ConsumeStatus, DeadLetter, Message, ReceivedMessage
+from dejamq import ConsumeFrom, ConsumeStatus, DeadLetter, DejamqError, Message, ReceivedMessage
 from lite_cluster import polled, subscribed
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
@@ -264,6 +265,19 @@ async def test_a_simple_consumers_receive_ack_and_change_are_spans(here: Servers
     assert told(ack)["messaging.operation.type"] == "settle"
     assert told(ack)["dejamq.delivery_attempt"] == 2
     assert kept.total("messaging.client.operation.duration", messaging__operation__name="ack") == 1
+
+
+async def test_what_is_no_message_is_refused_as_without_telemetry(here: Servers, kept: Kept) -> None:
+    nothing: Any = object()
+    async with simple(here, telemetry=kept.telemetry) as consumer:
+        await consumer.ack()
+        for settle in (consumer.ack(nothing), consumer.change_invisible(nothing, 0)):
+            with pytest.raises(DejamqError, match="receipt handle"):
+                await settle
+    async with here.producer(telemetry=kept.telemetry) as producer:
+        with pytest.raises(TypeError, match="sends Messages"):
+            await producer.send(nothing)
+    assert kept.spans() == []
 
 
 async def test_receives_that_get_nothing_leave_no_span(here: Servers, kept: Kept) -> None:

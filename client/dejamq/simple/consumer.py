@@ -127,7 +127,7 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
         running = self._started()
         for message in messages:
             self._stop_renewing(message)
-        if self._observer is None or not messages:
+        if self._observer is None or not _are_messages(messages):
             await running.ack(messages)
             return
         with self._observer.settling("ack", _topic_of(messages), messages):
@@ -138,10 +138,10 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
         running = self._started()
         _check_invisible(ms)
         self._stop_renewing(message)
-        if self._observer is None:
+        if self._observer is None or not _are_messages((message,)):
             await running.change(message, ms)
             return
-        with self._observer.settling("change_invisible", _topic_of([message]), [message]):
+        with self._observer.settling("change_invisible", message.topic, [message]):
             await running.change(message, ms)
 
     def __aiter__(self) -> "SimpleConsumer":
@@ -247,9 +247,14 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
 
 
 def _topic_of(messages: Sequence[ReceivedMessage]) -> str:
-    """Empty for messages of several topics, and for what is no message, which is refused later."""
-    topics = {getattr(message, "topic", "") for message in messages}
+    """Empty for messages of several topics."""
+    topics = {message.topic for message in messages}
     return topics.pop() if len(topics) == 1 else ""
+
+
+def _are_messages(given: Sequence[object]) -> bool:
+    """There are some, and all are: what is none is refused where it is used."""
+    return bool(given) and all(isinstance(each, ReceivedMessage) for each in given)
 
 
 async def _received(message: ReceivedMessage) -> None:
