@@ -44,6 +44,7 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/unit/prove_pop_machine.py
 	$(BIN)/python tests/integration/prove_hostile.py
 	$(BIN)/python tests/integration/prove_replication.py
+	$(BIN)/python tests/integration/prove_collector.py
 	$(BIN)/python tests/analytics/prove_cluster.py
 	$(BIN)/python tests/analytics/prove_follow.py
 	$(BIN)/python tests/analytics/prove_lost_tails.py

@@ -20,7 +20,6 @@ import numpy as np
 from dejamq import Message, Producer
 from dejamq.net.routes import BrokerQueues, TopicRoute
 from dejamq.net.stream import AnswerCallback
-from dejamq.sending.hooks import SendHooks
 from dejamq.sending.sender import Sender
 from dejamq_lab.bench.client.own import flood
 from dejamq_lab.bench.client.worker import collect_rarely
@@ -62,7 +61,9 @@ class Echo:
             asyncio.get_running_loop().call_soon(self._answer)
 
 
-def producer(journal: Journal, link: Echo, topics: Sequence[str], *, idempotent: bool) -> Producer:
+def producer(
+    journal: Journal, link: Echo, topics: Sequence[str], *, idempotent: bool, telemetry: Any = None
+) -> Producer:
     """One that has their routes and is wired to the link."""
     numbers = iter(range(1, 1 << 60))
     routes: Any = SimpleNamespace(on_change=[], master_address=lambda name: "127.0.0.1:1")
@@ -70,9 +71,11 @@ def producer(journal: Journal, link: Echo, topics: Sequence[str], *, idempotent:
         routes=routes, journal=journal, link=lambda address: link, client_id="bench", boot_id="0" * 16,
         next_seq=lambda: next(numbers), check=lambda: None, fail=print, fatal=None,
     )  # fmt: skip
-    made = Producer("bench-producer", idempotent=idempotent)
-    sender = Sender(instance, made.config, "bench-producer", SendHooks(), plain_below=made._intake.plain_below)
-    made._instance, made._sender, made._take = instance, sender, sender.take
+    made = Producer("bench-producer", idempotent=idempotent, telemetry=telemetry)
+    sender = Sender(instance, made.config, "bench-producer", made._hooks, plain_below=made._intake.plain_below)
+    made._instance, made._sender = instance, sender
+    if telemetry is None:
+        made._take = sender.take
     queues = (BrokerQueues("broker-a", QUEUES, QUEUES, 6),)
     for topic in topics:
         routes.on_change[0](TopicRoute(topic, queues, {"broker-a": {0: "127.0.0.1:1"}}))
@@ -113,13 +116,25 @@ async def bare_futures(messages: int) -> None:
         loop.create_future().set_result(None)
 
 
+def recording() -> Any:
+    """Telemetry whose spans and metrics are made and not exported."""
+    from dejamq.telemetry import Telemetry
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
+
+    return Telemetry(tracer_provider=TracerProvider(), meter_provider=MeterProvider([InMemoryMetricReader()]))
+
+
 async def measure(given: argparse.Namespace, folder: Path) -> None:
     messages, topics = given.messages, [f"bench-{number}" for number in range(given.topics)]
     body = bytes(range(256)) * (given.body_bytes // 256 + 1)
     body = body[: given.body_bytes]
     journal = Journal(folder / "j.jsonl", role="producer", process="p", boot_id="0" * 16, level=given.level)
+    telemetry = recording() if given.telemetry else None
     sending, flooding = (
-        producer(journal, Echo(turns), topics, idempotent=given.idempotent) for turns in (1, TURNS_OF_A_RUN)
+        producer(journal, Echo(turns), topics, idempotent=given.idempotent, telemetry=telemetry)
+        for turns in (1, TURNS_OF_A_RUN)
     )
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "a bare future": lambda: bare_futures(messages),
@@ -127,6 +142,8 @@ async def measure(given: argparse.Namespace, folder: Path) -> None:
         "submit, a deep flood": lambda: flood(flooding, cycle(topics), body, messages),
         "256 × await send": lambda: awaits(sending, body, messages, topics),
     }
+    if given.telemetry:
+        del works["submit, a deep flood"]  # its time-outs are for producers that are some ten times as fast
     found: dict[str, list[float]] = {name: [] for name in works}
     collect_rarely()
     for _ in range(given.rounds):
@@ -144,6 +161,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=1, help="that messages go to in turn")
     parser.add_argument("--level", type=Level, default=Level.AUDIT, choices=list(Level))
     parser.add_argument("--idempotent", action="store_true", help="brokers are to know the messages by their ids")
+    parser.add_argument("--telemetry", action="store_true", help="spans and metrics are made, and kept nowhere")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -46,8 +46,8 @@ ROOMS = {
         "doors.remoting", "doors.v2", "doors", "app", "__main__",
     ),
     "dejamq": (
-        "native", "values", "net", "receiving", "handling", "rebalance", "sending", "clients", "transactions", "lite",
-        "simple", "admin", "inbox", "", "sync", "integrations",
+        "native", "values", "net", "receiving", "handling", "rebalance", "sending", "clients", "transactions",
+        "telemetry", "lite", "simple", "admin", "inbox", "", "sync", "integrations",
     ),
     "dejamq_analytics": (
         "duck", "frames", "sources", "evidence", "rules", "survey", "groups", "rules.history", "rules.anomalies",

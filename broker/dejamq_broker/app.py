@@ -14,6 +14,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal.events import Boot, State
 from dejamq_proto.journal.writer import Journal, Level, new_boot_id, open_journal
 from dejamq_proto.serving.metrics import Gather
+from dejamq_proto.serving.metrics_out import MetricsOut
 from dejamq_proto.serving.remoting import RemotingDoor, together
 from dejamq_proto.serving.server import Server
 from dejamq_proto.serving.timings import Timings
@@ -216,13 +217,14 @@ class Broker:
         finds a store host. The second time is after, because only then the port is known.
         """
         config = self.config
-        timings = Timings() if config.metrics_address else None
+        timings = Timings() if config.metrics_on else None
         guest = self._guest
         services = dict.fromkeys((*SERVICES, *(guest.services if guest else ())))  # some are both's
         self._server = Server(tuple(services), timings)
         self.watched = Watched(
             self._server, self._store, self.domain.measures.rates, self.domain.measures.stats,
-            metrics_on=config.metrics_address, metrics=None if timings is None else partial(self._metrics, timings),
+            out=MetricsOut(config, service="dejamq-broker", name=f"{config.broker_name}-{config.broker_id}"),
+            metrics=partial(self._metrics, timings),
         )  # fmt: skip
         routes = Routes(
             lambda: self._namesrvs, config.register_broker_timeout_ms, config.register_name_server_period_ms
@@ -275,8 +277,9 @@ class Broker:
             self._moving.cancel()
             await asyncio.wait((self._moving,))
 
-    def _metrics(self, timings: Timings) -> Gather:
+    def _metrics(self, timings: Timings | None) -> Gather:
         """The library of metrics is not needed before."""
+        assert timings is not None, "calls are timed where metrics are on"
         from dejamq_broker.operators.metrics import BrokerMetrics
 
         domain, measures = self.domain, self.domain.measures

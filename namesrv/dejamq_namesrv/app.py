@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 
 from dejamq_proto.journal.events import State
 from dejamq_proto.journal.writer import Journal, new_boot_id, open_journal
-from dejamq_proto.serving.metrics import MetricsServer, check_library
+from dejamq_proto.serving.metrics import Gather
+from dejamq_proto.serving.metrics_out import MetricsOut
 from dejamq_proto.serving.server import Server
 from dejamq_proto.serving.timings import Timings
 
@@ -47,7 +48,7 @@ class NameServer:
         self._parts.callback(_end_journal, journal)
         journal.write(State(state="started", reason=f"level={journal.level}"))
         registry = Registry(config, kv, journal, self._now_ms)
-        timings = Timings() if config.metrics_address else None
+        timings = Timings() if config.metrics_on else None
         doors, server = NameServerDoors(registry), Server(NameServerDoors.services, timings)
         doors.add_to(server.grpc)
         server.acceptor.remoting = doors.remoting.open
@@ -64,12 +65,15 @@ class NameServer:
         return self.address
 
     async def _serve_metrics(self, registry: Registry, timings: Timings) -> None:
-        check_library()
-        from dejamq_namesrv.metrics import NamesrvMetrics
+        def gather() -> Gather:
+            from dejamq_namesrv.metrics import NamesrvMetrics
 
-        metrics = MetricsServer(NamesrvMetrics(registry, timings, self._config.name).gather)
-        self.metrics_address = await metrics.start(self._config.metrics_address)
-        self._parts.push_async_callback(metrics.close)
+            return NamesrvMetrics(registry, timings, self._config.name).gather
+
+        out = MetricsOut(self._config, service="dejamq-namesrv", name=self._config.name)
+        self._parts.push_async_callback(out.close)
+        await out.start(gather)
+        self.metrics_address = out.address
 
     async def close(self) -> None:
         """Running calls get ``shutdown_grace_ms``.

@@ -10,6 +10,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import load, setting, shown
 from dejamq_proto.serving import logs
 from dejamq_proto.serving.logs import WatchingConfig
+from dejamq_proto.serving.otlp_target import OtlpTarget
 
 
 def a_record(
@@ -126,13 +127,30 @@ def test_secrets_are_not_shown() -> None:
     ("settings", "complaint"),
     [
         ({"log_level": "loud"}, "log_level is one of"), ({"log_format": "xml"}, "log_format is text or json"),
-        ({"metricsExporterType": "OTLP"}, "metrics_exporter_type is DISABLE or PROM"),
+        ({"metricsExporterType": "OTLP"}, "metrics_exporter_type is DISABLE, PROM or OTLP_GRPC"),
+        ({"metricsExporterType": "OTLP_GRPC"}, "needs metrics_otlp_target"),
+        ({"metrics_otlp_target": "collector"}, "metrics_otlp_target is http://HOST:PORT"),
+        ({"metrics_otlp_target": "ftp://collector:1"}, "metrics_otlp_target is http://HOST:PORT"),
+        ({"metrics_otlp_target": "http://c:1", "metricsGrpcExporterHeader": "token"}, "is name:value"),
+        ({"metrics_otlp_interval_ms": "0"}, "metrics_otlp_interval_ms must be more than 0"),
         ({"metrics_listen": "5557"}, "metrics_listen is HOST:PORT"),
     ],
 )  # fmt: skip
 def test_settings_of_how_a_server_is_watched_are_checked(settings: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         load(Config, env={}, overrides=settings).validate_watching()
+
+
+def test_metrics_go_where_rocketmqs_settings_of_an_exporter_say() -> None:
+    given = {
+        "metricsExporterType": "OTLP_GRPC", "metricsGrpcExporterTarget": "collector:4317",
+        "metricsGrpcExporterHeader": "Api-Key:a, team:b", "metricGrpcExporterIntervalInMills": "1000",
+    }  # fmt: skip
+    config = load(Config, env={}, overrides=given)
+    config.validate_watching()
+    assert config.otlp_target == OtlpTarget("collector:4317", (("api-key", "a"), ("team", "b")), 1000, 3000)
+    assert (config.metrics_on, config.metrics_address) == (True, "")
+    assert shown(config)["metrics_otlp_secret_header"] == "***"
 
 
 def test_metrics_are_served_where_rocketmq_serves_them_when_its_setting_asks() -> None:

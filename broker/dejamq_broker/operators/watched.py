@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from dejamq_proto.serving.metrics import Gather, MetricsServer, check_library
+from dejamq_proto.serving.metrics import Gather
+from dejamq_proto.serving.metrics_out import MetricsOut
 from dejamq_proto.serving.server import Server
 
 from dejamq_broker.base.periodic import Periodic
@@ -21,19 +22,23 @@ class Watched:
 
     def __init__(
         self, server: Server, store: MessageStore, rates: store_rates.StoreRates, counted: stats.Stats, *,
-        metrics_on: str, metrics: Callable[[], Gather] | None,
+        out: MetricsOut, metrics: Callable[[], Gather],
     ) -> None:  # fmt: skip
-        """``metrics`` are served at the address ``metrics_on``; None: not at all, and the library is not needed."""
+        """``metrics`` is called if ``out`` tells any; else the library is not needed."""
         self._server, self._store, self._rates, self._stats = server, store, rates, counted
-        self._metrics_on, self._metrics = metrics_on, metrics
+        self._out, self._metrics = out, metrics
         self._parts = AsyncExitStack()
         self._writable = True
-        self.metrics_address = ""
+
+    @property
+    def metrics_address(self) -> str:
+        """Of ``/metrics``; empty where it is not served."""
+        return self._out.address
 
     async def start(self) -> None:
         """Raises ConfigError when metrics are asked for and cannot be served."""
-        if self._metrics is not None:
-            await self._serve_metrics(self._metrics)
+        self._parts.push_async_callback(self._out.close)
+        await self._out.start(self._metrics)
         self._repeat("sample rates", store_rates.SAMPLE_MS, self._rates.sample)
         self._repeat("sample statistics", stats.SAMPLE_MS, self._stats.sample)
         health = Periodic("look at health", HEALTH_MS, self.look_at_health)
@@ -51,14 +56,6 @@ class Watched:
             self._writable = refusal is None
             log.warning("writes_%s %s", "accepted" if self._writable else "refused", refusal or "")
         await self._server.set_serving(SEND, self._writable)
-
-    async def _serve_metrics(self, metrics: Callable[[], Gather]) -> None:
-        """The library is asked for only here: a broker without metrics does not need it."""
-        check_library()
-        server = MetricsServer(metrics())
-        self.metrics_address = await server.start(self._metrics_on)
-        self._parts.push_async_callback(server.close)
-        log.info("metrics_served address=%s", self.metrics_address)
 
     def _repeat(self, name: str, interval_ms: float, step: Callable[[], None]) -> None:
         async def stepped() -> None:

@@ -22,6 +22,7 @@ from dejamq.rebalance.broadcasting import stable_client_id
 from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel, choice
 from dejamq.receiving.handlers import BatchHandler, Handler
 from dejamq.receiving.hooks import ConsumeHook, ConsumeHooks, Filters, Judge, Keep
+from dejamq.receiving.observer import Observing
 from dejamq.receiving.statistics import ConsumerStatistics, outside
 from dejamq.values.allocation import Strategy, strategy_named
 from dejamq.values.config import ConsumerConfig, client_config
@@ -46,9 +47,12 @@ class PushConsumer(ConsumerLife[Running]):
         model: MessageModel = MessageModel.CLUSTERING, ordered: bool = False, auto_commit: bool = True,
         consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, consume_timestamp_ms: int | None = None,
         allocation: str | Strategy = "averagely", max_concurrency: int = 20, max_reconsume_times: int | None = None,
-        **settings: Any,
+        telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
-        """Raises ConfigError or InvalidName at once for what could not work later."""
+        """For ``telemetry`` see ``dejamq.telemetry``.
+
+        Raises ConfigError or InvalidName at once for what could not work later.
+        """
         super().__init__()
         names.check_group(group)
         self.group, self.config = group, client_config(ConsumerConfig, namesrv, settings)
@@ -66,6 +70,9 @@ class PushConsumer(ConsumerLife[Running]):
             max_concurrency, max_reconsume_times, ordered, auto_commit,
         )  # fmt: skip
         self._hooks = ConsumeHooks(group, Judge(self.config.consume_timeout_ms / 1000, ordered, auto_commit))
+        self._observer = self._observed_by(telemetry, group, self.config.namespace, self._options.broadcasting)
+        if self._observer is not None:
+            self._hooks.add(self._observer)
         self._subscriptions = Subscriptions(
             inner_group, now_ms, retries=not self._options.broadcasting, namespace=self.config.namespace,
             hooks=self._hooks,
@@ -165,7 +172,7 @@ class PushConsumer(ConsumerLife[Running]):
         self._check()
         if self._running is not None:
             return
-        await self._begin(Running(self._options, self._subscriptions, self._filters))
+        await self._begin(Running(self._options, self._subscriptions, self._filters, self._observer))
 
     def stop(self) -> None:
         """Make ``run_until_stopped`` return. Call it in the consumer's loop."""

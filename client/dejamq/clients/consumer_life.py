@@ -11,6 +11,7 @@ from dejamq.net.instance import Instance
 from dejamq.net.unclosed import Unclosed
 from dejamq.rebalance.membership import Membership, handled_by
 from dejamq.receiving.assignment import Assignment
+from dejamq.receiving.observer import ConsumerObserver, Observing, Who, observing_or_default
 from dejamq.values.forking import ProcessOrigin
 
 HALF_AN_HOUR_MS = 1_800_000
@@ -50,6 +51,13 @@ class MemberLife(Generic[Parts]):
     def boot_id(self) -> str:
         """Names this start in the journals; empty before it."""
         return "" if self._running is None else self._running.instance.boot_id
+
+    def _observed_by(
+        self, telemetry: Observing | None, group: str, namespace: str, broadcasting: bool | None
+    ) -> ConsumerObserver | None:
+        observing = observing_or_default(telemetry)
+        who = Who(group, namespace, lambda: self.client_id, broadcasting)
+        return None if observing is None else observing.of_consumer(who)
 
     def inspect(self) -> Parts:
         """The parts of a started consumer, for tests. Only tests call this."""

@@ -17,6 +17,7 @@ from dejamq.clients.running_info import client_info
 from dejamq.native import Take, declined
 from dejamq.net.instance import Instance
 from dejamq.net.unclosed import Unclosed
+from dejamq.receiving.observer import Observing, Who, observing_or_default
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.sending.backlog import Backlog
 from dejamq.sending.batches import all_stored, check_batch, split
@@ -59,8 +60,14 @@ class Producer:
 
     _config_class: ClassVar[type[ProducerConfig]] = ProducerConfig
 
-    def __init__(self, group: str, *, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
-        """``settings`` are fields of ``ProducerConfig``. Raises InvalidName, ConfigError."""
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None, telemetry: Observing | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        """``settings`` are fields of ``ProducerConfig``; for ``telemetry`` see ``dejamq.telemetry``.
+
+        Raises InvalidName, ConfigError.
+        """
         check_group(group)
         self.group = group
         self.config = client_config(self._config_class, namesrv, settings)
@@ -74,6 +81,12 @@ class Producer:
         self._intake = Intake(self.config)
         self._plain = self._intake.plain
         self._take: Take = declined
+        observing = observing_or_default(telemetry)
+        self._observer = None if observing is None else observing.of_producer(
+            Who(group, self.config.namespace, lambda: self._instance.client_id if self._instance else "")
+        )  # fmt: skip
+        if self._observer is not None:
+            self._hooks.add(self._observer)
 
     # life
 
@@ -94,7 +107,9 @@ class Producer:
         )  # fmt: skip
         sender = Sender(instance, self.config, self._inner_group, self._hooks, self._intake.plain_below)
         instance.on_fatal.connect(lambda error: sender.abandon(lambda definite: _ended(str(error), definite)))
-        self._instance, self._sender, self._take = instance, sender, sender.take
+        self._instance, self._sender = instance, sender
+        if self._observer is None:
+            self._take = sender.take  # which nobody can watch
         self._requests = Requests(instance)
         backlog = sender.backlog
         self._unclosed = Unclosed(self, f"producer {self.group!r}", lambda: _unsent(backlog.calls))
@@ -135,6 +150,11 @@ class Producer:
         return self._closing
 
     @property
+    def observed(self) -> bool:
+        """Telemetry watches its sends, whose parent is what the caller does at the time."""
+        return self._observer is not None
+
+    @property
     def pending_bytes(self) -> int:
         """Taken on and not finished, as ``max_pending_bytes`` counts it."""
         return 0 if self._sender is None else self._sender.backlog.bytes
@@ -168,10 +188,12 @@ class Producer:
             taken: asyncio.Future[SendResult] | None = self._take(message, "sync")
             if taken is not None:
                 return await taken
-        try:
-            return await self._submit(message, queue, timeout_ms, "sync")
-        except BacklogFull:
-            return await self._patiently(message, queue, timeout_ms, "sync")
+        if self._observer is None or not isinstance(message, Message):
+            return await self._sent(message, queue, timeout_ms)
+        with self._observer.sending((message,)) as sending:
+            result = await self._sent(sending.messages[0], queue, timeout_ms)
+            sending.stored((result,))
+        return result
 
     def submit(
         self, message: Message, *, queue: Destination = None, timeout_ms: float | None = None
@@ -188,12 +210,25 @@ class Producer:
             taken: asyncio.Future[SendResult] | None = self._take(message, "async")
             if taken is not None:
                 return taken
-        return self._submit(message, queue, timeout_ms, "async")
+        if self._observer is None or not isinstance(message, Message):
+            return self._submit(message, queue, timeout_ms, "async")
+        sending = self._observer.sending((message,))
+        try:
+            future = self._submit(sending.messages[0], queue, timeout_ms, "async")
+        except BaseException as error:
+            sending.failed(error)
+            raise
+        future.add_done_callback(sending.told)
+        return future
 
     def send_oneway(self, message: Message, *, queue: Destination = None) -> None:
         """Send without waiting for anything: one try, a failure is only logged. Raises as ``submit``."""
         sender = self._ready()
-        self._intake.single(message, None, None, ONEWAY, queue, columns=sender.columns)
+        if self._observer is None or not isinstance(message, Message):
+            self._intake.single(message, None, None, ONEWAY, queue, columns=sender.columns)
+            return
+        with self._observer.sending((message,)) as sending:
+            self._intake.single(sending.messages[0], None, None, ONEWAY, queue, columns=sender.columns)
 
     async def send_batch(
         self, messages: Iterable[Message], *, queue: Destination = None, timeout_ms: float | None = None
@@ -205,6 +240,16 @@ class Producer:
         """
         batch = tuple(messages)
         check_batch(batch)
+        if self._observer is None:
+            return await self._sent_batch(batch, queue, timeout_ms)
+        with self._observer.sending(batch, "send_batch") as sending:
+            results = await self._sent_batch(sending.messages, queue, timeout_ms)
+            sending.stored(results)
+        return results
+
+    async def _sent_batch(
+        self, batch: Sequence[Message], queue: Destination, timeout_ms: float | None
+    ) -> list[SendResult]:
         sender = self._ready()
         futures = [sender.new_future() for _ in batch]
         sends = [
@@ -232,6 +277,12 @@ class Producer:
         self._ready()
         if not isinstance(message, Message):
             raise no_message(message)
+        if self._observer is None:
+            return await self._requested(message, timeout_ms, queue)
+        with self._observer.sending((message,), "request") as sending:
+            return await self._requested(sending.messages[0], timeout_ms, queue)
+
+    async def _requested(self, message: Message, timeout_ms: float, queue: Destination) -> ReceivedMessage:
         deadline = monotonic() + self._intake.budget_s(timeout_ms)
         async with self._requests.expecting(message, timeout_ms, self._intake.topic(message.topic)) as expected:
             left_ms = max(1.0, (deadline - monotonic()) * 1000)
@@ -280,6 +331,13 @@ class Producer:
     def add_hook(self, hook: SendHook) -> None:
         """Have it called before and after every try, from now on. Raises ConfigError for what is no hook."""
         self._hooks.add(hook)
+
+    async def _sent(self, message: Message, queue: Destination, timeout_ms: float | None) -> SendResult:
+        """What the quickest way of ``send`` has declined."""
+        try:
+            return await self._submit(message, queue, timeout_ms, "sync")
+        except BacklogFull:
+            return await self._patiently(message, queue, timeout_ms, "sync")
 
     def _submit(
         self, message: Message, queue: Destination, timeout_ms: float | None, mode: str

@@ -33,6 +33,7 @@ from dejamq.receiving.context import ConsumerContext, context_of
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.fetcher import Fetcher, GivingUp
 from dejamq.receiving.hooks import Filters
+from dejamq.receiving.observer import ConsumerObserver
 from dejamq.receiving.offset_store import RemoteOffsetStore
 from dejamq.receiving.statistics import SAMPLE_S, Statistics
 
@@ -46,12 +47,14 @@ class Running(Membership):
     A start that fails is ended by whoever called it, with ``abandon``: no queue was opened by then.
     """
 
-    def __init__(self, options: Options, subscriptions: Subscriptions, filters: Filters) -> None:
+    def __init__(
+        self, options: Options, subscriptions: Subscriptions, filters: Filters, observer: ConsumerObserver | None = None
+    ) -> None:
         if options.broadcasting:
             options = msgspec.structs.replace(options, allocation=("broadcasting", everything))
         super().__init__(options.group, options.config, subscriptions)
         self._options = options
-        context = context_of(self.instance, options.config, options.group)
+        context = context_of(self.instance, options.config, options.group, observer)
         self.deliveries, self.statistics = Deliveries(context), Statistics(time.monotonic())
         self.dispatcher, self.locks = self._ordered(context) if options.ordered else self._concurrent(context)
         self._local = self._local_offsets(context) if options.broadcasting else None

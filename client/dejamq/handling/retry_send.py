@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 
 import msgspec
 import numpy as np
@@ -109,9 +110,13 @@ class RetrySend:
     async def _send_to(self, queue: MessageQueue, message: ReceivedMessage, again: Try, seq: int) -> tuple[str, str]:
         """The journal's outcome and why."""
         try:
-            result = await self._context.link(queue.broker_name).send_run(self._run(queue, message, again, seq))
-            if result.code not in STORED:
-                raise error_for(result.code, result.remark)
+            observer = self._context.observer
+            with nullcontext() if observer is None else observer.settling(
+                "retry_send", message.topic, [message], after_process=True
+            ):  # fmt: skip
+                result = await self._context.link(queue.broker_name).send_run(self._run(queue, message, again, seq))
+                if result.code not in STORED:
+                    raise error_for(result.code, result.remark)
         except DejamqError as error:
             return "failed" if error.definite else "indefinite", str(error)
         return "ok", ""

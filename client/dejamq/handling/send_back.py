@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import nullcontext
 
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal.events import Sendback
@@ -58,7 +59,11 @@ class SendBack:
             delivery_ref=f"{self._context.boot_id}:{message.delivery_number}", reason=reason_text(message.failure),
         )  # fmt: skip
         try:
-            await self._context.link(queue.broker_name).send_back(request)
+            observer = self._context.observer
+            with nullcontext() if observer is None else observer.settling(
+                "send_back", message.topic, [message], after_process=True
+            ):  # fmt: skip
+                await self._context.link(queue.broker_name).send_back(request)
         except asyncio.CancelledError:
             self._journal(owned, message, "indefinite", seq, "cancelled")
             raise

@@ -40,7 +40,12 @@ class LitePullConsumer(LiteMember):
         limit = self.config.max_poll_messages if max_messages is None else max_messages
         if limit < 1:
             raise ConfigError(f"max_messages is at least 1, not {limit}")
-        messages = await polling.messages(limit, time.monotonic() + wait_ms / 1000)
+        if self._observer is None:
+            messages = await polling.messages(limit, time.monotonic() + wait_ms / 1000)
+        else:
+            with self._observer.receiving("poll") as receiving:
+                messages = await polling.messages(limit, time.monotonic() + wait_ms / 1000)
+                receiving.got(messages)
         if not messages:
             self._check()
         return messages
@@ -53,8 +58,16 @@ class LitePullConsumer(LiteMember):
 
         Asking for the next one says that this one is done, so the automatic commit never covers the message in hand.
         """
-        if self._polling is not None and not self.closed and (message := self._polling.next_now()) is not None:
+        if self._observer is not None:
+            with self._observer.receiving("poll") as receiving:
+                message = await self._next()
+                receiving.got([message])
             return message
+        if self._polling is not None and not self.closed and (now := self._polling.next_now()) is not None:
+            return now
+        return await self._next()
+
+    async def _next(self) -> ReceivedMessage:
         while not self.closed:
             messages = await self._ready().messages(1, None)
             if messages:

@@ -17,6 +17,7 @@ from dejamq.net.waits import first_of
 from dejamq.rebalance.broadcasting import stable_client_id
 from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel, choice
 from dejamq.receiving.handlers import tags_of_expression
+from dejamq.receiving.observer import Observing
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.allocation import Strategy, strategy_named
 from dejamq.values.config import lite_config
@@ -30,9 +31,12 @@ class LiteMember(ConsumerLife[LiteRunning]):
     def __init__(
         self, group: str, *, namesrv: str | Sequence[str] | None = None, auto_commit: bool = True,
         model: MessageModel = MessageModel.CLUSTERING, consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
-        consume_timestamp_ms: int | None = None, allocation: str | Strategy = "averagely", **settings: Any,
+        consume_timestamp_ms: int | None = None, allocation: str | Strategy = "averagely",
+        telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
-        """Raises ConfigError or InvalidName at once for what could not work later."""
+        """For ``telemetry`` see ``dejamq.telemetry``.
+
+        Raises ConfigError or InvalidName at once for what could not work later."""
         super().__init__()
         names.check_group(group)
         check_bool(auto_commit=auto_commit)
@@ -51,6 +55,9 @@ class LiteMember(ConsumerLife[LiteRunning]):
             inner_group, self.config, model, choice(ConsumeFrom, consume_from), timestamp_ms, (name, strategy)
         )
         self._subscriptions = Subscriptions(inner_group, now_ms, retries=False, namespace=self._namespace)
+        self._observer = self._observed_by(
+            telemetry, group, self._namespace, model is MessageModel.BROADCASTING
+        )  # fmt: skip
         self._chosen = ChosenQueues()
         self._paused: set[MessageQueue] = set()
         self._polling: Polling | None = None
@@ -155,7 +162,7 @@ class LiteMember(ConsumerLife[LiteRunning]):
         self._check()
         if self._running is not None:
             return
-        running = LiteRunning(self._options, self._subscriptions, self._chosen, self._paused)
+        running = LiteRunning(self._options, self._subscriptions, self._chosen, self._paused, self._observer)
         self._polling = Polling(running, self.auto_commit)
         try:
             await self._begin(running)

@@ -29,6 +29,7 @@ from dejamq.receiving.counts import QueueCounts
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.fetcher import Fetcher
 from dejamq.receiving.hooks import Filters
+from dejamq.receiving.observer import ConsumerObserver
 from dejamq.receiving.offset_store import RemoteOffsetStore
 from dejamq.values.allocation import Strategy
 from dejamq.values.config import LitePullConfig
@@ -60,12 +61,13 @@ class LiteRunning(Membership):
     """Made in the loop that will own it; ``close`` ends everything that ``start`` began."""
 
     def __init__(
-        self, options: LiteOptions, subscriptions: Subscriptions, chosen: ChosenQueues, paused: set[MessageQueue]
-    ) -> None:
+        self, options: LiteOptions, subscriptions: Subscriptions, chosen: ChosenQueues, paused: set[MessageQueue],
+        observer: ConsumerObserver | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(options.group, options.config, subscriptions)
         broadcasting = options.model is MessageModel.BROADCASTING
         self._options, self._chosen, self.config = options, chosen, options.config
-        self._context = context = context_of(self.instance, options.config, options.group)
+        self._context = context = context_of(self.instance, options.config, options.group, observer)
         self.deliveries = Deliveries(context, kind="poll")
         self._remote = LiteOffsets(context, self.deliveries)
         self._local = self._local_offsets() if broadcasting else None

@@ -16,6 +16,7 @@ from dejamq_proto.wire.messages import Key, PullAnswer, SendRun, SendRunResult
 
 from dejamq.net.broker import Claimed
 from dejamq.net.instance import Instance
+from dejamq.receiving.observer import ConsumerObserver
 from dejamq.values.config import ConsumerConfig
 
 
@@ -79,6 +80,7 @@ class ConsumerContext(msgspec.Struct, frozen=True):
     """The connection to this replica, or to another one when it is away, and the id of the one that it is."""
     age_s: Callable[[], float] = time.monotonic
     """What the ages of locks, pulls and handlers are counted by."""
+    observer: ConsumerObserver | None = None
 
     def reading(self, broker_name: str, broker_id: int) -> tuple[BrokerCalls, int]:
         """Where to pull from. Raises as ``link``."""
@@ -103,7 +105,9 @@ class ConsumerContext(msgspec.Struct, frozen=True):
         return Caller(client_id=self.client_id, boot_id=self.boot_id, seq=seq)
 
 
-def context_of(instance: Instance, config: ConsumerConfig, group: str) -> ConsumerContext:
+def context_of(
+    instance: Instance, config: ConsumerConfig, group: str, observer: ConsumerObserver | None = None
+) -> ConsumerContext:
     """The context of a started instance; links go to a broker's master, or to whoever serves in its absence."""
 
     def replica(broker_name: str, broker_id: int) -> tuple[BrokerCalls, int]:
@@ -116,5 +120,6 @@ def context_of(instance: Instance, config: ConsumerConfig, group: str) -> Consum
         return replica(broker_name, MASTER_ID)[0]
 
     return ConsumerContext(
-        group, instance.client_id, config, instance.journal, instance.next_seq, link, replica, instance.clock.age_s
-    )
+        group, instance.client_id, config, instance.journal, instance.next_seq, link, replica, instance.clock.age_s,
+        observer,
+    )  # fmt: skip

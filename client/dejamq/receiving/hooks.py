@@ -37,6 +37,8 @@ class ConsumeContext(msgspec.Struct, eq=False):
     status: str | None = None
     error: BaseException | None = None
     values: dict[str, Any] = msgspec.field(default_factory=dict)
+    batch: bool = False
+    """The handler takes lists."""
 
     @property
     def success(self) -> bool:
@@ -98,7 +100,7 @@ class ConsumeHooks:
 
         async def hooked(argument: Any) -> Any:
             messages = argument if isinstance(argument, list) else [argument]
-            context = ConsumeContext(self._group, messages[0].queue, messages)
+            context = ConsumeContext(self._group, messages[0].queue, messages, batch=messages is argument)
             self._call(context, lambda hook: hook.before_consume)
             began_s, task = time.monotonic(), asyncio.current_task()
             try:

@@ -7,6 +7,7 @@ exception here).
 
 import logging
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from dejamq_proto.codes import DejamqError
@@ -18,6 +19,7 @@ from dejamq.receiving.deliveries import Deliveries
 from dejamq.values.message import MessageQueue
 
 log = logging.getLogger("dejamq.clients.consumer")
+NOT_OBSERVED: AbstractContextManager[None] = nullcontext()
 
 
 class OffsetStore(Protocol):
@@ -61,8 +63,9 @@ class RemoteOffsetStore:
         offset = owned.process_queue.commit_offset
         if not offset:
             return None
-        owned.committed_offset = offset
-        self._journal(owned, offset, "piggyback", seq)
+        with self._observed(owned, offset, "piggyback"):
+            owned.committed_offset = offset
+            self._journal(owned, offset, "piggyback", seq)
         return offset
 
     def commit_oneway(self, owned_queues: Iterable[OwnedQueue], reason: str = "timer") -> None:
@@ -76,9 +79,10 @@ class RemoteOffsetStore:
             except DejamqError as error:
                 log.warning("offset_not_sent queue=%s:%d reason=%s", queue.broker_name, queue.queue_id, error)
                 continue
-            seq, owned.committed_offset = self._context.next_seq(), offset
-            self._journal(owned, offset, reason, seq)
-            link.update_offset_oneway(self._context.group, queue.topic, queue.queue_id, offset, seq=seq)
+            with self._observed(owned, offset, reason):
+                seq, owned.committed_offset = self._context.next_seq(), offset
+                self._journal(owned, offset, reason, seq)
+                link.update_offset_oneway(self._context.group, queue.topic, queue.queue_id, offset, seq=seq)
 
     async def commit(self, owned: OwnedQueue, reason: str, *, offset: int | None = None) -> None:
         """Commit and wait for the broker's word, as well as possible: a failure is logged and journalled.
@@ -100,12 +104,20 @@ class RemoteOffsetStore:
         seq, queue = self._context.next_seq(), owned.queue
         self._journal(owned, offset, reason, seq)
         try:
-            link = self._context.link(queue.broker_name)
-            await link.update_offset(self._context.group, queue.topic, queue.queue_id, offset, seq=seq)
+            with self._observed(owned, offset, reason):
+                link = self._context.link(queue.broker_name)
+                await link.update_offset(self._context.group, queue.topic, queue.queue_id, offset, seq=seq)
         except DejamqError as error:
             self._journal(owned, offset, reason, seq, outcome="failed" if error.definite else "indefinite")
             raise
         owned.committed_offset = offset
+
+    def _observed(self, owned: OwnedQueue, offset: int, reason: str) -> AbstractContextManager[None]:
+        """A commit that says nothing new is none."""
+        observer = self._context.observer
+        if observer is None or offset == owned.committed_offset:
+            return NOT_OBSERVED
+        return observer.committing(owned.queue, offset, reason, asked=reason == "lite")
 
     def _journal(self, owned: OwnedQueue, value: int, reason: str, seq: int, outcome: str = "sent") -> None:
         if not self._context.journal.on:

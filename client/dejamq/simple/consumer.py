@@ -13,6 +13,7 @@ from dejamq.clients.consumer_life import MemberLife, now_ms
 from dejamq.handling.subscriptions import Subscriptions
 from dejamq.net.waits import first_of
 from dejamq.rebalance.consume_from import ConsumeFrom, choice
+from dejamq.receiving.observer import Observing
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.simple.running import SimpleRunning
 from dejamq.values.config import SimpleConfig, client_config
@@ -36,10 +37,10 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
 
     def __init__(
         self, group: str, *, namesrv: str | Sequence[str] | None = None,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, **settings: Any,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         """``consume_from`` is where a group without offsets begins. LAST_OFFSET is RocketMQ's rule for pops: all of a
-        young queue, else its last message and what comes later.
+        young queue, else its last message and what comes later. For ``telemetry`` see ``dejamq.telemetry``.
 
         Raises ConfigError or InvalidName at once for what could not work later.
         """
@@ -53,6 +54,7 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
         self._inner_group = wrap(self.config.namespace, group)
         names.check_group(self._inner_group)
         self._subscriptions = Subscriptions(self._inner_group, now_ms, retries=False, namespace=self.config.namespace)
+        self._observer = self._observed_by(telemetry, group, self.config.namespace, None)
         self._fetched: list[ReceivedMessage] = []
         self._receiving: set[asyncio.Future[list[ReceivedMessage]]] = set()
         self._renewing: dict[ReceivedMessage, asyncio.Task[None]] = {}
@@ -85,6 +87,16 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
 
         A receive that is cancelled may have been given messages: they come again when their time is over.
         """
+        if self._observer is None:
+            return await self._receive(max_messages, invisible_ms, timeout_ms)
+        with self._observer.receiving("receive") as receiving:
+            found = await self._receive(max_messages, invisible_ms, timeout_ms)
+            receiving.got(found)
+        return found
+
+    async def _receive(
+        self, max_messages: int, invisible_ms: int, timeout_ms: float | None = None
+    ) -> list[ReceivedMessage]:
         running = self._started()
         if not isinstance(max_messages, int) or not 1 <= max_messages <= MOST_MESSAGES:
             raise ConfigError(f"max_messages is 1 to {MOST_MESSAGES}, not {max_messages!r}")
@@ -115,14 +127,22 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
         running = self._started()
         for message in messages:
             self._stop_renewing(message)
-        await running.ack(messages)
+        if self._observer is None or not _are_messages(messages):
+            await running.ack(messages)
+            return
+        with self._observer.settling("ack", _topic_of(messages), messages):
+            await running.ack(messages)
 
     async def change_invisible(self, message: ReceivedMessage, ms: int) -> None:
         """The message is this consumer's for ``ms`` more from now on; 0 gives it back at once. Raises as ``ack``."""
         running = self._started()
         _check_invisible(ms)
         self._stop_renewing(message)
-        await running.change(message, ms)
+        if self._observer is None or not _are_messages((message,)):
+            await running.change(message, ms)
+            return
+        with self._observer.settling("change_invisible", message.topic, [message]):
+            await running.change(message, ms)
 
     def __aiter__(self) -> "SimpleConsumer":
         return self
@@ -140,13 +160,16 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
                 self._raise_fatal()
                 raise StopAsyncIteration
             try:
-                found = await self.receive(max_messages=ITERATED_MESSAGES, invisible_ms=ITERATED_INVISIBLE_MS)
+                found = await self._receive(ITERATED_MESSAGES, ITERATED_INVISIBLE_MS)
             except ClientClosed:
                 continue
             for message in found:
                 self._renew(message)
             self._fetched += found
         self._in_hand = self._fetched.pop(0)
+        if self._observer is not None:
+            with self._observer.receiving("receive") as receiving:
+                receiving.got([self._in_hand])
         return self._in_hand
 
     # life
@@ -221,6 +244,17 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
         if self._running is None:
             raise ConfigError("start the consumer first: async with consumer, or await consumer.start()")
         return self._running
+
+
+def _topic_of(messages: Sequence[ReceivedMessage]) -> str:
+    """Empty for messages of several topics."""
+    topics = {message.topic for message in messages}
+    return topics.pop() if len(topics) == 1 else ""
+
+
+def _are_messages(given: Sequence[object]) -> bool:
+    """There are some, and all are: what is none is refused where it is used."""
+    return bool(given) and all(isinstance(each, ReceivedMessage) for each in given)
 
 
 async def _received(message: ReceivedMessage) -> None:

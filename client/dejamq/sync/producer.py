@@ -1,6 +1,7 @@
 """The blocking producer."""
 
 import asyncio
+import contextvars
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from time import monotonic
@@ -15,7 +16,8 @@ from dejamq.sending.intake import Destination, no_message
 from dejamq.sync.facade import Facade
 from dejamq.values.message import Message, MessageQueue, SendResult
 
-Submitted = tuple[Message, Destination, float | None, "Future[SendResult]"]
+Submitted = tuple[Message, Destination, float | None, "Future[SendResult]", contextvars.Context | None]
+"""The caller's context, where telemetry wants to know it."""
 
 
 class Producer(Facade[AsyncProducer]):
@@ -48,7 +50,8 @@ class Producer(Facade[AsyncProducer]):
         if not isinstance(message, Message):
             raise no_message(message)
         future: Future[SendResult] = Future()
-        self._hand((message, queue, timeout_ms, future))
+        context = contextvars.copy_context() if self._inner.observed else None
+        self._hand((message, queue, timeout_ms, future, context))
         return future
 
     def send_oneway(self, message: Message, *, queue: Destination = None) -> None:
@@ -147,14 +150,21 @@ class Producer(Facade[AsyncProducer]):
                 with self._lock:
                     self._handed_bytes -= len(submitted[0].body)
 
+    def _submit_in(
+        self, context: contextvars.Context | None, message: Message, queue: Destination, timeout_ms: float | None
+    ) -> "asyncio.Future[SendResult]":
+        if context is None:
+            return self._inner.submit(message, queue=queue, timeout_ms=timeout_ms)
+        return context.run(lambda: self._inner.submit(message, queue=queue, timeout_ms=timeout_ms))
+
     async def _submit(self, submitted: Submitted) -> None:
-        message, queue, timeout_ms, future = submitted
+        message, queue, timeout_ms, future, context = submitted
         if future.cancelled():
             return
         try:
             while True:
                 try:
-                    sending = self._inner.submit(message, queue=queue, timeout_ms=timeout_ms)
+                    sending = self._submit_in(context, message, queue, timeout_ms)
                     break
                 except BacklogFull:
                     await self._inner.drain()

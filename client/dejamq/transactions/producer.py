@@ -61,6 +61,8 @@ class TransactionProducer(Producer):
         config = self.config
         self._checker, self._topics = checker, [self._intake.topic(topic) for topic in topics]
         self._end_hooks = EndTransactionHooks()
+        if self._observer is not None:
+            self._end_hooks.add(self._observer)
         self._threads = ThreadPoolExecutor(config.execute_concurrency, thread_name_prefix="dejamq-transaction")
         self._check_threads = ThreadPoolExecutor(
             config.check_thread_pool_max_size, thread_name_prefix="dejamq-transaction-check"
@@ -78,9 +80,11 @@ class TransactionProducer(Producer):
         assert self._instance is not None
         instance, config = self._instance, self.config
         self._ends = Ends(instance, self._inner_group, config.send_msg_timeout_ms, self._end_hooks)
+        checker = _called(self._checker, self._check_threads)
         self._checks = Checks(
-            _called(self._checker, self._check_threads), self._ends, group=self._inner_group,
-            namespace=config.namespace, boot_id=instance.boot_id, hold_max=config.check_request_hold_max,
+            checker if self._observer is None else self._observer.checking(checker), self._ends,
+            group=self._inner_group, namespace=config.namespace,
+            boot_id=instance.boot_id, hold_max=config.check_request_hold_max,
         )  # fmt: skip
         instance.presence.on_check.connect(self._checks.asked)
         for number in range(config.check_thread_pool_max_size):
@@ -107,7 +111,13 @@ class TransactionProducer(Producer):
         self._running += 1
         self._quiet.clear()
         try:
-            sent = await self._send_half(message, queue, timeout_ms)
+            if self._observer is None:
+                sent = await self._send_half(message, queue, timeout_ms)
+            else:
+                with self._observer.sending((message,), "send_in_transaction") as sending:
+                    message = sending.messages[0]
+                    sent = await self._send_half(message, queue, timeout_ms)
+                    sending.stored((sent,))
             verdict = await self._executed(message, execute, sent)
             return TransactionResult(verdict.state, sent, verdict.error)
         finally:

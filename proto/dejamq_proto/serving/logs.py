@@ -19,10 +19,13 @@ from typing import Any
 
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import setting, shown
+from dejamq_proto.serving.otlp_target import OtlpTarget
 
 # Settings of how a server is watched, the same for all servers: its log lines and its metrics.
 
 METRICS_PORT = 5557  # RocketMQ's metricsPromExporterPort
+EXPORTERS = ("DISABLE", "PROM", "OTLP_GRPC")
+ADDRESS = re.compile(r"[^\s/:]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 
@@ -34,16 +37,45 @@ class WatchingConfig:
     log_level: str = setting("info", help="lines below this are not written: debug, info, warning or error")
     log_format: str = setting("text", help="text: one line of key=value; json: one object a line")
     metrics_exporter_type: str = setting(
-        "DISABLE", rocketmq="metricsExporterType", help="DISABLE, or PROM: serve /metrics, on port 5557 unless told"
-    )
+        "DISABLE", rocketmq="metricsExporterType",
+        help="DISABLE; PROM: serve /metrics, on port 5557 unless told; OTLP_GRPC: export to metrics_otlp_target",
+    )  # fmt: skip
     metrics_listen: str = setting("", help="host:port that serves /metrics over HTTP; port 0: a free one")
+    metrics_otlp_target: str = setting(
+        "", rocketmq="metricsGrpcExporterTarget",
+        help="where metrics are exported by OTLP over gRPC: http://host:port; https:// or no scheme: with TLS",
+    )  # fmt: skip
+    metrics_otlp_secret_header: str = setting(
+        "", rocketmq="metricsGrpcExporterHeader", help="sent with each export: name:value, several separated by commas"
+    )
+    metrics_otlp_interval_ms: int = setting(
+        60_000, rocketmq="metricGrpcExporterIntervalInMills", unit="ms", scale="interval", help="between two exports"
+    )
+    metrics_otlp_timeout_ms: int = setting(
+        3_000, rocketmq="metricGrpcExporterTimeOutInMills", unit="ms", scale="timeout", help="of one export"
+    )
 
     @property
     def metrics_address(self) -> str:
         """Where ``/metrics`` is served; '' for nowhere."""
-        if self.metrics_listen or self.metrics_exporter_type == "DISABLE":
+        if self.metrics_listen or self.metrics_exporter_type != "PROM":
             return self.metrics_listen
         return f"127.0.0.1:{METRICS_PORT}"
+
+    @property
+    def otlp_target(self) -> OtlpTarget | None:
+        """Where metrics are exported to. Raises ConfigError for headers that cannot be read."""
+        if not self.metrics_otlp_target:
+            return None
+        headers = tuple(map(_header, filter(None, self.metrics_otlp_secret_header.split(","))))
+        return OtlpTarget(
+            self.metrics_otlp_target, headers, self.metrics_otlp_interval_ms, self.metrics_otlp_timeout_ms
+        )
+
+    @property
+    def metrics_on(self) -> bool:
+        """Somebody wants metrics."""
+        return bool(self.metrics_address or self.metrics_otlp_target)
 
     @property
     def log_level_number(self) -> int:
@@ -56,11 +88,31 @@ class WatchingConfig:
             raise ConfigError(f"log_level is one of {', '.join(LEVELS)}, not {self.log_level!r}")
         if self.log_format not in FORMATS:
             raise ConfigError(f"log_format is text or json, not {self.log_format!r}")
-        if self.metrics_exporter_type not in ("DISABLE", "PROM"):
-            raise ConfigError(f"metrics_exporter_type is DISABLE or PROM, not {self.metrics_exporter_type!r}")
+        if self.metrics_exporter_type not in EXPORTERS:
+            text = f"metrics_exporter_type is DISABLE, PROM or OTLP_GRPC, not {self.metrics_exporter_type!r}"
+            raise ConfigError(text)
+        if self.metrics_exporter_type == "OTLP_GRPC" and not self.metrics_otlp_target:
+            raise ConfigError("metrics_exporter_type=OTLP_GRPC needs metrics_otlp_target, for example http://host:4317")
+        self._validate_otlp()
         host, _, port = self.metrics_listen.rpartition(":")
         if self.metrics_listen and not (host and port.isdigit() and int(port) < 65_536):
             raise ConfigError(f"metrics_listen is HOST:PORT, not {self.metrics_listen!r}")
+
+    def _validate_otlp(self) -> None:
+        scheme, _, rest = self.metrics_otlp_target.rpartition("//")
+        if self.metrics_otlp_target and not (scheme in ("", "http:", "https:") and ADDRESS.fullmatch(rest)):
+            raise ConfigError(f"metrics_otlp_target is http://HOST:PORT or https://…, not {self.metrics_otlp_target!r}")
+        for name in ("metrics_otlp_interval_ms", "metrics_otlp_timeout_ms"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be more than 0")
+        _ = self.otlp_target
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not (colon and name.strip() and value.strip()):
+        raise ConfigError("metrics_otlp_secret_header is name:value, several separated by commas")
+    return name.strip().lower(), value.strip()
 
 
 log = logging.getLogger(__name__)
