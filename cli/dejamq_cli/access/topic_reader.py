@@ -59,7 +59,10 @@ class TopicReading:
     def __init__(self, namesrv: str, topic: str, start: Start) -> None:
         self.silent: dict[str, DejamqError] = {}
         self._topic, self._start, self._reader = topic, start, AnonymousClient()
-        self._names = NameServerLink(parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS)
+        self._tls = ClientTls.from_environment()
+        self._names = NameServerLink(
+            parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls
+        )
         self._links: dict[str, BrokerLink] = {}
         self._places: dict[MessageQueue, ReadPlace] = {}
 
@@ -157,7 +160,7 @@ class TopicReading:
     async def _begin(self, route: TopicRoute, queue: MessageQueue, start: Start) -> ReadPlace | None:
         address = next(iter(route.addresses[queue.broker_name].values()))
         if address not in self._links:
-            self._links[address] = BrokerLink(address, self._reader, timeout_ms=TIMEOUT_MS)
+            self._links[address] = BrokerLink(address, self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls)
         link = self._links[address]
         try:
             end = await link.max_offset(queue.topic, queue.queue_id)
