@@ -18,6 +18,7 @@ from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, error_for
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal.writer import new_boot_id
 from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_cli.terminal.output import say
 

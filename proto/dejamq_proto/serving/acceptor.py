@@ -51,6 +51,8 @@ class Door(NamedTuple):
     open: Open | None
     last_word: bytes = b""
     """For who is refused."""
+    level: int = logging.INFO
+    """Of the line in the log about that."""
 
 
 TLS_ONLY = "TLS only; set tls_ca (DEJAMQ_TLS_CA) in clients of dejamq, tls.enable=true or useTLS in RocketMQ's"
@@ -160,7 +162,7 @@ class Acceptor:
         if found is None or inside or self.tls is None or not self.tls.only:
             return found
         last_word = UPGRADE_REQUIRED if found.name == "grpc" else b""
-        return Door(f"{found.name} without TLS: tls_server_mode=enforcing takes {TLS_ONLY}", None, last_word)
+        return Door(f"{found.name} without TLS: tls_server_mode=enforcing takes {TLS_ONLY}", None, last_word, logging.WARNING)
 
     def _plain_door(self, first: bytes) -> Door | None:
         if GRPC_PREFACE.startswith(first[: len(GRPC_PREFACE)]):
@@ -223,7 +225,7 @@ class _Arriving(asyncio.Protocol):
         hand_over(self._transport, found.open(), self._first)
 
     def _refuse(self, door: Door) -> None:
-        log.info("connection_refused peer=%s door=%s", self._transport.get_extra_info("peername"), door.name)
+        log.log(door.level, "connection_refused peer=%s door=%s", self._transport.get_extra_info("peername"), door.name)
         if door.last_word:
             self._transport.write(door.last_word)
             self._transport.close()

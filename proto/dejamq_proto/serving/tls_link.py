@@ -48,7 +48,7 @@ class TlsLink(asyncio.Protocol, asyncio.Transport):
     def eof_received(self) -> bool:
         """Whether the client said in TLS that it ends or not: what follows is told by lengths in all protocols here."""
         if not self._ready:
-            self._tell(ConnectionResetError("the client ended the connection"))
+            self._tell(ConnectionResetError("the client ended the handshake; it may not trust the certificate"))
             return False
         return self._end_reading()
 

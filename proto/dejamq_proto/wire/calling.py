@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
-from dejamq_proto.wire.tls import ClientTls
+from dejamq_proto.wire.tls import ClientTls, trouble
 
 CODE_KEY = "dejamq-code"
 REMARK_KEY = "dejamq-remark-bin"
@@ -90,10 +90,11 @@ def error_from(error: grpc.aio.AioRpcError, address: str) -> DejamqError:
         return SendTimeout(f"{address} did not answer in time")
     if status is grpc.StatusCode.UNAVAILABLE:
         if TLS_WANTED in details.lower():
-            text = f"{address} takes TLS only: set tls_ca or DEJAMQ_TLS_CA, the file of its CA"
+            text = f"{address} takes TLS only; set tls_ca (DEJAMQ_TLS_CA) to the file of its CA"
             return BrokerUnavailable(text, definite=True)
         never_left = any(sign in details.lower() for sign in NEVER_CONNECTED)
-        return BrokerUnavailable(f"no dejamq server answers at {address}: {_short(details)}", definite=never_left)
+        text = trouble(details) or _short(details)
+        return BrokerUnavailable(f"no dejamq server answers at {address}: {text}", definite=never_left)
     if status is grpc.StatusCode.UNIMPLEMENTED:
         text = f"{address} speaks gRPC but not this service of dejamq; check the address"
         return DejamqError(text, code=Code.REQUEST_CODE_NOT_SUPPORTED)

@@ -1,5 +1,6 @@
 """The dialling end of TLS: whom it trusts, who it says it is, for gRPC and for plain connections alike."""
 
+import re
 import ssl
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +97,23 @@ def why(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return str(error.reason).replace("_", " ").lower()
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
+
+
+TROUBLES = (
+    (r"CERTIFICATE_VERIFY_FAILED(?:: )?([^:\]]*)", "its certificate is not accepted, {}; see tls_ca (DEJAMQ_TLS_CA)"),
+    (r"Hostname Verification Check failed", "its certificate has another host name; see tls_name (DEJAMQ_TLS_NAME)"),
+    (r"Unwrap failed", "it wants a certificate of this client that it trusts; see tls_cert (DEJAMQ_TLS_CERT)"),
+    (r"(?:Tls|Ssl|SSL) handshake failed.*?([A-Z_]{8,}\b|$)", "the TLS handshake failed, {}; is TLS on there?"),
+)
+"""What gRPC says of connections with TLS that fail, and what it means."""
+
+
+def trouble(details: str) -> str | None:
+    """Why a connection of gRPC's with TLS did not come up, in a few words; None for other reasons."""
+    for pattern, text in TROUBLES:
+        if found := re.search(pattern, details):
+            return text.format(*(each.strip().replace("_", " ").lower() for each in found.groups()))
+    return None
 
 
 def _read(name: str, path: str) -> bytes | None:
