@@ -20,7 +20,7 @@ import msgspec
 from dejamq import Message, Producer
 from dejamq_lab.cluster.usage import core_seconds, memory_mib
 
-BODY, MESSAGES, LARGE, LARGE_MESSAGES = 1 << 10, 10_000, 256 << 10, 200
+BODY, MESSAGES, LARGE, LARGE_MESSAGES = 1 << 10, 40_000, 256 << 10, 200
 GREETINGS, OPEN, AT_ONCE = 600, 500, 50
 SETTLE_S = 1.0
 HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01"
@@ -59,7 +59,7 @@ async def _sent(producer: Producer, body: bytes, count: int) -> None:
 
 
 async def greetings(pid: int, address: str, ca: str) -> dict[str, float]:
-    """Handshakes one after the other by each of a few, then what open connections keep."""
+    """What open connections keep, and those that stall, before memory is used again; then handshakes."""
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context(cafile=ca)
     few = asyncio.Semaphore(AT_ONCE)
@@ -72,25 +72,22 @@ async def greetings(pid: int, address: str, ca: str) -> dict[str, float]:
         else:
             keep.append(writer)
 
-    core = core_seconds(pid)
-    await asyncio.gather(*(greet(None) for _ in range(GREETINGS)))
-    each_ms = (core_seconds(pid) - core) / GREETINGS * 1e3
-    await asyncio.sleep(SETTLE_S)
     before, kept = memory_mib(pid), list[asyncio.StreamWriter]()
     await asyncio.gather(*(greet(kept) for _ in range(OPEN)))
     await asyncio.sleep(SETTLE_S)
-    open_kib = (memory_mib(pid) - before) / OPEN * 1024
-    for writer in kept:
-        writer.close()
-    await asyncio.sleep(SETTLE_S)
-    before = memory_mib(pid)
-    stalled = [await asyncio.open_connection(host, int(port)) for _ in range(OPEN)]
-    for _, writer in stalled:
+    opened = memory_mib(pid)
+    stalled = [(await asyncio.open_connection(host, int(port)))[1] for _ in range(OPEN)]
+    for writer in stalled:
         writer.write(HALF_A_HELLO)
     await asyncio.sleep(SETTLE_S)
-    stalled_kib = (memory_mib(pid) - before) / OPEN * 1024
-    for _, writer in stalled:
+    both = memory_mib(pid)
+    for writer in (*kept, *stalled):
         writer.close()
+    await asyncio.sleep(SETTLE_S)
+    core = core_seconds(pid)
+    await asyncio.gather(*(greet(None) for _ in range(GREETINGS)))
+    each_ms = (core_seconds(pid) - core) / GREETINGS * 1e3
+    open_kib, stalled_kib = (opened - before) / OPEN * 1024, (both - opened) / OPEN * 1024
     return {
         "server_ms_each": round(each_ms, 2),
         "open_kib_each": round(open_kib, 1),
@@ -114,6 +111,7 @@ async def measured(options: argparse.Namespace) -> dict[str, Any]:
                 for size, count in ((BODY, MESSAGES), (LARGE, LARGE_MESSAGES)):
                     of_size = await sends(*where, size, count, **settings)
                     found.setdefault(f"{name}, {size >> 10} KiB", {})[number] = of_size
+    with serving(*certificate) as (pid, address):
         found["handshakes"] = await greetings(pid, address, options.ca)
     return found
 

@@ -228,7 +228,9 @@ class Broker:
             metrics_on=config.metrics_address, metrics=None if timings is None else partial(self._metrics, timings),
         )  # fmt: skip
         routes = Routes(
-            lambda: self._namesrvs, config.register_broker_timeout_ms, config.register_name_server_period_ms,
+            lambda: self._namesrvs,
+            config.register_broker_timeout_ms,
+            config.register_name_server_period_ms,
             self._tls,
         )
         self._on_close("routes", routes.close)

@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 from broker_wire import until
 from certificates import Authority, Pair, openssl
+from dejamq_broker.base.config import BrokerConfig
+from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.config.live_settings import LiveSettings
+from dejamq_proto.config.settings import load
 from dejamq_proto.config.tls import TlsServerSettings
 from dejamq_proto.serving import tls
 from dejamq_proto.serving.acceptor import Acceptor
@@ -355,3 +359,32 @@ async def test_openssl_says_why_it_was_refused_and_what_was_agreed_on(server: Pa
 def test_settings_that_cannot_work_together_are_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         TlsServerSettings(**settings).validate_tls_server()
+
+
+def test_the_password_of_a_key_is_shown_nowhere() -> None:
+    config = BrokerConfig(tls_server_cert_path="c.pem", tls_server_key_password="hidden word")
+    lives = LiveSettings(config)
+    assert lives.values()["tls_server_key_password"] == "***"
+    assert lives.rocketmq_values()["tls.server.keyPassword"] == "***"
+    with pytest.raises(ConfigError) as differing:
+        load(BrokerConfig, overrides={"tls.server.keyPassword": "hidden", "tls_server_key_password": "word"}, env={})
+    assert "hidden" not in str(differing.value)
+    with pytest.raises(ConfigError) as wrong:
+        load(BrokerConfig, overrides={"tls_server_key_password": 1234}, env={})
+    assert "1234" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("kind", [BrokerConfig, NamesrvConfig])
+def test_rocketmqs_names_are_understood_in_its_own_files(tmp_path: Path, kind: Any) -> None:
+    file, unused = tmp_path / "server.conf", list[str]()
+    file.write_text(
+        "tls.server.mode=enforcing\ntls.server.certPath=/c.pem\ntls.server.keyPath=/k.pem\n"
+        "tls.server.need.client.auth=require\ntls.server.trustCertPath=/ca.pem\ntls.server.authClient=true\n"
+        "tls.test.mode.enable=false\ntls.enable=true\ntls.client.trustCertPath=/ca.pem\n",
+        encoding="utf-8",
+    )
+    config = load(kind, file=file, env={}, unused=unused.append)
+    assert (config.only_tls, config.serves_tls, config.dials_tls) == (True, True, True)
+    assert config.tls_server_need_client_auth == "require"
+    assert (config.tls_server_key_path, config.tls_server_trust_cert_path) == ("/k.pem", "/ca.pem")
+    assert unused == ["tls.server.authClient", "tls.test.mode.enable"]

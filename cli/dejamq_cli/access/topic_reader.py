@@ -61,9 +61,7 @@ class TopicReading:
         self.silent: dict[str, DejamqError] = {}
         self._topic, self._start, self._reader = topic, start, AnonymousClient()
         self._tls = ClientTls.from_environment()
-        self._names = NameServerLink(
-            parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls
-        )
+        self._names = NameServerLink(parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls)
         self._links: dict[str, BrokerLink] = {}
         self._places: dict[MessageQueue, ReadPlace] = {}
 

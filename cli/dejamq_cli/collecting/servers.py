@@ -97,9 +97,7 @@ class Server:
     async def _connected(self) -> RemotingClient:
         async with self._connecting:
             if self._client is None or self._client.closed.is_set():
-                self._client = await connect(
-                    self.source.address, _pass_over, account=self._account, tls=self._tls
-                )
+                self._client = await connect(self.source.address, _pass_over, account=self._account, tls=self._tls)
                 self.connections += 1
                 self._files.note("connected", **self.source.fields())
                 if self.away is not None:

@@ -34,9 +34,7 @@ from dejamq.net.identity import Identity
 class RunningLink:
     """``async with`` closes it."""
 
-    def __init__(
-        self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None
-    ) -> None:
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
         self._channel = dial(address, tls)
         self._stub: Any = RunningStub(self._channel)
@@ -126,9 +124,7 @@ class AdminChangesLink:
 class NameServerAdminLink:
     """One name server, asked by its address: operators compare what each of them says."""
 
-    def __init__(
-        self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None
-    ) -> None:
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
         self._listener = address.rpartition(":")[0].strip("[]")
         self._channel = dial(address, tls)
@@ -188,9 +184,7 @@ class NameServerAdminLink:
 class AdminLink(AdminChangesLink):
     """The Admin service of one broker address."""
 
-    def __init__(
-        self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None
-    ) -> None:
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
         self._channel = dial(address, tls)
         self._stub: Any = AdminStub(self._channel)

@@ -140,9 +140,7 @@ class Instance:
         self._origin, self._seq = ProcessOrigin(), 0
         self.started_ms = self.clock.wall_ms()
         timeout_ms = config.mq_client_api_timeout_ms
-        self.namesrv = NameServerLink(
-            parse_addresses(config.namesrv), self, timeout_ms=timeout_ms, tls=self._tls
-        )
+        self.namesrv = NameServerLink(parse_addresses(config.namesrv), self, timeout_ms=timeout_ms, tls=self._tls)
         self.routes = Routes(
             self.namesrv,
             refresh_interval_ms=config.poll_name_server_interval_ms,

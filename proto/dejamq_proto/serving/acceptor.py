@@ -162,7 +162,9 @@ class Acceptor:
         if found is None or inside or self.tls is None or not self.tls.only:
             return found
         last_word = UPGRADE_REQUIRED if found.name == "grpc" else b""
-        return Door(f"{found.name} without TLS: tls_server_mode=enforcing takes {TLS_ONLY}", None, last_word, logging.WARNING)
+        return Door(
+            f"{found.name} without TLS: tls_server_mode=enforcing takes {TLS_ONLY}", None, last_word, logging.WARNING
+        )
 
     def _plain_door(self, first: bytes) -> Door | None:
         if GRPC_PREFACE.startswith(first[: len(GRPC_PREFACE)]):

@@ -79,7 +79,9 @@ def load_own(context: ssl.SSLContext, cert: str, key: str, password: str, *, nam
 
     def asked() -> str:
         if not password:
-            raise ConfigError(f"{names[1]}: the key in {key or cert} is encrypted, and there is no password for it here")
+            raise ConfigError(
+                f"{names[1]}: the key in {key or cert} is encrypted, and there is no password for it here"
+            )
         return password
 
     try:

@@ -144,9 +144,7 @@ class Routes:
         client = self._client
         if client is None or client.closed.is_set() or client.address != address:
             await self.close()
-            client = self._client = await connect(
-                address, _pass_over, timeout_s=self._timeout_s, tls=self._tls
-            )
+            client = self._client = await connect(address, _pass_over, timeout_s=self._timeout_s, tls=self._tls)
         answer = await client.ask(requests.GET_ROUTE, requests.OfTopic(topic=topic), timeout_s=self._timeout_s)
         if answer.code == Code.TOPIC_NOT_EXIST:
             return {}
