@@ -68,7 +68,7 @@ async def refusal(namesrv: str, **settings: Any) -> str:
 async def test_clients_send_and_receive_over_tls_alone(
     tmp_path: Path, authority: Authority, server: Pair, transport: str
 ) -> None:
-    settings = {"tls_ca": authority.pem}
+    settings: dict[str, Any] = {"tls_ca": authority.pem}
     async with cluster(tmp_path, settings, **server.server("enforcing")) as (namesrv, broker):
         async with (
             Producer("pg", namesrv=namesrv, **settings) as producer,

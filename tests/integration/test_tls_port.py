@@ -292,6 +292,15 @@ async def test_changed_files_are_taken_by_new_connections_and_old_ones_go_on(
         await asyncio.wait((watching,))
 
 
+def spoil(pair: Pair, how: str, authority: Authority) -> None:
+    if how == "gone":
+        Path(pair.cert).unlink()
+    elif how == "broken":
+        Path(pair.cert).write_text("-----BEGIN CERTIFICATE-----\nhalf of it", encoding="utf-8")
+    else:
+        shutil.copyfile(authority.issue("second").key, pair.key)
+
+
 @pytest.mark.parametrize("how", ["gone", "broken", "another key"])
 async def test_files_that_cannot_be_used_keep_the_certificate_before_and_are_logged_once(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture, how: str
@@ -301,12 +310,7 @@ async def test_files_that_cannot_be_used_keep_the_certificate_before_and_are_log
     shutil.copyfile(first.cert, live.cert)
     shutil.copyfile(first.key, live.key)
     async with port_with(live.server()) as port:
-        if how == "gone":
-            Path(live.cert).unlink()
-        elif how == "broken":
-            Path(live.cert).write_text("-----BEGIN CERTIFICATE-----\nhalf of it", encoding="utf-8")
-        else:
-            shutil.copyfile(authority.issue("second").key, live.key)
+        spoil(live, how, authority)
         for _ in range(3):
             await port.door.look()
         assert sum("tls_reload_failed" in line for line in caplog.messages) == 1

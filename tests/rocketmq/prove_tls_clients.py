@@ -1,7 +1,7 @@
-"""``python tests/rocketmq/prove_tls_clients.py``: RocketMQ's own clients over TLS, against a server that takes nothing else.
+"""``python tests/rocketmq/prove_tls_clients.py``: RocketMQ's own clients over TLS, where only TLS is taken.
 
-Programs of the official clients in Python, Java and Go by gRPC, and of Java 5.3.3 by remoting, see what they see without
-TLS. The clients in Java and Go trust any certificate, as is their default.
+Programs of the official clients in Python, Java and Go by gRPC, and of Java 5.3.3 by remoting, see what they see
+without TLS. The clients in Java and Go trust any certificate, as is their default.
 """
 
 import asyncio

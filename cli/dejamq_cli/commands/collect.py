@@ -78,7 +78,9 @@ def collect(
     It only asks: no group is joined, no offset is committed, no topic is made. Every --interval it asks all brokers for
     offsets and members of groups, and all name servers for routes; beside that it follows the trace topic.
 
-    With DEJAMQ_TLS_CA and its like it dials with TLS. Servers that are away are named and tried again. Started again with the same --out it goes on where it was.
+    Servers that are away are named and tried again. Started again with the same --out it goes on where it was.
+
+    With DEJAMQ_TLS_CA and its like it dials with TLS (docs/security.md).
 
     Exit status 3 when a server did not answer at the end or there is no broker, 130 after Ctrl-C.
     """

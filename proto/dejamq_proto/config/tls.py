@@ -48,7 +48,7 @@ class TlsServerSettings:
 
     tls_server_mode: str = setting(
         PERMISSIVE, rocketmq="tls.server.mode",
-        help="disabled: no TLS; permissive: TLS and plain connections, TLS only with a certificate; enforcing: TLS only",
+        help="disabled: no TLS; permissive: both, TLS only with a certificate; enforcing: TLS only",
     )  # fmt: skip
     tls_server_cert_path: str = setting(
         "", rocketmq="tls.server.certPath", help="PEM file of the certificate and those of its issuers; '': no TLS"

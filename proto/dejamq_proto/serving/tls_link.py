@@ -25,7 +25,8 @@ class TlsLink(asyncio.Protocol, asyncio.Transport):
     """The server's side. Owned by the event loop."""
 
     def __init__(
-        self, context: ssl.SSLContext, inner: asyncio.BaseProtocol, greeted: "Callable[[TlsLink, Exception | None], None]"
+        self, context: ssl.SSLContext, inner: asyncio.BaseProtocol,
+        greeted: "Callable[[TlsLink, Exception | None], None]",
     ) -> None:  # fmt: skip
         """``inner`` gets the connection after the handshake. ``greeted`` is told how that ended, once."""
         super().__init__()
@@ -180,7 +181,7 @@ class TlsLink(asyncio.Protocol, asyncio.Transport):
         try:
             if isinstance(inner, asyncio.BufferedProtocol):
                 space = memoryview(inner.get_buffer(-1)).cast("B")
-                count = self._tls.read(len(space), space)  # type: ignore[arg-type]
+                count = self._tls.read(len(space), space)
                 if count:
                     inner.buffer_updated(cast(int, count))
                 return bool(count)
