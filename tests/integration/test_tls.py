@@ -13,6 +13,7 @@ from cli_runner import run_beside
 from dejamq import Admin, LitePullConsumer, Message, Producer
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.doors.remoting.namesrv import RocketMQRegistration, refuses_grpc
 from dejamq_broker.store import StoreConfig
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
@@ -24,6 +25,8 @@ from dejamq_proto.records.record import decode
 from dejamq_proto.remoting import requests as r
 from dejamq_proto.wire.tls import ClientTls
 from remoting_wire import a_send, remoting
+
+pytestmark = pytest.mark.openssl
 
 
 @pytest.fixture(scope="session")
@@ -203,11 +206,13 @@ async def test_a_permissive_server_takes_plain_clients_and_those_with_tls(
                 await producer.send(Message("t", b"x"))
 
 
-async def test_a_server_without_a_certificate_refuses_tls_with_a_line_that_says_what_to_set(
-    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("mode", ["permissive without a certificate", "disabled"])
+async def test_a_server_without_tls_refuses_it_with_a_line_that_says_what_to_set(
+    tmp_path: Path, authority: Authority, server: Pair, caplog: pytest.LogCaptureFixture, mode: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **(server.server("disabled") if mode == "disabled" else {})) as broker:
+        assert await state_of(broker.address) == "SERVING"
         assert await state_of(broker.address, tls=tls_of(authority)) == "UNAVAILABLE"
     assert any("connection_refused" in line and "tls_server_cert_path" in line for line in caplog.messages)
 
@@ -238,6 +243,20 @@ async def test_a_slave_copies_its_master_over_tls(tmp_path: Path, authority: Aut
             await producer.send(Message("t", b"x"))
         await until(lambda: slave.domain.store.log_max == master.domain.store.log_max > 0, 20)
         await slave.close()
+
+
+async def test_a_broker_registers_over_tls_by_remoting_too(tmp_path: Path, authority: Authority, server: Pair) -> None:
+    """As at a name server of RocketMQ's own."""
+    async with cluster(tmp_path, {"tls_ca": authority.pem}, **server.server("enforcing")) as (namesrv, broker):
+        tls, topics = tls_of(authority), broker.domain.tables.topics
+        link = RocketMQRegistration(namesrv, broker.site, topics, 5000, None, tls)
+        await link.register()
+        await link.close()
+        assert not await refuses_grpc(namesrv, tls)
+        plain = RocketMQRegistration(namesrv, broker.site, topics, 5000, None)
+        with pytest.raises(BrokerUnavailable):
+            await plain.register()
+        await plain.close()
 
 
 async def test_the_server_of_one_process_registers_at_itself_over_tls(

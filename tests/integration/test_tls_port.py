@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from broker_wire import until
-from certificates import Authority, Pair, openssl
+from certificates import Authority, Pair
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
@@ -25,6 +25,7 @@ from dejamq_proto.serving import tls
 from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.serving.tls import TlsDoor
 
+pytestmark = pytest.mark.openssl
 REMOTING = bytes((0, 0, 0, 100, 0))
 """The first bytes of a remoting frame: they open the door of the tests."""
 
@@ -338,9 +339,8 @@ async def test_openssl_says_why_it_was_refused_and_what_was_agreed_on(server: Pa
         )  # fmt: skip
         return (done.stdout + done.stderr).decode(errors="replace")
 
-    openssl("version")
     async with port_with(settings) as port:
-        without = await asyncio.to_thread(asked, port)
+        without = await asyncio.to_thread(asked, port, "-ign_eof")
         with_one = await asyncio.to_thread(asked, port, "-cert", client.cert, "-key", client.key)
         old = await asyncio.to_thread(asked, port, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0")
     assert "alert certificate required" in without

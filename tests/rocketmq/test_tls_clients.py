@@ -13,7 +13,7 @@ from dejamq_broker.store import StoreConfig
 from dejamq_namesrv.doors.services import NameServerDoors
 from java_clients import by_scenario, compiled, java, output_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.openssl, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ HANDSHAKE_S = 10.0
 """A handshake has this time from the first byte to the last."""
 MOST_HANDSHAKES = 1024
 """Under way at once; for one more the oldest one ends. So clients that stall make room for those that go on."""
-PROTOCOLS = ("h2", "http/1.1")
-"""Offered in ALPN; gRPC's clients insist on the first. Others ask for none, and the first bytes inside tell."""
+PROTOCOLS = ("h2",)
+"""Offered in ALPN: gRPC's clients insist on it. Others ask for none, and the first bytes inside tell."""
 Marks = tuple[tuple[int, int, int], ...]
 """Inode, size and time of change of each file: links that are switched to other files are seen."""
 
