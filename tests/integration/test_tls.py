@@ -1,5 +1,6 @@
 """Our own clients and servers over TLS: who is trusted, who is refused, and that both sides say why."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -286,6 +287,18 @@ async def test_a_client_says_which_of_its_files_cannot_be_used(settings: dict[st
     with pytest.raises(ConfigError, match=reason):
         async with Producer("pg", **settings):
             pass
+
+
+async def test_the_commands_of_the_page_make_a_certificate_that_serves(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    block = page.split("## Certificates for a try")[1].split("```sh\n")[1].split("```")[0]
+    commands = block.split("dejamq dev")[0]
+    made = await asyncio.create_subprocess_exec("sh", "-ec", commands, cwd=tmp_path, stderr=asyncio.subprocess.DEVNULL)
+    assert await made.wait() == 0
+    pair = Pair(str(tmp_path / "server.pem"), str(tmp_path / "server.key"))
+    async with running(tmp_path / "store", **pair.server("enforcing")) as broker:
+        tls = ClientTls(TlsClientSettings(tls_ca=str(tmp_path / "ca.pem")))
+        assert await state_of(broker.address, tls=tls) == "SERVING"
 
 
 async def test_an_encrypted_key_needs_its_password(tmp_path: Path, authority: Authority) -> None:
