@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -254,6 +255,52 @@ async def test_bytes_that_are_no_tls_behind_the_handshake_end_the_connection(
         await until(port.echoes[0].lost.is_set)
         await closed(writer)
     assert any("tls_broken" in line for line in caplog.messages)
+
+
+async def test_damaged_records_of_tls_end_their_connection_and_nothing_else(
+    server: Pair, authority: Authority, chance: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client's first words, with bytes changed, doubled, cut off or put in. Nothing fails in the server's loop."""
+    monkeypatch.setattr(tls, "HANDSHAKE_S", 0.5)
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    context = ssl.create_default_context(cafile=authority.pem)
+    leave = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), leave, server_hostname="localhost").do_handshake()
+    hello = leave.read()
+    async with port_with(server.server()) as port:
+
+        async def attack(words: bytes) -> None:
+            reader, writer = await port.raw()
+            writer.write(words)
+            if chance.random() < 0.5:
+                writer.write_eof()
+            await ends(reader)
+            await closed(writer)
+
+        for _ in range(4):
+            await asyncio.gather(*(attack(hello[:2] + damaged(hello[2:], chance)) for _ in range(50)))
+        assert port.door.handshakes == 0
+        _, writer = await port.dial(authority)
+        await closed(writer)
+    assert failures == []
+
+
+def damaged(words: bytes, chance: random.Random) -> bytes:
+    made = bytearray(words)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(made))
+        match chance.randrange(4):
+            case 0:
+                made[at] = chance.randrange(256)
+            case 1:
+                made[at:at] = chance.randbytes(chance.randint(1, 40))
+            case 2:
+                made = made[: at + 1]
+            case _:
+                made += made[at:]
+    return bytes(made)
 
 
 async def test_tls_within_tls_is_refused(server: Pair, authority: Authority) -> None:
