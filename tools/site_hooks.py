@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
+    "SECURITY.md": "security-policy.md",
     "CHANGELOG.md": "changes.md",
     "LICENSE": "license.md",
     "benchmarks/README.md": "benchmarks.md",

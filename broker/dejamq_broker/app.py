@@ -18,6 +18,8 @@ from dejamq_proto.serving.metrics_out import MetricsOut
 from dejamq_proto.serving.remoting import RemotingDoor, together
 from dejamq_proto.serving.server import Server
 from dejamq_proto.serving.timings import Timings
+from dejamq_proto.serving.tls import TlsDoor
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.base.identity import Site, reachable, settle
@@ -73,6 +75,7 @@ class Broker:
         """``clock_ms`` takes the place of both clocks. ``guest`` shares the broker's port, and is its name server."""
         config.validate()
         self._guest, self._namesrvs = guest, config.namesrvs()
+        self._tls = ClientTls.of(config)
         self.config, self._clock = config, Clock(config.age_clock)
         self._clock_ms = clock_ms or self._clock.wall_ms
         self._clocks = ClocksMs(self._clock_ms, clock_ms or self._clock.age_ms)
@@ -184,7 +187,7 @@ class Broker:
         config, site = self.config, self.site
 
         def dial(address: str) -> MasterLink:
-            return MasterLink(address, site, config.ha_housekeeping_interval_ms)
+            return MasterLink(address, site, config.ha_housekeeping_interval_ms, self._tls)
 
         self._follower = LogFollower(
             config, store, self._journal, site, dial,
@@ -220,14 +223,17 @@ class Broker:
         timings = Timings() if config.metrics_on else None
         guest = self._guest
         services = dict.fromkeys((*SERVICES, *(guest.services if guest else ())))  # some are both's
-        self._server = Server(tuple(services), timings)
+        self._server = Server(tuple(services), timings, TlsDoor.of(config))
         self.watched = Watched(
             self._server, self._store, self.domain.measures.rates, self.domain.measures.stats,
             out=MetricsOut(config, service="dejamq-broker", name=f"{config.broker_name}-{config.broker_id}"),
             metrics=partial(self._metrics, timings),
         )  # fmt: skip
         routes = Routes(
-            lambda: self._namesrvs, config.register_broker_timeout_ms, config.register_name_server_period_ms
+            lambda: self._namesrvs,
+            config.register_broker_timeout_ms,
+            config.register_name_server_period_ms,
+            self._tls,
         )
         self._on_close("routes", routes.close)
         self.fast, self.remoting, self._v2 = add_services(
@@ -344,7 +350,7 @@ class Broker:
         config = self.config
         on_master = self._follower.master_is if self._follower is not None else None
         links = [
-            NameServerOfEither(address, self.site, self.domain.tables.topics, config, on_master)
+            NameServerOfEither(address, self.site, self.domain.tables.topics, config, on_master, self._tls)
             for address in self._namesrvs
         ]
         self._on_close("registrar", self._registrar.close)

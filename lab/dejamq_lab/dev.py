@@ -87,7 +87,10 @@ def configured(arguments: argparse.Namespace, store: str) -> BrokerConfig:
     for pair in arguments.set:
         key, _, value = pair.partition("=")
         given[key.strip()] = value.strip()
-    return load(BrokerConfig, overrides=SMALL | given)
+    config = load(BrokerConfig, overrides=SMALL | given)
+    if config.only_tls and not config.dials_tls:
+        raise ConfigError("with tls_server_mode=enforcing the server registers at itself by TLS: set tls_ca too")
+    return config
 
 
 async def advertise(server: str, address: str) -> None:

@@ -10,6 +10,8 @@ from dejamq_proto.serving.metrics import Gather
 from dejamq_proto.serving.metrics_out import MetricsOut
 from dejamq_proto.serving.server import Server
 from dejamq_proto.serving.timings import Timings
+from dejamq_proto.serving.tls import TlsDoor
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.doors.services import NameServerDoors, monotonic_ms
@@ -49,7 +51,8 @@ class NameServer:
         journal.write(State(state="started", reason=f"level={journal.level}"))
         registry = Registry(config, kv, journal, self._now_ms)
         timings = Timings() if config.metrics_on else None
-        doors, server = NameServerDoors(registry), Server(NameServerDoors.services, timings)
+        doors = NameServerDoors(registry, ClientTls.of(config))
+        server = Server(NameServerDoors.services, timings, TlsDoor.of(config))
         doors.add_to(server.grpc)
         server.acceptor.remoting = doors.remoting.open
         self._parts.push_async_callback(server.stop, config.shutdown_grace_ms)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import listen_by_parts, setting
+from dejamq_proto.config.tls import TlsClientSettings, TlsServerSettings
 from dejamq_proto.journal.writer import Level
 from dejamq_proto.serving.logs import WatchingConfig
 
@@ -15,7 +16,7 @@ KV_FILE = "kvConfig.json"
 
 
 @dataclass(frozen=True)
-class NamesrvConfig(WatchingConfig):
+class NamesrvConfig(WatchingConfig, TlsServerSettings, TlsClientSettings):
     """All of one name server. Times are in milliseconds."""
 
     ROCKETMQ_CLASSES: ClassVar[tuple[str, ...]] = (
@@ -68,6 +69,8 @@ class NamesrvConfig(WatchingConfig):
         """Raise ConfigError with the setting that makes no sense."""
         check_listen(self.listen)
         self.validate_watching()
+        self.validate_tls_server()
+        self.validate_tls_client()
         if self.journal_level not in list(Level):
             raise ConfigError(f"journal_level is off, audit or forensic, not {self.journal_level!r}")
         for field in ("scan_not_active_broker_interval_ms", "broker_timeout_ms"):

@@ -15,6 +15,7 @@ from dejamq_proto.codes import BrokerUnavailable, SendTimeout
 from dejamq_proto.remoting.frames import ONEWAY, VERSION, BadFrame, FrameReader, encode, texts_of
 from dejamq_proto.remoting.header import JSON, Command
 from dejamq_proto.remoting.requests import Fields, Request
+from dejamq_proto.wire.tls import ClientTls, asyncio_tls, why
 
 CONNECT_S, ANSWER_S, LAST_WORDS_S = 3.0, 5.0, 1.0
 MOST_BYTES = 256 << 20
@@ -135,17 +136,19 @@ class RemotingClient(asyncio.Protocol):
 
 
 async def connect(
-    address: str, on_request: Callable[[Command], None], *, account: Account | None = None, timeout_s: float = CONNECT_S
-) -> RemotingClient:
-    """A connection to ``host:port``. Raises BrokerUnavailable."""
+    address: str, on_request: Callable[[Command], None], *, account: Account | None = None,
+    timeout_s: float = CONNECT_S, tls: ClientTls | None = None,
+) -> RemotingClient:  # fmt: skip
+    """A connection to ``host:port``; without ``tls`` a plain one. Raises BrokerUnavailable."""
     host, _, port = address.rpartition(":")
+    host = host.strip("[]")
     try:
         async with asyncio.timeout(timeout_s):
             _, client = await asyncio.get_running_loop().create_connection(
-                lambda: RemotingClient(address, on_request, account), host.strip("[]"), int(port)
+                lambda: RemotingClient(address, on_request, account), host, int(port), **asyncio_tls(tls, host)
             )
     except TimeoutError:
         raise BrokerUnavailable(f"{address} was not reached within {timeout_s:g} s", definite=True) from None
     except OSError as error:
-        raise BrokerUnavailable(f"{address}: {error.strerror or error}", definite=True) from None
+        raise BrokerUnavailable(f"{address}: {why(error)}", definite=True) from None
     return client

@@ -10,6 +10,7 @@ from dejamq_proto import remoting_client
 from dejamq_proto.remoting import requests
 from dejamq_proto.remoting.frames import answer
 from dejamq_proto.remoting.header import Command
+from dejamq_proto.wire.tls import ClientTls
 
 PATIENCE_S = 10
 
@@ -79,9 +80,9 @@ def a_command(request: Any, body: Any, ext: dict[str, Any]) -> Command:
 
 
 @asynccontextmanager
-async def remoting(address: str) -> AsyncIterator[RemotingClient]:
+async def remoting(address: str, tls: ClientTls | None = None) -> AsyncIterator[RemotingClient]:
     pushed: asyncio.Queue[Command] = asyncio.Queue()
-    client = RemotingClient(await remoting_client.connect(address, pushed.put_nowait), pushed)
+    client = RemotingClient(await remoting_client.connect(address, pushed.put_nowait, tls=tls), pushed)
     try:
         yield client
     finally:

@@ -81,11 +81,14 @@ def rust_program() -> list[str]:
 
 async def played(
     program: Sequence[str], address: str, word: str, scenarios: Sequence[str], home: Path,
-    restart: Callable[[], Awaitable[None]],
+    restart: Callable[[], Awaitable[None]], **more: str,
 ) -> dict[str, list[str]]:  # fmt: skip
-    """What the program prints of each scenario. ``restart`` is called when it asks for that."""
+    """What the program prints of each scenario. ``restart`` is called when it asks for that.
+
+    ``more`` is for its environment: ``WITH_TLS`` has each program dial with TLS.
+    """
     log = home / f"{word}-{scenarios[0]}.log"
-    environment = os.environ | {"HOME": str(home), "JDK_JAVA_OPTIONS": f"-Duser.home={home}"}
+    environment = os.environ | {"HOME": str(home), "JDK_JAVA_OPTIONS": f"-Duser.home={home}"} | more
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *program, address, word, *scenarios, env=environment,

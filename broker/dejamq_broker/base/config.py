@@ -11,6 +11,7 @@ from dejamq_proto import names
 from dejamq_proto.clock import ClockSettings
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import bracketed, listen_by_parts, setting
+from dejamq_proto.config.tls import TlsClientSettings, TlsServerSettings
 from dejamq_proto.journal.writer import Level
 from dejamq_proto.names import MASTER_ID
 from dejamq_proto.serving.logs import WatchingConfig
@@ -325,6 +326,8 @@ class BrokerConfig(
     DedupSettings,
     LimitSettings,
     ClockSettings,
+    TlsServerSettings,
+    TlsClientSettings,
 ):
     """All settings of a broker; each field gives its RocketMQ name, unit and meaning."""
 
@@ -457,6 +460,8 @@ class BrokerConfig(
             raise ConfigError(f"broker id {self.broker_id} is negative; 0 is the master, slaves count from 1")
         self.check_role(self.broker_id)
         self.validate_clock()
+        self.validate_tls_server()
+        self.validate_tls_client()
         if not _is_address(self.listen):
             raise ConfigError(f"listen address {self.listen!r} is not HOST:PORT, port 0 to 65535")
         if not -1 <= self.fast_port <= 65_535:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from dejamq_proto.codes import BrokerUnavailable
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.base.identity import Site
@@ -24,12 +25,12 @@ class NameServerOfEither:
 
     def __init__(
         self, address: str, site: Site, topics: TopicTable, config: BrokerConfig,
-        on_master: Callable[[str], None] | None,
+        on_master: Callable[[str], None] | None, tls: ClientTls | None = None,
     ) -> None:  # fmt: skip
-        """``on_master`` as in ``NameServerRegistration``."""
-        self.address = address
-        self._ours = NameServerRegistration(address, site, topics, config, on_master)
-        self._theirs = RocketMQRegistration(address, site, topics, config.register_broker_timeout_ms, on_master)
+        """``on_master`` and ``tls`` as in ``NameServerRegistration``."""
+        self.address, self._tls = address, tls
+        self._ours = NameServerRegistration(address, site, topics, config, on_master, tls)
+        self._theirs = RocketMQRegistration(address, site, topics, config.register_broker_timeout_ms, on_master, tls)
         self._used: NameServerConnection = self._ours
 
     async def register(self) -> None:
@@ -42,7 +43,7 @@ class NameServerOfEither:
         try:
             await self._ours.register()
         except BrokerUnavailable:
-            if not await refuses_grpc(self.address):
+            if not await refuses_grpc(self.address, self._tls):
                 raise
             await self._theirs.register()
             self._used = self._theirs

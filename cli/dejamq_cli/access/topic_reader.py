@@ -18,6 +18,7 @@ from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, error_for
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal.writer import new_boot_id
 from dejamq_proto.pull_pb2 import PullRequest
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_cli.terminal.output import say
 
@@ -59,7 +60,8 @@ class TopicReading:
     def __init__(self, namesrv: str, topic: str, start: Start) -> None:
         self.silent: dict[str, DejamqError] = {}
         self._topic, self._start, self._reader = topic, start, AnonymousClient()
-        self._names = NameServerLink(parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS)
+        self._tls = ClientTls.from_environment()
+        self._names = NameServerLink(parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls)
         self._links: dict[str, BrokerLink] = {}
         self._places: dict[MessageQueue, ReadPlace] = {}
 
@@ -157,7 +159,7 @@ class TopicReading:
     async def _begin(self, route: TopicRoute, queue: MessageQueue, start: Start) -> ReadPlace | None:
         address = next(iter(route.addresses[queue.broker_name].values()))
         if address not in self._links:
-            self._links[address] = BrokerLink(address, self._reader, timeout_ms=TIMEOUT_MS)
+            self._links[address] = BrokerLink(address, self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls)
         link = self._links[address]
         try:
             end = await link.max_offset(queue.topic, queue.queue_id)

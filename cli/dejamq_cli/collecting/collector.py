@@ -11,6 +11,7 @@ from typing import Any
 
 from dejamq_proto.journal.writer import new_boot_id
 from dejamq_proto.remoting_client import Account
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_cli.collecting.files import EvidenceFiles
 from dejamq_cli.collecting.lines import Source, now_ms
@@ -35,6 +36,7 @@ class CollectOptions:
     groups: tuple[str, ...] = ()
     running_info: bool = False
     account: Account | None = None
+    tls: ClientTls | None = None
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Collector:
         await self._files.close()
 
     def _server(self, source: Source) -> Server:
-        return Server(source, self._pace, self._files, self._options.account)
+        return Server(source, self._pace, self._files, self._options.account, self._options.tls)
 
     def _head(self) -> dict[str, Any]:
         """What the first line of each file says of the session."""

@@ -6,6 +6,7 @@ from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
 from dejamq_proto.remoting.header import Command
 from dejamq_proto.remoting.requests import Fields, Header, Request
 from dejamq_proto.remoting_client import ANSWER_S, Account, RemotingClient, connect
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_cli.collecting.files import EvidenceFiles
 from dejamq_cli.collecting.lines import Source, Told, now_ms
@@ -43,9 +44,11 @@ class Server:
     ``connections`` counts them: after another one the server may have been restarted.
     """
 
-    def __init__(self, source: Source, pace: Pace, files: EvidenceFiles, account: Account | None) -> None:
-        """``account``: for servers with access control."""
-        self.source, self._pace, self._files, self._account = source, pace, files, account
+    def __init__(
+        self, source: Source, pace: Pace, files: EvidenceFiles, account: Account | None, tls: ClientTls | None = None
+    ) -> None:
+        """``account``: for servers with access control. ``tls``: None for plain connections."""
+        self._tls, self.source, self._pace, self._files, self._account = tls, source, pace, files, account
         self.away: DejamqError | None = None
         self.connections = 0
         self._again_s = 0.0
@@ -95,7 +98,7 @@ class Server:
     async def _connected(self) -> RemotingClient:
         async with self._connecting:
             if self._client is None or self._client.closed.is_set():
-                self._client = await connect(self.source.address, _pass_over, account=self._account)
+                self._client = await connect(self.source.address, _pass_over, account=self._account, tls=self._tls)
                 self.connections += 1
                 self._files.note("connected", **self.source.fields())
                 if self.away is not None:

@@ -13,6 +13,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.names import check_group, check_topic
 from dejamq_proto.remoting import requests
 from dejamq_proto.remoting_client import Account
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_cli.collecting.collector import CollectOptions, Summary
 from dejamq_cli.collecting.collector import collect as collected
@@ -79,12 +80,14 @@ def collect(
 
     Servers that are away are named and tried again. Started again with the same --out it goes on where it was.
 
+    With DEJAMQ_TLS_CA and its like it dials with TLS (docs/security.md).
+
     Exit status 3 when a server did not answer at the end or there is no broker, 130 after Ctrl-C.
     """
     options = CollectOptions(
         namesrvs=parse_addresses(namesrv), folder=out, begin=_begin_of(trace_from), interval_s=interval, rate=rate,
         most_bytes=_size_of(max_size), trace_topic=trace_topic, groups=tuple(dict.fromkeys(group or ())),
-        running_info=running_info, account=_account_of(access_key),
+        running_info=running_info, account=_account_of(access_key), tls=ClientTls.from_environment(),
     )  # fmt: skip
     check_topic(trace_topic)
     for name in options.groups:

@@ -24,6 +24,7 @@ from dejamq_proto.namesrv_pb2 import (
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_proto.running_pb2_grpc import RunningStub
 from dejamq_proto.wire.calling import call, dial
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq.net.identity import Identity
 
@@ -33,9 +34,9 @@ from dejamq.net.identity import Identity
 class RunningLink:
     """``async with`` closes it."""
 
-    def __init__(self, address: str, identity: Identity, *, timeout_ms: float) -> None:
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
-        self._channel = dial(address)
+        self._channel = dial(address, tls)
         self._stub: Any = RunningStub(self._channel)
 
     async def __aenter__(self) -> Self:
@@ -123,10 +124,10 @@ class AdminChangesLink:
 class NameServerAdminLink:
     """One name server, asked by its address: operators compare what each of them says."""
 
-    def __init__(self, address: str, identity: Identity, *, timeout_ms: float) -> None:
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
         self._listener = address.rpartition(":")[0].strip("[]")
-        self._channel = dial(address)
+        self._channel = dial(address, tls)
         self._stub: Any = NameServerStub(self._channel)
 
     async def cluster(self) -> ClusterInfo:
@@ -183,9 +184,9 @@ class NameServerAdminLink:
 class AdminLink(AdminChangesLink):
     """The Admin service of one broker address."""
 
-    def __init__(self, address: str, identity: Identity, *, timeout_ms: float) -> None:
+    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
-        self._channel = dial(address)
+        self._channel = dial(address, tls)
         self._stub: Any = AdminStub(self._channel)
         self._dead_letters: Any = DeadLettersStub(self._channel)
 

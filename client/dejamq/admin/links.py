@@ -9,6 +9,7 @@ from dejamq_proto.codes import BrokerUnavailable, ClientClosed, Code, ConfigErro
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal.writer import new_boot_id
 from dejamq_proto.names import MASTER_ID
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq.admin.calls import AdminLink, NameServerAdminLink
 from dejamq.net.broker import BrokerLink
@@ -32,8 +33,11 @@ class AdminLinks:
     def __init__(self, config: ClientConfig) -> None:
         self._boot_id, self._seq, self._origin = new_boot_id(), 0, ProcessOrigin()
         self._timeout_ms, self.closed = config.mq_client_api_timeout_ms, False
-        addresses = parse_addresses(config.namesrv)
-        self.namesrvs = [NameServerAdminLink(one, self, timeout_ms=self._timeout_ms) for one in addresses]
+        self.tls = ClientTls.of(config)
+        self.namesrvs = [
+            NameServerAdminLink(one, self, timeout_ms=self._timeout_ms, tls=self.tls)
+            for one in parse_addresses(config.namesrv)
+        ]
         self._admins: dict[str, AdminLink] = {}
         self._brokers: dict[str, BrokerLink] = {}
         self.left_out: dict[str, DejamqError] = {}
@@ -94,13 +98,13 @@ class AdminLinks:
     def admin(self, address: str) -> AdminLink:
         """Made on first use."""
         if address not in self._admins:
-            self._admins[address] = AdminLink(address, self, timeout_ms=self._timeout_ms)
+            self._admins[address] = AdminLink(address, self, timeout_ms=self._timeout_ms, tls=self.tls)
         return self._admins[address]
 
     def broker(self, address: str) -> BrokerLink:
         """Made on first use."""
         if address not in self._brokers:
-            self._brokers[address] = BrokerLink(address, self, timeout_ms=self._timeout_ms)
+            self._brokers[address] = BrokerLink(address, self, timeout_ms=self._timeout_ms, tls=self.tls)
         return self._brokers[address]
 
     def check(self) -> None:

@@ -17,6 +17,7 @@ from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest
 from dejamq_proto.fast_pb2_grpc import FastStub
 from dejamq_proto.wire.calling import call
 from dejamq_proto.wire.framed import Frame, Framed
+from dejamq_proto.wire.tls import ClientTls, asyncio_tls, why
 from google.protobuf.message import DecodeError
 
 from dejamq.net.identity import Identity
@@ -32,9 +33,11 @@ AGAIN_S = 30.0
 class HotWires:
     """Opens the wires to one broker address that carry runs and pulls. Owned by the event loop."""
 
-    def __init__(self, channel: grpc.aio.Channel, address: str, identity: Identity, *, fast: bool) -> None:
-        """``fast``: whether the fast port may be tried at all."""
-        self._channel, self._address, self._identity = channel, address, identity
+    def __init__(
+        self, channel: grpc.aio.Channel, address: str, identity: Identity, *, fast: bool, tls: ClientTls | None = None
+    ) -> None:
+        """``fast``: whether the fast port may be tried at all. ``tls``: None for a plain connection to it."""
+        self._channel, self._address, self._identity, self._tls = channel, address, identity, tls
         self._stub: Any = FastStub(channel)
         self._try_at = monotonic() if fast else inf
 
@@ -52,14 +55,15 @@ class HotWires:
             found = await call(self._stub.Where, where, address=self._address, timeout_ms=WHERE_MS)
             if found.port and found.beside == int(port):
                 async with asyncio.timeout(DIAL_S):
-                    return await _dialled(host.strip("[]"), found.port, Hello(boot_id=found.boot_id, method=method))
+                    hello = Hello(boot_id=found.boot_id, method=method)
+                    return await _dialled(host.strip("[]"), found.port, hello, self._tls)
             reason = "it was reached by another port" if found.port else "it has none"
         except DejamqError as error:
             if error.code is not Code.REQUEST_CODE_NOT_SUPPORTED:
                 return None  # the broker is away: nothing is known of its port
             reason = "it is older"
         except (OSError, TimeoutError, DecodeError, OverflowError) as error:
-            reason = str(error) or "it does not answer there"
+            reason = why(error) if str(error) else "it does not answer there"
         self._not_now(reason)
         return None
 
@@ -68,9 +72,10 @@ class HotWires:
         log.info("fast_port_unused address=%s reason=%s", self._address, reason)
 
 
-async def _dialled(host: str, port: int, hello: Hello) -> Framed:
+async def _dialled(host: str, port: int, hello: Hello, tls: ClientTls | None) -> Framed:
     """Raises OSError where nobody is there or it is somebody else."""
-    _, framed = await asyncio.get_running_loop().create_connection(Framed, host, port)
+    loop = asyncio.get_running_loop()
+    _, framed = await loop.create_connection(Framed, host, port, **asyncio_tls(tls, host))
     try:
         await _greet(framed, hello)
     except BaseException:

@@ -18,6 +18,7 @@ from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal.events import Gap, State
 from dejamq_proto.journal.writer import Journal, new_boot_id, open_journal
 from dejamq_proto.signals import Signal
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq.net.broker import BrokerLink
 from dejamq.net.commands import Commands
@@ -130,7 +131,7 @@ class Instance:
     def __init__(self, config: ClientConfig, *, role: str) -> None:
         """``role``, ``producer`` or ``consumer``, names the journal."""
         self.config, self.role = config, role
-        self.clock = Clock(config.age_clock)
+        self.clock, self._tls = Clock(config.age_clock), ClientTls.of(config)
         ip = config.client_ip or local_ip()
         began = time.time_ns() // 1_000 * 1_000 + next(_starts) % 1_000
         self.client_id = config.client_id or f"{ip}@{os.getpid()}#{began}"
@@ -139,7 +140,7 @@ class Instance:
         self._origin, self._seq = ProcessOrigin(), 0
         self.started_ms = self.clock.wall_ms()
         timeout_ms = config.mq_client_api_timeout_ms
-        self.namesrv = NameServerLink(parse_addresses(config.namesrv), self, timeout_ms=timeout_ms)
+        self.namesrv = NameServerLink(parse_addresses(config.namesrv), self, timeout_ms=timeout_ms, tls=self._tls)
         self.routes = Routes(
             self.namesrv,
             refresh_interval_ms=config.poll_name_server_interval_ms,
@@ -336,6 +337,7 @@ class Instance:
         return BrokerLink(
             address, self, timeout_ms=config.mq_client_api_timeout_ms,
             progress_timeout_ms=config.consumer_progress_timeout_ms, fast=config.vip_channel_enabled,
+            tls=self._tls,
         )  # fmt: skip
 
     # listeners

@@ -10,6 +10,7 @@ from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFou
 from dejamq_proto.namesrv_pb2 import GetRouteRequest, GetRouteResponse, GetRoutesRequest, RouteAnswer
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_proto.wire.calling import call, dial
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq.net.coalescing import OneCall
 from dejamq.net.identity import Identity
@@ -28,9 +29,12 @@ class NameServerLink:
     two owners (R2).
     """
 
-    def __init__(self, addresses: Sequence[str], identity: Identity, *, timeout_ms: float) -> None:
+    def __init__(
+        self, addresses: Sequence[str], identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None
+    ) -> None:
+        """``tls``: None for plain connections."""
         self._addresses = tuple(random.sample(addresses, len(addresses)))
-        self._identity, self._timeout_ms = identity, timeout_ms
+        self._identity, self._timeout_ms, self._tls = identity, timeout_ms, tls
         self._current = 0
         self._channels: dict[str, tuple[grpc.aio.Channel, Any]] = {}
         self._questions: OneCall[str, GetRouteResponse] = OneCall(self._routes, self._route)
@@ -105,7 +109,7 @@ class NameServerLink:
 
     def _stub(self, address: str) -> Any:
         if address not in self._channels:
-            channel = dial(address)
+            channel = dial(address, self._tls)
             self._channels[address] = channel, NameServerStub(channel)
         return self._channels[address][1]
 

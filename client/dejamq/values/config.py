@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from dejamq_proto.clock import ClockSettings
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import Minutes, load, setting
+from dejamq_proto.config.tls import TlsClientSettings
 from dejamq_proto.wire.calling import MAX_FRAME_BYTES
 
 NO_LIMIT = -1
@@ -157,7 +158,7 @@ LARGEST_BODY = MAX_FRAME_BYTES - (1 << 20)
 
 
 @dataclass(frozen=True)
-class ClientConfig(ClockSettings):
+class ClientConfig(ClockSettings, TlsClientSettings):
     """The settings of every client. Source: RocketMQ ``ClientConfig``.
 
     Each field is a keyword argument of the clients and a variable ``DEJAMQ_…`` of the environment. RocketMQ's
@@ -210,6 +211,7 @@ class ClientConfig(ClockSettings):
         """Raise ConfigError for what no client can work with."""
         parse_addresses(self.namesrv)
         self.validate_clock()
+        self.validate_tls_client()
         if self.journal_level not in ("off", "audit", "forensic"):
             raise ConfigError(f"journal_level is off, audit or forensic, not {self.journal_level!r}")
         for name in (

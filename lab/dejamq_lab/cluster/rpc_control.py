@@ -12,6 +12,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import MASTER_ID, PERM_READ, PERM_WRITE
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_proto.wire.calling import call, dial
+from dejamq_proto.wire.tls import ClientTls
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 TIMEOUT_MS = 3_000
@@ -126,7 +127,7 @@ async def _namesrv(address: str, method: str, request: Any) -> Any:
 
 @asynccontextmanager
 async def _channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
-    channel = dial(address)
+    channel = dial(address, ClientTls.from_environment())
     try:
         yield channel
     finally:

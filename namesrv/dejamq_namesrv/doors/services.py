@@ -5,6 +5,7 @@ import time
 import grpc.aio
 from dejamq_proto.journal.writer import Journal, Level
 from dejamq_proto.v2 import methods
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.doors.remoting.requests import remoting_door
@@ -25,8 +26,9 @@ class NameServerDoors:
     services: tuple[str, ...] = (SERVICE, methods.SERVICE)
     """The full names of the gRPC services."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._servicer, self._v2 = NameServerServicer(registry), RouteService(registry)
+    def __init__(self, registry: Registry, tls: ClientTls | None = None) -> None:
+        """``tls``: for what is passed on to brokers."""
+        self._servicer, self._v2 = NameServerServicer(registry), RouteService(registry, tls)
         self.remoting = remoting_door(registry)
 
     @classmethod

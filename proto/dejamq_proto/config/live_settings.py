@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic
 
 from dejamq_proto.codes import Code, ConfigError, DejamqError
-from dejamq_proto.config.settings import Config, Minutes, changed, spellings, values_of
+from dejamq_proto.config.settings import Config, Minutes, changed, masked, shown, spellings, values_of
 
 log = logging.getLogger(__name__)
 Apply = Callable[[Any], None]
@@ -25,8 +25,8 @@ class LiveSettings(Generic[Config]):
         """By our name: the functions that put a new value in force. They are called after ``config`` has it."""
 
     def values(self) -> dict[str, str]:
-        """All settings in force by our names, as texts; those without a value are left out."""
-        return {name: str(value) for name, value in values_of(self.config).items() if value is not None}
+        """All settings in force by our names, as texts; those without a value are left out, and secrets are hidden."""
+        return shown(self.config)
 
     def rocketmq_values(self) -> dict[str, str]:
         """The same by RocketMQ's names where it has one for a value of the same unit, and as it writes them."""
@@ -35,7 +35,11 @@ class LiveSettings(Generic[Config]):
             for spelling, path in spellings(type(self.config)).items()
             if not isinstance(spelling, Minutes) and spelling != path.rpartition(".")[2]
         }
-        found = {names.get(name, name): value for name, value in values_of(self.config).items() if value is not None}
+        found = {
+            names.get(name, name): masked(name, value)
+            for name, value in values_of(self.config).items()
+            if value is not None
+        }
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
 
     def update(self, values: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,8 @@ LIST = Path(__file__).with_name("rocketmq_keys.txt")
 CUSTOMARY = frozenset({
     "abortFile", "checkTransactionMessageEnable", "commercialEnable", "filterServerNums", "haSlaveFallbehindMax",
     "mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue", "rmqAddressServerDomain", "rmqAddressServerSubGroup",
-    "storeCheckpoint", "storePathConsumeQueue", "storePathIndex",
+    "storeCheckpoint", "storePathConsumeQueue", "storePathIndex", "tls.ciphers", "tls.client.authServer",
+    "tls.client.keyPassword", "tls.config.file", "tls.protocols", "tls.server.authClient", "tls.test.mode.enable",
 })  # fmt: skip
 """Of older versions, of system properties and of examples: RocketMQ passes over a key that it does not know."""
 

@@ -82,7 +82,8 @@ def _take(
         path, value = _field_path({**names, **parts}, key, where), _in_our_unit(names, key, value)
         other, said = taken.setdefault(path, (key, value))
         if str(said) != str(value):
-            raise ConfigError(f"{other} and {key} are one setting and differ {where}: {said!r} and {value!r}")
+            both = f"{masked(other, said)!r} and {masked(key, value)!r}"
+            raise ConfigError(f"{other} and {key} are one setting and differ {where}: {both}")
     if told := {key: str(value) for key, value in given.items() if key in parts}:
         for key in told:
             if parts[key] in taken:
@@ -125,8 +126,12 @@ def spellings(cls: type[Config]) -> dict[str, str]:
 
 def shown(config: Any) -> dict[str, str]:
     """Every setting that has a value as text, by our name; a value that looks like a secret is not shown."""
-    values = {name: value for name, value in values_of(config).items() if value is not None}
-    return {name: "***" if SECRET.search(name) and value else str(value) for name, value in values.items()}
+    return {name: str(masked(name, value)) for name, value in values_of(config).items() if value is not None}
+
+
+def masked(name: str, value: Any) -> Any:
+    """The value as others may see it: of a setting whose name tells of a secret, only whether there is one."""
+    return "***" if value and SECRET.search(name.lower()) else value
 
 
 def listen_by_parts(parts: Mapping[str, str], values: dict[str, Any], default: str) -> None:
@@ -214,7 +219,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     try:
         return _as_kind(value, kind)
     except (TypeError, ValueError):
-        raise ConfigError(f"setting {name}: {value!r} is not {_article(kind)}") from None
+        raise ConfigError(f"setting {name}: {masked(name, value)!r} is not {_article(kind)}") from None
 
 
 def _as_kind(value: Any, kind: Any) -> Any:

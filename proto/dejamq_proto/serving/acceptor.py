@@ -5,6 +5,7 @@ first bytes    what it is
 ============== ========================================================================
 ``PRI ``       gRPC (HTTP/2): passed on to the gRPC server of this process, which listens beside
 ``0x00``       four bytes of length: a remoting frame when the fifth byte is 0 or 1, else a fast frame
+``0x16 0x03``  TLS: it ends here, and the first bytes inside tell which of the others it is
 ============== ========================================================================
 
 gRPC cannot be given a connection that somebody else accepted. So its bytes are passed on over loopback, and the process
@@ -21,11 +22,14 @@ from contextlib import suppress
 from fcntl import ioctl
 from struct import Struct
 from termios import TIOCOUTQ
-from typing import cast
+from typing import NamedTuple, cast
+
+from dejamq_proto.serving.tls import TlsDoor
 
 log = logging.getLogger(__name__)
 
 GRPC_PREFACE = b"PRI "
+TLS_HELLO = b"\x16\x03"
 REMOTING_FORMS = (0, 1)
 TOLD_BY_BYTES = 5
 SILENT_S = 120.0
@@ -38,6 +42,24 @@ WAITING_CONNECTIONS = 1024
 
 Open = Callable[[], asyncio.BaseProtocol]
 """Makes the protocol of one connection."""
+
+
+class Door(NamedTuple):
+    """What a connection asks for; ``open`` is None where it is refused."""
+
+    name: str
+    open: Open | None
+    last_word: bytes = b""
+    """For who is refused."""
+    level: int = logging.INFO
+    """Of the line in the log about that."""
+
+
+TLS_ONLY = "TLS only; set tls_ca (DEJAMQ_TLS_CA) in clients of dejamq, tls.enable=true or useTLS in RocketMQ's"
+
+
+UPGRADE_REQUIRED = b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2\r\nConnection: close, Upgrade\r\n\r\n"
+"""For a gRPC client without TLS, which tells its caller the status. GOAWAY would have it dial again without end."""
 
 
 def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int]:
@@ -67,6 +89,7 @@ class Acceptor:
         self.grpc: Open | None = None
         self.remoting: Open | None = None
         self.fast: Open | None = None
+        self.tls: TlsDoor | None = None
         self._servers: list[asyncio.Server] = []
         self.connections: set[asyncio.Transport] = set()
         """Those that nobody has taken yet, and those that are passed on to gRPC."""
@@ -126,20 +149,39 @@ class Acceptor:
     def close(self) -> None:
         """Also end the connections that are still here. May be called twice."""
         self.stop_listening()
+        if self.tls is not None:
+            self.tls.close()
         for transport in list(self.connections):
             transport.abort()
 
-    def door_of(self, first: bytes) -> tuple[str, Open | None] | None:
-        """The name of the door that these bytes ask for, and the door; None: more bytes are needed to tell."""
+    def door_of(self, first: bytes, *, inside: bool = False) -> Door | None:
+        """The door that these bytes ask for; None: more bytes are needed to tell. ``inside``: they came by TLS."""
+        if TLS_HELLO.startswith(first[: len(TLS_HELLO)]):
+            return self._tls_door(inside) if len(first) >= len(TLS_HELLO) else None
+        found = self._plain_door(first)
+        if found is None or inside or self.tls is None or not self.tls.only:
+            return found
+        last_word = UPGRADE_REQUIRED if found.name == "grpc" else b""
+        return Door(
+            f"{found.name} without TLS: tls_server_mode=enforcing takes {TLS_ONLY}", None, last_word, logging.WARNING
+        )
+
+    def _plain_door(self, first: bytes) -> Door | None:
         if GRPC_PREFACE.startswith(first[: len(GRPC_PREFACE)]):
-            return ("grpc", self.grpc) if len(first) >= len(GRPC_PREFACE) else None
+            return Door("grpc", self.grpc) if len(first) >= len(GRPC_PREFACE) else None
         if first[0]:
-            return f"unknown bytes {first[:TOLD_BY_BYTES]!r}", None
+            return Door(f"unknown bytes {first[:TOLD_BY_BYTES]!r}", None)
         if len(first) < TOLD_BY_BYTES:
             return None
         if first[TOLD_BY_BYTES - 1] in REMOTING_FORMS:
-            return "remoting", self.remoting
-        return "fast frames", self.fast
+            return Door("remoting", self.remoting)
+        return Door("fast frames", self.fast)
+
+    def _tls_door(self, inside: bool) -> Door:
+        tls = self.tls
+        if tls is None:
+            return Door("TLS: set tls_server_cert_path, and tls_server_mode other than disabled", None)
+        return Door("TLS within TLS", None) if inside else Door("TLS", lambda: tls.open(lambda: _Arriving(self, True)))
 
 
 async def _addresses(host: str, port: int) -> list[str]:
@@ -164,8 +206,9 @@ def _bound(address: str, port: int) -> socket.socket:
 class _Arriving(asyncio.Protocol):
     """A connection that has not said yet what it wants."""
 
-    def __init__(self, acceptor: Acceptor) -> None:
-        self._acceptor, self._first = acceptor, b""
+    def __init__(self, acceptor: Acceptor, inside: bool = False) -> None:
+        """``inside``: of a connection with TLS, whose handshake is done."""
+        self._acceptor, self._first, self._inside = acceptor, b"", inside
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -174,17 +217,22 @@ class _Arriving(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._first += data
-        found = self._acceptor.door_of(self._first)
+        found = self._acceptor.door_of(self._first, inside=self._inside)
         if found is None:
             return
         self._leave()
-        name, door = found
-        if door is None:
-            peer = self._transport.get_extra_info("peername")
-            log.info("connection_refused peer=%s door=%s", peer, name)
-            self._transport.abort()
+        if found.open is None:
+            self._refuse(found)
             return
-        hand_over(self._transport, door(), self._first)
+        hand_over(self._transport, found.open(), self._first)
+
+    def _refuse(self, door: Door) -> None:
+        log.log(door.level, "connection_refused peer=%s door=%s", self._transport.get_extra_info("peername"), door.name)
+        if door.last_word:
+            self._transport.write(door.last_word)
+            self._transport.close()
+        else:
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()

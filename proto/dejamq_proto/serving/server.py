@@ -15,7 +15,9 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.serving.faults import RpcFaults
 from dejamq_proto.serving.refusals import Refusals
+from dejamq_proto.serving.through_port import OnlyThroughPort
 from dejamq_proto.serving.timings import Timings
+from dejamq_proto.serving.tls import TlsDoor
 from dejamq_proto.wire.calling import MAX_FRAME_BYTES
 
 STREAM_WINDOW_BYTES = 1 << 20
@@ -55,13 +57,15 @@ class Server:
     state of readiness. Each service has its own state, so that one may be closed while the others serve.
     """
 
-    def __init__(self, services: Sequence[str], timings: Timings | None = None) -> None:
+    def __init__(self, services: Sequence[str], timings: Timings | None = None, tls: TlsDoor | None = None) -> None:
         """``services`` are the full names that reflection lists; add servicers to ``grpc`` before ``start``.
 
-        ``timings`` gets the time of each call.
+        ``timings`` gets the time of each call. ``tls``: of the public port; None: it takes none.
         """
         self._services, self._ready = services, False
-        self.acceptor = Acceptor()
+        self.acceptor, self._tls = Acceptor(), tls
+        self.acceptor.tls = tls
+        self._watching: asyncio.Task[None] | None = None
         self.direct = ""
         """gRPC's own address; known after ``start``."""
         self.stable_direct = ""
@@ -69,7 +73,8 @@ class Server:
         keep any other one would not find the server after that start."""
         faults = (RpcFaults(),) if failpoints.ARMED else ()
         timed = () if timings is None else (timings,)
-        self.grpc = grpc.aio.server(interceptors=(*timed, Refusals(), *faults), options=SERVER_OPTIONS)
+        gate = (OnlyThroughPort(self.acceptor),) if tls is not None and tls.only else ()
+        self.grpc = grpc.aio.server(interceptors=(*gate, *timed, Refusals(), *faults), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc)
@@ -78,7 +83,7 @@ class Server:
         """Bind ``host:port`` (port 0: any) and accept calls. Returns the bound address. Raises ConfigError.
 
         ``beside``: gRPC's own port is on the same host, for clients that dial it without the public port's detour.
-        Otherwise it is one of the loopback.
+        Otherwise it is one of the loopback. It is so always where the public port takes TLS, which gRPC's own does not.
         """
         await self._set(("", READINESS, *self._services), False)
         host = listen.rpartition(":")[0]
@@ -87,12 +92,15 @@ class Server:
             port = await self.acceptor.bind(bare, int(listen.rpartition(":")[2]))
         except OSError:
             raise _cannot(listen) from None
-        direct_host, near = (host, max(port - GRPC_BELOW, ANY_PORT)) if beside else (LOOPBACK, ANY_PORT)
+        near_it = beside and self._tls is None
+        direct_host, near = (host, max(port - GRPC_BELOW, ANY_PORT)) if near_it else (LOOPBACK, ANY_PORT)
         self.direct = f"{direct_host}:{self._bind_grpc(direct_host, near)}"
         self.stable_direct = self.direct if _port(self.direct) == near else ""
         await self.grpc.start()
         self.acceptor.pass_to_grpc(HERE.get(direct_host.strip("[]"), direct_host.strip("[]")), _port(self.direct))
         await self.acceptor.listen()
+        if self._tls is not None:
+            self._watching = asyncio.create_task(self._tls.watch(), name="certificates")
         await self._set((LIVENESS,), True)
         return f"{host}:{port}"
 
@@ -136,6 +144,9 @@ class Server:
     async def stop(self, grace_ms: float) -> None:
         """Refuse new calls, let running ones end within the grace. May be called twice."""
         self.stop_listening()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait((self._watching,))
         await self._health.enter_graceful_shutdown()
         await self.grpc.stop(grace_ms / 1000)
         self.acceptor.close()

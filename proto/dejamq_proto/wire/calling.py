@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
+from dejamq_proto.wire.tls import ClientTls, trouble
 
 CODE_KEY = "dejamq-code"
 REMARK_KEY = "dejamq-remark-bin"
@@ -16,6 +17,8 @@ MAX_FRAME_BYTES = 64 << 20
 KEPT_BYTES = 4 << 20
 NEVER_CONNECTED = ("failed to connect", "dns resolution failed", "name resolution")
 TOO_LONG = "larger than max"
+TLS_WANTED = "http status 426"
+"""A server that takes TLS only answers a plain connection so."""
 STREAM_LOST = "stream removed"
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_send_message_length", MAX_FRAME_BYTES),
@@ -37,10 +40,15 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-def dial(address: str) -> grpc.aio.Channel:
-    """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it."""
+def dial(address: str, tls: ClientTls | None = None) -> grpc.aio.Channel:
+    """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it.
+
+    ``tls``: None for a plain one.
+    """
     keep_pages()
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    if tls is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(address, tls.credentials, options=[*CHANNEL_OPTIONS, *tls.channel_options])
 
 
 @cache
@@ -81,8 +89,12 @@ def error_from(error: grpc.aio.AioRpcError, address: str) -> DejamqError:
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return SendTimeout(f"{address} did not answer in time")
     if status is grpc.StatusCode.UNAVAILABLE:
+        if TLS_WANTED in details.lower():
+            text = f"{address} takes TLS only; set tls_ca (DEJAMQ_TLS_CA) to the file of its CA"
+            return BrokerUnavailable(text, definite=True)
         never_left = any(sign in details.lower() for sign in NEVER_CONNECTED)
-        return BrokerUnavailable(f"no dejamq server answers at {address}: {_short(details)}", definite=never_left)
+        text = trouble(details) or _short(details)
+        return BrokerUnavailable(f"no dejamq server answers at {address}: {text}", definite=never_left)
     if status is grpc.StatusCode.UNIMPLEMENTED:
         text = f"{address} speaks gRPC but not this service of dejamq; check the address"
         return DejamqError(text, code=Code.REQUEST_CODE_NOT_SUPPORTED)

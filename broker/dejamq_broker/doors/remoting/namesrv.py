@@ -17,6 +17,7 @@ from dejamq_proto.codes import Code, DejamqError, error_for
 from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.header import Command
 from dejamq_proto.remoting_client import RemotingClient, connect
+from dejamq_proto.wire.tls import ClientTls, asyncio_tls
 
 from dejamq_broker.base.identity import Site
 from dejamq_broker.tables.topics import TopicTable
@@ -33,10 +34,11 @@ class RocketMQRegistration:
     """Registers and unregisters by remoting. The name server forgets this broker when the connection ends."""
 
     def __init__(
-        self, address: str, site: Site, topics: TopicTable, timeout_ms: float, on_master: Callable[[str], None] | None
-    ) -> None:
-        """``on_master`` as in ``NameServerRegistration``."""
-        self.address, self._on_master = address, on_master
+        self, address: str, site: Site, topics: TopicTable, timeout_ms: float,
+        on_master: Callable[[str], None] | None, tls: ClientTls | None = None,
+    ) -> None:  # fmt: skip
+        """``on_master`` and ``tls`` as in ``NameServerRegistration``."""
+        self.address, self._on_master, self._tls = address, on_master, tls
         self._site, self._topics, self._timeout_s = site, topics, timeout_ms / 1000
         self._client: RemotingClient | None = None
         self._connecting = asyncio.Lock()
@@ -84,7 +86,7 @@ class RocketMQRegistration:
     async def _connected(self) -> RemotingClient:
         async with self._connecting:
             if self._client is None or self._client.closed.is_set():
-                self._client = await connect(self.address, _pass_over, timeout_s=self._timeout_s)
+                self._client = await connect(self.address, _pass_over, timeout_s=self._timeout_s, tls=self._tls)
             return self._client
 
     def _topics_told(self) -> bytes:
@@ -106,8 +108,11 @@ class RocketMQRegistration:
 class Routes:
     """Queues of topics at all brokers, as name servers of either kind know them. Owned by the event loop."""
 
-    def __init__(self, addresses: Callable[[], Sequence[str]], timeout_ms: float, keep_ms: float) -> None:
-        """An answer serves for ``keep_ms``, also one without queues."""
+    def __init__(
+        self, addresses: Callable[[], Sequence[str]], timeout_ms: float, keep_ms: float, tls: ClientTls | None = None
+    ) -> None:
+        """An answer serves for ``keep_ms``, also one without queues. ``tls``: None for plain connections."""
+        self._tls = tls
         self._addresses, self._timeout_s, self._keep_s = addresses, timeout_ms / 1000, keep_ms / 1000
         self._known: dict[str, tuple[float, dict[str, int]]] = {}
         self._asking = asyncio.Lock()
@@ -139,7 +144,7 @@ class Routes:
         client = self._client
         if client is None or client.closed.is_set() or client.address != address:
             await self.close()
-            client = self._client = await connect(address, _pass_over, timeout_s=self._timeout_s)
+            client = self._client = await connect(address, _pass_over, timeout_s=self._timeout_s, tls=self._tls)
         answer = await client.ask(requests.GET_ROUTE, requests.OfTopic(topic=topic), timeout_s=self._timeout_s)
         if answer.code == Code.TOPIC_NOT_EXIST:
             return {}
@@ -154,16 +159,17 @@ class Routes:
         }
 
 
-async def refuses_grpc(address: str) -> bool:
+async def refuses_grpc(address: str, tls: ClientTls | None = None) -> bool:
     """Whether the server at the address ends a connection that begins as gRPC's do, and says nothing.
 
     RocketMQ's name server takes the greeting for the size of a frame that is too large. One of ours answers, or takes
     its time; a server that cannot be reached refuses nothing.
     """
-    host, _, port = address.rpartition(":")
+    bracketed, _, port = address.rpartition(":")
+    host = bracketed.strip("[]")
     try:
         async with asyncio.timeout(GREETING_S):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            reader, writer = await asyncio.open_connection(host, int(port), **asyncio_tls(tls, host))
     except OSError:
         return False
     try:

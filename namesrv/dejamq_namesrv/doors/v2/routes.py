@@ -17,6 +17,8 @@ from dejamq_proto.v2.methods import Call, Context, call_of, group_of, no_route, 
 from dejamq_proto.v2.queues import assignments_of, dialled, queues_of
 from dejamq_proto.v2.statuses import OK, status_of
 from dejamq_proto.v2.telemetry import GroupSettings, settings_answer
+from dejamq_proto.wire.calling import dial
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_namesrv.registry import Registry
 from dejamq_namesrv.topology import RouteAnswer
@@ -27,8 +29,9 @@ LONGEST_POLL_MS, PASSED_ON_S = 20_000, 3
 class RouteService:
     """Owned by the event loop. The registry decides."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, tls: ClientTls | None = None) -> None:
+        """``tls``: for what is passed on to brokers."""
+        self._registry, self._tls = registry, tls
         self._streams: set[asyncio.Timeout] = set()
 
     def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
@@ -75,7 +78,7 @@ class RouteService:
         answer = methods.UNARY[name][1](status=status_of(no_route(request.topic.name)))
         for address in dict.fromkeys(self._masters(topic_of(request.topic)).values()):
             try:
-                async with grpc.aio.insecure_channel(address) as channel:
+                async with dial(address, self._tls) as channel:
                     asking: Any = channel.unary_unary(f"/{methods.SERVICE}/{name}")  # type: ignore[call-arg]
                     raw = await asking(request.SerializeToString(), metadata=call.headers(), timeout=PASSED_ON_S)
             except grpc.aio.AioRpcError:

@@ -355,7 +355,7 @@ func restart(name string) {
 }
 
 func main() {
-	mq.EnableSsl = false
+	_, mq.EnableSsl = os.LookupEnv("WITH_TLS")
 	mq.ResetLogger()
 	scenarios := map[string]func(string){
 		"normal": normal, "again": again, "push": pushed, "dlq": dlq, "fifo": fifo, "delay": delay,

@@ -41,7 +41,8 @@ public class Scenarios5 {
     }
 
     public static void main(String[] arguments) throws Exception {
-        configuration = ClientConfiguration.newBuilder().setEndpoints(arguments[0]).enableSsl(false).build();
+        configuration = ClientConfiguration.newBuilder().setEndpoints(arguments[0])
+            .enableSsl(System.getenv("WITH_TLS") != null).build();
         Map<String, Scenario> scenarios = Map.of(
             "normal", Scenarios5::normal, "again", Scenarios5::again, "push", Scenarios5::push,
             "dlq", Scenarios5::dlq, "fifo", Scenarios5::fifo, "delay", Scenarios5::delay,

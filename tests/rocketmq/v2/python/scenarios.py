@@ -3,6 +3,7 @@
 Each scenario uses a topic and a group of its own, WORD-SCENARIO, and prints what every client of RocketMQ 5 should see.
 """
 
+import os
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ from rocketmq import (
 from rocketmq.v5.exception.client_exception import InternalErrorException
 
 ENDPOINT, WORD = sys.argv[1:3]
+TLS = {"tls_enable": "WITH_TLS" in os.environ}
 WAIT_S = 90
 COUNT = 20
 WARM, SPEED_COUNT = 100, 1_000
@@ -64,15 +66,15 @@ def running(client: Any) -> Iterator[Any]:
 
 
 def producer(topic: str, checker: Any = None) -> Any:
-    return running(Producer(configuration(), (topic,), checker=checker))
+    return running(Producer(configuration(), (topic,), checker=checker, **TLS))
 
 
 def simple(topic: str, group: str, wait_s: int = 5) -> Any:
-    return running(SimpleConsumer(configuration(), group, {topic: FilterExpression()}, await_duration=wait_s))
+    return running(SimpleConsumer(configuration(), group, {topic: FilterExpression()}, await_duration=wait_s, **TLS))
 
 
 def push(topic: str, group: str, handle: Callable[[Any], bool]) -> Any:
-    return running(PushConsumer(configuration(), group, Listener(handle), {topic: FilterExpression()}))
+    return running(PushConsumer(configuration(), group, Listener(handle), {topic: FilterExpression()}, **TLS))
 
 
 def message(topic: str, body: str, **fields: Any) -> Any:
