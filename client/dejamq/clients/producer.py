@@ -113,6 +113,9 @@ class Producer:
         self._closing = True
         if self._instance is None or self._sender is None:
             return
+        if self._instance.closed_with_loop():
+            self._sender.open = False
+            return
         self._sender.shut()
         budget_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
         deadline = monotonic() + budget_ms / 1000
