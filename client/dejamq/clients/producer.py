@@ -183,7 +183,8 @@ class Producer:
 
         Raises BacklogFull above ``max_pending_bytes``: await ``drain()`` and submit again.
 
-        Messages stand in a queue in the order of their submits, as long as no try fails. When many sends wait for
+        Messages stand in a queue in the order of their submits, as long as no try fails; with ``max_runs_in_flight=1``
+        a refused message changes no order either. When many sends wait for
         many queues, the sends of one queue leave together, before earlier sends of other queues. The future may be
         dropped; the outcome of the message is then in the journal only.
         """
