@@ -90,7 +90,7 @@ class MessageStore(StoreReading):
         """Lock, recover and start.
 
         ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. An appender
-        that is an event loop gives its ``call_soon``, and with SYNC_FLUSH syncs the log itself (``Flusher``).
+        that is an event loop gives its ``call_soon``; it may sync the log itself (``sync_flush_in_event_loop``).
         ``told_percent``: see ``Disk``. Raises ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left
         as they were.
         """
@@ -131,7 +131,8 @@ class MessageStore(StoreReading):
         queue_flush = QueueFlush(self._queues, paths, config, lambda: self._index.synced_timestamp_ms)
         self._flusher = Flusher(
             self._log, queue_flush, paths, config, next_file, dispatched=lambda: self._reput.position,
-            on_flushed=(lambda: self._reput.dispatch()) if config.sync_flush else None, soon=self._around.soon,
+            on_flushed=(lambda: self._reput.dispatch()) if config.sync_flush else None,
+            soon=self._around.soon if config.sync_flush_in_event_loop else None,
         )  # fmt: skip
         limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
         extent = LogFiles(self._log.min_offset, self._log.max_offset, files.file_size)
