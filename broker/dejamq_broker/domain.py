@@ -305,6 +305,7 @@ class Domain:
         """The last writes, when nobody can change the tables any more; the last one first."""
         return [
             ("timer's files", self.services.timer.close_files), ("consumer offsets", self.tables.offsets.flush),
+            ("tables", self.tables.kept),
             ("delay progress", self.tables.progress.flush), ("timer progress", self.services.timer.flush),
             ("marks of transactions", self.paths.transactions.ops.flush), ("revive offsets", self.popping.tidy),
             *([("dedup mark", self.paths.dedup.flush)] if self.site.master else []),
