@@ -125,7 +125,7 @@ class MessageStore(StoreReading):
         """Make all parts anew, of the files in the directory; ``keep_to`` as in ``Recovery``."""
         paths, config, clock_ms = self._paths, self._config, self._around.clock_ms
         files = FileQueue(paths.commit_log, config.mapped_file_size_commit_log)
-        next_file = NextFile(files, marked=lambda: self._flusher.marked)
+        next_file = NextFile(files, marked=lambda: self._flusher.marked, in_loop=self._around.soon is not None)
         self._recover(CommitLog(files, next_file.take), keep_to)
         self._reader = QueueReader(self._log, config, self.recovery.damages)
         queue_flush = QueueFlush(self._queues, paths, config, lambda: self._index.synced_timestamp_ms)
@@ -155,6 +155,7 @@ class MessageStore(StoreReading):
             safe_end=lambda: self._flusher.marked, ask_for_mark=self._flusher.mark_soon,
         )  # fmt: skip
         self._flusher.start()
+        next_file.try_to_prepare(self._log.max_offset)  # by whoever opens: the first append finds it
         self._reput.start()
         self._retention.start()
         self._closed = False
