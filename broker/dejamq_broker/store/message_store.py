@@ -216,16 +216,27 @@ class MessageStore(StoreReading):
             return StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
         return failure or (self._disk.refusal() if self._disk.refuses else None)
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str, *, noted: bool = False) -> None:
         """Forget the topic's queues; its queue offsets begin at 0 again. Called where appends are.
 
-        Its records stay in the log until they expire, and are found by id and key. Raises StoreClosed, StoreError.
+        Its records stay in the log until they expire, and are found by id and key. ``noted``: ``note_deletion`` came
+        before, and nothing of the topic was stored since. Raises StoreClosed, StoreError.
         """
         self._check_open()
+        if not noted:
+            self.note_deletion(topic)
+        self._reput.between(lambda: self._queues.delete(topic, self._log.max_offset, self._log.min_offset))
+
+    def note_deletion(self, topic: str) -> None:
+        """Have it on disk that the topic is deleted, with all records stored so far. Any thread. Raises StoreError."""
         try:
-            self._reput.between(lambda: self._queues.delete(topic, self._log.max_offset, self._log.min_offset))
+            self._queues.deleted.note(topic, self._log.max_offset, self._log.min_offset)
         except OSError as error:
             raise StoreError(f"{self._paths.deleted} cannot be written: {error.strerror}; make room") from error
+
+    def given_out(self, topic: str) -> list[int]:
+        """The queue offsets that the next records of the topic's queues get. Called where appends are."""
+        return self._table.following(topic)
 
     @property
     def refusal(self) -> StoreError | None:

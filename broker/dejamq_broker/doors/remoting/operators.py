@@ -112,7 +112,7 @@ class Changes:
         """Answered when no registration with the topic is under way."""
         topic = requests.DELETE_TOPIC.read(command).topic
         self._check_own()
-        if self._lives.delete_topic(topic):
+        if await self._lives.delete_topic(topic):
             await self._told()
         return answer(command)
 

@@ -65,7 +65,7 @@ class AdminChangeMethods(AdminServicer):
         server after the caller has had the topic forgotten there.
         """
         self._check_own()
-        existed = self._lives.delete_topic(request.topic)
+        existed = await self._lives.delete_topic(request.topic)
         if existed:
             await self._told()
         return pb.DeleteTopicResponse(existed=existed)
