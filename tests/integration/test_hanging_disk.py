@@ -3,8 +3,8 @@
 import asyncio
 import dataclasses
 import os
-import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,10 +62,7 @@ class Disk:
 
     def _note(self, name: str) -> None:
         """The log's bytes go into the kernel's memory by a call of the loop: that is known (docs/limits.md)."""
-        frame, where = sys._getframe(2), list[str]()
-        while frame is not None and len(where) < 6:
-            where.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
-            frame = frame.f_back  # type: ignore[assignment]
+        where = [f"{Path(at.filename).name}:{at.lineno} {at.name}" for at in traceback.extract_stack(limit=8)[-3::-1]]
         if not (name == "pwrite" and "_written" in where[0]):
             self.in_loop.append(f"{name} < {' < '.join(where)}")
 
