@@ -22,7 +22,7 @@ KINDS = {
     "write": ("write", "pwrite", "fsync", "ftruncate", "posix_fallocate"),
     "unlink": ("unlink", "replace", "link"),
 }
-SERVED_S = 10.0
+SERVED_S = 25.0
 """Far less than the disk hangs, whatever else the machine does."""
 
 
@@ -55,7 +55,7 @@ class Disk:
                 self._note(name)
             elif name in self.hangs:
                 self.hanging += 1
-                self.answers.wait(50)
+                self.answers.wait(55)
             return real(*arguments, **named)
 
         return call
