@@ -1,19 +1,25 @@
 """SYNC_FLUSH: writers on one event loop that wait for the disk after each message, as a broker's clients do.
 
 Those that come while one ``fdatasync`` runs share the next, so the messages an ``fdatasync`` carries grow with the
-writers.
+writers. "In the loop": the loop syncs itself (``sync_flush_in_event_loop``), which costs less and stops it for as long.
+Both ways take turns.
 """
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from dejamq_broker.store import SYNC_FLUSH, AppendRun, MessageStore, StoreConfig
-from store_common import Figure, arguments, folder, make_run, opened, report
+from dejamq_broker.store.log.sync import WAKING_S
+from store_common import Figure, arguments, folder, make_run, report, wall_ms
 
 WRITERS = (1, 8, 64)
+IN_LOOP = "in the loop"
+WHERE = ("by the thread", IN_LOOP)
 
 
 def main() -> None:
@@ -23,16 +29,31 @@ def main() -> None:
     config = StoreConfig(mapped_file_size_commit_log=64 << 20, flush_disk_type=SYNC_FLUSH, message_index_enable=False)
     for _ in range(options.rounds):
         for writers in WRITERS:
-            with folder(options.directory) as path, opened(path, config) as store, counted_syncs() as syncs:
-                began = time.perf_counter()
-                count = asyncio.run(write(store, run, writers, options.millis / 1000))
-                took = time.perf_counter() - began
-            what = f"sync flush, {writers} waiting"
-            found.setdefault((what, "messages/s"), []).append(count / took)
-            found.setdefault((what, "fdatasyncs/s"), []).append(len(syncs) / took)
-            found.setdefault((what, "messages a sync"), []).append(count / len(syncs))
+            for where in WHERE:
+                chosen = dataclasses.replace(config, sync_flush_in_event_loop=where == IN_LOOP)
+                with folder(options.directory) as path, counted_syncs() as syncs:
+                    count, took = asyncio.run(measured(path, chosen, run, writers, options.millis / 1000, syncs))
+                what = f"sync flush, {writers} waiting, {where}"
+                found.setdefault((what, "messages/s"), []).append(count / took)
+                found.setdefault((what, "fdatasyncs/s"), []).append(len(syncs) / took)
+                found.setdefault((what, "messages a sync"), []).append(count / len(syncs))
     figures = [Figure.of(what, values, unit) for (what, unit), values in found.items()]
     report(figures, options.directory, options.output)
+
+
+async def measured(
+    path: Path, config: StoreConfig, run: AppendRun, writers: int, for_s: float, syncs: list[int]
+) -> tuple[int, float]:
+    """How many messages, and in how many seconds. The first second is not counted: a loop syncs nothing then."""
+    store = MessageStore.open(path, config, clock_ms=wall_ms, soon=asyncio.get_running_loop().call_soon)
+    try:
+        await write(store, run, writers, WAKING_S)
+        syncs.clear()
+        began = time.perf_counter()
+        count = await write(store, run, writers, for_s)
+        return count, time.perf_counter() - began
+    finally:
+        await asyncio.to_thread(store.close)
 
 
 async def write(store: MessageStore, run: AppendRun, writers: int, for_s: float) -> int:

@@ -31,8 +31,9 @@ GRPC_ROOMS = (
 # Applications hang the doors.
 STUB_ROOMS = ("dejamq_broker.doors", "dejamq_namesrv.doors", "dejamq_broker.app", "dejamq_namesrv.app")
 THREAD_ROOMS = (
-    "dejamq_broker.store", "dejamq.sync", "dejamq.handling.handler_threads", "dejamq.values.unique_id",
-    "dejamq_lab.scenario.script.ledger", "dejamq_lab.rocketmq.links", "dejamq_analytics.spark.interrupts",
+    "dejamq_broker.store", "dejamq_proto.journal.beside", "dejamq.sync", "dejamq.handling.handler_threads",
+    "dejamq.values.unique_id", "dejamq_lab.scenario.script.ledger", "dejamq_lab.rocketmq.links",
+    "dejamq_analytics.spark.interrupts",
 )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ RULES = {
     "the store knows nothing of the broker": store_escapes,
     "grpc belongs to dejamq_proto, the doors and the SDK's connections": grpc_escapes,
     "behind a door nobody knows protobuf": stub_escapes,
-    "threads belong to the store, dejamq.sync, handlers, ids, a ledger, relays, Ctrl-C of an audit": thread_escapes,
+    "threads belong to the store, journals, dejamq.sync, handlers, ids, a ledger, relays, Ctrl-C": thread_escapes,
 }
 
 

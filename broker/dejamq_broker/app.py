@@ -145,7 +145,7 @@ class Broker:
             self._journal = open_journal(
                 config.journal_dir, role="broker", process=f"{config.broker_name}-{config.broker_id}",
                 boot_id=self.boot_id, level=config.journal_level, max_bytes=config.journal_max_bytes,
-                wall=self._clock.wall_s,
+                wall=self._clock.wall_s, beside=True,
             )  # fmt: skip
         except OSError as error:
             raise ConfigError(f"cannot write a journal in {config.journal_dir}: {error.strerror}") from None

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from dejamq_proto import names
@@ -220,9 +220,7 @@ class Services:
             writable=lambda: paths.retries.writable, sync_flush=config.store.sync_flush,
         )  # fmt: skip
         self.moves = OffsetMoves(store, topics, groups, offsets, wake)
-        self.lives = Lives(
-            topics, groups, offsets, counts, delete_queues=store.delete_topic, wake=wake, stored=store.queues
-        )
+        self.lives = Lives(topics, groups, offsets, counts, queues=store, wake=wake, stored=store.queues)
         self.settings = LiveSettings(config)
         self.settings.changeable |= changeable(
             self.settings, topics, groups, offsets, members.clients, paths.pull_rules, paths.sender, paths.retries
@@ -270,6 +268,8 @@ class Domain:
             fenced=lambda at, asker: self.members.handovers.fenced(at, asker),
             queue_end=store.max_offset, log_on_disk=self.writer.on_disk,
         )  # fmt: skip
+        if site.master:
+            self._bring_back(store.queues())
         self.members = Members(config, self.tables, journal, clocks, filters)
         self.paths = Paths(
             config, store, journal, site, clocks, self.writer, self.tables, self.members, filters,
@@ -301,10 +301,19 @@ class Domain:
             self.paths.dedup.follow()
         self.services.delay.clamp()
 
+    def _bring_back(self, stored: Iterable[tuple[str, int]]) -> None:
+        """Retry topics and dead letters that have messages, and that a crash kept from reaching the file of topics."""
+        lacking: dict[str, int] = {}
+        for topic, queue_id in stored:
+            if names.is_internal(topic) and self.tables.topics.get(topic) is None:
+                lacking[topic] = max(lacking.get(topic, 0), queue_id + 1)
+        self.tables.topics.ensure_each(lacking)
+
     def last_flushes(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """The last writes, when nobody can change the tables any more; the last one first."""
         return [
             ("timer's files", self.services.timer.close_files), ("consumer offsets", self.tables.offsets.flush),
+            ("tables", self.tables.kept),
             ("delay progress", self.tables.progress.flush), ("timer progress", self.services.timer.flush),
             ("marks of transactions", self.paths.transactions.ops.flush), ("revive offsets", self.popping.tidy),
             *([("dedup mark", self.paths.dedup.flush)] if self.site.master else []),

@@ -57,3 +57,8 @@ class Tables:
         auto_create_queues = config.default_topic_queue_nums if config.auto_create_topic_enable else 0
         self.topics.ensure_system(auto_create_queues, config.cluster_name, config.broker_name)
         self.topics.mask_permissions(config.broker_permission)
+
+    async def kept(self) -> None:
+        """Until topics, groups and request modes are on disk as they are now. Raises SERVICE_NOT_AVAILABLE."""
+        for table in (self.topics, self.groups, self.request_modes):
+            await table.kept()

@@ -45,7 +45,7 @@ class NameServer:
         kv = KvConfig(config.directory)
         journal = open_journal(
             config.journal_dir, role="namesrv", process=config.name, boot_id=self.boot_id,
-            level=config.journal_level, max_bytes=config.journal_max_bytes,
+            level=config.journal_level, max_bytes=config.journal_max_bytes, beside=True,
         )  # fmt: skip
         self._parts.callback(_end_journal, journal)
         journal.write(State(state="started", reason=f"level={journal.level}"))

@@ -1,5 +1,6 @@
 """Key-value settings that brokers and clients share through a name server, kept in RocketMQ's kvConfig.json."""
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,18 +19,23 @@ class KvFile(msgspec.Struct):
 
 
 class KvConfig:
-    """namespace -> key -> value. With a directory, every change is on disk before the call returns."""
+    """namespace -> key -> value. With a directory, every change is on disk before the call returns.
+
+    The file is written beside the event loop, which owns the rest: a disk that hangs keeps no route from being told.
+    """
 
     def __init__(self, directory: str | None) -> None:
         """Raises ConfigError for a file that is damaged or cannot be read; it is left alone."""
         self._path = Path(directory) / FILE_NAME if directory else None
         self._table = _read(self._path) if self._path else {}
+        self._writing = asyncio.Lock()
 
-    def put(self, namespace: str, key: str, value: str) -> None:
+    async def put(self, namespace: str, key: str, value: str) -> None:
         """Replace or add one value. Raises SYSTEM_ERROR when it cannot be kept, and then nothing has changed."""
-        table = self._copy()
-        table.setdefault(namespace, {})[key] = value
-        self._replace(table)
+        async with self._writing:
+            table = self._copy()
+            table.setdefault(namespace, {})[key] = value
+            await self._replace(table)
 
     def get(self, namespace: str, key: str) -> str:
         """Raises DejamqError with QUERY_NOT_FOUND when it is not there."""
@@ -38,11 +44,12 @@ class KvConfig:
         except KeyError:
             raise DejamqError(f"no config item {namespace!r} {key!r}", code=Code.QUERY_NOT_FOUND) from None
 
-    def delete(self, namespace: str, key: str) -> None:
+    async def delete(self, namespace: str, key: str) -> None:
         """As in RocketMQ, deleting what is not there is fine."""
-        table = self._copy()
-        table.get(namespace, {}).pop(key, None)
-        self._replace({name: keys for name, keys in table.items() if keys})
+        async with self._writing:
+            table = self._copy()
+            table.get(namespace, {}).pop(key, None)
+            await self._replace({name: keys for name, keys in table.items() if keys})
 
     def namespace(self, namespace: str) -> Mapping[str, str]:
         """All keys of a namespace; empty for one that does not exist."""
@@ -51,11 +58,11 @@ class KvConfig:
     def _copy(self) -> dict[str, dict[str, str]]:
         return {namespace: dict(keys) for namespace, keys in self._table.items()}
 
-    def _replace(self, table: dict[str, dict[str, str]]) -> None:
+    async def _replace(self, table: dict[str, dict[str, str]]) -> None:
         """The file first: a value that could not be kept is refused, not lost at the next restart."""
         if self._path is not None:
             try:
-                _write(self._path, msgspec.json.encode(KvFile(table)))
+                await asyncio.to_thread(_write, self._path, msgspec.json.encode(KvFile(table)))
             except OSError as error:
                 raise DejamqError(f"cannot write {self._path}: {error.strerror}", code=Code.SYSTEM_ERROR) from None
         self._table = table

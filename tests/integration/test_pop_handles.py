@@ -151,7 +151,7 @@ async def test_a_handle_of_a_deleted_topic_is_refused_also_when_there_is_a_new_o
     door: Door, broker: Broker
 ) -> None:
     given = await door.pop()
-    broker.domain.services.lives.delete_topic("t")
+    await broker.domain.services.lives.delete_topic("t")
     await until(lambda: broker.domain.tables.topics.get("t") is None)
     assert await door.ack(given) in GONE
     assert await door.change(given) in GONE

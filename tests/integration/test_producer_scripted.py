@@ -200,6 +200,25 @@ async def test_a_bad_record_fails_alone_and_the_innocent_ones_are_sent_again() -
         assert [b"%d" % n for n in (0, 1, 3, 4)] == broker.bodies[5:]
 
 
+async def test_with_one_run_under_way_a_refusal_changes_no_order() -> None:
+    """With two, later messages have left already: see docs/limits.md."""
+    gate = asyncio.Event()
+
+    async def refuse(run: SendRun) -> SendRunResult:
+        await gate.wait()
+        return SendRunResult(seq=run.seq, code=Code.MESSAGE_ILLEGAL, remark="bad", bad_record=1)
+
+    async with scripted("a", max_runs_in_flight=1) as (producer, (broker,)):
+        await producer.publish_queues("t")
+        broker.script.append(refuse)
+        early = [producer.submit(Message("t", b"%d" % n, sharding_key="k")) for n in range(3)]
+        await _until(lambda: len(broker.runs) == 1)
+        late = [producer.submit(Message("t", b"%d" % n, sharding_key="k")) for n in range(3, 6)]
+        gate.set()
+        await asyncio.gather(*early, *late, return_exceptions=True)
+        assert broker.bodies[3:] == [b"0", b"2", b"3", b"4", b"5"]
+
+
 async def test_a_bad_record_that_came_alone_fails_and_the_producer_goes_on() -> None:
     async with scripted("a") as (producer, (broker,)):
         broker.script.append(refused(Code.MESSAGE_ILLEGAL, "bad", bad_record=0))

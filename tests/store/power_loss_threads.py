@@ -35,7 +35,7 @@ class ThreadedLife:
         rng = random.Random(seed)
         config = dataclasses.replace(
             config_of(seed, rng), flush_interval_commit_log_ms=1, flush_interval_consume_queue_ms=2,
-            flush_commit_log_least_pages=1, flush_consume_queue_thorough_interval_ms=5,
+            flush_commit_log_least_pages=1, flush_consume_queue_thorough_interval_ms=5, sync_flush_in_event_loop=True,
         )  # fmt: skip
         self.world = World(config, ticking(), endless(rng), rng)
         self._folder, self._rng = folder, rng

@@ -2,11 +2,14 @@
 
 import os
 import resource
+import threading
 from pathlib import Path
 
 import pytest
 from dejamq_broker.store import MessageStore, StoreClosed, StoreConfig, StoreError, StoreFull
+from dejamq_broker.store.files.errors import StoreSlow
 from dejamq_broker.store.files.mapped_file import MappedFile
+from dejamq_broker.store.log import next_file
 from dejamq_proto.codes import Code, MessageTooLarge
 from dejamq_proto.records.record import (
     MAGIC_BLANK,
@@ -295,3 +298,37 @@ def test_records_of_many_queues_that_get_no_entry_take_no_queue_offset(tmp_path:
     assert appended.queue_offsets.tolist() == [0] * 20 + [1] * 20
     assert bodies_of(store, "T3") == [b"3", b"23"]
     store.close()
+
+
+def test_an_event_loop_does_not_wait_for_a_file_that_a_disk_does_not_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still for a moment, once; later appends are refused at once, and go on when the disk does."""
+    monkeypatch.setattr(next_file, "LOOP_WAITS_S", 0.05)
+    store = open_small(tmp_path, soon=lambda action: None)
+    answers, makers, real = threading.Event(), set[int](), MappedFile.create
+
+    def create(path: Path, start: int, size: int) -> MappedFile:
+        makers.add(threading.get_ident())
+        assert answers.wait(30)
+        return real(path, start, size)
+
+    monkeypatch.setattr(MappedFile, "create", create)
+    stored = sum(iter(lambda: appended(store), False))
+    for _ in range(20):
+        with pytest.raises(StoreSlow, match="send again"):
+            store.append_run(run_of([("T", 0, b"x" * 20_000)]))
+    assert store.log_max <= store.inspect().log.files.end
+    answers.set()
+    until(lambda: appended(store))
+    assert threading.get_ident() not in makers
+    settle(store)
+    assert len(bodies_of(store)) == stored + 1
+
+
+def appended(store: MessageStore) -> bool:
+    try:
+        store.append_run(run_of([("T", 0, b"x" * 20_000)]))
+    except StoreSlow:
+        return False
+    return True

@@ -1,8 +1,10 @@
 """What is promised to be on disk, and what happens to it when the power goes."""
 
 import errno
+import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -397,3 +399,27 @@ def test_a_mark_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
     assert DispatchProgress.load(path) is None
     DispatchProgress(5, {"T": {3: 4}}).save(path)
     assert DispatchProgress.load(path) == DispatchProgress(5, {"T": {3: 4}})
+
+
+def test_a_disk_that_hangs_holds_no_event_loop_that_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    due: list[Callable[[], None]] = []
+    store = open_small(tmp_path, SYNC, soon=due.append)
+    settle(store)
+    store.append_run(run_of([("T", 0, b"first")]))
+    settle(store)
+    real, here, answers = os.fdatasync, threading.get_ident(), threading.Event()
+
+    def hanging(descriptor: int) -> None:
+        assert threading.get_ident() != here, "the appender would hang"
+        answers.wait(30)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", hanging)
+    promises = [store.durable(store.append_run(run_of([("T", 0, body)])).end_log_offset) for body in (b"a", b"b")]
+    assert due == []
+    assert not any(promise.done() for promise in promises)
+    answers.set()
+    for promise in promises:
+        promise.result(timeout=30)
+    settle(store)
+    assert bodies_of(store) == [b"first", b"a", b"b"]

@@ -19,7 +19,10 @@ from dejamq_broker.store.log.sync import Quickness
 from dejamq_broker.store.queues.consume_queues import ConsumeQueues
 from store_making import bodies_of, open_small, run_of, settle, until
 
-SYNC = StoreConfig(mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_disk_type=SYNC_FLUSH)
+SYNC = StoreConfig(
+    mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=1000, flush_disk_type=SYNC_FLUSH,
+    sync_flush_in_event_loop=True,
+)  # fmt: skip
 HERE = threading.get_ident()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker_wire import broker_config
+from dejamq_broker.base import json_file
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.base.identity import Site
 from dejamq_broker.domain import Domain
@@ -72,11 +73,17 @@ class PopWorld:
     # what happens to the broker
 
     def crash(self) -> None:
-        """The process is gone between two steps, and another one opens what it left."""
+        """The process is gone between two steps, and another one opens what it left.
+
+        Tables have reached their files: whoever changed them was told so.
+        """
         after = next(self._directories)
         shutil.copytree(self.directory, after, ignore=shutil.ignore_patterns("lock", "*.tmp", "index*"))
+        tables = self.domain.tables
+        json_file.write(after / "config" / "topics.json", tables.topics.content())
+        json_file.write(after / "config" / "subscriptionGroup.json", tables.groups.content())
         self.store.close()
-        shutil.rmtree(self.directory)
+        shutil.rmtree(self.directory, ignore_errors=True)  # a write may be under way
         self.directory = after
         self._open()
 

@@ -19,7 +19,7 @@ class Ended:
         self.parts, self.woken = parts, list[tuple[str, int]]()
         self.lives = Lives(
             parts.topics, parts.groups, parts.offsets, Counts(),
-            delete_queues=parts.store.delete_topic, wake=self.woken.extend, stored=parts.store.queues,
+            queues=parts.store, wake=self.woken.extend, stored=parts.store.queues,
         )  # fmt: skip
 
 
@@ -29,20 +29,20 @@ def ended(tmp_path: Path) -> Iterator[Ended]:
         yield Ended(parts)
 
 
-def test_a_topic_takes_its_queues_and_offsets_along_and_held_pulls_are_woken(ended: Ended) -> None:
+async def test_a_topic_takes_its_queues_and_offsets_along_and_held_pulls_are_woken(ended: Ended) -> None:
     parts = ended.parts
     parts.send("orders", b"a", b"b")
     parts.settle()
     for topic in ("orders", "refunds"):
         parts.offsets.commit(Position("g", topic, 0), 1, by="sync")
-    assert ended.lives.delete_topic("orders") is True
+    assert await ended.lives.delete_topic("orders") is True
     assert parts.topics.get("orders") is None
     assert parts.store.max_offset("orders", 0) == 0
     assert list(parts.offsets.of_group("g")) == [("refunds", 0, 1)]
     assert ended.woken == [("orders", number) for number in range(4)]
 
 
-def test_what_a_crash_left_of_a_deleted_topic_goes_with_the_same_call(ended: Ended) -> None:
+async def test_what_a_crash_left_of_a_deleted_topic_goes_with_the_same_call(ended: Ended) -> None:
     """The table is written first: after that nobody is led to what is left."""
     parts = ended.parts
     parts.send("orders", b"a")
@@ -50,7 +50,7 @@ def test_what_a_crash_left_of_a_deleted_topic_goes_with_the_same_call(ended: End
     parts.offsets.commit(Position("g", "orders", 0), 1, by="sync")
     parts.topics.delete("orders")
     assert parts.store.max_offset("orders", 0) == 1
-    assert ended.lives.delete_topic("orders") is False
+    assert await ended.lives.delete_topic("orders") is False
     assert parts.store.max_offset("orders", 0) == 0
     assert list(parts.offsets.of_group("g")) == []
 
@@ -68,18 +68,24 @@ async def test_what_is_left_of_topics_that_are_not_in_the_table_is_cleaned_away(
     assert list(parts.offsets.of_group("g")) == [("kept", 0, 1)]
 
 
-def test_a_topic_that_cannot_be_taken_out_of_the_file_keeps_everything(ended: Ended) -> None:
+async def test_a_topic_that_cannot_be_taken_out_of_the_file_is_gone_until_a_restart_and_that_is_told(
+    ended: Ended,
+) -> None:
     parts = ended.parts
     parts.send("orders", b"a")
     parts.settle()
     with pytest.raises(DejamqError, match="belongs to the broker itself"):
-        ended.lives.delete_topic("SCHEDULE_TOPIC_XXXX")
+        await ended.lives.delete_topic("SCHEDULE_TOPIC_XXXX")
     folder = parts.directory / "config"
     folder.rename(parts.directory / "away")
     folder.write_text("something else")
+    await ended.lives.delete_topic("orders")
     with pytest.raises(DejamqError, match="cannot be written"):
-        ended.lives.delete_topic("orders")
-    assert (parts.topics.get("orders") is not None, parts.store.max_offset("orders", 0)) == (True, 1)
+        await parts.topics.kept()
+    folder.unlink()
+    (parts.directory / "away").rename(folder)
+    await parts.topics.kept()
+    assert (parts.topics.get("orders"), parts.store.max_offset("orders", 0)) == (None, 0)
 
 
 @pytest.mark.parametrize(("remove_offsets", "left"), [(True, []), (False, [("orders", 0, 1)])])

@@ -314,7 +314,7 @@ async def test_handles_of_a_deleted_topic_are_refused_and_its_messages_forgotten
     with pop_world(tmp_path) as world:
         world.send(b"x")
         (given,) = world.pop()
-        world.domain.services.lives.delete_topic(TOPIC)
+        await world.domain.services.lives.delete_topic(TOPIC)
         with pytest.raises(DejamqError) as refused:
             world.ack(given)
         assert refused.value.code == Code.TOPIC_NOT_EXIST
@@ -591,3 +591,18 @@ async def test_in_order_a_large_pop_is_one_batch_that_a_check_point_could_hold(t
     with pop_world(tmp_path, queues=1) as world:
         world.send(*(b"%03d" % number for number in range(40)))
         assert len(world.pop(40, ordered=True)) == 32
+
+
+async def test_a_topic_of_dead_letters_that_no_file_tells_of_comes_back_with_its_messages(tmp_path: Path) -> None:
+    with pop_world(tmp_path) as world:
+        world.domain.tables.groups.update(GROUP, retry_max_times=1)
+        world.send(b"bad", queue_id=0)
+        for _ in range(2):
+            assert bodies(world.pop(ordered=True)) == [b"bad"]
+            await world.after(10_000)
+        assert world.pop(ordered=True) == []
+        topics = world.domain.tables.topics
+        topics.delete(f"%DLQ%{GROUP}")
+        world.crash()
+        assert world.domain.tables.topics.get(f"%DLQ%{GROUP}") is not None
+        assert world.bodies_in(f"%DLQ%{GROUP}") == [b"bad"]

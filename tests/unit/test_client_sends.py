@@ -8,7 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 from dejamq import Message, MessageQueue
+from dejamq.native import Permutation
 from dejamq.net.routes import BrokerQueues, TopicRoute
+from dejamq.sending import batching as batching_module
+from dejamq.sending import sends as sends_module
 from dejamq.sending.batching import MAX_RUN_RECORDS, BrokerBacklog, build_run, take_run
 from dejamq.sending.call_ids import CallIds
 from dejamq.sending.encoding import template
@@ -142,6 +145,48 @@ async def test_what_a_program_submits_later_leaves_after_what_a_flood_put_in_ano
     left = [number for _ in range(WINDOW_RECORDS // MAX_RUN_RECORDS) for number in bodies(lane.take_run())]
     assert sorted(left) == list(range(WINDOW_RECORDS))
     assert left != sorted(left)
+
+
+class Unlucky:
+    """An order that has no memory left for one of its columns."""
+
+    def __init__(self, queues: list[MessageQueue], calls: int) -> None:
+        self._order, self._calls = Permutation(queues), calls
+
+    def deal(self, columns: list[list[Any]], ends: list[int]) -> list[list[Any]]:
+        self._calls -= 1
+        if not self._calls:
+            raise MemoryError
+        return self._order.deal(columns, ends)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 4, 6])
+@pytest.mark.parametrize(("count", "topics"), [(100, 4), (5_000, 800)])
+async def test_no_send_is_lost_when_a_run_of_it_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch, calls: int, count: int, topics: int
+) -> None:
+    lane, queues = BrokerBacklog("a"), [MessageQueue(f"t{number}", "a", 0) for number in range(topics)]
+    for start in range(0, count, 100):
+        lane.add(plain(range(start, start + 100)))
+        lane.waiting[-1].queues = [queues[call_id % topics] for call_id in lane.waiting[-1].call_ids]
+    futures = {
+        message.message_id: future
+        for sends in lane.waiting
+        for message, future in zip(sends.messages, sends.futures, strict=True)
+    }
+    with monkeypatch.context() as patch:
+        for module in (sends_module, batching_module):
+            patch.setattr(module, "Permutation", lambda queues: Unlucky(queues, calls))
+        with pytest.raises(MemoryError):
+            lane.take_run()
+    left = [
+        (message.message_id, future, sends.sizes[index], sends.call_ids[index], sends.deadlines[index])
+        for sends in lane.waiting
+        for index, (message, future) in enumerate(zip(sends.messages, sends.futures, strict=True))
+    ]
+    assert {message_id: future for message_id, future, *_ in left} == futures
+    assert len(left) == count
+    assert sum(len(run) for run in iter(lambda: lane.waiting and lane.take_run(), deque())) == count
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), min_size=1, max_size=12), st.booleans())

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from dejamq_proto.journal import events
+from dejamq_proto.journal import beside, events
 from dejamq_proto.journal.writer import Journal, Level, journal_name, new_boot_id, open_journal
 
 
@@ -120,3 +122,66 @@ def test_a_full_disk_costs_lines_and_one_log_line_but_stops_nobody(caplog: pytes
         journal.write(events.State(state="x"))
     journal.close()
     assert [record.message.split()[0] for record in caplog.records] == ["journal_lines_lost"]
+
+
+class HangingDisk:
+    """``os.write`` of journals waits until the test lets it go on, and may not be called where the test runs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers, self.calls = threading.Event(), 0
+        self._real, self._here = os.write, threading.get_ident()
+        monkeypatch.setattr("dejamq_proto.journal.writer.os.write", self._write)
+
+    def _write(self, descriptor: int, data: bytes) -> int:
+        if threading.current_thread().name == "dejamq-journal":
+            self.calls += 1
+            assert self.answers.wait(30)
+        else:
+            assert threading.get_ident() != self._here, "the event loop would hang"
+        return self._real(descriptor, data)
+
+
+def journal_beside(path: Path) -> Journal:
+    return Journal(
+        path / "j.jsonl", role="broker", process="b", boot_id="b0", level=Level.AUDIT, max_bytes=1 << 30, beside=True
+    )
+
+
+async def test_a_disk_that_hangs_holds_no_server_that_writes_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, journal = HangingDisk(monkeypatch), journal_beside(tmp_path)
+    for number in range(2_000):  # more than is held back
+        journal.write(events.State(state="x" * 100, reason=str(number)))
+    async with asyncio.timeout(10):
+        while not disk.calls:
+            await asyncio.sleep(0.01)
+    journal.write(events.State(state="last"))
+    assert lines(journal) == []
+    disk.answers.set()
+    journal.close()
+    assert [line["seq"] for line in lines(journal)] == list(range(1, 2_002))
+
+
+async def test_a_disk_that_hangs_for_long_costs_lines_and_no_memory_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(beside, "MOST_WAITING", 1 << 20)
+    disk, journal = HangingDisk(monkeypatch), journal_beside(tmp_path)
+    for number in range(20_000):
+        journal.write(events.State(state="x" * 100, reason=str(number)))
+    disk.answers.set()
+    journal.close()
+    seqs = [line["seq"] for line in lines(journal)]
+    assert seqs == sorted(seqs)
+    assert seqs[0] == 1
+    assert len(seqs) < 20_000
+    assert caplog.text.count("journal_lines_lost") == 1
+
+
+def test_a_journal_that_is_abandoned_keeps_what_the_kernel_has(tmp_path: Path) -> None:
+    journal = journal_beside(tmp_path)
+    journal.write(events.State(state="kept"))
+    journal.flush()
+    journal.abandon()
+    assert [line["state"] for line in lines(journal)] == ["kept"]

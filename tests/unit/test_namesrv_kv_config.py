@@ -1,4 +1,7 @@
+import asyncio
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,19 +10,19 @@ from dejamq_namesrv.kv_config import FILE_NAME, KvConfig
 from dejamq_proto.codes import Code, ConfigError, DejamqError
 
 
-def test_a_value_survives_a_restart_in_rocketmqs_file(tmp_path: Path) -> None:
-    KvConfig(str(tmp_path / "new")).put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
+async def test_a_value_survives_a_restart_in_rocketmqs_file(tmp_path: Path) -> None:
+    await KvConfig(str(tmp_path / "new")).put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
     assert json.loads((tmp_path / "new" / FILE_NAME).read_text()) == {
         "configTable": {"ORDER_TOPIC_CONFIG": {"orders": "broker-a:4"}}
     }
     assert KvConfig(str(tmp_path / "new")).get("ORDER_TOPIC_CONFIG", "orders") == "broker-a:4"
 
 
-def test_an_absent_value_is_query_not_found() -> None:
+async def test_an_absent_value_is_query_not_found() -> None:
     kv = KvConfig(None)
-    kv.put("n", "k", "v")
-    kv.delete("n", "k")
-    kv.delete("n", "k")
+    await kv.put("n", "k", "v")
+    await kv.delete("n", "k")
+    await kv.delete("n", "k")
     with pytest.raises(DejamqError) as caught:
         kv.get("n", "k")
     assert caught.value.code == Code.QUERY_NOT_FOUND
@@ -33,12 +36,31 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).read_text() == '{"configTable": ['
 
 
-def test_a_value_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+async def test_a_value_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     kv = KvConfig(str(tmp_path))
     (tmp_path / "kvConfig.tmp").mkdir()
     with pytest.raises(DejamqError, match="cannot write"):
-        kv.put("n", "k", "v")
+        await kv.put("n", "k", "v")
     assert kv.namespace("n") == {}
+
+
+async def test_a_disk_that_hangs_keeps_no_value_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kv, answers, real = KvConfig(str(tmp_path)), threading.Event(), os.fsync
+
+    def hanging(descriptor: int) -> None:
+        assert answers.wait(30)
+        real(descriptor)
+
+    await kv.put("n", "k", "1")
+    monkeypatch.setattr(os, "fsync", hanging)
+    changing = [asyncio.ensure_future(kv.put("n", "k", value)) for value in ("2", "3")]
+    await asyncio.sleep(0)
+    assert kv.get("n", "k") == "1"
+    answers.set()
+    await asyncio.gather(*changing)
+    assert KvConfig(str(tmp_path)).get("n", "k") == kv.get("n", "k") == "3"
 
 
 @pytest.mark.parametrize("listen", ["9876", "127.0.0.1", ":9876", "127.0.0.1:x", "127.0.0.1:70000", "127.0.0.300:1"])

@@ -1,5 +1,6 @@
 """What a name server decides and journals behind its door: who may register, order topics, expiry, cluster info."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -222,13 +223,13 @@ def test_a_slave_without_master_is_told_of_none(behind: Behind) -> None:
 
 
 def test_order_topics_are_told_to_registering_brokers(behind: Behind) -> None:
-    behind.registry.kv.put(ORDER_TOPICS, "orders", "broker-a:4")
+    asyncio.run(behind.registry.kv.put(ORDER_TOPICS, "orders", "broker-a:4"))
     assert behind.registry.order_topics() == {"orders": "broker-a:4"}
 
 
 def test_order_topics_are_kept_from_brokers_where_the_setting_says_so(tmp_path: Path) -> None:
     behind = Behind(tmp_path, return_order_topic_config_to_broker=False)
-    behind.registry.kv.put(ORDER_TOPICS, "orders", "broker-a:4")
+    asyncio.run(behind.registry.kv.put(ORDER_TOPICS, "orders", "broker-a:4"))
     assert behind.registry.order_topics() == {}
 
 
@@ -237,7 +238,7 @@ def test_clients_learn_of_an_order_configuration_only_where_order_messages_are_e
     tmp_path: Path, enabled: bool, conf: str
 ) -> None:
     behind = Behind(tmp_path, order_message_enable=enabled)
-    behind.registry.kv.put(ORDER_TOPICS, "orders", "broker-a:4")
+    asyncio.run(behind.registry.kv.put(ORDER_TOPICS, "orders", "broker-a:4"))
     assert behind.registry.order_conf("orders") == conf
 
 
@@ -246,7 +247,7 @@ def test_a_topic_without_an_order_configuration_has_an_empty_one(tmp_path: Path)
 
 
 def test_other_namespaces_are_no_order_topics(behind: Behind) -> None:
-    behind.registry.kv.put("SOMETHING_ELSE", "orders", "broker-a:4")
+    asyncio.run(behind.registry.kv.put("SOMETHING_ELSE", "orders", "broker-a:4"))
     assert behind.registry.order_topics() == {}
 
 

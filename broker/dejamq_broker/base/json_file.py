@@ -3,8 +3,6 @@
 RocketMQ renames the old file away before it writes the new one; here the old name always holds a whole file.
 """
 
-import asyncio
-import json
 import os
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +14,7 @@ from dejamq_proto.journal.writer import Journal
 from dejamq_proto.loose_json import loads_loose
 
 from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.store.files.directories import make_directory, sync_directory
 
 Row = TypeVar("Row")
@@ -136,15 +135,15 @@ async def save(snapshot: Snapshot, journal: Journal) -> None:
 
     Cancelled in between it leaves at worst a staged file, which the next save overwrites.
     """
-    await asyncio.to_thread(stage, snapshot.path, snapshot.text)
+    await beside_loop(stage, snapshot.path, snapshot.text)
     if snapshot.event is not None:
         journal.write(snapshot.event)
-    await asyncio.to_thread(publish, snapshot.path)
+    await beside_loop(publish, snapshot.path)
 
 
 def dumps(content: Any) -> str:
     """The text of a file, readable for people."""
-    return json.dumps(content, indent=1, ensure_ascii=False)
+    return msgspec.json.format(msgspec.json.encode(content), indent=1).decode()
 
 
 def _staged(path: Path) -> Path:

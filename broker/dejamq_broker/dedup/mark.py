@@ -1,10 +1,10 @@
 """``config/dedupWindow.json``: from where on a start reads the log for ids that count. It only saves time."""
 
-import asyncio
 from pathlib import Path
 
 import msgspec
 
+from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.store.files.checkpoint import atomic_write
 
 STEP_BYTES = 16 << 20
@@ -32,6 +32,9 @@ class Mark:
     async def save(self, log_offset: int, *, at_least: int = 1) -> None:
         """Write it where it moved so far. Raises OSError."""
         if log_offset >= self._saved + at_least:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            await asyncio.to_thread(atomic_write, self._path, msgspec.json.encode({"logOffset": log_offset}))
+            await beside_loop(self._write, log_offset)
             self._saved = log_offset
+
+    def _write(self, log_offset: int) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(self._path, msgspec.json.encode({"logOffset": log_offset}))

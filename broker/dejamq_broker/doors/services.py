@@ -74,10 +74,16 @@ def add_services(
 ) -> Doors:  # fmt: skip
     """Open every door of the broker at this server, which does not listen yet; those beside gRPC's are returned.
 
-    ``told`` waits until name servers know the topics as they are now. ``replication`` and ``ha_status``: how it stands
+    ``told`` waits until name servers know the topics as they are now; an operator is told when they are on disk too.
+    ``replication`` and ``ha_status``: how it stands
     with it. ``routes``: what name servers know.
     """
     server, acceptor = public.grpc, public.acceptor
+
+    async def kept_and_told() -> None:
+        await domain.tables.kept()
+        await told()
+
     fast = _add_paths(
         server, domain.config, domain.site, domain.paths, domain.tables, domain.streams, domain.fast_failure,
         domain.long_poll, domain.services.recalls, acceptor,
@@ -93,16 +99,23 @@ def add_services(
         measured=domain.measures.runtime.values, replication=replication,
     )  # fmt: skip
     _add_operators(
-        server, domain.site, domain.tables, domain.members, domain.services, domain.measures, inspector, told=told
+        server,
+        domain.site,
+        domain.tables,
+        domain.members,
+        domain.services,
+        domain.measures,
+        inspector,
+        told=kept_and_told,
     )
     v2 = V2Door(domain, acceptor, told, longest_hold_ms(domain.config))
     server.add_generic_rpc_handlers((v2.handler(),))
-    return Doors(fast, _remoting(domain, inspector, told, ha_status, routes), v2)
+    return Doors(fast, _remoting(domain, inspector, told, kept_and_told, ha_status, routes), v2)
 
 
 def _remoting(
-    domain: Domain, inspector: Inspector, told: Callable[[], Awaitable[None]], ha_status: Callable[[], HaStatus],
-    routes: Routes,
+    domain: Domain, inspector: Inspector, told: Callable[[], Awaitable[None]],
+    kept_and_told: Callable[[], Awaitable[None]], ha_status: Callable[[], HaStatus], routes: Routes,
 ) -> RemotingDoor[ClientSession]:  # fmt: skip
     """For RocketMQ's own clients and tools."""
     paths, members, tables, config = domain.paths, domain.members, domain.tables, domain.config
@@ -119,7 +132,8 @@ def _remoting(
         ),
         Queries(inspector, members.commands, members.clients, domain.site),
         Changes(
-            domain.site, tables.topics, tables.groups, services.lives, services.moves, services.settings, told
+            domain.site, tables.topics, tables.groups, services.lives, services.moves, services.settings,
+            kept_and_told, tables.kept,
         ),
         Views(
             domain.site, domain.store, tables.topics, tables.groups, tables.offsets, tables.progress, members.clients,
@@ -178,7 +192,7 @@ def _add_operators(
     """For operators, who look at everything but the ways of messages."""
     admin = AdminService(
         site, tables.topics, tables.groups, members.clients, services.lives, services.moves, services.settings,
-        inspector=inspector, told=told,
+        inspector=inspector, told=told, kept=tables.kept,
     )  # fmt: skip
     add_AdminServicer_to_server(admin, server)
     add_DeadLettersServicer_to_server(DeadLettersService(services.dead_letters, site), server)

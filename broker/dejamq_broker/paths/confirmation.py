@@ -1,6 +1,7 @@
 """When a sender may have its answer: after disk and slaves have what it sent, or after they did not in time."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -34,6 +35,8 @@ class Confirmation:
             if failpoints.ARMED and await failpoints.reached("send.flush"):
                 durable = Future()
             trouble = await _wait(durable, self._sync_timeout)
+        if outcome.kept is not None:
+            trouble = trouble or await _kept(outcome.kept)
         if outcome.replicated is not None and (found := await outcome.replicated) in SLAVE_TROUBLES:
             code, trouble = found, SLAVE_TROUBLES[found]
         if trouble:
@@ -54,6 +57,15 @@ class Confirmation:
             trouble = SLAVE_TROUBLES.get(await replicated, trouble)
         if trouble:
             raise DejamqError(f"the next try is stored, but {trouble}", code=Code.SYSTEM_ERROR)
+
+
+async def _kept(kept: Callable[[], Awaitable[None]]) -> str:
+    """Nothing when the new topic is on disk, else why not."""
+    try:
+        await kept()
+    except DejamqError as error:
+        return f"its topic is not on disk: {error}"
+    return ""
 
 
 async def _wait(durable: "Future[None]", timeout: float) -> str:

@@ -68,11 +68,20 @@ FROM_FIRST = np.zeros(1, "<u4")
 
 
 class SendOutcome(msgspec.Struct):
-    """The answer to a run; with ``durable`` or ``replicated`` it may be given only when those are done."""
+    """The answer to a run; with ``durable``, ``replicated`` or ``kept`` it may be given only when those are done.
+
+    ``kept``: the run made a topic, and waits until that is on disk.
+    """
 
     result: SendRunResult
     durable: "Future[None] | None" = None
     replicated: "Awaitable[Code] | None" = None
+    kept: "Callable[[], Awaitable[None]] | None" = None
+
+    @property
+    def at_once(self) -> bool:
+        """Whether nothing has to be waited for."""
+        return self.durable is None and self.replicated is None and self.kept is None
 
 
 class StoredInPart(DejamqError):
@@ -123,18 +132,21 @@ class SendPath:
         ``SendOutcome.durable`` is there only with SYNC_FLUSH, ``replicated`` only with SYNC_MASTER. Both need a
         run that waits: RocketMQ's WAIT property, which a run has once for all of its records.
         """
+        before = self._topics.version
         try:
             result, end = self._store_run(run, born_host)
         except BadRun as bad:
             return self._refused(run, Code.MESSAGE_ILLEGAL, str(bad), bad.index)
         except DejamqError as error:
             return self._refused(run, error.code, str(error))
+        kept = None if self._topics.version is before else self._topics.kept
         if run.no_wait_store or not end:
-            return SendOutcome(result)
+            return SendOutcome(result, kept=kept)
         return SendOutcome(
             result,
             self._writer.durable(end) if self._sync else None,
             self._replicated(end) if self._replicated else None,
+            kept,
         )
 
     def given_back_durable(self) -> "Future[None] | None":

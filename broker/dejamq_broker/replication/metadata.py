@@ -3,7 +3,6 @@
 Source: RocketMQ ``SlaveSynchronize.syncAll``; the note is ours.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -12,6 +11,7 @@ import msgspec
 from dejamq_proto.codes import DejamqError
 
 from dejamq_broker.base import json_file
+from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.replication.copied_tables import TABLES, CopiedTables
 from dejamq_broker.replication.slave import ReplicationState
 from dejamq_broker.store import SlaveNote, SlaveStore
@@ -80,7 +80,7 @@ class MetadataCopy:
         if note == self._noted:
             return
         try:
-            await asyncio.to_thread(json_file.write, self._store.note_path, msgspec.to_builtins(note))
+            await beside_loop(json_file.write, self._store.note_path, msgspec.to_builtins(note))
         except DejamqError as error:
             log.warning("slave_not_noted reason=%s", error)
         else:

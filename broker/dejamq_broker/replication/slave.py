@@ -17,6 +17,7 @@ from dejamq_proto.wire.fields import BadFrame
 from dejamq_proto.wire.replication import LogSlice
 
 from dejamq_broker.base.config import SLAVE, BrokerConfig
+from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.base.identity import Site
 from dejamq_broker.replication.common_end import Apart, LogExtent, check_extents, common_end, first_offset
 from dejamq_broker.replication.slave_progress import HaStatus
@@ -179,13 +180,13 @@ class LogFollower:
             if sync_flush:
                 tasks.create_task(self._report_flushed(link))
             while True:
-                self._take(await link.read(), link.address)
+                await self._take(await link.read(), link.address)
                 if sync_flush:
                     self._progress.set()
                 else:
                     await link.report(store.log_max)
 
-    def _take(self, slice_: LogSlice, address: str) -> None:
+    async def _take(self, slice_: LogSlice, address: str) -> None:
         state, store = self.state, self._store
         if not state.connected:
             state.connected, state.trouble = True, ""
@@ -194,7 +195,8 @@ class LogFollower:
         state.master_end, state.master_timestamp_ms = slice_.master_end, slice_.master_timestamp_ms
         state.heard_ms = time.time_ns() // 1_000_000
         for topic in slice_.deleted_topics:
-            store.delete_topic(topic)
+            await beside_loop(store.note_deletion, topic)
+            store.delete_topic(topic, noted=True)
         if len(slice_.data):
             store.take_copy(slice_.log_offset, slice_.data)
         self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE

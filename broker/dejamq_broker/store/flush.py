@@ -5,10 +5,9 @@ The log is flushed for waiting callers, or by the intervals of ASYNC_FLUSH. Wait
 came during one ``fdatasync`` share the next. The same thread has the queues brought to disk, the next file made ready
 and pages made ahead.
 
-With SYNC_FLUSH the appender, an event loop, syncs the log itself while the disk is quick. That costs less than to wake
-the thread, which has to take the interpreter's lock from it and to reach it from outside. The difference is a seventh
-of the time of 64 waiting senders. A disk that is slow, or becomes so, holds the loop once; then the thread syncs for a
-while.
+With SYNC_FLUSH and ``sync_flush_in_event_loop`` the appender, an event loop, syncs the log itself while the disk is
+quick. That costs less than to wake the thread, which has to take the interpreter's lock from it and to reach it from
+outside. The price is that a disk that hangs then holds the loop until it answers; then the thread syncs for a while.
 """
 
 import errno

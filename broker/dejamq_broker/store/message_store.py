@@ -90,7 +90,7 @@ class MessageStore(StoreReading):
         """Lock, recover and start.
 
         ``on_arrival`` is called with the queues that got entries, by the appender or from the reput thread. An appender
-        that is an event loop gives its ``call_soon``, and with SYNC_FLUSH syncs the log itself (``Flusher``).
+        that is an event loop gives its ``call_soon``; it may sync the log itself (``sync_flush_in_event_loop``).
         ``told_percent``: see ``Disk``. Raises ConfigError, StoreLocked, StoreDamaged or StoreError, with the files left
         as they were.
         """
@@ -125,13 +125,14 @@ class MessageStore(StoreReading):
         """Make all parts anew, of the files in the directory; ``keep_to`` as in ``Recovery``."""
         paths, config, clock_ms = self._paths, self._config, self._around.clock_ms
         files = FileQueue(paths.commit_log, config.mapped_file_size_commit_log)
-        next_file = NextFile(files, marked=lambda: self._flusher.marked)
+        next_file = NextFile(files, marked=lambda: self._flusher.marked, in_loop=self._around.soon is not None)
         self._recover(CommitLog(files, next_file.take), keep_to)
         self._reader = QueueReader(self._log, config, self.recovery.damages)
         queue_flush = QueueFlush(self._queues, paths, config, lambda: self._index.synced_timestamp_ms)
         self._flusher = Flusher(
             self._log, queue_flush, paths, config, next_file, dispatched=lambda: self._reput.position,
-            on_flushed=(lambda: self._reput.dispatch()) if config.sync_flush else None, soon=self._around.soon,
+            on_flushed=(lambda: self._reput.dispatch()) if config.sync_flush else None,
+            soon=self._around.soon if config.sync_flush_in_event_loop else None,
         )  # fmt: skip
         limit = (lambda: self._flusher.flushed) if config.sync_flush else (lambda: self._log.max_offset)
         extent = LogFiles(self._log.min_offset, self._log.max_offset, files.file_size)
@@ -154,6 +155,7 @@ class MessageStore(StoreReading):
             safe_end=lambda: self._flusher.marked, ask_for_mark=self._flusher.mark_soon,
         )  # fmt: skip
         self._flusher.start()
+        next_file.try_to_prepare(self._log.max_offset)  # by whoever opens: the first append finds it
         self._reput.start()
         self._retention.start()
         self._closed = False
@@ -214,16 +216,27 @@ class MessageStore(StoreReading):
             return StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
         return failure or (self._disk.refusal() if self._disk.refuses else None)
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str, *, noted: bool = False) -> None:
         """Forget the topic's queues; its queue offsets begin at 0 again. Called where appends are.
 
-        Its records stay in the log until they expire, and are found by id and key. Raises StoreClosed, StoreError.
+        Its records stay in the log until they expire, and are found by id and key. ``noted``: ``note_deletion`` came
+        before, and nothing of the topic was stored since. Raises StoreClosed, StoreError.
         """
         self._check_open()
+        if not noted:
+            self.note_deletion(topic)
+        self._reput.between(lambda: self._queues.delete(topic, self._log.max_offset, self._log.min_offset))
+
+    def note_deletion(self, topic: str) -> None:
+        """Have it on disk that the topic is deleted, with all records stored so far. Any thread. Raises StoreError."""
         try:
-            self._reput.between(lambda: self._queues.delete(topic, self._log.max_offset, self._log.min_offset))
+            self._queues.deleted.note(topic, self._log.max_offset, self._log.min_offset)
         except OSError as error:
             raise StoreError(f"{self._paths.deleted} cannot be written: {error.strerror}; make room") from error
+
+    def given_out(self, topic: str) -> list[int]:
+        """The queue offsets that the next records of the topic's queues get. Called where appends are."""
+        return self._table.following(topic)
 
     @property
     def refusal(self) -> StoreError | None:

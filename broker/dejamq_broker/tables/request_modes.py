@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from dejamq_broker.base import json_file
+from dejamq_broker.base.table_file import TableFile
 
 POP, PULL = "POP", "PULL"
 MODES = (PULL, POP)
@@ -30,10 +31,13 @@ Modes = dict[str, dict[str, RequestMode]]
 
 
 class RequestModes:
-    """What operators set, by topic and group; a change is on disk before the call returns. Owned by the event loop."""
+    """What operators set, by topic and group; the file follows each change. Owned by the event loop."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._file = TableFile(path)
+        self.kept = self._file.kept
+        """Awaited before an operator is told of a change."""
         self._modes: Modes = {}
 
     def load(self) -> None:
@@ -49,7 +53,7 @@ class RequestModes:
         return self._modes.get(topic, {}).get(group)
 
     def set(self, mode: RequestMode) -> None:
-        """Raises SERVICE_NOT_AVAILABLE for a file that cannot be written; then nothing has changed."""
+        """From now on; see ``kept``."""
         self._write(self._modes | {mode.topic: self._modes.get(mode.topic, {}) | {mode.consumer_group: mode}})
 
     def forget(self, *, topic: str = "", group: str = "") -> None:
@@ -67,10 +71,10 @@ class RequestModes:
         return {"messageRequestModeMap": msgspec.to_builtins(self._modes)}
 
     def take_copy(self, modes: Modes) -> None:
-        """Become as the master is. Raises SERVICE_NOT_AVAILABLE."""
+        """Become as the master is."""
         if modes != self._modes:
             self._write(modes)
 
     def _write(self, modes: Modes) -> None:
-        json_file.write(self._path, {"messageRequestModeMap": msgspec.to_builtins(modes)})
+        self._file.write(lambda: {"messageRequestModeMap": msgspec.to_builtins(modes)})
         self._modes = modes

@@ -10,6 +10,7 @@ from dejamq_proto.codes import Code, DejamqError, InvalidName
 
 from dejamq_broker.base import json_file
 from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.base.table_file import TableFile
 
 FORBIDDEN_TO_READ = 1 << 2
 AT_LEAST_0 = ("retry_queue_nums", "retry_max_times", "consume_timeout_minute", "broker_id")
@@ -44,13 +45,16 @@ class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubscriptionGroupTable:
-    """All groups by name; a change is on disk before the call returns.
+    """All groups by name. The file follows each change: see ``kept``.
 
     Owned by the event loop. RocketMQ: SubscriptionGroupManager.
     """
 
     def __init__(self, path: Path, clock_ms: Callable[[], int], *, auto_create: bool) -> None:
         self._path, self._clock_ms, self.auto_create = path, clock_ms, auto_create
+        self._file = TableFile(path)
+        self.kept = self._file.kept
+        """Awaited before an operator is told of a change."""
         self._groups: dict[str, SubscriptionGroup] = {}
         self._forbidden: dict[str, Any] = {}
         self.version = TableVersion(timestamp=clock_ms())
@@ -185,11 +189,10 @@ class SubscriptionGroupTable:
 
     def replace(self, groups: dict[str, SubscriptionGroup], forbidden: dict[str, Any], version: TableVersion) -> None:
         """Become a copy of another table, the version included: a slave's, of its master's."""
-        json_file.write(self._path, _content(groups, forbidden, version))
+        self._file.write(lambda: _content(groups, forbidden, version))
         self._groups, self._forbidden, self.version = groups, forbidden, version
 
     def _write(self, groups: dict[str, SubscriptionGroup], forbidden: dict[str, Any]) -> None:
-        """The tables change only after the file did: a group that could not be written does not exist."""
         self.replace(groups, forbidden, self.version.next(self._clock_ms()))
 
 

@@ -10,6 +10,7 @@ from dejamq_proto.codes import Code, DejamqError, InvalidName, PermissionDenied
 
 from dejamq_broker.base import json_file
 from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.base.table_file import TableFile
 
 DEFAULT_CLIENT_QUEUES = 4
 MAX_QUEUES = 1024
@@ -38,13 +39,16 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TopicTable:
-    """All topics by name. Every change is on disk before the call returns, then ``on_change`` is called.
+    """All topics by name. At every change ``on_change`` is called, and the file follows: see ``kept``.
 
     Owned by the event loop. RocketMQ: TopicConfigManager.
     """
 
     def __init__(self, path: Path, clock_ms: Callable[[], int], on_change: Callable[[], None]) -> None:
         self._path, self._clock_ms, self.on_change = path, clock_ms, on_change
+        self._file = TableFile(path)
+        self.kept = self._file.kept
+        """Awaited before a client is told of a change."""
         self._topics: dict[str, TopicConfig] = {}
         self._own: frozenset[str] = frozenset()
         """Names of its cluster and its own that topics have, beside the ones of every broker."""
@@ -210,12 +214,12 @@ class TopicTable:
 
     def replace(self, topics: dict[str, TopicConfig], version: TableVersion) -> None:
         """Become a copy of another table, the version included: a slave's, of its master's."""
-        json_file.write(self._path, _content(topics, version))
+        self._file.write(lambda: _content(topics, version))
         self._topics, self.version = topics, version
         self.on_change()
 
     def _replace(self, topics: dict[str, TopicConfig]) -> None:
-        """The table changes only after the file did; then registrations carry the new version."""
+        """Registrations carry the new version."""
         self.replace(topics, self.version.next(self._clock_ms()))
 
 

@@ -1,6 +1,5 @@
 """How far timed messages have been handled: ``config/timercheck`` in RocketMQ's format (``TimerCheckpoint``)."""
 
-import asyncio
 import os
 import struct
 from collections.abc import Awaitable, Callable
@@ -10,6 +9,7 @@ import msgspec
 from dejamq_proto.journal.events import ProgressFlush, ProgressLoad
 from dejamq_proto.journal.writer import Journal
 
+from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.store.files.directories import make_directory
 
 _THEIRS = struct.Struct(">7q")
@@ -104,9 +104,9 @@ class TimerProgress:
         if _work(reached) == _work(self._written):
             return
         await self._log_on_disk()
-        await asyncio.to_thread(sync_files)
+        await beside_loop(sync_files)
         self._journal.write(ProgressFlush(broker_name=self._broker_name, service="timer", progress=_text(reached)))
-        await asyncio.to_thread(self._write, reached)
+        await beside_loop(self._write, reached)
         self._written = reached
 
     def _write(self, reached: Reached) -> None:

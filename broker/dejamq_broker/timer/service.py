@@ -20,6 +20,7 @@ from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.records.record import BadRecord, Record, decode, java_hash
 
+from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.deferred.delay import restored
 from dejamq_broker.store.files.errors import StoreDamaged, StoreError
 from dejamq_broker.timer import rules, units
@@ -52,6 +53,7 @@ class TimerService:
         """
         self._store, self._writer, self._progress, self._rules = store, writer, progress, timing
         self._wheel, self._units, self._clock_ms = wheel, unit_log, clock_ms
+        self._turn = asyncio.Lock()
         self._error_backoff_ms, self._is_topic, self.left_to_others = error_backoff_ms, is_topic, left_to_others
         self._read_ms = self._queue_offset = self._slot_done = self._handled = 0
         self._delivered = Reached()
@@ -111,8 +113,9 @@ class TimerService:
         if now_ms < self._rests_until_ms <= now_ms + self._error_backoff_ms:
             return
         try:
-            await self._take_in()
-            await self._deliver_until(self._rules.floor(now_ms))
+            async with self._turn:
+                await self._take_in()
+                await self._deliver_until(self._rules.floor(now_ms))
         except (DejamqError, OSError) as error:
             log.warning("timer_failed read_ms=%d queue_offset=%d error=%s", self._read_ms, self._queue_offset, error)
             self._rests_until_ms = now_ms + self._error_backoff_ms
@@ -124,7 +127,8 @@ class TimerService:
     async def tidy(self) -> None:
         """Write the progress, and delete files of the timer log that point before the log's beginning."""
         await self.flush()
-        self._units.delete_before(self._store.log_min)
+        async with self._turn:  # which reads the files
+            await beside_loop(self._units.delete_before, self._store.log_min)
 
     # the start
 
@@ -187,7 +191,7 @@ class TimerService:
 
     async def _take_in(self) -> None:
         """Everything that is there now, behind what could not be written the last time."""
-        self._write()
+        await self._write()
         end = self._store.max_offset(names.TIMER_TOPIC, 0)
         while self._queue_offset < end and not self._closed:
             self._queue_offset = max(self._queue_offset, self._bounds()[0])
@@ -201,11 +205,16 @@ class TimerService:
                 self._put_in(begin + number, memoryview(found.records)[at : at + size])
                 at += size
                 self._queue_offset = begin + number + 1
-            self._write()
+            await self._write()
             self._tell()
             await asyncio.sleep(0)
 
-    def _write(self) -> None:
+    async def _write(self) -> None:
+        """Beside the loop. Only one turn puts something in, and it waits here."""
+        if self._units.unwritten or self._wheel.unwritten:
+            await beside_loop(self._write_out)
+
+    def _write_out(self) -> None:
         """The units first: a slot must not point to one that is not there."""
         self._units.write()
         self._wheel.write()

@@ -77,6 +77,11 @@ class TimerLog:
     def start(self) -> int:
         return self._starts[0] if self._starts else 0
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether ``write`` has something to do."""
+        return bool(self._pending)
+
     def append(self, unit: Unit) -> int:
         """The position that the unit gets."""
         left = self.file_size - self.end % self.file_size

@@ -49,6 +49,11 @@ class TimerWheel:
     def exists(self) -> bool:
         return self._file >= 0
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether ``write`` has something to do."""
+        return bool(self._changed)
+
     def get(self, slot_ms: int) -> Slot:
         """An empty one has no positions. Raises OSError."""
         number = slot_ms // self._precision_ms

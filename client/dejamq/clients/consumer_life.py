@@ -40,7 +40,7 @@ class MemberLife(Generic[Parts]):
     @property
     def closed(self) -> bool:
         """Closing has begun, or is done."""
-        return self._closing is not None
+        return self._closing is not None or (self._running is not None and self._running.instance.closed)
 
     @property
     def client_id(self) -> str:
@@ -125,6 +125,9 @@ class ConsumerLife(MemberLife[Started]):
         A handler does not wait: its own end is what closing waits for.
         """
         self._origin.check("consumer")
+        if self._running is not None and self._running.instance.closed_with_loop():
+            self._running.close_threads()
+            return
         if self._closing is None:
             if self._unclosed is not None:
                 self._unclosed.close()

@@ -128,6 +128,9 @@ class Producer:
         self._closing = True
         if self._instance is None or self._sender is None:
             return
+        if self._instance.closed_with_loop():
+            self._sender.open = False
+            return
         self._sender.shut()
         budget_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
         deadline = monotonic() + budget_ms / 1000
@@ -202,7 +205,8 @@ class Producer:
 
         Raises BacklogFull above ``max_pending_bytes``: await ``drain()`` and submit again.
 
-        Messages stand in a queue in the order of their submits, as long as no try fails. When many sends wait for
+        Messages stand in a queue in the order of their submits, as long as no try fails; with ``max_runs_in_flight=1``
+        a refused message changes no order either. When many sends wait for
         many queues, the sends of one queue leave together, before earlier sends of other queues. The future may be
         dropped; the outcome of the message is then in the journal only.
         """

@@ -106,7 +106,7 @@ class LiteRunning(Membership):
     async def abandon(self) -> None:
         """After a start that failed."""
         await self.instance.close()
-        self._close_thread()
+        self.close_threads()
 
     async def close(self, timeout_s: float, *, in_all: bool = False) -> None:
         """Pull no more, send what is committed, leave. Every step is taken even when one before it fails.
@@ -118,7 +118,7 @@ class LiteRunning(Membership):
         self._journal("closing")
         self.shelf.arrived.set()
         async with AsyncExitStack() as stack:
-            stack.callback(self._close_thread)
+            stack.callback(self.close_threads)
             stack.push_async_callback(lambda: self.instance.close(left_until(deadline)))
             stack.push_async_callback(lambda: self._release_all(left_until(deadline)))
             stack.callback(self.deliveries.close)
@@ -212,7 +212,8 @@ class LiteRunning(Membership):
         file = LocalOffsets(self.instance.client_id, self._group, Path(directory) if directory else None)
         return LocalOffsetStore(self._context, self.deliveries, file)
 
-    def _close_thread(self) -> None:
+    def close_threads(self) -> None:
+        """Let go of the thread of local offsets."""
         if self._local is not None:
             self._local.close()
 

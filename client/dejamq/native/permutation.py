@@ -16,7 +16,8 @@ class Permutation:
         numbers = {one: number for number, one in enumerate(dict.fromkeys(ids))}
         # of 16 bits, as nearly always, numpy orders them in one pass
         places = np.fromiter(map(numbers.__getitem__, ids), np.min_scalar_type(len(numbers)), len(ids))
-        self._places: list[int] = places.argsort(kind="stable").tolist()
+        self.places: list[int] = places.argsort(kind="stable").tolist()
+        """Where the object stood that stands at each place now."""
 
     def deal(self, columns: list[list[Any]], ends: Sequence[int]) -> list[list[Any]]:
         """The content of the columns, one behind the other, in this order: a list up to each end.
@@ -24,7 +25,7 @@ class Permutation:
         The columns are empty then. Raises ValueError where they hold more or fewer objects than were put in order, or
         the last list ends elsewhere.
         """
-        count, borders = len(self._places), [0, *ends]
+        count, borders = len(self.places), [0, *ends]
         if sum(map(len, columns)) != count:
             raise ValueError(f"the columns do not hold {count} objects")
         filled = [id(column) for column in columns if column]
@@ -33,10 +34,11 @@ class Permutation:
         if borders != sorted(borders) or borders[-1] != count:
             raise ValueError("the last list ends with the last object")
         together = list(chain.from_iterable(columns))
+        dealt = list(itemgetter(*self.places)(together)) if count > 1 else together
+        lists = [dealt[begin:end] for begin, end in pairwise(borders)]
         for column in columns:
             column.clear()
-        dealt = list(itemgetter(*self._places)(together)) if count > 1 else together
-        return [dealt[begin:end] for begin, end in pairwise(borders)]
+        return lists
 
 
 def stretches(objects: list[Any]) -> list[tuple[Any, int]]:

@@ -155,7 +155,7 @@ class Instance:
             self._dial, named=partial(self.routes.addresses, masters_only=False), spawn=self.spawn,
             idle_ms=RETIRED_AFTER * config.poll_name_server_interval_ms,
         )  # fmt: skip
-        self._watchdog = watchdog()
+        self._watchdog, self._loop = watchdog(), asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
         self._beating: set[str] = set()
         self._producer_groups: list[str] = []
@@ -275,6 +275,20 @@ class Instance:
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close(timeout_s))
         await asyncio.shield(self._closing)
+
+    def closed_with_loop(self) -> bool:
+        """Whether the event loop has ended, and this client with it: then what is unfinished is told.
+
+        Its tasks and connections went with the loop. There is nobody to wait for, and nothing can be sent any more.
+        """
+        if not self._loop.is_closed():
+            return False
+        if not self.closed:
+            self.closed = True
+            self.on_left_open.tell()
+            self._watchdog.forget(self._did_not_run)
+            self.journal.close()
+        return True
 
     async def _close(self, timeout_s: float | None) -> None:
         while self._tasks:  # a route that arrives meanwhile may start another one

@@ -146,6 +146,10 @@ class Membership:
         """End everything that ``start`` began. ``in_all``: a program gave this time, and not the settings."""
         raise NotImplementedError
 
+    def close_threads(self) -> None:
+        """Let go of the threads; what they still run ends by itself."""
+        raise NotImplementedError
+
     def learn(self, topic: str) -> None:
         """A topic was subscribed while running."""
         self.rebalancer.unsettle()

@@ -30,6 +30,7 @@ from dejamq.sending.sends import (
     Sends,
     by_deadline,
     columns_of,
+    deal,
     different,
     each_one_object,
     numbered,
@@ -87,7 +88,11 @@ class BrokerBacklog:
         The broker stores them so, and a reader of the queue gets them as one copy instead of one a record.
         """
         sends = take_run(self.waiting)
-        return sends if sends.together else sends.by_queue()
+        try:
+            return sends if sends.together else sends.by_queue()
+        except BaseException:
+            self.put_back(sends)
+            raise
 
     def take_expired(self, now: float) -> list[Sends]:
         """Remove what waited too long."""
@@ -144,15 +149,28 @@ def take_run(waiting: deque[Sends]) -> Sends:
     stored or nothing, as RocketMQ's MessageBatch promises.
     """
     limit, first = _most(_many(waiting)), waiting.popleft()
-    if first.whole:
-        return first
+    try:
+        return first if first.whole else _cut(waiting, first, limit)
+    except BaseException:
+        if first:  # or its futures would never be resolved
+            waiting.appendleft(first)
+        raise
+
+
+def _cut(waiting: deque[Sends], first: Sends, limit: int) -> Sends:
+    """At most so many, those that wait first."""
     if not first.together:
         for more in next_ones(waiting, first, limit - len(first)):
             first.extend(more)
         many_queues = limit == MAX_RUN_RECORDS and len(different(first.queues[:limit])) * FEW_OF_A_QUEUE > limit
         if many_queues and not first.tries:
             flood = [first, *next_ones(waiting, first, WINDOW_RECORDS - len(first))]
-            waiting.extendleft(reversed(runs_of(flood)))
+            try:
+                runs = runs_of(flood)
+            except BaseException:
+                waiting.extendleft(part for part in reversed(flood[1:]) if part)
+                raise
+            waiting.extendleft(reversed(runs))
             first = waiting.popleft()
     count = fitting(first.sizes[:limit])
     if count == len(first):
@@ -183,10 +201,15 @@ def runs_of(parts: list[Sends]) -> list[Sends]:
     are in no cache any more.
     """
     names, queues = columns_of(parts), list(chain.from_iterable(sends.queues for sends in parts))
-    first, order = parts[0], Permutation(each_one_object(queues) if "extras" in names else queues)
+    queues = each_one_object(queues) if "extras" in names else queues
+    first, order = parts[0], Permutation(queues)
     call_ids = reduce(following, [sends.call_ids for sends in parts])
     ends = _ends(*order.deal([list(chain.from_iterable(sends.sizes for sends in parts))], [len(call_ids)]))
-    dealt = [order.deal([getattr(sends, name) for sends in parts], ends) for name in names]
+    try:
+        dealt = deal(parts, names, order, queues, ends)
+    except BaseException:
+        first.call_ids = call_ids
+        raise
     runs = []
     for begin, end, *columns in zip((0, *ends[:-1]), ends, *dealt, strict=True):
         named: dict[str, Any] = dict(zip(names, columns, strict=True))

@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from itertools import compress
+from itertools import chain, compress
 from operator import attrgetter
 from typing import Any, Self
 
 import msgspec
 
 from dejamq.native import Permutation, stretches
+from dejamq.native import permutation as in_python
 from dejamq.sending.call_ids import CallIds, following
 from dejamq.sending.encoding import Template
 from dejamq.values.message import Message, MessageQueue, SendResult
@@ -209,11 +210,12 @@ class Sends(msgspec.Struct, eq=False):
             self.queues = each_one_object(self.queues)
         if _same(self.queues):
             return self
-        order, names, self.ids = Permutation(self.queues), columns_of((self,)), []
+        names, self.ids = columns_of((self,)), []
         if self.tries:
             self.call_ids, names = list(self.call_ids), [*names, "call_ids"]
-        for name in names:
-            (column,) = order.deal([getattr(self, name)], [len(self.queues)])
+        queues = list(self.queues)
+        dealt = deal((self,), names, Permutation(queues), queues, [len(queues)])
+        for name, (column,) in zip(names, dealt, strict=True):
             setattr(self, name, column)
         return self
 
@@ -332,6 +334,34 @@ def columns_of(parts: Sequence[Sends]) -> Sequence[str]:
         for part in parts:
             part.extras = part.each_extra
     return names
+
+
+def deal(
+    parts: Sequence[Sends], names: Sequence[str], order: Permutation, queues: list[MessageQueue], ends: list[int]
+) -> list[list[list[Any]]]:
+    """These columns of the parts in an order that was made of the queues: of each column a list up to each end.
+
+    The parts are empty then. Where it fails half way, the first part has all of them, in that order, and no future is
+    lost; the other parts are empty.
+    """
+    dealt: list[list[list[Any]]] = []
+    try:
+        for name in names:
+            columns = [getattr(part, name) for part in parts]
+            dealt.append(order.deal(columns, ends))
+    except BaseException:
+        places = in_python.Permutation(queues).places
+        for number, name in enumerate(names):
+            if number < len(dealt):
+                column = list(chain.from_iterable(dealt[number]))
+            else:
+                here = list(chain.from_iterable(getattr(part, name) for part in parts))
+                column = [here[place] for place in places]
+            for part in parts:
+                setattr(part, name, [])
+            setattr(parts[0], name, column)
+        raise
+    return dealt
 
 
 def _only(name: str, names: list[str]) -> Pick:

@@ -192,6 +192,8 @@ class SimpleConsumer(MemberLife[SimpleRunning]):
     async def close(self, timeout_ms: float | None = None) -> None:
         """Leave the group. What ``async for`` fetched and did not hand out comes again at once. May be called twice."""
         self._origin.check("consumer")
+        if self._running is not None and self._running.instance.closed_with_loop():
+            return
         if self._closing is None:
             wait_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
             self._closing = asyncio.ensure_future(self._close(wait_ms / 1000))

@@ -136,6 +136,9 @@ class TransactionProducer(Producer):
         if not self._origin.here:
             raise ForkedProcess("this producer was made before fork; close it in its own process")
         self._closing = True
+        if self._instance is not None and self._instance.closed_with_loop():
+            self._close_threads()
+            return
         budget_ms = self.config.await_termination_ms if timeout_ms is None else timeout_ms
         deadline = monotonic() + budget_ms / 1000
         try:
@@ -146,9 +149,12 @@ class TransactionProducer(Producer):
         except TimeoutError:
             pass  # the broker asks for transactions that have not ended
         finally:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._check_threads.shutdown(wait=False, cancel_futures=True)
+            self._close_threads()
             await super().close(max(0.0, (deadline - monotonic()) * 1000))
+
+    def _close_threads(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._check_threads.shutdown(wait=False, cancel_futures=True)
 
     async def _send_half(self, message: Message, queue: Destination, timeout_ms: float | None) -> SendResult:
         """As an ordinary send, with its retries: they may store the half message twice, as in RocketMQ."""

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from dejamq_proto.journal.beside import BesideLoop
 from dejamq_proto.journal.events import SCHEMA_VERSION, ClockJump, Event
 
 log = logging.getLogger(__name__)
@@ -55,8 +56,9 @@ class Journal:
 
     def __init__(
         self, path: Path | None, *, role: str, process: str, boot_id: str, level: Level, max_bytes: int = 1 << 30,
-        wall: Callable[[], float] = time.time, mono: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time, mono: Callable[[], float] = time.monotonic, beside: bool = False,
     ) -> None:  # fmt: skip
+        """``beside``: a thread writes the lines of level ``audit``, so that no disk holds the caller's event loop."""
         self.path, self.level = path, level if path else Level.OFF
         self.boot_id, self._role, self._process = boot_id, role, process
         self._max_bytes, self._wall, self._mono = max_bytes, wall, mono
@@ -69,6 +71,7 @@ class Journal:
         self.forensic = self.level is Level.FORENSIC
         """Callers then write a line for each delivery, before its effect, instead of gathering runs."""
         self._fd, self._pid = -1, os.getpid()
+        self._beside = BesideLoop(self._write_out) if beside and self.level is Level.AUDIT else None
         if path and self.on:
             self._fd = _open(path)
             _written_here.add(self)
@@ -106,7 +109,7 @@ class Journal:
             raise
         self._buffer += b"\n"
         if (self.forensic and not followed) or len(self._buffer) > BUFFER_BYTES:
-            self.flush()
+            self._pass_on()
         elif not self.forensic and self._timer is None:
             self._flush_later()
 
@@ -129,41 +132,60 @@ class Journal:
             self.write(ClockJump(jumped_ms=round(moved_us / 1000)))
 
     def flush(self) -> None:
-        """Hand all lines to the kernel.
+        """Hand all lines to the kernel, and wait until it has them.
 
         To the kernel and not to the disk: lines survive the end of the process, not a power loss.
         """
+        self._pass_on()
+        if self._beside is not None and not self._beside.done():
+            self._tell_lost("the disk does not answer")
+
+    def _pass_on(self) -> None:
+        """Write all lines, or have the thread do it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._fd < 0 or not self._buffer:
             return
-        if self._written and self._written + len(self._buffer) > self._max_bytes // 2:
-            self._rotate()
-        self._written += len(self._buffer)
-        try:
-            while self._buffer:
-                del self._buffer[: os.write(self._fd, self._buffer)]
-        except OSError as error:
-            self._buffer.clear()
-            self._lost(error)
+        if self._beside is None:
+            self._write_out(self._buffer)
+            return
+        lines, self._buffer = self._buffer, bytearray()
+        if not self._beside.put(lines):
+            self._tell_lost("the disk does not answer")
 
-    def _lost(self, error: OSError) -> None:
+    def _write_out(self, lines: bytearray) -> None:
+        """For one thread at a time. The lines are taken out."""
+        try:
+            if self._written and self._written + len(lines) > self._max_bytes // 2:
+                self._rotate()
+            self._written += len(lines)
+            while lines:
+                del lines[: os.write(self._fd, lines)]
+        except OSError as error:
+            lines.clear()
+            self._tell_lost(error.strerror or str(error))
+
+    def _tell_lost(self, reason: str) -> None:
         """The disk took no more. Messages matter more than lines about them; the hole in ``seq`` tells of it."""
         if not self._told:
-            log.error("journal_lines_lost path=%s reason=%s", self.path, error.strerror)
+            log.error("journal_lines_lost path=%s reason=%s", self.path, reason)
         self._told = True
 
     def _rotate(self) -> None:
         assert self.path is not None
         os.replace(self.path, self.path.with_suffix(".1.jsonl"))
-        os.close(self._fd)
-        self._fd = _open(self.path)
+        before, self._fd = self._fd, _open(self.path)
+        os.close(before)
         self._written = 0
 
     def close(self) -> None:
         """Flush and close; may be called twice."""
         self.flush()
+        if self._beside is not None:
+            self._beside.end()
+            if not self._beside.done(0):
+                self._fd = -1  # the thread is still at it: the process ends with it open
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -174,6 +196,8 @@ class Journal:
             self._timer.cancel()
             self._timer = None
         self._buffer.clear()
+        if self._beside is not None:
+            self._beside.drop()
         self.close()
 
     def _keep(self) -> None:
@@ -194,7 +218,7 @@ class Journal:
 
     def _flush_due(self) -> None:
         self._timer = None
-        self.flush()
+        self._pass_on()
 
 
 def _open(path: Path) -> int:
@@ -215,11 +239,11 @@ _gathered: ContextVar[list[Journal] | None] = ContextVar("journals", default=Non
 
 def open_journal(
     directory: str | Path | None, *, role: str, process: str, boot_id: str, level: str, max_bytes: int = 1 << 30,
-    wall: Callable[[], float] = time.time,
+    wall: Callable[[], float] = time.time, beside: bool = False,
 ) -> Journal:  # fmt: skip
     """The journal of one process in ``directory`` (made if absent), or one that writes nothing without a directory.
 
-    ``wall`` is the time of day as the process believes it.
+    ``wall`` is the time of day as the process believes it. ``beside``: see ``Journal``.
     """
     if directory is None or level == Level.OFF:
         return Journal(None, role=role, process=process, boot_id=boot_id, level=Level.OFF)
@@ -227,7 +251,14 @@ def open_journal(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / journal_name(role, process, boot_id)
     journal = Journal(
-        path, role=role, process=process, boot_id=boot_id, level=Level(level), max_bytes=max_bytes, wall=wall
+        path,
+        role=role,
+        process=process,
+        boot_id=boot_id,
+        level=Level(level),
+        max_bytes=max_bytes,
+        wall=wall,
+        beside=beside,
     )
     gathered = _gathered.get()
     if gathered is not None:

@@ -85,7 +85,7 @@ class Assigning:
             found[self._site.broker_name] = config.read_queue_nums
         return [QueueThere(name, number) for name in sorted(found) for number in range(found[name])]
 
-    def _set(self, _: ClientSession, command: Command) -> Command:
+    async def _set(self, _: ClientSession, command: Command) -> Command:
         wanted = bodies.read(command.body, bodies.RequestMode)
         mode = bodies.name_of(wanted.mode, MODES)
         if wanted.topic.startswith(names.RETRY_PREFIX):
@@ -96,6 +96,7 @@ class Assigning:
             raise DejamqError(f"topic[{wanted.topic}] not exist", code=Code.TOPIC_NOT_EXIST, definite=True)
         self._groups.known(wanted.consumer_group)
         self._modes.set(RequestMode(wanted.topic, wanted.consumer_group, mode, wanted.pop_share_queue_num))
+        await self._modes.kept()
         return answer(command)
 
 

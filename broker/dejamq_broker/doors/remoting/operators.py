@@ -44,11 +44,13 @@ class Changes:
 
     def __init__(
         self, site: Site, topics: TopicTable, groups: SubscriptionGroupTable, lives: Lives, moves: OffsetMoves,
-        settings: LiveSettings[BrokerConfig], told: Callable[[], Awaitable[None]],
+        settings: LiveSettings[BrokerConfig], told: Callable[[], Awaitable[None]], kept: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
-        """``told`` waits until name servers know the topics as they are now."""
+        """``told`` waits until changes are on disk and name servers know the topics as they are now, ``kept`` for the
+        first of these.
+        """
         self._site, self._topics, self._groups = site, topics, groups
-        self._lives, self._moves, self._settings, self._told = lives, moves, settings, told
+        self._lives, self._moves, self._settings, self._told, self._kept = lives, moves, settings, told, kept
 
     def handlers(self) -> dict[int, Handler]:
         """By the numbers of their requests."""
@@ -110,43 +112,47 @@ class Changes:
         """Answered when no registration with the topic is under way."""
         topic = requests.DELETE_TOPIC.read(command).topic
         self._check_own()
-        if self._lives.delete_topic(topic):
+        if await self._lives.delete_topic(topic):
             await self._told()
         return answer(command)
 
-    def _update_group(self, _: ClientSession, command: Command) -> Command:
+    async def _update_group(self, _: ClientSession, command: Command) -> Command:
         wanted = bodies.read(command.body, bodies.Group)
         self._check_own()
         self._update_one(wanted)
+        await self._kept()
         return answer(command)
 
     async def _update_groups(self, _: ClientSession, command: Command) -> Command:
-        """One after the other; those before one that is refused are changed. Each writes a file, others go between."""
+        """One after the other; those before one that is refused are changed. Others go between."""
         wanted = bodies.read(command.body, bodies.GroupConfigs)
         self._check_own()
         _check_count(len(wanted.group_config_list))
         for one in wanted.group_config_list:
             self._update_one(one)
             await asyncio.sleep(0)
+        await self._kept()
         return answer(command)
 
     def _update_one(self, group: bodies.Group) -> None:
         changes = {name: value for name, value in msgspec.structs.asdict(group).items() if value is not None}
         self._groups.update(changes.pop("group_name"), **changes)
 
-    def _forbid(self, _: ClientSession, command: Command) -> Command:
+    async def _forbid(self, _: ClientSession, command: Command) -> Command:
         wanted = requests.FORBID.read(command)
         if wanted.readable is not None:
             self._check_own()
             self._groups.forbid(wanted.group, wanted.topic, not wanted.readable)
+            await self._kept()
         readable = not self._groups.reading_forbidden(wanted.group, wanted.topic)
         told = bodies.GroupForbidden(group=wanted.group, topic=wanted.topic, readable=readable)
         return answer(command, body=bodies.write(told))
 
-    def _delete_group(self, _: ClientSession, command: Command) -> Command:
+    async def _delete_group(self, _: ClientSession, command: Command) -> Command:
         wanted = requests.DELETE_GROUP.read(command)
         self._check_own()
         self._lives.delete_group(wanted.group_name, remove_offsets=wanted.clean_offset)
+        await self._kept()
         return answer(command)
 
     def _reset(self, client: ClientSession, command: Command) -> Command:

@@ -76,7 +76,7 @@ class Sending:
         run.dedup &= self._sender.knows_repeats
         run.client_id, run.boot_id, run.seq = client.asker(command)
         outcome = self._sender.accept(run, client.born_host)
-        if outcome.durable is None and outcome.replicated is None:
+        if outcome.at_once:
             return self._answer(command, header, run, outcome.result)
         return self._confirmed(command, header, run, outcome)
 

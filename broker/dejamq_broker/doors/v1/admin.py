@@ -37,10 +37,13 @@ class AdminChangeMethods(AdminServicer):
     def __init__(
         self, site: Site, topics: TopicTable, groups: SubscriptionGroupTable, clients: Clients, lives: Lives,
         moves: OffsetMoves, settings: LiveSettings[BrokerConfig], told: Callable[[], Awaitable[None]],
+        kept: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
-        """``told`` waits until name servers know the topics as they are now."""
+        """``told`` waits until changes are on disk and name servers know the topics as they are now, ``kept`` for the
+        first of these.
+        """
         self._site, self._topics, self._groups, self._clients = site, topics, groups, clients
-        self._lives, self._moves, self._settings, self._told = lives, moves, settings, told
+        self._lives, self._moves, self._settings, self._told, self._kept = lives, moves, settings, told, kept
 
     def _check_own(self) -> None:
         """Raises SERVICE_NOT_AVAILABLE at a slave: it may not change its copies."""
@@ -51,7 +54,9 @@ class AdminChangeMethods(AdminServicer):
         """Refused with TOPIC_NOT_EXIST, or INVALID_PARAMETER for values that cannot be."""
         changes = {name: getattr(request, name) for name in TOPIC_FIELDS if request.HasField(name)}  # type: ignore[arg-type]
         self._check_own()
-        return pb.UpdateTopicResponse(topic=topic_to_proto(self._topics.change(request.topic, **changes)))
+        changed = self._topics.change(request.topic, **changes)
+        await self._kept()
+        return pb.UpdateTopicResponse(topic=topic_to_proto(changed))
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, _: Context) -> pb.DeleteTopicResponse:
         """Refused with INVALID_PARAMETER for a topic of the broker's own; one that is not there is no error.
@@ -60,7 +65,7 @@ class AdminChangeMethods(AdminServicer):
         server after the caller has had the topic forgotten there.
         """
         self._check_own()
-        existed = self._lives.delete_topic(request.topic)
+        existed = await self._lives.delete_topic(request.topic)
         if existed:
             await self._told()
         return pb.DeleteTopicResponse(existed=existed)
@@ -69,12 +74,14 @@ class AdminChangeMethods(AdminServicer):
         """Refused with INVALID_PARAMETER for a built-in group; one that is not there is no error."""
         self._check_own()
         existed = self._lives.delete_group(request.group, remove_offsets=request.remove_offsets)
+        await self._kept()
         return pb.DeleteGroupResponse(existed=existed)
 
     async def Forbid(self, request: pb.ForbidRequest, _: Context) -> pb.ForbidResponse:
         """Refused with SUBSCRIPTION_GROUP_NOT_EXIST."""
         self._check_own()
         self._groups.forbid(request.group, request.topic, request.forbidden)
+        await self._kept()
         return pb.ForbidResponse()
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, _: Context) -> pb.OffsetMoves:
@@ -139,9 +146,9 @@ class AdminService(AdminChangeMethods):
     def __init__(
         self, site: Site, topics: TopicTable, groups: SubscriptionGroupTable, clients: Clients, lives: Lives,
         moves: OffsetMoves, settings: LiveSettings[BrokerConfig], *, inspector: Inspector,
-        told: Callable[[], Awaitable[None]],
+        told: Callable[[], Awaitable[None]], kept: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
-        super().__init__(site, topics, groups, clients, lives, moves, settings, told)
+        super().__init__(site, topics, groups, clients, lives, moves, settings, told, kept)
         self._inspector = inspector
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, _: Context) -> pb.CreateTopicResponse:
@@ -181,6 +188,7 @@ class AdminService(AdminChangeMethods):
         if given.HasField("group_retry_policy"):
             changes["group_retry_policy"] = policy_from_json(given.group_retry_policy)
         self._groups.update(given.group, **changes)
+        await self._kept()
         return pb.UpdateGroupResponse()
 
     async def ListGroups(self, request: pb.ListGroupsRequest, _: Context) -> pb.ListGroupsResponse:

@@ -30,6 +30,9 @@ class StoreConfig:
         100 << 20, rocketmq="mappedFileSizeTimerLog", unit="bytes", help="size of each file of waiting timed messages"
     )
     flush_disk_type: str = setting(ASYNC_FLUSH, rocketmq="flushDiskType", help="ASYNC_FLUSH, or SYNC_FLUSH")
+    sync_flush_in_event_loop: bool = setting(
+        False, help="with SYNC_FLUSH the event loop syncs a quick disk itself; one that then hangs stops the broker"
+    )
     flush_interval_commit_log_ms: int = setting(
         500, rocketmq="flushIntervalCommitLog", unit="ms", scale="interval", help="pause between flushes"
     )

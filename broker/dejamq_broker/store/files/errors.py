@@ -49,6 +49,12 @@ class StoreShort(StoreError):
     default_code = Code.SERVICE_NOT_AVAILABLE
 
 
+class StoreSlow(StoreError):
+    """The disk does not answer in time: this write is refused, nothing was stored; another try may find it awake."""
+
+    default_code = Code.SERVICE_NOT_AVAILABLE
+
+
 def out_of_descriptors(error: BaseException | None) -> bool:
     """Whether this, or what caused it, is that no file could be opened. Such a failure has touched nothing on disk."""
     while error is not None:

@@ -130,6 +130,10 @@ class QueueTable:
             self.next[number] = 0
         return numbers
 
+    def following(self, topic: str) -> list[int]:
+        """The queue offsets that the next records of the topic's queues get."""
+        return [self.next[number] for (name, _), number in self.numbers.items() if name == topic]
+
     def peek(self, groups: Groups, count: int) -> Ints:
         """The queue offsets that ``count`` records get when they are stored; those in no group get 0."""
         following = self.next

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from dejamq_broker.store.files.errors import StoreSlow
 from dejamq_broker.store.files.file_queue import FileQueue
 from dejamq_broker.store.files.mapped_file import MappedFile
 
@@ -13,6 +14,8 @@ logger = logging.getLogger(__name__)
 
 ENTRIES_SHARE = 4
 """Queue entries take less than this fraction of their log: 20 bytes of a record of 91 or more."""
+LOOP_WAITS_S = 0.5
+"""An event loop stands still for so long at most, once, when the log needs a file that nobody made in time."""
 ROOM_FOR_MARKS = 32 << 10
 """For ``dispatched.json``, ``checkpoint`` and pages of queue files that are hardly begun."""
 
@@ -20,9 +23,15 @@ ROOM_FOR_MARKS = 32 << 10
 class NextFile:
     """Makes one file ahead: the flush thread prepares it, with SYNC_FLUSH full of zeros, and the appender takes it."""
 
-    def __init__(self, files: FileQueue, marked: Callable[[], int]) -> None:
-        """``marked``: the log offset up to which a mark says that the queues are on disk."""
-        self._files, self._marked = files, marked
+    def __init__(self, files: FileQueue, marked: Callable[[], int], *, in_loop: bool = False) -> None:
+        """``marked``: the log offset up to which a mark says that the queues are on disk. ``in_loop``: the appender is
+        an event loop, which makes no file itself and waits for none that does not come.
+        """
+        self._files, self._marked, self._in_loop = files, marked, in_loop
+        self._maker: threading.Thread | None = None
+        self._trouble: OSError | None = None
+        self._late = False
+        """The last file that was needed did not come in time; nobody waits for it any more."""
         self._lock = threading.Lock()
         self._ready: MappedFile | None = None
         self._end = 0
@@ -34,13 +43,46 @@ class NextFile:
         return self._ready
 
     def take(self, start: int) -> MappedFile:
-        """The file that begins at ``start``: the prepared one, or a new one. For the appender. Raises OSError."""
+        """The file that begins at ``start``: the prepared one, or a new one. For the appender. Raises OSError, and
+        StoreSlow where an event loop would wait.
+        """
+        if self._in_loop:
+            return self._take_made(start)
         with self._lock:
             ready, self._ready = self._ready, None
             file = ready or self._create(start)
             assert file.start == start, "files follow one another"
             self._end = file.end
             return file
+
+    def _take_made(self, start: int) -> MappedFile:
+        """As ``take``; a thread makes the file where none is ready, or waits for the one that does."""
+        if self._ready is None and (self._maker is None or not self._maker.is_alive()):
+            self._trouble = None
+            self._maker = threading.Thread(target=self._make, args=(start,), name="dejamq-next-file", daemon=True)
+            self._maker.start()
+        if self._maker is not None:
+            self._maker.join(0 if self._late else LOOP_WAITS_S)
+        ready = None
+        if self._trouble is None and self._lock.acquire(timeout=0 if self._late else LOOP_WAITS_S):
+            ready, self._ready = self._ready, None
+            self._lock.release()
+        if self._trouble is not None:
+            raise self._trouble
+        self._late = ready is None
+        if ready is None:
+            raise StoreSlow(f"the disk of {self._files.folder} has not made the log's next file yet; send again")
+        assert ready.start == start, "files follow one another"
+        self._end = ready.end
+        return ready
+
+    def _make(self, start: int) -> None:
+        try:
+            with self._lock:
+                if self._ready is None:
+                    self._ready = self._create(start)
+        except OSError as error:
+            self._trouble = error
 
     def is_wanted(self, log_end: int) -> bool:
         """Whether ``prepare`` has something to do. Any thread."""

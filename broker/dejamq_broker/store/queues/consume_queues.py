@@ -259,8 +259,8 @@ class ConsumeQueues:
     def delete(self, topic: str, log_end: int, log_min: int) -> None:
         """Forget the topic's queues: everything before ``log_end`` is of a life that is over.
 
-        Called by the appending thread while nothing is dispatched. The list of the deleted goes to disk first: a crash
-        then finds files of a life that is over, and makes the queues without it. Raises OSError, with nothing changed.
+        Called by the appending thread while nothing is dispatched. The list of the deleted is on disk (``note`` of
+        ``deleted``): a crash then finds files of a life that is over, and makes the queues without it.
         """
         self.deleted.add(topic, log_end, log_min)
         for number in self._table.begin_again(topic):

@@ -3,6 +3,7 @@
 RocketMQ keeps no such list: queues that it builds again from the log show the messages of deleted topics once more.
 """
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ class DeletedTopics:
         self._path = path
         # without a list that can be read every record is of a topic's only life
         self._ends: dict[str, int] = read_ends(path) or {}
+        self._noted: dict[str, int] = {}
+        self._writing = threading.Lock()
 
     def end_of_life(self, topic: str) -> int:
         """Records of the topic that begin before this log offset are of an earlier life; 0: it never was deleted."""
@@ -26,12 +29,20 @@ class DeletedTopics:
     def __iter__(self) -> Iterator[str]:
         return iter(self._ends)
 
+    def note(self, topic: str, log_offset: int, log_min: int) -> None:
+        """On disk before it returns; ``add`` follows. Any thread. Deletions of which the log has nothing any more are
+        left out. Raises OSError.
+        """
+        with self._writing:
+            kept = {name: end for name, end in self._ends.items() if end > log_min}
+            atomic_write(self._path, msgspec.json.encode(kept | self._noted | {topic: log_offset}))
+            self._noted[topic] = log_offset
+
     def add(self, topic: str, log_offset: int, log_min: int) -> None:
-        """On disk before it returns. Deletions of which the log has nothing any more are left out. Raises OSError."""
+        """It was noted, and no record of the topic came since."""
         kept = {name: end for name, end in self._ends.items() if end > log_min}
-        ends = kept | {topic: log_offset}
-        atomic_write(self._path, msgspec.json.encode(ends))
-        self._ends = ends
+        self._ends = kept | {topic: log_offset}
+        self._noted.pop(topic, None)
 
     def clamp(self, log_end: int) -> None:
         """A deletion behind the end of the log counts as a deletion at the end: records that come there now are of a

@@ -12,7 +12,7 @@ from dejamq_proto.config import java_properties
 from dejamq_proto.remoting import bodies, registrations, requests
 from dejamq_proto.remoting.frames import answer
 from dejamq_proto.remoting.header import Command
-from dejamq_proto.serving.remoting import Connection, RemotingDoor
+from dejamq_proto.serving.remoting import Answered, Connection, RemotingDoor
 
 from dejamq_namesrv.registry import Registry
 from dejamq_namesrv.topology import BrokerData, BrokerIdentity, DataVersion, RegisteredTopic
@@ -41,7 +41,7 @@ class Peer:
         """A name server asks nobody."""
 
 
-Handler = Callable[[Peer, Command], Command]
+Handler = Callable[[Peer, Command], Answered]
 
 
 def remoting_door(registry: Registry) -> RemotingDoor[Peer]:
@@ -133,9 +133,9 @@ class NameServerRequests:
         address = next((each for one in brokers for each in one.addresses.values()), None)
         return answer(command, body=bodies.write(bodies.TopicList(topic_list=sorted(found), broker_addr=address)))
 
-    def _put_config(self, _: Peer, command: Command) -> Command:
+    async def _put_config(self, _: Peer, command: Command) -> Command:
         item = requests.PUT_KV_CONFIG.read(command)
-        self._registry.kv.put(item.namespace, item.key, item.value)
+        await self._registry.kv.put(item.namespace, item.key, item.value)
         return answer(command)
 
     def _get_config(self, _: Peer, command: Command) -> Command:
@@ -147,9 +147,9 @@ class NameServerRequests:
             raise DejamqError(text, code=error.code) from None
         return answer(command, fields=requests.ConfigFound(value=value))
 
-    def _delete_config(self, _: Peer, command: Command) -> Command:
+    async def _delete_config(self, _: Peer, command: Command) -> Command:
         item = requests.DELETE_KV_CONFIG.read(command)
-        self._registry.kv.delete(item.namespace, item.key)
+        await self._registry.kv.delete(item.namespace, item.key)
         return answer(command)
 
     def _list_config(self, _: Peer, command: Command) -> Command:

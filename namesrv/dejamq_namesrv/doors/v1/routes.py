@@ -124,7 +124,7 @@ class NameServerServicer(namesrv_pb2_grpc.NameServerServicer):
 
     async def PutConfig(self, request: namesrv_pb2.PutConfigRequest, context: Context) -> namesrv_pb2.PutConfigResponse:
         """Kept on disk before the answer, where this name server has a directory."""
-        self._registry.kv.put(request.namespace, request.key, request.value)
+        await self._registry.kv.put(request.namespace, request.key, request.value)
         return namesrv_pb2.PutConfigResponse()
 
     async def GetConfig(self, request: namesrv_pb2.GetConfigRequest, context: Context) -> namesrv_pb2.GetConfigResponse:
@@ -135,7 +135,7 @@ class NameServerServicer(namesrv_pb2_grpc.NameServerServicer):
         self, request: namesrv_pb2.DeleteConfigRequest, context: Context
     ) -> namesrv_pb2.DeleteConfigResponse:
         """Deleting what is not there succeeds."""
-        self._registry.kv.delete(request.namespace, request.key)
+        await self._registry.kv.delete(request.namespace, request.key)
         return namesrv_pb2.DeleteConfigResponse()
 
     async def ListConfig(
