@@ -50,7 +50,7 @@ ROOMS = {
         "simple", "admin", "inbox", "", "sync",
     ),
     "dejamq_analytics": (
-        "duck", "frames", "sources", "evidence", "rules", "survey", "groups", "rules.history", "rules.anomalies",
+        "topics", "duck", "frames", "sources", "evidence", "rules", "survey", "groups", "rules.history", "rules.anomalies",
         "rules.copies", "rules.pairs", "spark", "pipeline", "report", "since", "log_audit", "run", "chronicle", "",
         "trial_audit", "follow", "__main__",
     ),
