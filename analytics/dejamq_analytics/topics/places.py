@@ -86,6 +86,6 @@ def pieces(start: Places, end: Places, most: int | None) -> Iterator[Piece]:
     """What lies between, a piece a queue, or several of at most ``most`` messages. Empty ones are left out."""
     for queue, last in sorted(end.items()):
         first = start[queue]
-        step = most or last - first or 1
+        step = most or max(1, last - first)
         for begin in range(first, last, step):
             yield Piece(queue, begin, min(begin + step, last))

@@ -70,7 +70,7 @@ class QueuePart(InputPartition):
     """What one task reads."""
 
     def __init__(self, piece: Piece) -> None:
-        super().__init__(tuple(piece.queue) + (piece.start, piece.end))
+        super().__init__((*piece.queue, piece.start, piece.end))
         self.piece = piece
 
 
