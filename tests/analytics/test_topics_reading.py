@@ -20,6 +20,7 @@ from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, Rout
 from dejamq_proto.loose_json import loads_loose
 from dejamq_proto.records.compression import Compression
 from dejamq_proto.remoting import requests as r
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from topic_cluster import BROKER, Served, served
 
 numbers = itertools.count()
@@ -202,6 +203,17 @@ def test_a_stream_that_stops_when_it_is_done_does_not_run_after_new_messages(ser
         servers.send(topic, 2)
         assert reader.latestOffset(start) == places(topic, 3, 0, 0)
         assert reader.reportLatestOffset() == places(topic, 7, 0, 1)
+
+
+def test_a_micro_batch_is_as_large_as_it_may_be(servers: Served, topic: str) -> None:
+    servers.send(topic, 0, count=6)
+    servers.send(topic, 1, count=3)
+    with stream(servers, topic, startingOffsets="earliest", maxOffsetsPerTrigger=3) as reader:
+        start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+        middle = reader.latestOffset(start, limit)
+        assert middle == places(topic, 2, 1)
+        assert reader.latestOffset(middle, limit) == places(topic, 4, 2)
+        assert reader.latestOffset(middle, ReadAllAvailable()) == places(topic, 6, 3)
 
 
 def test_a_queue_that_is_not_in_the_route_for_a_while_keeps_its_place(servers: Served, topic: str) -> None:
