@@ -1,8 +1,8 @@
 """Findings appended to tables of any Spark format, each once: Delta, Iceberg, Parquet, ….
 
-A row that the table has in the same words is left out. So a run that is repeated, or goes on after a crash, appends what
-is not there yet. That needs nothing of the format but reading what was written. Two audits that write to one table at
-the same time do not see one another: let one end first.
+A row that the table has in the same words is left out. So a run that is repeated, or goes on after a crash, appends
+what is not there yet. That needs nothing of the format but reading what was written. Two audits that write to one table
+at the same time do not see one another: let one end first.
 """
 
 from collections.abc import Mapping
