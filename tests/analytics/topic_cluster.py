@@ -24,8 +24,9 @@ SMALL = StoreConfig(
     max_index_num=4000, disk_check_enable=False, file_reserved_time_hours=1, file_reserved_hour_ms=1,
     delete_when=f"{(time.localtime().tm_hour + 12) % 24:02}", clean_resource_interval_ms=10,
     clean_resource_delay_ms=1, disk_check_delay_ms=1, delete_commit_log_files_interval_ms=1,
+    flush_consume_queue_thorough_interval_ms=100,
 )  # fmt: skip
-"""Messages expire at once, and are deleted on demand."""
+"""Messages expire at once, and are deleted on demand, but not before all queues are on disk."""
 
 
 class Served(NamedTuple):
@@ -50,7 +51,7 @@ class Served(NamedTuple):
         while not (low := int(self.ask(r.GET_MIN_OFFSET, topic=topic, queueId=0).ext["offset"])):
             assert time.monotonic() < deadline, "nothing expires"
             self.ask(r.DELETE_EXPIRED_LOG)  # a broker gives up after some tries
-            time.sleep(0.05)
+            time.sleep(0.1)
         return low
 
     def topic(self, name: str, queues: int) -> None:
