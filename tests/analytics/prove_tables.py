@@ -94,7 +94,7 @@ class Audits:
     """Runs of the command for one format."""
 
     def __init__(self, kind: str, folder: Path) -> None:
-        self._journal, self._where = folder / "journal", str(folder / "lake")
+        self._folder, self._journal, self._where = folder, folder / "journal", str(folder / "lake")
         self._journal.mkdir(parents=True)
         place = ["--write-path", self._where] if kind == "delta" else ["--write-table", "lake.audit"]
         self._table = f"{self._where}/findings" if kind == "delta" else "lake.audit_findings"
@@ -122,8 +122,9 @@ class Audits:
         """How long it took, and what it said. ``ended_after_s``: SIGKILL for it and its Java."""
         began_s = time.monotonic()
         process = subprocess.Popen(
-            self._command, env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+            self._command, cwd=self._folder, env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
         try:
             _, said = process.communicate(timeout=ended_after_s)
         except subprocess.TimeoutExpired:
@@ -134,8 +135,10 @@ class Audits:
     def counts(self) -> list[int]:
         """Rows and different findings."""
         command = [sys.executable, "-c", COUNT, self._table, self._kind, *self._settings]
-        said = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=True).stdout
-        return [int(number) for number in said.split("rows", 1)[1].split()]
+        ran = subprocess.run(
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=True
+        )
+        return [int(number) for number in ran.stdout.split("rows", 1)[1].split()]
 
 
 def proved(kind: str, kills: int, seed: int, folder: Path) -> bool:

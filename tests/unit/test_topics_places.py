@@ -1,7 +1,7 @@
 """Arithmetic of offsets for the Spark source of topics."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="the source needs the extra 'analytics'")
@@ -17,12 +17,14 @@ def test_offsets_are_nested_as_an_option_and_a_checkpoint_have_them() -> None:
     assert to_json({B: 3, A: 1}) == {"t": {"broker-a": {"0": 1}, "broker-b": {"10": 3}}}
 
 
+@settings(max_examples=40)
 @given(PLACES)
 def test_offsets_come_back_from_json(places: dict[Queue, tuple[int, int]]) -> None:
     begun = {queue: start for queue, (start, _) in places.items()}
     assert of_json(to_json(begun)) == begun
 
 
+@settings(max_examples=40)
 @given(PLACES, st.integers(1, 3000))
 def test_a_limited_batch_takes_as_much_as_it_may_and_no_more(places: dict[Queue, tuple[int, int]], most: int) -> None:
     start = {queue: begin for queue, (begin, _) in places.items()}
@@ -38,6 +40,7 @@ def test_a_limited_batch_takes_of_each_queue_by_what_waits_there() -> None:
     assert limited({A: 0, B: 100}, {A: 30, B: 110}, 20) == {A: 15, B: 105}
 
 
+@settings(max_examples=40)
 @given(PLACES, st.one_of(st.none(), st.integers(1, 300)))
 def test_pieces_cover_everything_once_and_in_order(places: dict[Queue, tuple[int, int]], most: int | None) -> None:
     start = {queue: begin for queue, (begin, _) in places.items()}
