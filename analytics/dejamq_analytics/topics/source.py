@@ -33,8 +33,8 @@ else:
         from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
         HAS_LIMITS = True
-    except ImportError:  # before Spark 4.2
-        ReadMaxRows, SupportsTriggerAvailableNow, HAS_LIMITS = type(None), object, False
+    except ImportError:  # before Spark 4.2; of the first, nothing is an instance
+        ReadMaxRows, SupportsTriggerAvailableNow, HAS_LIMITS = (), object, False
 
 
 class RocketMQDataSource(DataSource):
