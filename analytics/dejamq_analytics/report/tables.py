@@ -15,7 +15,7 @@ from dejamq_analytics.sources.paths import BadInput, reader, to_spark
 
 SAME = {"findings": ("finding_id", "cause", "expected"), "anomalies": ("anomaly_id",)}
 """Columns by which two rows say the same. A finding that was undetermined and is certain now is told once more."""
-EMPTY = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE")
+EMPTY = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
 """Spark's words for a folder without a table, as a run leaves it that ended before its first commit."""
 PARQUET = "parquet"
 
