@@ -49,6 +49,7 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/analytics/prove_cluster.py
 	$(BIN)/python tests/analytics/prove_follow.py
 	$(BIN)/python tests/analytics/prove_lost_tails.py
+	$(BIN)/python tests/analytics/prove_tables.py
 	$(MAKE) dist && $(BIN)/python tests/lab/prove_dist.py
 	$(BIN)/python tests/lab/prove_scenarios.py --directory build/scenarios
 	$(BIN)/python tests/docker/prove_kits.py
@@ -56,6 +57,7 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/rocketmq/prove_tls_clients.py
 	$(BIN)/python tests/rocketmq/prove_lab.py --directory build/rocketmq-scenarios
 	$(BIN)/python tests/rocketmq/prove_connectors.py
+	$(BIN)/python tests/rocketmq/prove_spark.py
 	@for run in 1 2 3 4 5 6 7 8 9 10; do \
 		echo "run $$run of 10" && $(BIN)/python -m dejamq_lab.demo --out build/prove-$$run || exit 1; \
 	done

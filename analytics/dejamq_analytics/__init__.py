@@ -3,7 +3,7 @@
 A program owns the Spark session and calls ``audit``. Enter at ``pipeline``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dejamq_analytics.report.result import AuditResult
@@ -11,7 +11,7 @@ from dejamq_analytics.report.result import AuditResult
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["AuditResult", "audit"]
+__all__ = ["AuditResult", "append_findings", "audit"]
 
 
 def audit(
@@ -42,3 +42,22 @@ def audit(
         places, logs = [str(one) for one in journals], [str(one) for one in stores]
         facts = gather(spark, places, logs, business_key, group, surveyed(spark, places, logs, group))
         return conclude(facts, run_id)
+
+
+def append_findings(
+    result: AuditResult,
+    *,
+    format: str | None = None,
+    path: str | None = None,
+    table: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> dict[str, int]:
+    """Append findings and anomalies to tables of any Spark format: ``path``/findings, or the table ``table``_findings.
+
+    What a table has in the same words is left out, so that a second call appends nothing. Gives the number of new rows
+    by table. ``format`` is Spark's name (``delta``, ``iceberg``); a path is Parquet without one. Raises BadInput (a
+    ValueError) for an audit by DuckDB, and unless just one of ``path`` and ``table`` is given.
+    """
+    from dejamq_analytics.report.tables import Target, append
+
+    return append(result, Target(format, path, table, options or {}))

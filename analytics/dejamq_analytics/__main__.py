@@ -17,6 +17,7 @@ from dejamq_analytics.evidence.text_lines import layout_of, offset_of
 from dejamq_analytics.evidence.translate import Reading, translate
 from dejamq_analytics.report.causes import CAUSES
 from dejamq_analytics.report.explain import explained
+from dejamq_analytics.report.tables import Target
 from dejamq_analytics.report.verdict import Verdict, advice
 from dejamq_analytics.run import BAD_USE, CANNOT_TELL, CLEAN, FAIL_ON, Request, run_audit
 from dejamq_analytics.sources.paths import BadInput
@@ -126,6 +127,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--since", metavar="RUN", help="tell only what RUN (a run id of --out, or last) and those before it have not"
     )
+    parser.add_argument(
+        "--write-format", metavar="FORMAT", help="of the tables: delta, iceberg, or another one of Spark's"
+    )
+    parser.add_argument("--write-path", metavar="PATH", help="appends to PATH/findings and PATH/anomalies what is new")
+    parser.add_argument("--write-table", metavar="NAME", help="the same for tables NAME_findings and NAME_anomalies")
+    parser.add_argument("--write-option", action="append", default=[], metavar="K=V", help="an option of the format")
     parser.add_argument("--follow", action="store_true", help="go on with the journals as they grow, until Ctrl-C")
     parser.add_argument(
         "--delay", type=float, default=60, metavar="SECONDS", help="with --follow: how long lines may come late (60)"
@@ -150,11 +157,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _request(given: argparse.Namespace) -> Request:
     default = os.environ.get("DEJAMQ_JOURNAL_DIR")
-    conf = [entry.partition("=") for entry in given.conf]
     fail_on = () if given.fail_on == "never" else tuple(given.fail_on.split(","))
-    for key, equals, _ in conf:
-        if not (key and equals):
-            raise BadInput(f"--conf takes KEY=VALUE, not {key!r}")
     for name in fail_on:
         if name not in FAIL_ON:
             raise BadInput(f"--fail-on takes {', '.join(FAIL_ON)} or never, not {name!r}")
@@ -168,10 +171,31 @@ def _request(given: argparse.Namespace) -> Request:
         group=given.group,
         engine=given.engine,
         master=given.master,
-        conf={key: value for key, _, value in conf},
+        conf=_pairs("--conf", given.conf),
         fail_on=fail_on,
         since=given.since,
+        target=_target(given),
     )
+
+
+def _pairs(option: str, entries: Sequence[str]) -> dict[str, str]:
+    parts = [entry.partition("=") for entry in entries]
+    for key, equals, _ in parts:
+        if not (key and equals):
+            raise BadInput(f"{option} takes KEY=VALUE, not {key!r}")
+    return {key: value for key, _, value in parts}
+
+
+def _target(given: argparse.Namespace) -> Target | None:
+    """None where no table is written. Raises BadInput."""
+    options = _pairs("--write-option", given.write_option)
+    if not (given.write_format or given.write_path or given.write_table or options):
+        return None
+    if given.follow:
+        raise BadInput("--follow writes Parquet only: leave --write-… out, or audit again and again with --since")
+    target = Target(given.write_format, given.write_path, given.write_table, options)
+    target.check()
+    return target
 
 
 def _reading(given: argparse.Namespace) -> Reading | None:

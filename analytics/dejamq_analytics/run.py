@@ -19,6 +19,7 @@ from dejamq_analytics.report.digest import digest
 from dejamq_analytics.report.evidence_scope import EvidenceScope, with_evidence
 from dejamq_analytics.report.page import render
 from dejamq_analytics.report.result import AuditResult
+from dejamq_analytics.report.tables import Target, append
 from dejamq_analytics.report.verdict import Verdict, holes, judge
 from dejamq_analytics.report.write import write_table, write_verdict
 from dejamq_analytics.since import RunChain
@@ -60,6 +61,8 @@ class Request:
     """What came of the reading: its journals and stores are among the others then."""
     beside: Beside | None = None
     """Writes more into ``out``, before the verdict."""
+    target: Target | None = None
+    """Tables to which what is new is appended."""
 
     @property
     def asked(self) -> dict[str, str]:
@@ -87,6 +90,8 @@ def run_audit(request: Request, say: Callable[[str], None]) -> tuple[int, Verdic
         with TemporaryDirectory(prefix="dejamq-audit-") as folder:
             return run_audit(_translated(request, request.reading, Path(folder), say), say)
     check_business_key(request.business_key, request.stores)
+    if request.target is not None:
+        request.target.check()
     alone = bool(request.stores) and not request.journals
     if not alone:
         check_journals(request.journals)
@@ -111,6 +116,7 @@ def _of_logs(request: Request, say: Callable[[str], None]) -> Verdict:
     """Commit logs alone: what is stored twice, and what nobody can know without journals."""
     with session_for(request) as spark:
         result = log_audit.conclude(log_audit.gather(spark, request.stores, request.business_key), request.stores)
+        _append(request, result, say)
         if request.out is not None:
             _write(request, request.out, result, log_audit.nothing_else(spark), None, say)
     return result.verdict
@@ -134,6 +140,7 @@ def _concluded(request: Request, facts: Facts, say: Callable[[str], None]) -> Ve
     if request.made is not None:
         result = _with_sources(facts.events.sparkSession, result, request.made)
     _tell_gaps(facts, say)
+    _append(request, result, say)
     if request.out is not None:
         _write(request, request.out, result, facts, chain.run, say)
     return result.verdict
@@ -202,7 +209,8 @@ def engine_of(request: Request, *, bounded: bool = False) -> str:
 
 
 def _only_for_spark(request: Request) -> list[str]:
-    return [name for name in ("master", "conf") if getattr(request, name)]
+    tables = "write-path" if request.target and request.target.path else "write-table"
+    return [name for name in ("master", "conf") if getattr(request, name)] + ([tables] if request.target else [])
 
 
 def _may_be_duckdb(request: Request) -> bool:
@@ -271,6 +279,13 @@ def _tell_gaps(facts: Facts, say: Callable[[str], None]) -> None:
         torn = f"; {row.torn} of its lines cannot be read" if row.torn else ""
         whose = row.process or row.boot_id
         say(f"journal of {whose}: lines {missing} are missing{torn}; what happened there is unknown")
+
+
+def _append(request: Request, result: AuditResult, say: Callable[[str], None]) -> None:
+    """To the tables, before anything else is written: who sees verdict.json finds everything."""
+    if request.target is not None:
+        for name, count in append(result, request.target).items():
+            say(f"{count} new {name} in {request.target.place(name)}")
 
 
 def _write(

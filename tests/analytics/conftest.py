@@ -41,8 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    settings = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "1g"}
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = {
+        "spark.sql.shuffle.partitions": "1", "spark.driver.memory": "1g",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }  # fmt: skip
     session = make_session("local[2]", settings, quick=True)
     yield session
     session.stop()

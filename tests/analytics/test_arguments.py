@@ -9,9 +9,11 @@ from pathlib import Path
 import duckdb
 import pytest
 from dejamq_analytics.__main__ import _engine_error, _parser, _request, _summary, main
+from dejamq_analytics.frames import SPARK
+from dejamq_analytics.report.tables import Target
 from dejamq_analytics.report.verdict import Totals, Verdict, weigh
 from dejamq_analytics.report.write import write_verdict
-from dejamq_analytics.run import FAIL_ON, Request
+from dejamq_analytics.run import FAIL_ON, Request, engine_of
 from dejamq_analytics.sources.paths import BadInput
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import Row
@@ -192,3 +194,30 @@ def test_output_that_nobody_reads_is_no_failure_of_the_audit(options: list[str])
     os.close(writing)
     assert "pipe" not in done.stderr.lower()
     assert done.returncode == (0 if options else 1)
+
+
+def test_tables_have_a_format_a_place_and_options_of_their_own() -> None:
+    given = request("journals", "--write-format", "delta", "--write-path", "lake", "--write-option", "mergeSchema=true")
+    assert given.target == Target("delta", path="lake", options={"mergeSchema": "true"})
+    assert request("journals", "--write-table", "lake.audit").target == Target(table="lake.audit")
+    assert request("journals").target is None
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--write-format", "delta"], "--write-path or --write-table, one of both"),
+        (["--write-path", "a", "--write-table", "b"], "--write-path or --write-table, one of both"),
+        (["--write-path", "a", "--write-option", "x"], "--write-option takes KEY=VALUE, not 'x'"),
+        (["--write-path", "a", "--follow"], "--follow writes Parquet only"),
+    ],
+)
+def test_tables_that_cannot_be_written_are_bad_use(more: list[str], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        request("journals", *more)
+
+
+def test_tables_are_written_by_spark() -> None:
+    assert engine_of(request("journals", "--write-path", "lake")) == SPARK
+    with pytest.raises(BadInput, match="--engine duckdb reads local journals and has no --write-table"):
+        engine_of(request("journals", "--engine", "duckdb", "--write-table", "lake.audit"))

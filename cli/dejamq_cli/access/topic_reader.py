@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dejamq import MessageQueue, ReceivedMessage
-from dejamq.admin.messages import TOOLS_GROUP
 from dejamq.net.broker import BrokerLink
 from dejamq.net.namesrv import NameServerLink
 from dejamq.net.routes import TopicRoute
@@ -17,6 +16,7 @@ from dejamq.values.config import parse_addresses
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, error_for
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal.writer import new_boot_id
+from dejamq_proto.names import TOOLS_GROUP
 from dejamq_proto.pull_pb2 import PullRequest
 from dejamq_proto.wire.tls import ClientTls
 

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dejamq.admin.messages import TOOLS_GROUP
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout
-from dejamq_proto.names import PERM_READ
+from dejamq_proto.names import PERM_READ, TOOLS_GROUP
 from dejamq_proto.records.record import BadRecord, decode_each
 from dejamq_proto.remoting import bodies, requests
 

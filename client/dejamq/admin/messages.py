@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import msgspec
 from dejamq_proto.admin_pb2 import QueryMessageRequest
 from dejamq_proto.codes import Code, DejamqError, error_for
+from dejamq_proto.names import TOOLS_GROUP
 from dejamq_proto.pull_pb2 import PullRequest
 
 from dejamq.admin.calls import AdminLink
@@ -13,7 +14,6 @@ from dejamq.admin.life import AdminLife
 from dejamq.receiving.received import ReceivedMessage, receive, receive_stored
 from dejamq.values.message import MessageQueue
 
-TOOLS_GROUP = "TOOLS_CONSUMER"  # RocketMQ's group of its own tools
 PULL_MESSAGES = 256
 
 
