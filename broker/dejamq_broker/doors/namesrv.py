@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from dejamq_proto.account import Account
 from dejamq_proto.codes import BrokerUnavailable
 
 from dejamq_broker.base.config import BrokerConfig
@@ -24,12 +25,14 @@ class NameServerOfEither:
 
     def __init__(
         self, address: str, site: Site, topics: TopicTable, config: BrokerConfig,
-        on_master: Callable[[str], None] | None,
+        on_master: Callable[[str], None] | None, account: Callable[[], Account | None] = lambda: None,
     ) -> None:  # fmt: skip
-        """``on_master`` as in ``NameServerRegistration``."""
+        """``on_master`` as in ``NameServerRegistration``. ``account``: by which this broker shows who it is."""
         self.address = address
-        self._ours = NameServerRegistration(address, site, topics, config, on_master)
-        self._theirs = RocketMQRegistration(address, site, topics, config.register_broker_timeout_ms, on_master)
+        self._ours = NameServerRegistration(address, site, topics, config, on_master, account())
+        self._theirs = RocketMQRegistration(
+            address, site, topics, config.register_broker_timeout_ms, on_master, account
+        )
         self._used: NameServerConnection = self._ours
 
     async def register(self) -> None:

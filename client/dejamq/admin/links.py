@@ -31,9 +31,11 @@ class AdminLinks:
 
     def __init__(self, config: ClientConfig) -> None:
         self._boot_id, self._seq, self._origin = new_boot_id(), 0, ProcessOrigin()
-        self._timeout_ms, self.closed = config.mq_client_api_timeout_ms, False
+        self._timeout_ms, self.closed, self.account = config.mq_client_api_timeout_ms, False, config.account
         addresses = parse_addresses(config.namesrv)
-        self.namesrvs = [NameServerAdminLink(one, self, timeout_ms=self._timeout_ms) for one in addresses]
+        self.namesrvs = [
+            NameServerAdminLink(one, self, timeout_ms=self._timeout_ms, account=self.account) for one in addresses
+        ]
         self._admins: dict[str, AdminLink] = {}
         self._brokers: dict[str, BrokerLink] = {}
         self.left_out: dict[str, DejamqError] = {}
@@ -94,13 +96,13 @@ class AdminLinks:
     def admin(self, address: str) -> AdminLink:
         """Made on first use."""
         if address not in self._admins:
-            self._admins[address] = AdminLink(address, self, timeout_ms=self._timeout_ms)
+            self._admins[address] = AdminLink(address, self, timeout_ms=self._timeout_ms, account=self.account)
         return self._admins[address]
 
     def broker(self, address: str) -> BrokerLink:
         """Made on first use."""
         if address not in self._brokers:
-            self._brokers[address] = BrokerLink(address, self, timeout_ms=self._timeout_ms)
+            self._brokers[address] = BrokerLink(address, self, timeout_ms=self._timeout_ms, account=self.account)
         return self._brokers[address]
 
     def check(self) -> None:

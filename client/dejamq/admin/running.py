@@ -156,7 +156,9 @@ class RunningClients(StoredMessages):
         check_group(group)
         found = await self.message(message_id)
         (address,) = (await self._open().masters([found.queue.broker_name])).values()
-        async with RunningLink(address, self._open(), timeout_ms=ANSWER_TIMEOUT_MS) as link:
+        async with RunningLink(
+            address, self._open(), timeout_ms=ANSWER_TIMEOUT_MS, account=self.config.account
+        ) as link:
             done = await link.consume_directly(group, client_id, message_id)
         return DirectResult(DirectOutcome(done.result), done.remark, done.ordered, done.auto_commit, done.spent_ms)
 
@@ -168,7 +170,9 @@ class RunningClients(StoredMessages):
         masters = await self._open().masters(None if broker_name is None else [broker_name])
         lines = []
         for name, address in masters.items():
-            async with RunningLink(address, self._open(), timeout_ms=self.config.mq_client_api_timeout_ms) as link:
+            async with RunningLink(
+                address, self._open(), timeout_ms=self.config.mq_client_api_timeout_ms, account=self.config.account
+            ) as link:
                 lines += [
                     StatsLine(name, one.item, one.key, _window(one.minute), _window(one.hour), _window(one.day))
                     for one in await link.stats(item, key)
@@ -179,7 +183,9 @@ class RunningClients(StoredMessages):
         """The answer of the first broker at which the client is, and that broker's name."""
         refused = DejamqError("no broker is known", code=Code.CONSUMER_NOT_ONLINE)
         for name, address in (await self._open().masters()).items():
-            async with RunningLink(address, self._open(), timeout_ms=ANSWER_TIMEOUT_MS) as link:
+            async with RunningLink(
+                address, self._open(), timeout_ms=ANSWER_TIMEOUT_MS, account=self.config.account
+            ) as link:
                 try:
                     return name, await question(link)
                 except DejamqError as error:

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 import grpc.aio
+from dejamq_proto.account import Account, now_ms
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest
 from dejamq_proto.fast_pb2_grpc import FastStub
@@ -32,8 +33,12 @@ AGAIN_S = 30.0
 class HotWires:
     """Opens the wires to one broker address that carry runs and pulls. Owned by the event loop."""
 
-    def __init__(self, channel: grpc.aio.Channel, address: str, identity: Identity, *, fast: bool) -> None:
-        """``fast``: whether the fast port may be tried at all."""
+    def __init__(
+        self, channel: grpc.aio.Channel, address: str, identity: Identity, *, fast: bool,
+        account: Account | None = None,
+    ) -> None:  # fmt: skip
+        """``fast``: whether the fast port may be tried at all. ``account`` signs the greeting."""
+        self._account = account
         self._channel, self._address, self._identity = channel, address, identity
         self._stub: Any = FastStub(channel)
         self._try_at = monotonic() if fast else inf
@@ -51,8 +56,10 @@ class HotWires:
             where = WhereRequest(caller=self._identity.caller())
             found = await call(self._stub.Where, where, address=self._address, timeout_ms=WHERE_MS)
             if found.port and found.beside == int(port):
+                proof = "" if self._account is None else self._account.authorization(method, now_ms())
+                hello = Hello(boot_id=found.boot_id, method=method, authorization=proof)
                 async with asyncio.timeout(DIAL_S):
-                    return await _dialled(host.strip("[]"), found.port, Hello(boot_id=found.boot_id, method=method))
+                    return await _dialled(host.strip("[]"), found.port, hello)
             reason = "it was reached by another port" if found.port else "it has none"
         except DejamqError as error:
             if error.code is not Code.REQUEST_CODE_NOT_SUPPORTED:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import grpc
 import grpc.aio
 
+from dejamq_proto.account import Account, SignedChannel
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
 
 CODE_KEY = "dejamq-code"
@@ -37,10 +38,14 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-def dial(address: str) -> grpc.aio.Channel:
-    """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it."""
+def dial(address: str, account: Account | None = None) -> grpc.aio.Channel:
+    """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it.
+
+    ``account`` signs each call.
+    """
     keep_pages()
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return channel if account is None else cast(grpc.aio.Channel, SignedChannel(channel, account))
 
 
 @cache

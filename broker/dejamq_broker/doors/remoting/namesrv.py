@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from dejamq_proto import names
+from dejamq_proto.account import Account
 from dejamq_proto.codes import Code, DejamqError, error_for
 from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.header import Command
@@ -33,9 +34,11 @@ class RocketMQRegistration:
     """Registers and unregisters by remoting. The name server forgets this broker when the connection ends."""
 
     def __init__(
-        self, address: str, site: Site, topics: TopicTable, timeout_ms: float, on_master: Callable[[str], None] | None
-    ) -> None:
-        """``on_master`` as in ``NameServerRegistration``."""
+        self, address: str, site: Site, topics: TopicTable, timeout_ms: float, on_master: Callable[[str], None] | None,
+        account: Callable[[], Account | None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """``on_master`` as in ``NameServerRegistration``. ``account``: by which this broker shows who it is."""
+        self._account = account
         self.address, self._on_master = address, on_master
         self._site, self._topics, self._timeout_s = site, topics, timeout_ms / 1000
         self._client: RemotingClient | None = None
@@ -84,7 +87,9 @@ class RocketMQRegistration:
     async def _connected(self) -> RemotingClient:
         async with self._connecting:
             if self._client is None or self._client.closed.is_set():
-                self._client = await connect(self.address, _pass_over, timeout_s=self._timeout_s)
+                self._client = await connect(
+                    self.address, _pass_over, account=self._account(), timeout_s=self._timeout_s
+                )
             return self._client
 
     def _topics_told(self) -> bytes:
@@ -106,8 +111,12 @@ class RocketMQRegistration:
 class Routes:
     """Queues of topics at all brokers, as name servers of either kind know them. Owned by the event loop."""
 
-    def __init__(self, addresses: Callable[[], Sequence[str]], timeout_ms: float, keep_ms: float) -> None:
-        """An answer serves for ``keep_ms``, also one without queues."""
+    def __init__(
+        self, addresses: Callable[[], Sequence[str]], timeout_ms: float, keep_ms: float,
+        account: Callable[[], Account | None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """An answer serves for ``keep_ms``, also one without queues. ``account``: by which this broker asks."""
+        self._account = account
         self._addresses, self._timeout_s, self._keep_s = addresses, timeout_ms / 1000, keep_ms / 1000
         self._known: dict[str, tuple[float, dict[str, int]]] = {}
         self._asking = asyncio.Lock()
@@ -139,7 +148,9 @@ class Routes:
         client = self._client
         if client is None or client.closed.is_set() or client.address != address:
             await self.close()
-            client = self._client = await connect(address, _pass_over, timeout_s=self._timeout_s)
+            client = self._client = await connect(
+                address, _pass_over, account=self._account(), timeout_s=self._timeout_s
+            )
         answer = await client.ask(requests.GET_ROUTE, requests.OfTopic(topic=topic), timeout_s=self._timeout_s)
         if answer.code == Code.TOPIC_NOT_EXIST:
             return {}
