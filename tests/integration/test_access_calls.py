@@ -195,9 +195,8 @@ def v2_headers(account: Account | None) -> tuple[tuple[str, str], ...]:
         return who
     date = "20261128T000000Z"
     proof = v2_proof(account.secret_key, date)
-    told = (
-        f"MQv2-HMAC-SHA1 Credential={account.access_key}/cn/Rocketmq, SignedHeaders=x-mq-date-time, Signature={proof}"
-    )
+    name = f"{account.access_key}/cn/Rocketmq"
+    told = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={proof}"
     return (*who, ("x-mq-date-time", date), ("authorization", told))
 
 
@@ -341,7 +340,7 @@ async def test_a_refused_run_leaves_the_stream_and_other_topics_alone(site: Site
         vip_channel_enabled=fast_port, retry_times_when_send_failed=0,
     ) as producer:  # fmt: skip
         await producer.send(Message(TOPIC, b"1"))
-        with pytest.raises(PermissionDenied, match="Pub on Topic:TBW102|Pub on Topic:another"):
+        with pytest.raises(PermissionDenied, match="Pub on Topic:another"):
             await producer.send(Message("another", b"2"))
         await producer.send(Message(TOPIC, b"3"))
 

@@ -11,6 +11,7 @@ from dejamq_proto.access.book import Contents, read_contents, write_contents
 from dejamq_proto.access.model import Action, Rule, User, UserType
 from java_clients import compiled, java, output_of
 
+pytestmark = [pytest.mark.mvn, pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT, SHOP = User("root", "root-keeps-this", UserType.SUPER), User("shop", "shop-keeps-this")
 RULES = Rule("shop", "Topic:orders", (Action.PUB, Action.SUB)), Rule("shop", "Group:billing", (Action.SUB,))
 

@@ -225,13 +225,14 @@ def test_plain_acl_is_read_as_rocketmq_4_means_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "accounts: 7", "accounts: [{accessKey: a}]", "accounts: [", "accounts: [{accessKey: a, secretKey: b, topicPerms: [x]}]",
+    "accounts: 7", "accounts: [{accessKey: a}]", "accounts: [",
+    "accounts: [{accessKey: a, secretKey: b, topicPerms: [x]}]",
     "accounts: [{accessKey: a, secretKey: b, defaultTopicPerm: ALL}]",
 ])  # fmt: skip
 def test_a_plain_acl_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "plain_acl.yml"
     file.write_text(text)
-    with pytest.raises(ConfigError, match="plain_acl.yml"):
+    with pytest.raises(ConfigError, match="plain_acl"):
         read_plain_acl(file)
 
 
