@@ -87,7 +87,12 @@ def configured(arguments: argparse.Namespace, store: str) -> BrokerConfig:
     for pair in arguments.set:
         key, _, value = pair.partition("=")
         given[key.strip()] = value.strip()
-    return load(BrokerConfig, overrides=SMALL | given)
+    config = load(BrokerConfig, overrides=SMALL | given)
+    if config.acl_enable and arguments.control:
+        raise ConfigError(
+            "--control asks nobody who he is, so it stays shut while acl_enable is on: leave one of them out"
+        )
+    return config
 
 
 async def advertise(server: str, address: str) -> None:

@@ -97,8 +97,8 @@ async def _stream_refusal(stream: Any, path: str, raw: bytes) -> str:
 
 
 def _remark(error: grpc.aio.AioRpcError) -> str:
-    remark = dict(error.trailing_metadata() or ()).get(REMARK_KEY, b"")  # type: ignore[call-overload]
-    return str(remark)
+    metadata: Any = error.trailing_metadata() or ()
+    return str(dict(metadata).get(REMARK_KEY, b""))
 
 
 def _told(text: str) -> str:

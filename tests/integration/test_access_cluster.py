@@ -1,12 +1,17 @@
 """Whole clusters with access control: servers know one another by an inner user; the command line has keys too."""
 
+import asyncio
+import re
+import shlex
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from access_site import ACCOUNTS, SECRETS, USERS
 from broker_wire import broker_config, until
-from cli_runner import run_beside
+from cli_runner import run_beside, run_here
 from dejamq import Admin, Message, Producer, PushConsumer, ReceivedMessage
 from dejamq.admin.access import AccessRule
 from dejamq_broker.app import Broker
@@ -92,7 +97,7 @@ async def test_a_user_whom_an_operator_makes_sends_and_consumes(cluster: Cluster
         ])  # fmt: skip
         told = await admin.users("shop")
         assert [len(users) for users in told.values()] == [1, 1]
-    shop = {"access_key": "shop", "secret_key": "shop-keeps-this"}
+    shop: dict[str, Any] = {"access_key": "shop", "secret_key": "shop-keeps-this"}
     got: list[bytes] = []
 
     async def handle(message: ReceivedMessage) -> None:
@@ -139,3 +144,36 @@ async def test_the_command_line_makes_users_in_files_and_at_servers(
     assert "signature" in (await run_beside("user", "list")).one_line()
     monkeypatch.setenv("DEJAMQ_SECRET_KEY", SECRETS["stranger"])
     assert (await run_beside("user", "list")).status == 1
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "access.md").read_text()
+
+
+def commands_of(page: str, noun: str) -> list[list[str]]:
+    """The lines of the page's examples that make users, or rules, without what stands before the command."""
+    lines = re.findall(rf"^(?:\w+=\S.*? )?dejamq ({noun} .*)$", page, re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+def test_the_examples_of_the_page_make_the_users_and_rules_that_they_say(tmp_path: Path) -> None:
+    file = str(tmp_path / "access.json")
+    users, rules = commands_of(PAGE, "user create"), commands_of(PAGE, "acl set")
+    for words in (*users, *rules):
+        at = words.index("--file") if "--file" in words else len(words)
+        ran = run_here(*words[:at], "--file", file, stdin=b"a-new-secret\n")
+        assert ran.status == 0, ran.errors
+    contents = read_contents(Path(file))
+    assert [(user.username, str(user.user_type)) for user in contents.users] == [
+        ("root", "Super"), ("servers", "Inner"), ("shop", "Normal"),
+    ]  # fmt: skip
+    assert [rule.resource for rule in contents.rules] == ["Topic:orders", "Topic:stock*", "Group:shop"]
+
+
+async def test_a_door_that_asks_nobody_stays_shut_while_access_control_is_on(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dejamq_lab.dev", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
+        "--set", "acl_enable=true", "--set", f"access_file={tmp_path}/access.json", stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert b"--control asks nobody who he is" in errors
