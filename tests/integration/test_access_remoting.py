@@ -28,7 +28,7 @@ from access_site import (
 from dejamq_proto.access.model import Action, Effect, Rule
 from dejamq_proto.access.needs import Of
 from dejamq_proto.access.remoting_rights import REMOTING
-from dejamq_proto.account import Account
+from dejamq_proto.account import Account, now_ms
 from dejamq_proto.codes import Code
 from dejamq_proto.remoting import pop_requests, requests
 from dejamq_proto.remoting.header import Command
@@ -193,3 +193,52 @@ async def test_no_secret_is_in_any_file_that_a_server_writes_or_in_its_answers(
 def test_needs_of_all_kinds_are_in_the_table() -> None:
     used = {need.of for needed in REMOTING.values() for need in needed.needs}
     assert used == set(Of) - {Of.ORIGIN}
+
+
+HALF = "TRAN_MSG\x01true\x02PGROUP\x01makers\x02UNIQ_KEY\x01C00002020B523FDD08A68B1995EE0003\x02"
+ASKED_TIMES = 4
+"""Each of two members of the group would be asked in one of them but for the rarest chance."""
+
+
+async def test_only_a_producer_who_may_send_to_the_topic_is_asked_about_its_transactions(tmp_path: Path) -> None:
+    """The question carries the whole half message."""
+    quick = {"transaction_timeout_ms": 50, "transaction_check_interval_ms": 50, "transaction_check_max": 100}
+    async with guarded(tmp_path, **quick) as site:
+        await site.allow(Rule("fitting", f"Topic:{TOPIC}", (Action.PUB,)))
+        told: dict[str, asyncio.Queue[Command]] = {name: asyncio.Queue() for name in ("fitting", "stranger")}
+        clients = {
+            name: await connect(site.address, queue.put_nowait, account=ACCOUNTS[name])
+            for name, queue in told.items()
+        }  # fmt: skip
+        for name, client in clients.items():
+            beat = msgspec.json.encode({"clientID": name, "producerDataSet": [{"groupName": "makers"}]})
+            assert (await client.send(Command(code=requests.HEART_BEAT.code, body=beat))).code == Code.SUCCESS
+        half = header_for(requests.SendMessage, site) | {
+            "producerGroup": "makers", "properties": HALF, "sysFlag": "4", "batch": "false", "reconsumeTimes": "0",
+            "bornTimestamp": str(now_ms()),
+        }  # fmt: skip
+        sent = await clients["fitting"].send(Command(code=requests.SEND_MESSAGE.code, ext=half, body=b"half"))
+        assert sent.code == Code.SUCCESS, sent.remark
+        async with asyncio.timeout(30):
+            for _ in range(ASKED_TIMES):
+                assert (await told["fitting"].get()).code == requests.CHECK_TRANSACTION_STATE.code
+        assert told["stranger"].empty()
+        for client in clients.values():
+            await client.close()
+
+
+async def test_a_foreign_transaction_cannot_be_ended(site: Site) -> None:
+    half = header_for(requests.SendMessage, site) | {
+        "producerGroup": "makers", "properties": HALF, "sysFlag": "4", "batch": "false", "reconsumeTimes": "0",
+        "bornTimestamp": str(now_ms()),
+    }  # fmt: skip
+    sent = await asked(site, ACCOUNTS["root"], Command(code=requests.SEND_MESSAGE.code, ext=half, body=b"half"))
+    assert sent.code == Code.SUCCESS, sent.remark
+    end = {
+        "producerGroup": "makers", "tranStateTableOffset": sent.ext["queueOffset"], "commitOrRollback": "8",
+        "commitLogOffset": str(int(sent.ext["msgId"][-16:], 16)),
+    }  # fmt: skip
+    command = Command(code=requests.END_TRANSACTION.code, ext=end)
+    assert refused(await asked(site, ACCOUNTS["stranger"], command))
+    await site.allow(Rule("fitting", f"Topic:{TOPIC}", (Action.PUB,)))
+    assert not refused(await asked(site, ACCOUNTS["fitting"], command))
