@@ -93,7 +93,7 @@ class Broker:
         self._registrar = Registrar()
         self._moving: asyncio.Task[None] | None = None
         self._follower: LogFollower | None = None
-        self._guard: Guard | None = None
+        self.guard: Guard | None = None
         self._journal = Journal(None, role="broker", process="", boot_id=self.boot_id, level=Level.OFF)
 
     @property
@@ -176,19 +176,19 @@ class Broker:
     def _ask_access(self) -> None:
         """Who may come in is known before anybody can. Raises ConfigError."""
         config = self.config
-        self._guard = guard_of(
+        self.guard = guard_of(
             config, StorePaths(self._directory).topics.parent, config.cluster_name, message_topics(self._store)
         )
         warn_if_open(config, config.listen)
-        if self._guard is not None:
+        if self.guard is not None:
             if self._guest is not None:
-                self._guard.book.lend(User(f"inner-{self.boot_id}", token_hex(16), UserType.INNER))
-            following = asyncio.create_task(self._guard.book.follow(), name="access")
+                self.guard.book.lend(User(f"inner-{self.boot_id}", token_hex(16), UserType.INNER))
+            following = asyncio.create_task(self.guard.book.follow(), name="access")
             self._on_close("access", partial(_cancelled, following))
 
     def _account(self) -> Account | None:
         """By which this broker shows other servers who it is."""
-        return None if self._guard is None else self._guard.account()
+        return None if self.guard is None else self.guard.account()
 
     def _make_domain(self) -> None:
         """Progress and offsets are registered for closing before the server is. So they are flushed after it stopped:
@@ -244,7 +244,7 @@ class Broker:
         timings = Timings() if config.metrics_address else None
         guest = self._guest
         services = dict.fromkeys((*SERVICES, *(guest.services if guest else ())))  # some are both's
-        self._server = Server(tuple(services), timings, self._guard)
+        self._server = Server(tuple(services), timings, self.guard)
         self.watched = Watched(
             self._server, self._store, self.domain.measures.rates, self.domain.measures.stats,
             metrics_on=config.metrics_address, metrics=None if timings is None else partial(self._metrics, timings),

@@ -37,7 +37,7 @@ class Site:
 
     async def allow(self, *rules: Rule) -> None:
         """These are all the rules of ``fitting`` from now on."""
-        guard = self.broker._guard
+        guard = self.broker.guard
         assert guard is not None
         await guard.book.change(lambda contents: Contents(contents.users, (*ELSEWHERE, *rules)))
 

@@ -352,7 +352,7 @@ async def test_a_user_who_is_changed_is_refused_on_connections_that_are_open(sit
         retry_times_when_send_failed=0,
     ) as producer:  # fmt: skip
         await producer.send(Message(TOPIC, b"1"))
-        guard = site.broker._guard
+        guard = site.broker.guard
         assert guard is not None
         await guard.book.change(updated("fitting", status="disable"))
         with pytest.raises(PermissionDenied, match="changed or deleted"):

@@ -70,7 +70,7 @@ async def test_brokers_register_and_slaves_copy_by_an_inner_user(cluster: Cluste
     slave = await cluster.broker(1)
     async with Producer("makers", namesrv=cluster.namesrv, **keys("root")) as producer:
         await producer.send(Message("orders", b"body"))
-    await until(lambda: slave._store.log_max == master._store.log_max > 0)
+    await until(lambda: slave.domain.store.log_max == master.domain.store.log_max > 0)
 
 
 async def test_a_slave_without_the_inner_user_copies_nothing_and_a_broker_without_it_does_not_register(
@@ -82,7 +82,7 @@ async def test_a_slave_without_the_inner_user_copies_nothing_and_a_broker_withou
         await producer.send(Message("orders", b"body"))
     slave = await cluster.broker(1, Contents(tuple(user for user in USERS if user.username != "inner")))
     await until(lambda: "/dejamq.v1.NameServer/RegisterBroker" in caplog.text)
-    assert slave._store.log_max < master._store.log_max
+    assert slave.domain.store.log_max < master.domain.store.log_max
     async with Admin(cluster.namesrv, **keys("root")) as admin:
         assert [list(one.addresses) for one in await admin.brokers()] == [[0]]
 

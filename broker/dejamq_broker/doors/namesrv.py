@@ -25,7 +25,7 @@ class NameServerOfEither:
 
     def __init__(
         self, address: str, site: Site, topics: TopicTable, config: BrokerConfig,
-        on_master: Callable[[str], None] | None, account: Callable[[], Account | None] = lambda: None,
+        on_master: Callable[[str], None] | None, account: Callable[[], Account | None],
     ) -> None:  # fmt: skip
         """``on_master`` as in ``NameServerRegistration``. ``account``: by which this broker shows who it is."""
         self.address = address

@@ -150,7 +150,7 @@ def _add_paths(
     """For producers, consumers and slaves: the services by which messages come and go."""
     sends = SendService(paths.sender, paths.confirmation, recalls, streams, fast_failure, acceptor, guard)
     pulls = PullService(
-        paths.puller, paths.pull_rules.filters, long_poll, streams, longest_hold_ms(config), guard, acceptor.true_peer
+        paths.puller, paths.pull_rules.filters, long_poll, streams, longest_hold_ms(config), guard, acceptor
     )
     copies = ReplicationService(paths.replication, tables.copied)
     server.add_generic_rpc_handlers((sends.handlers(), pulls.handlers(), copies.handlers()))

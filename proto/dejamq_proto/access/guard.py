@@ -84,7 +84,7 @@ class Guard:
     """Owned by the event loop."""
 
     def __init__(
-        self, book: Book, cluster: str, look: Look = lambda *_: "", clock_ms: Callable[[], int] = now_ms
+        self, book: Book, cluster: str, look: Look, clock_ms: Callable[[], int] = now_ms
     ) -> None:  # fmt: skip
         """``cluster`` is the name by which rules mean this one."""
         self.book, self._cluster, self._look, self._clock_ms = book, cluster, look, clock_ms

@@ -3,11 +3,26 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from dejamq_proto import access_pb2 as pb
 from dejamq_proto.access.book import Book
 from dejamq_proto.access.changes import created, deleted, rule_of, ruled, subject_name, unruled, updated
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.access.model import Rule, User
+from dejamq_proto.access_pb2 import (
+    AccessRule,
+    AccessUser,
+    DeleteRulesRequest,
+    DeleteRulesResponse,
+    DeleteUserRequest,
+    DeleteUserResponse,
+    ListRulesRequest,
+    ListRulesResponse,
+    ListUsersRequest,
+    ListUsersResponse,
+    PutRulesRequest,
+    PutRulesResponse,
+    PutUserRequest,
+    PutUserResponse,
+)
 from dejamq_proto.access_pb2_grpc import AccessServicer
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.remoting import access_requests as asked
@@ -32,39 +47,39 @@ class AccessService(AccessServicer):
     def __init__(self, guard: Guard | None) -> None:
         self._guard = guard
 
-    async def PutUser(self, request: pb.PutUserRequest, _: Any) -> pb.PutUserResponse:
+    async def PutUser(self, request: PutUserRequest, _: Any) -> PutUserResponse:
         user = request.user
         put = created if request.create else updated
         await _book(self._guard).change(put(user.name, user.secret, user.type, user.status))
-        return pb.PutUserResponse()
+        return PutUserResponse()
 
-    async def DeleteUser(self, request: pb.DeleteUserRequest, _: Any) -> pb.DeleteUserResponse:
+    async def DeleteUser(self, request: DeleteUserRequest, _: Any) -> DeleteUserResponse:
         await _book(self._guard).change(deleted(request.name))
-        return pb.DeleteUserResponse()
+        return DeleteUserResponse()
 
-    async def ListUsers(self, request: pb.ListUsersRequest, _: Any) -> pb.ListUsersResponse:
+    async def ListUsers(self, request: ListUsersRequest, _: Any) -> ListUsersResponse:
         """Without secrets."""
         book = _book(self._guard)
         own = [_told(user, "") for user in book.contents.users]
         plain = [_told(user, "plain_acl") for user in book.plain.users]
-        return pb.ListUsersResponse(users=[user for user in (*own, *plain) if request.filter in user.name])
+        return ListUsersResponse(users=[user for user in (*own, *plain) if request.filter in user.name])
 
-    async def PutRules(self, request: pb.PutRulesRequest, _: Any) -> pb.PutRulesResponse:
+    async def PutRules(self, request: PutRulesRequest, _: Any) -> PutRulesResponse:
         rules = [
             rule_of(each.user, each.resource, each.actions, each.decision, each.source_ips, each.policy_type)
             for each in request.rules
         ]
         await _book(self._guard).change(ruled(rules))
-        return pb.PutRulesResponse()
+        return PutRulesResponse()
 
-    async def DeleteRules(self, request: pb.DeleteRulesRequest, _: Any) -> pb.DeleteRulesResponse:
+    async def DeleteRules(self, request: DeleteRulesRequest, _: Any) -> DeleteRulesResponse:
         await _book(self._guard).change(unruled(request.user, request.resource, request.policy_type))
-        return pb.DeleteRulesResponse()
+        return DeleteRulesResponse()
 
-    async def ListRules(self, request: pb.ListRulesRequest, _: Any) -> pb.ListRulesResponse:
+    async def ListRules(self, request: ListRulesRequest, _: Any) -> ListRulesResponse:
         book = _book(self._guard)
-        return pb.ListRulesResponse(rules=[
-            pb.AccessRule(
+        return ListRulesResponse(rules=[
+            AccessRule(
                 user=rule.username, resource=rule.resource, actions=list(map(str, rule.actions)),
                 decision=str(rule.decision), source_ips=rule.source_ips, policy_type=str(rule.policy_type),
             )
@@ -73,8 +88,8 @@ class AccessService(AccessServicer):
         ])  # fmt: skip
 
 
-def _told(user: User, file: str) -> pb.AccessUser:
-    return pb.AccessUser(name=user.username, type=str(user.user_type), status=str(user.user_status), file=file)
+def _told(user: User, file: str) -> AccessUser:
+    return AccessUser(name=user.username, type=str(user.user_type), status=str(user.user_status), file=file)
 
 
 class AccessRequests:

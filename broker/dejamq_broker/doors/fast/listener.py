@@ -107,7 +107,7 @@ class HandlerContext(NamedTuple):
 
     write: Callable[[Pieces], Awaitable[None]]
     peer: Callable[[], str]
-    invocation_metadata: Callable[[], Any] = tuple
+    invocation_metadata: Callable[[], Any]
 
 
 class FastDoor(FastServicer):

@@ -35,7 +35,7 @@ class RocketMQRegistration:
 
     def __init__(
         self, address: str, site: Site, topics: TopicTable, timeout_ms: float, on_master: Callable[[str], None] | None,
-        account: Callable[[], Account | None] = lambda: None,
+        account: Callable[[], Account | None] | None = None,
     ) -> None:  # fmt: skip
         """``on_master`` as in ``NameServerRegistration``. ``account``: by which this broker shows who it is."""
         self._account = account
@@ -88,7 +88,10 @@ class RocketMQRegistration:
         async with self._connecting:
             if self._client is None or self._client.closed.is_set():
                 self._client = await connect(
-                    self.address, _pass_over, account=self._account(), timeout_s=self._timeout_s
+                    self.address,
+                    _pass_over,
+                    account=None if self._account is None else self._account(),
+                    timeout_s=self._timeout_s,
                 )
             return self._client
 
@@ -113,7 +116,7 @@ class Routes:
 
     def __init__(
         self, addresses: Callable[[], Sequence[str]], timeout_ms: float, keep_ms: float,
-        account: Callable[[], Account | None] = lambda: None,
+        account: Callable[[], Account | None],
     ) -> None:  # fmt: skip
         """An answer serves for ``keep_ms``, also one without queues. ``account``: by which this broker asks."""
         self._account = account

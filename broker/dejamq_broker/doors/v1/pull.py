@@ -1,7 +1,7 @@
 """The Pull service: requests become looks at the store, answers leave as they are ready."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from dejamq_proto.access.admission import Admit, admission, everything
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.pull_pb2 import CheckFilterRequest, CheckFilterResponse, PullRequest
+from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.wire.framed import joined
 from dejamq_proto.wire.messages import PullAnswer
 
@@ -35,10 +36,10 @@ class PullService:
 
     def __init__(
         self, puller: Puller, filters: FilterFactory, long_poll: LongPoll, streams: Streams,
-        max_suspend_ms: int | None, guard: Guard | None = None, true_peer: Callable[[str], str] = str,
+        max_suspend_ms: int | None, guard: Guard | None = None, acceptor: Acceptor | None = None,
     ) -> None:  # fmt: skip
         self._puller, self._filters, self._long_poll, self._streams = puller, filters, long_poll, streams
-        self._max_suspend_ms, self._guard, self._true_peer = max_suspend_ms, guard, true_peer
+        self._max_suspend_ms, self._guard, self._acceptor = max_suspend_ms, guard, acceptor
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Answers leave as raw bytes written by ``wire/messages.py``."""
@@ -52,7 +53,7 @@ class PullService:
 
     async def PullStream(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
         """One task looks and writes, so one frame at a time is in memory; holds come back to it through the outbox."""
-        peer = self._true_peer(context.peer())
+        peer = "" if self._acceptor is None else self._acceptor.true_peer(context.peer())
         admit = admission(self._guard, f"/{self.name}/PullStream", context, peer)
         with self._streams.outbox() as outbox:
             try:

@@ -67,7 +67,7 @@ class Sessions:
     def __init__(
         self, clients: Clients, clock_ms: Callable[[], int], silent_ms: float, gone: Callable[[str], None],
         command_of: Callable[[object], pb.TelemetryCommand | None],
-        may_hear: Callable[[Session, object], bool] = lambda *_: True,
+        may_hear: Callable[[Session, object], bool],
     ) -> None:  # fmt: skip
         """``silent_ms``: a client without a stream that says nothing for so long has ended; ``gone`` is told.
 
