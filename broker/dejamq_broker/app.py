@@ -6,9 +6,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Protocol
 
 from dejamq_proto import failpoints
+from dejamq_proto.access.guard import Guard
+from dejamq_proto.access.model import User, UserType
+from dejamq_proto.access.settings import guard_of, warn_if_open
+from dejamq_proto.account import Account
 from dejamq_proto.clock import Clock, ClocksMs
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal.events import Boot, State
@@ -30,6 +35,7 @@ from dejamq_broker.doors.namesrv import NameServerOfEither
 from dejamq_broker.doors.remoting.namesrv import Routes
 from dejamq_broker.doors.services import SERVICES, add_services
 from dejamq_broker.doors.v1.replication import MasterLink
+from dejamq_broker.operators.message_topics import message_topics
 from dejamq_broker.operators.watched import Watched
 from dejamq_broker.paths.long_poll import LongPoll
 from dejamq_broker.registrar import Registrar, Registration
@@ -56,7 +62,7 @@ class Guest(Protocol):
     remoting: RemotingDoor[Any]
 
     def add_to(self, server: Any) -> None:
-        """Open gRPC's door at this server."""
+        """Open its doors at this server."""
 
 
 class Broker:
@@ -91,6 +97,7 @@ class Broker:
         self._registrar = Registrar()
         self._moving: asyncio.Task[None] | None = None
         self._follower: LogFollower | None = None
+        self.guard: Guard | None = None
         self._journal = Journal(None, role="broker", process="", boot_id=self.boot_id, level=Level.OFF)
 
     @property
@@ -126,6 +133,7 @@ class Broker:
         """
         self._open_journal()
         await self._open_store()
+        self._ask_access()
         self._make_domain()
         bound = await self._serve()
         self._start_services()
@@ -169,6 +177,23 @@ class Broker:
             raise
         self._on_close("store", self._close_store)
 
+    def _ask_access(self) -> None:
+        """Who may come in is known before anybody can. Raises ConfigError."""
+        config = self.config
+        self.guard = guard_of(
+            config, StorePaths(self._directory).topics.parent, config.cluster_name, message_topics(self._store)
+        )
+        warn_if_open(config, config.listen)
+        if self.guard is not None:
+            if self._guest is not None:
+                self.guard.book.lend(User(f"inner-{self.boot_id}", token_hex(16), UserType.INNER))
+            following = asyncio.create_task(self.guard.book.follow(), name="access")
+            self._on_close("access", partial(_cancelled, following))
+
+    def _account(self) -> Account | None:
+        """By which this broker shows other servers who it is."""
+        return None if self.guard is None else self.guard.account()
+
     def _make_domain(self) -> None:
         """Progress and offsets are registered for closing before the server is. So they are flushed after it stopped:
         no commit of a client can come after the last flush.
@@ -187,7 +212,7 @@ class Broker:
         config, site = self.config, self.site
 
         def dial(address: str) -> MasterLink:
-            return MasterLink(address, site, config.ha_housekeeping_interval_ms, self._tls)
+            return MasterLink(address, site, config.ha_housekeeping_interval_ms, self._tls, self._account())
 
         self._follower = LogFollower(
             config, store, self._journal, site, dial,
@@ -223,25 +248,23 @@ class Broker:
         timings = Timings() if config.metrics_on else None
         guest = self._guest
         services = dict.fromkeys((*SERVICES, *(guest.services if guest else ())))  # some are both's
-        self._server = Server(tuple(services), timings, TlsDoor.of(config))
+        self._server = Server(tuple(services), timings, TlsDoor.of(config), self.guard)
         self.watched = Watched(
             self._server, self._store, self.domain.measures.rates, self.domain.measures.stats,
             out=MetricsOut(config, service="dejamq-broker", name=f"{config.broker_name}-{config.broker_id}"),
             metrics=partial(self._metrics, timings),
         )  # fmt: skip
         routes = Routes(
-            lambda: self._namesrvs,
-            config.register_broker_timeout_ms,
-            config.register_name_server_period_ms,
-            self._tls,
-        )
+            lambda: self._namesrvs, config.register_broker_timeout_ms, config.register_name_server_period_ms,
+            self._account, self._tls,
+        )  # fmt: skip
         self._on_close("routes", routes.close)
         self.fast, self.remoting, self._v2 = add_services(
             self._server, self.domain, told=self._registrar.told, replication=self.replication_info,
             ha_status=self.ha_status, routes=routes,
         )  # fmt: skip
         if guest:
-            guest.add_to(self._server.grpc)
+            guest.add_to(self._server)
             self.remoting = together(self.remoting, guest.remoting)
         acceptor = self._server.acceptor
         acceptor.remoting = self.remoting.open
@@ -350,7 +373,9 @@ class Broker:
         config = self.config
         on_master = self._follower.master_is if self._follower is not None else None
         links = [
-            NameServerOfEither(address, self.site, self.domain.tables.topics, config, on_master, self._tls)
+            NameServerOfEither(
+                address, self.site, self.domain.tables.topics, config, on_master, self._account, self._tls
+            )
             for address in self._namesrvs
         ]
         self._on_close("registrar", self._registrar.close)
@@ -404,3 +429,8 @@ class Broker:
         self._journal.close()
         if errors:
             raise errors[0]
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))

@@ -18,6 +18,7 @@ from dejamq_proto.codes import (
 
 from dejamq_cli.access.watch import with_seconds
 from dejamq_cli.commands import (
+    acl,
     audit,
     bench,
     broker,
@@ -36,6 +37,7 @@ from dejamq_cli.commands import (
     serve,
     store,
     topic,
+    user,
 )
 from dejamq_cli.terminal.help_text import examples, flow
 from dejamq_cli.terminal.output import BAD_USE, CANNOT_TELL, INTERRUPTED, NO, OK, OutputClosed, say, tell
@@ -77,6 +79,8 @@ app.add_typer(topic.app, name="topic", rich_help_panel=OPERATE)
 app.add_typer(group.app, name="group", rich_help_panel=OPERATE)
 app.add_typer(offset.app, name="offset", rich_help_panel=OPERATE)
 app.add_typer(client.app, name="client", rich_help_panel=OPERATE)
+app.add_typer(user.app, name="user", rich_help_panel=OPERATE)
+app.add_typer(acl.app, name="acl", rich_help_panel=OPERATE)
 app.command("send", epilog=send.EXAMPLES, rich_help_panel=MESSAGES)(send.send)
 app.command("consume", epilog=consume.EXAMPLES, rich_help_panel=MESSAGES)(consume.consume)
 app.add_typer(message.app, name="message", rich_help_panel=MESSAGES)

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
+from dejamq_proto.access.settings import guard_of, warn_if_open
 from dejamq_proto.journal.events import State
 from dejamq_proto.journal.writer import Journal, new_boot_id, open_journal
 from dejamq_proto.serving.metrics import Gather
@@ -17,6 +19,9 @@ from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.doors.services import NameServerDoors, monotonic_ms
 from dejamq_namesrv.kv_config import KvConfig
 from dejamq_namesrv.registry import Registry
+
+ANY_CLUSTER = "*"
+"""A name server serves several clusters: rules for one of them alone give no right here."""
 
 
 class NameServer:
@@ -51,9 +56,13 @@ class NameServer:
         journal.write(State(state="started", reason=f"level={journal.level}"))
         registry = Registry(config, kv, journal, self._now_ms)
         timings = Timings() if config.metrics_on else None
+        guard = guard_of(config, None if config.directory is None else Path(config.directory), ANY_CLUSTER)
+        if guard is not None:
+            self._parts.push_async_callback(_cancelled, asyncio.create_task(guard.book.follow()))
+        warn_if_open(config, config.listen)
         doors = NameServerDoors(registry, ClientTls.of(config))
-        server = Server(NameServerDoors.services, timings, TlsDoor.of(config))
-        doors.add_to(server.grpc)
+        server = Server(NameServerDoors.services, timings, TlsDoor.of(config), guard)
+        doors.add_to(server)
         server.acceptor.remoting = doors.remoting.open
         self._parts.push_async_callback(server.stop, config.shutdown_grace_ms)
         self._parts.push_async_callback(doors.remoting.close, config.shutdown_grace_ms)

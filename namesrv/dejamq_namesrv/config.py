@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+from dejamq_proto.access.settings import OF_ROCKETMQ, AccessConfig
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import listen_by_parts, setting
 from dejamq_proto.config.tls import TlsClientSettings, TlsServerSettings
@@ -16,7 +17,7 @@ KV_FILE = "kvConfig.json"
 
 
 @dataclass(frozen=True)
-class NamesrvConfig(WatchingConfig, TlsServerSettings, TlsClientSettings):
+class NamesrvConfig(WatchingConfig, AccessConfig, TlsServerSettings, TlsClientSettings):
     """All of one name server. Times are in milliseconds."""
 
     ROCKETMQ_CLASSES: ClassVar[tuple[str, ...]] = (
@@ -24,6 +25,7 @@ class NamesrvConfig(WatchingConfig, TlsServerSettings, TlsClientSettings):
     )  # fmt: skip
     ROCKETMQ_PARTS: ClassVar[Mapping[str, str]] = {
         "listenPort": "listen", "bindAddress": "listen", "kvConfigPath": "directory",
+        **OF_ROCKETMQ,
     }  # fmt: skip
 
     listen: str = setting("127.0.0.1:9876", help="host:port to serve on; port 0: any")
@@ -60,6 +62,7 @@ class NamesrvConfig(WatchingConfig, TlsServerSettings, TlsClientSettings):
     @classmethod
     def put_together(cls, parts: Mapping[str, str], values: dict[str, Any]) -> None:
         """RocketMQ's port and host into ours, and its file ``kvConfig.json`` into the folder."""
+        cls.put_access_together(parts, values)
         if path := parts.get("kvConfigPath"):
             file = PurePath(path)
             values["directory"] = str(file.parent if file.name == KV_FILE else file)

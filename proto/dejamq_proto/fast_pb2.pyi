@@ -75,19 +75,23 @@ class Hello(_message.Message):
 
     BOOT_ID_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
+    AUTHORIZATION_FIELD_NUMBER: _builtins.int
     boot_id: _builtins.str
     """of the broker that is meant"""
     method: _builtins.str
     """full name of the streaming call whose messages the next frames are"""
+    authorization: _builtins.str
+    """as the header of that call; '' without credentials"""
     def __init__(
         self,
         *,
         boot_id: _builtins.str = ...,
         method: _builtins.str = ...,
+        authorization: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "method", b"method"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorization", b"authorization", "boot_id", b"boot_id", "method", b"method"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,36 +4,22 @@ Source: RocketMQ ``NettyRemotingClient``.
 """
 
 import asyncio
-import base64
-import hmac
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from dejamq_proto.account import Account
 from dejamq_proto.codes import BrokerUnavailable, SendTimeout
 from dejamq_proto.remoting.frames import ONEWAY, VERSION, BadFrame, FrameReader, encode, texts_of
 from dejamq_proto.remoting.header import JSON, Command
 from dejamq_proto.remoting.requests import Fields, Request
 from dejamq_proto.wire.tls import ClientTls, asyncio_tls, why
 
+__all__ = ["Account", "RemotingClient", "connect"]
 CONNECT_S, ANSWER_S, LAST_WORDS_S = 3.0, 5.0, 1.0
 MOST_BYTES = 256 << 20
 """Of one answer. Java's clients take 16 MiB, but a broker's table of all offsets may be larger."""
-
-
-class Account(NamedTuple):
-    """Of a server with access control. Source: RocketMQ ``AclClientRPCHook``, ``AclSigner``."""
-
-    access_key: str
-    secret_key: str
-
-    def sign(self, command: Command) -> None:
-        """Add who asks, and the proof: a hash of all values, in the order of their names, and the body."""
-        command.ext = command.ext | {"AccessKey": self.access_key}
-        content = "".join(command.ext[name] for name in sorted(command.ext)).encode() + command.body
-        proof = hmac.digest(self.secret_key.encode(), content, "sha1")
-        command.ext["Signature"] = base64.b64encode(proof).decode()
 
 
 class RemotingClient(asyncio.Protocol):

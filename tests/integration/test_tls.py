@@ -127,7 +127,7 @@ async def test_a_server_of_another_name_is_refused_unless_the_client_expects_tha
     tmp_path: Path, authority: Authority
 ) -> None:
     other = authority.issue("other", "DNS:mq.example")
-    expected = {"tls_ca": authority.pem, "tls_name": "mq.example"}
+    expected: dict[str, Any] = {"tls_ca": authority.pem, "tls_name": "mq.example"}
     async with cluster(tmp_path, expected, **other.server()) as (namesrv, broker):
         assert "another host name; see tls_name" in await refusal(namesrv, tls_ca=authority.pem)
         with pytest.raises(BrokerUnavailable, match="IP address mismatch"):
@@ -202,7 +202,8 @@ async def test_a_permissive_server_takes_plain_clients_and_those_with_tls(
     tmp_path: Path, authority: Authority, server: Pair
 ) -> None:
     async with cluster(tmp_path, {}, **server.server("permissive")) as (namesrv, _):
-        for settings in ({}, {"tls_ca": authority.pem}):
+        ways: list[dict[str, Any]] = [{}, {"tls_ca": authority.pem}]
+        for settings in ways:
             async with Producer("pg", namesrv=namesrv, **settings) as producer:
                 await producer.send(Message("t", b"x"))
 
@@ -232,7 +233,7 @@ async def test_the_environment_makes_commands_dial_with_tls(
 
 
 async def test_a_slave_copies_its_master_over_tls(tmp_path: Path, authority: Authority, server: Pair) -> None:
-    dialled = {"tls_ca": authority.pem}
+    dialled: dict[str, Any] = {"tls_ca": authority.pem}
     settings = server.server("enforcing")
     async with cluster(tmp_path, dialled, **settings) as (namesrv, master):
         slave = Broker(broker_config(
@@ -250,7 +251,7 @@ async def test_a_broker_registers_over_tls_by_remoting_too(tmp_path: Path, autho
     """As at a name server of RocketMQ's own."""
     async with cluster(tmp_path, {"tls_ca": authority.pem}, **server.server("enforcing")) as (namesrv, broker):
         tls, topics = tls_of(authority), broker.domain.tables.topics
-        link = RocketMQRegistration(namesrv, broker.site, topics, 5000, None, tls)
+        link = RocketMQRegistration(namesrv, broker.site, topics, 5000, None, tls=tls)
         await link.register()
         await link.close()
         assert not await refuses_grpc(namesrv, tls)
@@ -283,7 +284,7 @@ async def test_the_server_of_one_process_registers_at_itself_over_tls(
         ({"tls_key": "k.pem"}, "tls_key needs tls_cert"),
     ],
 )
-async def test_a_client_says_which_of_its_files_cannot_be_used(settings: dict[str, str], reason: str) -> None:
+async def test_a_client_says_which_of_its_files_cannot_be_used(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         async with Producer("pg", **settings):
             pass

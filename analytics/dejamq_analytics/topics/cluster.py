@@ -18,6 +18,7 @@ from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.header import Command
 from dejamq_proto.remoting.requests import Fields, Request
 from dejamq_proto.remoting_client import RemotingClient, connect
+from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_analytics.topics.options import ReadOptions
 from dejamq_analytics.topics.places import Queue
@@ -183,7 +184,9 @@ class Cluster:
         async with self._connecting[address]:
             client = self._connections.get(address)
             if client is None or client.closed.is_set():
-                client = self._connections[address] = await connect(address, _pass_over, account=self._options.account)
+                client = self._connections[address] = await connect(
+                    address, _pass_over, account=self._options.account, tls=ClientTls.from_environment()
+                )
             return client
 
 

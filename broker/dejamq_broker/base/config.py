@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dejamq_proto import names
+from dejamq_proto.access.settings import OF_ROCKETMQ, AccessConfig
 from dejamq_proto.clock import ClockSettings
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import bracketed, listen_by_parts, setting
@@ -317,6 +318,7 @@ NAME = re.compile(r"[%|a-zA-Z0-9_.-]+")
 @dataclass(frozen=True)
 class BrokerConfig(
     BrokerWatchingConfig,
+    AccessConfig,
     OffsetSettings,
     TransactionSettings,
     HaSettings,
@@ -336,6 +338,7 @@ class BrokerConfig(
     )  # fmt: skip
     ROCKETMQ_PARTS: ClassVar[Mapping[str, str]] = {
         "listenPort": "listen", "bindAddress": "listen", "brokerIP1": "advertise",
+        **OF_ROCKETMQ,
     }  # fmt: skip
 
     broker_name: str = setting("broker-a", rocketmq="brokerName", help="masters and slaves of one name share topics")
@@ -440,6 +443,7 @@ class BrokerConfig(
         RocketMQ listens on every address. Here that is so when clients get an address that is not the loopback's, and
         no setting says where to listen.
         """
+        cls.put_access_together(parts, values)
         if address := parts.get("brokerIP1"):
             values["advertise"] = f"{bracketed(address)}:0"
             if "listen" not in values and not is_loopback(address):

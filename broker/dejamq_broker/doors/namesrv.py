@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from dejamq_proto.account import Account
 from dejamq_proto.codes import BrokerUnavailable
 from dejamq_proto.wire.tls import ClientTls
 
@@ -25,12 +26,14 @@ class NameServerOfEither:
 
     def __init__(
         self, address: str, site: Site, topics: TopicTable, config: BrokerConfig,
-        on_master: Callable[[str], None] | None, tls: ClientTls | None = None,
+        on_master: Callable[[str], None] | None, account: Callable[[], Account | None], tls: ClientTls | None = None,
     ) -> None:  # fmt: skip
-        """``on_master`` and ``tls`` as in ``NameServerRegistration``."""
+        """``on_master`` and ``tls`` as in ``NameServerRegistration``. ``account``: whom this broker comes as."""
         self.address, self._tls = address, tls
-        self._ours = NameServerRegistration(address, site, topics, config, on_master, tls)
-        self._theirs = RocketMQRegistration(address, site, topics, config.register_broker_timeout_ms, on_master, tls)
+        self._ours = NameServerRegistration(address, site, topics, config, on_master, account(), tls)
+        self._theirs = RocketMQRegistration(
+            address, site, topics, config.register_broker_timeout_ms, on_master, account, tls
+        )
         self._used: NameServerConnection = self._ours
 
     async def register(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import grpc.aio
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.admin_pb2_grpc import add_AdminServicer_to_server
 from dejamq_proto.client_pb2_grpc import add_ClientServicer_to_server, add_HandoverServicer_to_server
 from dejamq_proto.dead_letters_pb2_grpc import add_DeadLettersServicer_to_server
@@ -86,11 +87,11 @@ def add_services(
 
     fast = _add_paths(
         server, domain.config, domain.site, domain.paths, domain.tables, domain.streams, domain.fast_failure,
-        domain.long_poll, domain.services.recalls, acceptor,
+        domain.long_poll, domain.services.recalls, acceptor, public.guard,
     )  # fmt: skip
     _add_members(
         server, domain.config, domain.store, domain.tables, domain.members, domain.streams, domain.paths.commits,
-        acceptor,
+        acceptor, public.guard,
     )  # fmt: skip
     pops = PopService(domain.popping.pops, domain.popping.held, domain.streams, longest_hold_ms(domain.config))
     add_PopServicer_to_server(pops, server)
@@ -108,9 +109,11 @@ def add_services(
         inspector,
         told=kept_and_told,
     )
-    v2 = V2Door(domain, acceptor, told, longest_hold_ms(domain.config))
+    v2 = V2Door(domain, acceptor, told, longest_hold_ms(domain.config), public.guard)
     server.add_generic_rpc_handlers((v2.handler(),))
-    return Doors(fast, _remoting(domain, inspector, told, kept_and_told, ha_status, routes), v2)
+    remoting = _remoting(domain, inspector, told, kept_and_told, ha_status, routes)
+    remoting.guard = public.guard
+    return Doors(fast, remoting, v2)
 
 
 def _remoting(
@@ -156,30 +159,32 @@ def longest_hold_ms(config: BrokerConfig) -> int | None:
 
 def _add_paths(
     server: grpc.aio.Server, config: BrokerConfig, site: Site, paths: Paths, tables: Tables, streams: Streams,
-    fast_failure: FastFailure, long_poll: LongPoll, recalls: Recalls, acceptor: Acceptor,
+    fast_failure: FastFailure, long_poll: LongPoll, recalls: Recalls, acceptor: Acceptor, guard: Guard | None,
 ) -> FastDoor:  # fmt: skip
     """For producers, consumers and slaves: the services by which messages come and go."""
-    sends = SendService(paths.sender, paths.confirmation, recalls, streams, fast_failure, acceptor)
-    pulls = PullService(paths.puller, paths.pull_rules.filters, long_poll, streams, longest_hold_ms(config))
+    sends = SendService(paths.sender, paths.confirmation, recalls, streams, fast_failure, acceptor, guard)
+    pulls = PullService(
+        paths.puller, paths.pull_rules.filters, long_poll, streams, longest_hold_ms(config), guard, acceptor
+    )
     copies = ReplicationService(paths.replication, tables.copied)
     server.add_generic_rpc_handlers((sends.handlers(), pulls.handlers(), copies.handlers()))
     add_TransactionServicer_to_server(TransactionService(paths.transactions, streams), server)
     fast = FastDoor(site, {
         f"/{sends.name}/SendStream": Method(sends.SendStream),
         f"/{pulls.name}/PullStream": Method(pulls.PullStream, _pull_request, MAX_REQUEST_BYTES),
-    }, acceptor)  # fmt: skip
+    }, acceptor, guard)  # fmt: skip
     add_FastServicer_to_server(fast, server)
     return fast
 
 
 def _add_members(
     server: grpc.aio.Server, config: BrokerConfig, store: MessageStore, tables: Tables, members: Members,
-    streams: Streams, commits: Commits, acceptor: Acceptor,
+    streams: Streams, commits: Commits, acceptor: Acceptor, guard: Guard | None,
 ) -> None:  # fmt: skip
     """For clients as members of groups."""
     clients = ClientService(
         members.clients, streams, store, tables.topics, commits, tables.offsets, members.locks, acceptor,
-        backlog_bytes=config.channel_backlog_bytes,
+        backlog_bytes=config.channel_backlog_bytes, guard=guard,
     )  # fmt: skip
     add_ClientServicer_to_server(clients, server)
     add_HandoverServicer_to_server(HandoverService(members.handovers), server)

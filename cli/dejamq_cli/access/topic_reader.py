@@ -13,6 +13,7 @@ from dejamq.net.namesrv import NameServerLink
 from dejamq.net.routes import TopicRoute
 from dejamq.receiving.received import receive
 from dejamq.values.config import parse_addresses
+from dejamq_proto.account import account_of_environment
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, error_for
 from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.journal.writer import new_boot_id
@@ -60,8 +61,10 @@ class TopicReading:
     def __init__(self, namesrv: str, topic: str, start: Start) -> None:
         self.silent: dict[str, DejamqError] = {}
         self._topic, self._start, self._reader = topic, start, AnonymousClient()
-        self._tls = ClientTls.from_environment()
-        self._names = NameServerLink(parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls)
+        self._tls, self._account = ClientTls.from_environment(), account_of_environment()
+        self._names = NameServerLink(
+            parse_addresses(namesrv), self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls, account=self._account
+        )
         self._links: dict[str, BrokerLink] = {}
         self._places: dict[MessageQueue, ReadPlace] = {}
 
@@ -159,7 +162,9 @@ class TopicReading:
     async def _begin(self, route: TopicRoute, queue: MessageQueue, start: Start) -> ReadPlace | None:
         address = next(iter(route.addresses[queue.broker_name].values()))
         if address not in self._links:
-            self._links[address] = BrokerLink(address, self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls)
+            self._links[address] = BrokerLink(
+                address, self._reader, timeout_ms=TIMEOUT_MS, tls=self._tls, account=self._account
+            )
         link = self._links[address]
         try:
             end = await link.max_offset(queue.topic, queue.queue_id)

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from dejamq.admin.cluster import RunningCluster
+from dejamq.admin.access import RunningAccess
 from dejamq.admin.links import BrokerInfo
 from dejamq.admin.offsets import Offsets
 from dejamq.admin.running import RunningClients
 
 
-class Admin(RunningCluster, RunningClients, Offsets):
+class Admin(RunningAccess, RunningClients, Offsets):
     """Asks name servers and brokers; ``async with`` starts and closes it. Belongs to one event loop.
 
     Reading messages commits nothing and joins no group. A broker's refusal or missing answer is raised, never left

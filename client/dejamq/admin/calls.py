@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from dejamq_proto import admin_pb2 as pb
 from dejamq_proto import running_pb2
+from dejamq_proto.account import Account
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.common_pb2 import TopicConfig
 from dejamq_proto.dead_letters_pb2 import ReplayRequest, ReplayResponse
@@ -34,9 +35,12 @@ from dejamq.net.identity import Identity
 class RunningLink:
     """``async with`` closes it."""
 
-    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
+    def __init__(
+        self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None,
+        account: Account | None = None,
+    ) -> None:  # fmt: skip
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
-        self._channel = dial(address, tls)
+        self._channel = dial(address, tls, account)
         self._stub: Any = RunningStub(self._channel)
 
     async def __aenter__(self) -> Self:
@@ -124,10 +128,13 @@ class AdminChangesLink:
 class NameServerAdminLink:
     """One name server, asked by its address: operators compare what each of them says."""
 
-    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
+    def __init__(
+        self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None,
+        account: Account | None = None,
+    ) -> None:  # fmt: skip
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
         self._listener = address.rpartition(":")[0].strip("[]")
-        self._channel = dial(address, tls)
+        self._channel = dial(address, tls, account)
         self._stub: Any = NameServerStub(self._channel)
 
     async def cluster(self) -> ClusterInfo:
@@ -184,9 +191,12 @@ class NameServerAdminLink:
 class AdminLink(AdminChangesLink):
     """The Admin service of one broker address."""
 
-    def __init__(self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None) -> None:
+    def __init__(
+        self, address: str, identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None,
+        account: Account | None = None,
+    ) -> None:  # fmt: skip
         self.address, self._identity, self._timeout_ms = address, identity, timeout_ms
-        self._channel = dial(address, tls)
+        self._channel = dial(address, tls, account)
         self._stub: Any = AdminStub(self._channel)
         self._dead_letters: Any = DeadLettersStub(self._channel)
 

@@ -32,10 +32,10 @@ class AdminLinks:
 
     def __init__(self, config: ClientConfig) -> None:
         self._boot_id, self._seq, self._origin = new_boot_id(), 0, ProcessOrigin()
-        self._timeout_ms, self.closed = config.mq_client_api_timeout_ms, False
+        self._timeout_ms, self.closed, self.account = config.mq_client_api_timeout_ms, False, config.account
         self.tls = ClientTls.of(config)
         self.namesrvs = [
-            NameServerAdminLink(one, self, timeout_ms=self._timeout_ms, tls=self.tls)
+            NameServerAdminLink(one, self, timeout_ms=self._timeout_ms, tls=self.tls, account=self.account)
             for one in parse_addresses(config.namesrv)
         ]
         self._admins: dict[str, AdminLink] = {}
@@ -98,13 +98,17 @@ class AdminLinks:
     def admin(self, address: str) -> AdminLink:
         """Made on first use."""
         if address not in self._admins:
-            self._admins[address] = AdminLink(address, self, timeout_ms=self._timeout_ms, tls=self.tls)
+            self._admins[address] = AdminLink(
+                address, self, timeout_ms=self._timeout_ms, tls=self.tls, account=self.account
+            )
         return self._admins[address]
 
     def broker(self, address: str) -> BrokerLink:
         """Made on first use."""
         if address not in self._brokers:
-            self._brokers[address] = BrokerLink(address, self, timeout_ms=self._timeout_ms, tls=self.tls)
+            self._brokers[address] = BrokerLink(
+                address, self, timeout_ms=self._timeout_ms, tls=self.tls, account=self.account
+            )
         return self._brokers[address]
 
     def check(self) -> None:

@@ -177,7 +177,7 @@ class RunningClients(StoredMessages):
 
     def _running(self, address: str, timeout_ms: float = ANSWER_TIMEOUT_MS) -> RunningLink:
         links = self._open()
-        return RunningLink(address, links, timeout_ms=timeout_ms, tls=links.tls)
+        return RunningLink(address, links, timeout_ms=timeout_ms, tls=links.tls, account=links.account)
 
     async def _first_online(self, question: Callable[[RunningLink], Awaitable[Answer]]) -> tuple[str, Answer]:
         """The answer of the first broker at which the client is, and that broker's name."""

@@ -7,6 +7,7 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any, NamedTuple
 
+from dejamq_proto.account import Account
 from dejamq_proto.client_pb2 import (
     BrokerCommand,
     ClaimRequest,
@@ -96,15 +97,16 @@ class BrokerLink:
 
     def __init__(
         self, address: str, identity: Identity, *, timeout_ms: float, progress_timeout_ms: float = 5_000,
-        fast: bool = False, tls: ClientTls | None = None,
+        fast: bool = False, tls: ClientTls | None = None, account: Account | None = None,
     ) -> None:  # fmt: skip
         """``progress_timeout_ms`` is for send-backs and committed offsets, ``timeout_ms`` for all other calls.
 
         ``fast``: runs and pulls go to the broker's fast port where they can. ``tls``: None for plain connections.
+        ``account`` signs calls and connections.
         """
         self.address = address
         self._identity, self._timeout_ms, self._progress_timeout_ms = identity, timeout_ms, progress_timeout_ms
-        self._channel = dial(address, tls)
+        self._channel = dial(address, tls, account)
         self._client: Any = ClientStub(self._channel)
         self._handover: Any = HandoverStub(self._channel)
         self._send: Any = SendStub(self._channel)
@@ -112,7 +114,7 @@ class BrokerLink:
         self._puller: Any = PullStub(self._channel)
         self._transaction: Any = TransactionStub(self._channel)
         self._pop: Any = PopStub(self._channel)
-        hot = HotWires(self._channel, address, identity, fast=fast, tls=tls)
+        hot = HotWires(self._channel, address, identity, fast=fast, tls=tls, account=account)
         self._runs = AnswerStream(partial(hot.open, "/dejamq.v1.Send/SendStream"), address, run_result)
         self._pulls = AnswerStream(partial(hot.open, "/dejamq.v1.Pull/PullStream"), address, pull_answers)
         self._pulls.join = join_pulls

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 import grpc.aio
+from dejamq_proto.account import Account, now_ms
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest
 from dejamq_proto.fast_pb2_grpc import FastStub
@@ -34,10 +35,15 @@ class HotWires:
     """Opens the wires to one broker address that carry runs and pulls. Owned by the event loop."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, address: str, identity: Identity, *, fast: bool, tls: ClientTls | None = None
-    ) -> None:
-        """``fast``: whether the fast port may be tried at all. ``tls``: None for a plain connection to it."""
-        self._channel, self._address, self._identity, self._tls = channel, address, identity, tls
+        self, channel: grpc.aio.Channel, address: str, identity: Identity, *, fast: bool, tls: ClientTls | None = None,
+        account: Account | None = None,
+    ) -> None:  # fmt: skip
+        """``fast``: whether the fast port may be tried at all. ``tls``: None for a plain connection to it.
+
+        ``account`` signs the greeting.
+        """
+        self._account, self._tls = account, tls
+        self._channel, self._address, self._identity = channel, address, identity
         self._stub: Any = FastStub(channel)
         self._try_at = monotonic() if fast else inf
 
@@ -54,8 +60,9 @@ class HotWires:
             where = WhereRequest(caller=self._identity.caller())
             found = await call(self._stub.Where, where, address=self._address, timeout_ms=WHERE_MS)
             if found.port and found.beside == int(port):
+                proof = "" if self._account is None else self._account.authorization(method, now_ms())
+                hello = Hello(boot_id=found.boot_id, method=method, authorization=proof)
                 async with asyncio.timeout(DIAL_S):
-                    hello = Hello(boot_id=found.boot_id, method=method)
                     return await _dialled(host.strip("[]"), found.port, hello, self._tls)
             reason = "it was reached by another port" if found.port else "it has none"
         except DejamqError as error:

@@ -140,7 +140,9 @@ class Instance:
         self._origin, self._seq = ProcessOrigin(), 0
         self.started_ms = self.clock.wall_ms()
         timeout_ms = config.mq_client_api_timeout_ms
-        self.namesrv = NameServerLink(parse_addresses(config.namesrv), self, timeout_ms=timeout_ms, tls=self._tls)
+        self.namesrv = NameServerLink(
+            parse_addresses(config.namesrv), self, timeout_ms=timeout_ms, tls=self._tls, account=config.account
+        )
         self.routes = Routes(
             self.namesrv,
             refresh_interval_ms=config.poll_name_server_interval_ms,
@@ -351,7 +353,7 @@ class Instance:
         return BrokerLink(
             address, self, timeout_ms=config.mq_client_api_timeout_ms,
             progress_timeout_ms=config.consumer_progress_timeout_ms, fast=config.vip_channel_enabled,
-            tls=self._tls,
+            tls=self._tls, account=config.account,
         )  # fmt: skip
 
     # listeners

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import grpc.aio
+from dejamq_proto.account import Account
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFound, error_for
 from dejamq_proto.namesrv_pb2 import GetRouteRequest, GetRouteResponse, GetRoutesRequest, RouteAnswer
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
@@ -30,9 +31,11 @@ class NameServerLink:
     """
 
     def __init__(
-        self, addresses: Sequence[str], identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None
-    ) -> None:
-        """``tls``: None for plain connections."""
+        self, addresses: Sequence[str], identity: Identity, *, timeout_ms: float, tls: ClientTls | None = None,
+        account: Account | None = None,
+    ) -> None:  # fmt: skip
+        """``tls``: None for plain connections. ``account`` signs calls."""
+        self._account = account
         self._addresses = tuple(random.sample(addresses, len(addresses)))
         self._identity, self._timeout_ms, self._tls = identity, timeout_ms, tls
         self._current = 0
@@ -86,9 +89,10 @@ class NameServerLink:
         try:
             told = (await self._call(self._stub(address).GetRoutes, request, address)).answers
         except DejamqError as error:
-            if error.code != Code.REQUEST_CODE_NOT_SUPPORTED:
+            if error.code not in (Code.REQUEST_CODE_NOT_SUPPORTED, Code.NO_PERMISSION):
                 raise
-            return [await self._ask_for_one(topic, address) for topic in topics]  # it is older than this client
+            # it is older than this client, or one of the topics is not for this user
+            return [await self._ask_for_one(topic, address) for topic in topics]
         if len(told) != len(topics):
             raise DejamqError(f"{address} gave {len(told)} answers to {len(topics)} questions", definite=True)
         return [_answer(topic, address, each) for topic, each in zip(topics, told, strict=True)]
@@ -109,7 +113,7 @@ class NameServerLink:
 
     def _stub(self, address: str) -> Any:
         if address not in self._channels:
-            channel = dial(address, self._tls)
+            channel = dial(address, self._tls, self._account)
             self._channels[address] = channel, NameServerStub(channel)
         return self._channels[address][1]
 

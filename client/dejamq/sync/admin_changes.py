@@ -6,6 +6,7 @@ from typing import Any
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import PERM_READ, PERM_WRITE
 
+from dejamq.admin.access import AccessRule, AccessUser
 from dejamq.admin.admin import Admin as AsyncAdmin
 from dejamq.admin.cluster import Clash
 from dejamq.admin.groups import GroupSettings
@@ -124,3 +125,31 @@ class AdminChanges(Facade[AsyncAdmin]):
     def clashes(self) -> list[Clash]:
         """As ``dejamq.Admin.clashes``."""
         return self._await(self._inner.clashes)
+
+    def create_user(self, name: str, secret: str, *, type: str = "Normal", status: str = "enable") -> None:
+        """As ``dejamq.Admin.create_user``."""
+        self._await(self._inner.create_user, name, secret, type=type, status=status)
+
+    def update_user(self, name: str, *, secret: str = "", type: str = "", status: str = "") -> None:
+        """As ``dejamq.Admin.update_user``."""
+        self._await(self._inner.update_user, name, secret=secret, type=type, status=status)
+
+    def delete_user(self, name: str) -> None:
+        """As ``dejamq.Admin.delete_user``."""
+        self._await(self._inner.delete_user, name)
+
+    def users(self, filter: str = "") -> dict[str, list[AccessUser]]:
+        """As ``dejamq.Admin.users``."""
+        return self._await(self._inner.users, filter)
+
+    def put_rules(self, rules: Sequence[AccessRule]) -> None:
+        """As ``dejamq.Admin.put_rules``."""
+        self._await(self._inner.put_rules, rules)
+
+    def delete_rules(self, user: str, resource: str = "") -> None:
+        """As ``dejamq.Admin.delete_rules``."""
+        self._await(self._inner.delete_rules, user, resource)
+
+    def rules(self, user: str = "", resource: str = "") -> dict[str, list[AccessRule]]:
+        """As ``dejamq.Admin.rules``."""
+        return self._await(self._inner.rules, user, resource)

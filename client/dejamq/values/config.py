@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from dejamq_proto.account import Account, account_of
 from dejamq_proto.clock import ClockSettings
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import Minutes, load, setting
@@ -168,6 +169,12 @@ class ClientConfig(ClockSettings, TlsClientSettings):
     namesrv: str = setting(
         "127.0.0.1:9876", rocketmq="namesrvAddr", help="name servers, host:port, several separated by ; or ,"
     )
+    access_key: str | None = setting(
+        None, rocketmq="accessKey", help="name of the user of a cluster with access control; both keys or none"
+    )
+    secret_key: str | None = setting(
+        None, rocketmq="secretKey", help="the user's secret; better in DEJAMQ_SECRET_KEY than in a program"
+    )
     namespace: str = setting("", rocketmq="namespace", help="in front of topics and groups, unseen by the program")
     client_id: str | None = setting(
         None,
@@ -207,9 +214,15 @@ class ClientConfig(ClockSettings, TlsClientSettings):
         None, help="message property whose value identifies the business event; KEYS for the first key"
     )
 
+    @property
+    def account(self) -> Account | None:
+        """By which a client shows who it is; None without keys. Raises ConfigError for one key alone."""
+        return account_of(self.access_key, self.secret_key)
+
     def validate(self) -> None:
         """Raise ConfigError for what no client can work with."""
         parse_addresses(self.namesrv)
+        account_of(self.access_key, self.secret_key)
         self.validate_clock()
         self.validate_tls_client()
         if self.journal_level not in ("off", "audit", "forensic"):

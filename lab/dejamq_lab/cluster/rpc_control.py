@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc.aio
 from dejamq_proto import admin_pb2, common_pb2, namesrv_pb2
+from dejamq_proto.account import account_of_environment
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import MASTER_ID, PERM_READ, PERM_WRITE
@@ -127,7 +128,7 @@ async def _namesrv(address: str, method: str, request: Any) -> Any:
 
 @asynccontextmanager
 async def _channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
-    channel = dial(address, ClientTls.from_environment())
+    channel = dial(address, ClientTls.from_environment(), account_of_environment())
     try:
         yield channel
     finally:

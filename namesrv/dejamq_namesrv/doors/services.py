@@ -2,8 +2,8 @@
 
 import time
 
-import grpc.aio
 from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.serving.server import Server
 from dejamq_proto.v2 import methods
 from dejamq_proto.wire.tls import ClientTls
 
@@ -37,10 +37,11 @@ class NameServerDoors:
         journal = Journal(None, role="namesrv", process="", boot_id="", level=Level.OFF)
         return cls(Registry(NamesrvConfig(), KvConfig(None), journal, monotonic_ms))
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Open gRPC's doors at a server that has not started yet. A broker's own answers come before these."""
-        add_to(server, self._servicer)
-        server.add_generic_rpc_handlers((self._v2.handler(),))
+    def add_to(self, server: Server) -> None:
+        """Open the doors at a server that has not started yet. A broker's own answers come before these."""
+        add_to(server.grpc, self._servicer)
+        server.grpc.add_generic_rpc_handlers((self._v2.handler(server.guard, server.acceptor.true_peer),))
+        self.remoting.guard = server.guard
 
     def end_channels(self) -> None:
         """Let go of brokers' and clients' streams, which would otherwise hold up the stop of the server."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from dejamq_proto import failpoints
+from dejamq_proto.access.guard import Guard, Who
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.remoting.frames import MAX_FRAME_BYTES, BadFrame, FrameReader, answer, encode
 from dejamq_proto.remoting.header import Command
@@ -57,6 +58,8 @@ class RemotingDoor(Generic[Of]):
     def __init__(self, handlers: "Handlers[Of]", open_session: "Callable[[Connection[Of]], Of]") -> None:
         """``handlers`` by the numbers of their requests. ``open_session`` is called for each new connection."""
         self.handlers, self.open_session = handlers, open_session
+        self.guard: Guard | None = None
+        """Asked before each request; None: everybody may do everything."""
         self.connections: set[Connection[Of]] = set()
         self.halves = HalfFrames()
         self.closing = False
@@ -122,7 +125,7 @@ class _Sessions:
 
 
 def together(*doors: "RemotingDoor[Any]") -> "RemotingDoor[Any]":
-    """One door for the requests of several, which have no number in common."""
+    """One door for the requests of several, which have no number in common. The guard is that of the first."""
 
     def of(number: int, handler: Callable[[Any, Command], Answered]) -> Callable[[_Sessions, Command], Answered]:
         return lambda sessions, command: handler(sessions.each[number], command)
@@ -130,10 +133,11 @@ def together(*doors: "RemotingDoor[Any]") -> "RemotingDoor[Any]":
     handlers = {
         code: of(number, handler) for number, door in enumerate(doors) for code, handler in door.handlers.items()
     }
-    return RemotingDoor(
-        handlers,
-        lambda connection: _Sessions([door.open_session(connection) for door in doors]),
+    door: RemotingDoor[Any] = RemotingDoor(
+        handlers, lambda connection: _Sessions([each.open_session(connection) for each in doors])
     )
+    door.guard = doors[0].guard
+    return door
 
 
 class Connection(asyncio.Protocol, Generic[Of]):
@@ -147,6 +151,7 @@ class Connection(asyncio.Protocol, Generic[Of]):
         """With failpoints: the requests that are answered through ``send``, by number, with their names."""
         self._full = self._held = self._goes_on_later = False
         self.peer: tuple[str, int] = ("", 0)
+        self._who: Who | None = None
 
     @property
     def address(self) -> str:
@@ -215,6 +220,11 @@ class Connection(asyncio.Protocol, Generic[Of]):
         An error of the look is answered as one of a handler, and is nobody else's.
         """
         self._loop.call_soon(self.when_it_reads, partial(self._look, command, look))
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether the sender of the last request may see half messages of this topic."""
+        guard = self._door.guard
+        return guard is None or (self._who is not None and guard.may_publish(self._who, topic))
 
     @property
     def full(self) -> bool:
@@ -329,6 +339,8 @@ class Connection(asyncio.Protocol, Generic[Of]):
             self._write(answer(command, Code.SERVICE_NOT_AVAILABLE, "the server is closing"))
 
     def _call(self, command: Command) -> Answered:
+        if (guard := self._door.guard) is not None:
+            self._who = guard.remoting(command, self.peer[0])
         handler = self._door.handlers.get(command.code)
         if handler is None:
             text = f" request type {command.code} not supported"

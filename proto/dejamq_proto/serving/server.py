@@ -11,8 +11,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from dejamq_proto import failpoints
+from dejamq_proto.access.guard import Guard
+from dejamq_proto.access_pb2_grpc import add_AccessServicer_to_server
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.serving.acceptor import Acceptor
+from dejamq_proto.serving.access_gate import AccessGate
+from dejamq_proto.serving.access_service import AccessService
 from dejamq_proto.serving.faults import RpcFaults
 from dejamq_proto.serving.refusals import Refusals
 from dejamq_proto.serving.through_port import OnlyThroughPort
@@ -37,6 +41,8 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
 ]
 
 
+ACCESS = "dejamq.v1.Access"
+"""The service that every server has: its users and their rules."""
 GRPC_BELOW, ANY_PORT = 1, 0
 """gRPC's own port is so far below the public one, or any that is free."""
 LOOPBACK = "127.0.0.1"
@@ -57,10 +63,14 @@ class Server:
     state of readiness. Each service has its own state, so that one may be closed while the others serve.
     """
 
-    def __init__(self, services: Sequence[str], timings: Timings | None = None, tls: TlsDoor | None = None) -> None:
+    def __init__(
+        self, services: Sequence[str], timings: Timings | None = None, tls: TlsDoor | None = None,
+        guard: Guard | None = None,
+    ) -> None:  # fmt: skip
         """``services`` are the full names that reflection lists; add servicers to ``grpc`` before ``start``.
 
-        ``timings`` gets the time of each call. ``tls``: of the public port; None: it takes none.
+        ``timings`` gets the time of each call. ``tls``: of the public port; None: it takes none. ``guard`` is asked
+        before each call.
         """
         self._services, self._ready = services, False
         self.acceptor, self._tls = Acceptor(), tls
@@ -73,11 +83,16 @@ class Server:
         keep any other one would not find the server after that start."""
         faults = (RpcFaults(),) if failpoints.ARMED else ()
         timed = () if timings is None else (timings,)
-        gate = (OnlyThroughPort(self.acceptor),) if tls is not None and tls.only else ()
-        self.grpc = grpc.aio.server(interceptors=(*gate, *timed, Refusals(), *faults), options=SERVER_OPTIONS)
+        through = (OnlyThroughPort(self.acceptor),) if tls is not None and tls.only else ()
+        gate = () if guard is None else (AccessGate(guard, self.acceptor.true_peer),)
+        self.guard = guard
+        self.grpc = grpc.aio.server(interceptors=(*through, *timed, Refusals(), *gate, *faults), options=SERVER_OPTIONS)
+        add_AccessServicer_to_server(AccessService(guard), self.grpc)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
-        reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc)
+        reflection.enable_server_reflection(
+            (*services, ACCESS, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc
+        )
 
     async def start(self, listen: str, *, beside: bool = False) -> str:
         """Bind ``host:port`` (port 0: any) and accept calls. Returns the bound address. Raises ConfigError.

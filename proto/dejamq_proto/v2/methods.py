@@ -4,6 +4,7 @@ Requests are read here and not by gRPC, so that bytes that are no request get a 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
@@ -11,6 +12,9 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from dejamq_proto import names
+from dejamq_proto.access.admission import address_of
+from dejamq_proto.access.guard import Guard, Unauthenticated, Who
+from dejamq_proto.account import DATE_TIME, HEADER
 from dejamq_proto.codes import Code, DejamqError, InvalidName
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2.statuses import Refused, named, status_of
@@ -20,18 +24,22 @@ CLIENT_ID, LANGUAGE, VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-v
 BOOT_ID, SEQ = "x-dejamq-boot-id", "x-dejamq-seq"
 """Of a program that writes a journal: its start, and the number of the call there. Others send neither."""
 LONGEST_CLIENT_ID = LONGEST_BOOT_ID = 255
+MOST_TOLD = 512
 MOST_BYTES, MOST_SENT_BYTES = 1 << 20, 64 << 20
 """Of a request, and of one that brings messages, which has checks of its own. The event loop reads them, and others
 wait meanwhile.
 """
 Request = TypeVar("Request", bound=Message)
 Context = Any
+USER: ContextVar[str] = ContextVar("user", default="")
+"""Who makes the call that this task answers, where there is access control."""
 
 
 class Call(NamedTuple):
     """Who calls. ``peer`` is gRPC's name of the other end, ``left_s`` the time until the client gives up.
 
-    ``boot_id`` and ``seq`` are those of the client's own journal, '' and 0 without one.
+    ``boot_id`` and ``seq`` are those of the client's own journal, '' and 0 without one. ``user`` is who has shown that
+    he is it, '' without access control; ``proof`` are the headers by which.
     """
 
     client_id: str
@@ -41,10 +49,12 @@ class Call(NamedTuple):
     left_s: float | None
     boot_id: str = ""
     seq: int = 0
+    user: str = ""
+    proof: tuple[tuple[str, str], ...] = ()
 
     def headers(self) -> tuple[tuple[str, str], ...]:
         """As the caller sent them, for a call in its name."""
-        return (CLIENT_ID, self.client_id), (LANGUAGE, self.language), (VERSION, self.version)
+        return (CLIENT_ID, self.client_id), (LANGUAGE, self.language), (VERSION, self.version), *self.proof
 
 
 Unary = Callable[[Any, Call], Awaitable[Any]]
@@ -79,7 +89,8 @@ def call_of(context: Context, peer: str) -> Call:
     language, version = headers.get(LANGUAGE, ""), headers.get(VERSION, "")
     boot_id, seq = headers.get(BOOT_ID, "")[:LONGEST_BOOT_ID], headers.get(SEQ, "")
     number = int(seq) if seq.isdecimal() and len(seq) < 16 else 0
-    return Call(client_id, language, version, peer, context.time_remaining(), boot_id, number)
+    proof = tuple((name, headers[name]) for name in (HEADER, DATE_TIME) if name in headers)
+    return Call(client_id, language, version, peer, context.time_remaining(), boot_id, number, USER.get(), proof)
 
 
 def read(raw: bytes, kind: type[Request]) -> Request:
@@ -96,28 +107,108 @@ def read(raw: bytes, kind: type[Request]) -> Request:
 def generic_handler(
     unary: Mapping[str, Unary], streams: Mapping[str, Callable[[bytes, Context], Awaitable[None]]],
     telemetry: Callable[[AsyncIterator[bytes], Context], Awaitable[None]], true_peer: Callable[[str], str],
+    guard: Guard | None = None,
 ) -> "grpc.GenericRpcHandler[Any, Any]":  # fmt: skip
     """What a server adds: these calls under the protocol's own path. Calls that are left out are UNIMPLEMENTED.
 
-    ``streams`` and ``telemetry`` write serialized answers by themselves.
+    ``streams`` and ``telemetry`` write serialized answers by themselves. ``guard`` is asked before each call, and for
+    each message of a stream.
     """
+    door = _Door(guard, true_peer)
     handlers: dict[str, Any] = {
-        name: grpc.unary_unary_rpc_method_handler(_answering(name, serve, true_peer)) for name, serve in unary.items()
+        name: grpc.unary_unary_rpc_method_handler(_answering(name, serve, true_peer, door))
+        for name, serve in unary.items()
     }
-    handlers |= {name: grpc.unary_stream_rpc_method_handler(serve) for name, serve in streams.items()}
-    handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(telemetry)
+    handlers |= {
+        name: grpc.unary_stream_rpc_method_handler(_streaming(name, serve, door)) for name, serve in streams.items()
+    }
+    handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(_telling(telemetry, door))
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
 
+class _Door:
+    """Where this service asks who calls, and whether he may."""
+
+    def __init__(self, guard: Guard | None, true_peer: Callable[[str], str]) -> None:
+        self.guard, self._true_peer = guard, true_peer
+
+    def who(self, name: str, context: Context) -> Who | None:
+        """None without access control. Raises Unauthenticated."""
+        if self.guard is None:
+            return None
+        peer = self._true_peer(context.peer())
+        who = self.guard.v2_call(name, context.invocation_metadata(), address_of(peer))
+        USER.set(who.name)
+        return who
+
+    def check(self, who: Who | None, name: str, request: Any) -> None:
+        """Raises PermissionDenied."""
+        if self.guard is not None and who is not None:
+            self.guard.check_v2(who, name, request)
+
+
+STREAMS: dict[str, tuple[type[Message], type[Any]]] = {
+    "ReceiveMessage": (pb.ReceiveMessageRequest, pb.ReceiveMessageResponse),
+    "PullMessage": (pb.PullMessageRequest, pb.PullMessageResponse),
+}
+"""Calls with one request and a stream of answers."""
+
+
+def _streaming(
+    name: str, serve: Callable[[bytes, Context], Awaitable[None]], door: _Door
+) -> Callable[[bytes, Context], Awaitable[None]]:
+    request_type, answer_type = STREAMS[name]
+
+    async def served(raw: bytes, context: Context) -> None:
+        try:
+            if (who := door.who(name, context)) is not None:
+                door.check(who, name, read(raw, request_type))
+        except DejamqError as error:
+            await context.write(answer_type(status=status_of(error)).SerializeToString())
+            return
+        await serve(raw, context)
+
+    return served
+
+
+def _telling(
+    telemetry: Callable[[AsyncIterator[bytes], Context], Awaitable[None]], door: _Door
+) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
+    async def checked(frames: AsyncIterator[bytes], who: Who, refused: list[DejamqError]) -> AsyncIterator[bytes]:
+        async for raw in frames:
+            try:
+                door.check(who, "Telemetry", read(raw, pb.TelemetryCommand))
+            except DejamqError as error:
+                refused.append(error)
+                return
+            yield raw
+
+    async def told(frames: AsyncIterator[bytes], context: Context) -> None:
+        refused: list[DejamqError] = []
+        try:
+            who = door.who("Telemetry", context)
+            await telemetry(frames if who is None else checked(frames, who, refused), context)
+        except DejamqError as error:
+            refused.append(error)
+        if refused:
+            unknown = isinstance(refused[0], Unauthenticated)
+            status = grpc.StatusCode.UNAUTHENTICATED if unknown else grpc.StatusCode.PERMISSION_DENIED
+            await context.abort(status, str(refused[0])[:MOST_TOLD])
+
+    return told
+
+
 def _answering(
-    name: str, serve: Unary, true_peer: Callable[[str], str]
+    name: str, serve: Unary, true_peer: Callable[[str], str], door: _Door
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
     request_type, answer_type = UNARY[name]
 
     async def answered(raw: bytes, context: Context) -> bytes:
         try:
-            call = call_of(context, true_peer(context.peer()))
-            answer = await serve(read(raw, request_type), call)
+            who = door.who(name, context)
+            call, request = call_of(context, true_peer(context.peer())), read(raw, request_type)
+            door.check(who, name, request)
+            answer = await serve(request, call)
         except DejamqError as error:
             answer = answer_type(status=status_of(error))
         serialized: bytes = answer.SerializeToString()

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import grpc
 import grpc.aio
 
+from dejamq_proto.account import Account, SignedChannel
 from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, SendTimeout, error_for
 from dejamq_proto.wire.tls import ClientTls, trouble
 
@@ -40,15 +41,18 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-def dial(address: str, tls: ClientTls | None = None) -> grpc.aio.Channel:
+def dial(address: str, tls: ClientTls | None = None, account: Account | None = None) -> grpc.aio.Channel:
     """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it.
 
-    ``tls``: None for a plain one.
+    ``tls``: None for a plain one. ``account`` signs each call.
     """
     keep_pages()
     if tls is None:
-        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-    return grpc.aio.secure_channel(address, tls.credentials, options=[*CHANNEL_OPTIONS, *tls.channel_options])
+        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    else:
+        options = [*CHANNEL_OPTIONS, *tls.channel_options]
+        channel = grpc.aio.secure_channel(address, tls.credentials, options=options)
+    return channel if account is None else cast(grpc.aio.Channel, SignedChannel(channel, account))
 
 
 @cache

@@ -11,7 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import grpc.aio
-from dejamq_proto.codes import Code, ConfigError
+from dejamq_proto.access.admission import address_of
+from dejamq_proto.access.guard import Guard
+from dejamq_proto.account import HEADER
+from dejamq_proto.codes import Code, ConfigError, DejamqError
 from dejamq_proto.fast_pb2 import Hello, Welcome, WhereRequest, WhereResponse
 from dejamq_proto.fast_pb2_grpc import FastServicer
 from dejamq_proto.serving.acceptor import Acceptor, peer_name, peer_of
@@ -104,13 +107,20 @@ class HandlerContext(NamedTuple):
 
     write: Callable[[Pieces], Awaitable[None]]
     peer: Callable[[], str]
+    invocation_metadata: Callable[[], Any]
 
 
 class FastDoor(FastServicer):
     """Listens beside the gRPC server, and says there where. Its port is 0 before ``start`` and after ``close``."""
 
-    def __init__(self, site: Site, methods: Mapping[str, Method], acceptor: Acceptor) -> None:
-        """``methods`` by their full names. ``acceptor`` is the public port's, whose doors are open here as well."""
+    def __init__(
+        self, site: Site, methods: Mapping[str, Method], acceptor: Acceptor, guard: Guard | None = None
+    ) -> None:
+        """``methods`` by their full names. ``acceptor`` is the public port's, whose doors are open here as well.
+
+        ``guard`` is asked once for each connection who it is; handlers ask it for each message.
+        """
+        self._guard = guard
         self.acceptor, self._closing = acceptor, False
         self._site, self._methods, self._beside, self._grpc_port = site, methods, 0, 0
         self._server: asyncio.Server | None = None
@@ -233,14 +243,16 @@ class FastDoor(FastServicer):
             raise
 
     async def _converse(self, conversation: Conversation, hello: Hello) -> None:
-        welcome = self._welcome(hello)
+        welcome = self._welcome(hello, conversation.peer())
         conversation.write(welcome.SerializeToString())
         if not welcome.code:
             method = self._methods[hello.method]
             conversation.decode, conversation.most_bytes = method.decode, method.most_bytes
-            await method.handler(conversation, HandlerContext(conversation.send, conversation.peer))
+            await method.handler(
+                conversation, HandlerContext(conversation.send, conversation.peer, lambda: _metadata(hello))
+            )
 
-    def _welcome(self, hello: Hello) -> Welcome:
+    def _welcome(self, hello: Hello, peer: str) -> Welcome:
         """The answer to a client's hello, with an error code for a client that is not welcome."""
         site = self._site
         welcome = Welcome(boot_id=site.boot_id)
@@ -249,4 +261,14 @@ class FastDoor(FastServicer):
         elif hello.method not in self._methods:
             code, remark = Code.REQUEST_CODE_NOT_SUPPORTED, f"{hello.method!r:.100} is not served here"
             welcome.code, welcome.remark = int(code), remark
+        elif self._guard is not None:
+            try:
+                self._guard.call(hello.method, _metadata(hello), address_of(peer))
+            except DejamqError as error:
+                welcome.code, welcome.remark = int(error.code), str(error)
         return welcome
+
+
+def _metadata(hello: Hello) -> tuple[tuple[str, str], ...]:
+    """As a call of the same stream has it over gRPC."""
+    return ((HEADER, hello.authorization),)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from dejamq_proto.remoting.header import Command
+from dejamq_proto.serving.access_service import AccessRequests
 from dejamq_proto.serving.remoting import Answered, Connection, RemotingDoor
 
 from dejamq_broker.doors.remoting.assignments import Assigning
@@ -39,7 +40,9 @@ def remoting_door(
     def open_session(connection: Connection[ClientSession]) -> ClientSession:
         return ClientSession(connection, clients, commands, long_poll, held)
 
-    return RemotingDoor(handlers, open_session)
+    door: RemotingDoor[ClientSession] = RemotingDoor(handlers, open_session)
+    handlers |= AccessRequests(lambda: door.guard).handlers()
+    return door
 
 
 def _told_first(handler: Handler, topics: TopicTable, told: Callable[[], Awaitable[None]]) -> Handler:

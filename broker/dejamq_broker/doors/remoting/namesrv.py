@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from dejamq_proto import names
+from dejamq_proto.account import Account
 from dejamq_proto.codes import Code, DejamqError, error_for
 from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.header import Command
@@ -34,11 +35,12 @@ class RocketMQRegistration:
     """Registers and unregisters by remoting. The name server forgets this broker when the connection ends."""
 
     def __init__(
-        self, address: str, site: Site, topics: TopicTable, timeout_ms: float,
-        on_master: Callable[[str], None] | None, tls: ClientTls | None = None,
+        self, address: str, site: Site, topics: TopicTable, timeout_ms: float, on_master: Callable[[str], None] | None,
+        account: Callable[[], Account | None] | None = None, tls: ClientTls | None = None,
     ) -> None:  # fmt: skip
-        """``on_master`` and ``tls`` as in ``NameServerRegistration``."""
-        self.address, self._on_master, self._tls = address, on_master, tls
+        """``on_master`` and ``tls`` as in ``NameServerRegistration``. ``account``: whom this broker comes as."""
+        self._account, self._tls = account, tls
+        self.address, self._on_master = address, on_master
         self._site, self._topics, self._timeout_s = site, topics, timeout_ms / 1000
         self._client: RemotingClient | None = None
         self._connecting = asyncio.Lock()
@@ -86,7 +88,10 @@ class RocketMQRegistration:
     async def _connected(self) -> RemotingClient:
         async with self._connecting:
             if self._client is None or self._client.closed.is_set():
-                self._client = await connect(self.address, _pass_over, timeout_s=self._timeout_s, tls=self._tls)
+                self._client = await connect(
+                    self.address, _pass_over, account=None if self._account is None else self._account(),
+                    timeout_s=self._timeout_s, tls=self._tls,
+                )  # fmt: skip
             return self._client
 
     def _topics_told(self) -> bytes:
@@ -109,10 +114,14 @@ class Routes:
     """Queues of topics at all brokers, as name servers of either kind know them. Owned by the event loop."""
 
     def __init__(
-        self, addresses: Callable[[], Sequence[str]], timeout_ms: float, keep_ms: float, tls: ClientTls | None = None
-    ) -> None:
-        """An answer serves for ``keep_ms``, also one without queues. ``tls``: None for plain connections."""
-        self._tls = tls
+        self, addresses: Callable[[], Sequence[str]], timeout_ms: float, keep_ms: float,
+        account: Callable[[], Account | None], tls: ClientTls | None = None,
+    ) -> None:  # fmt: skip
+        """An answer serves for ``keep_ms``, also one without queues. ``account``: by which this broker asks.
+
+        ``tls``: None for plain connections.
+        """
+        self._account, self._tls = account, tls
         self._addresses, self._timeout_s, self._keep_s = addresses, timeout_ms / 1000, keep_ms / 1000
         self._known: dict[str, tuple[float, dict[str, int]]] = {}
         self._asking = asyncio.Lock()
@@ -144,7 +153,9 @@ class Routes:
         client = self._client
         if client is None or client.closed.is_set() or client.address != address:
             await self.close()
-            client = self._client = await connect(address, _pass_over, timeout_s=self._timeout_s, tls=self._tls)
+            client = self._client = await connect(
+                address, _pass_over, account=self._account(), timeout_s=self._timeout_s, tls=self._tls
+            )
         answer = await client.ask(requests.GET_ROUTE, requests.OfTopic(topic=topic), timeout_s=self._timeout_s)
         if answer.code == Code.TOPIC_NOT_EXIST:
             return {}

@@ -128,6 +128,8 @@ class ClientSession:
 
     def _check(self, command: CheckProducer) -> bool:
         half = decode(command.record, check_crc=False)
+        if not self.connection.may_publish(half.topic):
+            return False
         unique_key = half.properties.get(PROPERTY_UNIQUE_KEY)
         header = requests.CheckTransaction(
             tran_state_table_offset=command.half_queue_offset, commit_log_offset=command.half_log_offset,

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto import failpoints
+from dejamq_proto.access.admission import Admit, admission, publisher
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.client_pb2_grpc import ClientServicer
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.common_pb2 import QueueKey
+from dejamq_proto.records.record import decode
 from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.serving.faults import frame_lost
 
@@ -69,9 +72,10 @@ class ClientService(ClientServicer):
     def __init__(
         self, clients: Clients, streams: Streams, store: "MessageStore", topics: TopicTable, commits: Commits,
         offsets: OffsetTable, locks: LockService, acceptor: Acceptor, *, backlog_bytes: int,
+        guard: Guard | None = None,
     ) -> None:  # fmt: skip
         """``backlog_bytes`` of replies may wait for one client."""
-        self._backlog_bytes = backlog_bytes
+        self._backlog_bytes, self._guard = backlog_bytes, guard
         self._clients, self._streams, self._store, self._acceptor = clients, streams, store, acceptor
         self._topics, self._commits, self._offsets, self._locks = topics, commits, offsets, locks
 
@@ -84,16 +88,24 @@ class ClientService(ClientServicer):
         heartbeat that is refused is answered with its code and ends nothing: the client's other groups stay. Idle
         consumers' commits and questions for members come this way as well: a call costs three times a frame.
         """
+        peer = self._acceptor.true_peer(context.peer())
+        asked = self._guard, "/dejamq.v1.Client/ClientChannel", context, peer
+        admit, may_publish = admission(*asked), publisher(*asked)
+
+        def offer(command: object) -> bool:
+            if isinstance(command, CheckProducer) and not may_publish(decode(command.record, check_crc=False).topic):
+                return False
+            return self._offer(outbox, command_to_proto(command))
+
         with self._streams.outbox() as outbox:
             channel = self._clients.open(
                 lambda group: outbox.put_once(_ids_changed(group), group),
                 lambda record, _: self._offer(outbox, _reply(record)),
-                command=lambda command: self._offer(outbox, command_to_proto(command)),
-                address=peer_text(self._acceptor.true_peer(context.peer())),
+                command=offer, address=peer_text(peer),
             )  # fmt: skip
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    reader = tasks.create_task(self._read(beats, channel, outbox))
+                    reader = tasks.create_task(self._read(beats, channel, outbox, admit))
                     while (command := await outbox.get()) is not None:
                         if isinstance(command, pb.BrokerCommand) and command.WhichOneof("command") in ASKED_FOR:
                             outbox.made_room()
@@ -189,7 +201,9 @@ class ClientService(ClientServicer):
         """The commands and requests that others have for this client, as long as it reads."""
         return outbox.offer(command, command.ByteSize(), self._backlog_bytes)
 
-    async def _read(self, frames: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object]) -> None:
+    async def _read(
+        self, frames: AsyncIterator[pb.Heartbeat], channel: Channel, outbox: Outbox[object], admit: Admit
+    ) -> None:
         """Frames until the client closes its side, which ends the stream after the last answer.
 
         A place for the answer comes first: answers that are decided then leave before all later ones.
@@ -198,22 +212,22 @@ class ClientService(ClientServicer):
             async for frame in frames:
                 method = CALLS.get(frame.WhichOneof("instead") or "")
                 if failpoints.ARMED and method:  # as a call would: a request that is held here holds up no other
-                    held.create_task(self._at_failpoints(method, frame, channel, outbox))
+                    held.create_task(self._at_failpoints(method, frame, channel, outbox, admit))
                     continue
                 await outbox.room()
-                if (answer := self._decide(frame, channel)) is not None:
+                if (answer := self._decide(frame, channel, admit)) is not None:
                     outbox.put(answer)
                 else:
                     outbox.made_room()
         outbox.end()
 
     async def _at_failpoints(
-        self, method: str, frame: pb.Heartbeat, channel: Channel, outbox: Outbox[object]
+        self, method: str, frame: pb.Heartbeat, channel: Channel, outbox: Outbox[object], admit: Admit
     ) -> None:  # fmt: skip
         try:
             if await frame_lost(method):
                 return
-            answer = self._decide(frame, channel)
+            answer = self._decide(frame, channel, admit)
             if await frame_lost(method, "answer"):
                 return
         except DejamqError as error:
@@ -222,8 +236,9 @@ class ClientService(ClientServicer):
             await outbox.room()
             outbox.put(answer)
 
-    def _decide(self, frame: pb.Heartbeat, channel: Channel) -> pb.BrokerCommand | None:
+    def _decide(self, frame: pb.Heartbeat, channel: Channel, admit: Admit) -> pb.BrokerCommand | None:
         try:
+            admit(frame)
             match frame.WhichOneof("instead"):
                 case "commits":
                     self._commit_all(frame.commits)

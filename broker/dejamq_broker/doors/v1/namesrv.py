@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc.aio
 from dejamq_proto import namesrv_pb2 as pb
+from dejamq_proto.account import Account
 from dejamq_proto.common_pb2 import Caller, DataVersion
 from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_proto.wire.calling import call, dial, error_from
@@ -26,7 +27,7 @@ class NameServerRegistration:
 
     def __init__(
         self, address: str, site: Site, topics: TopicTable, config: BrokerConfig,
-        on_master: Callable[[str], None] | None, tls: ClientTls | None = None,
+        on_master: Callable[[str], None] | None, account: Account | None = None, tls: ClientTls | None = None,
     ) -> None:  # fmt: skip
         """A slave's ``on_master`` is called at each registration with its master's address, '' when it is not known
         there.
@@ -35,7 +36,7 @@ class NameServerRegistration:
         """
         self.address, self._on_master = address, on_master
         self._site, self._topics, self._timeout_ms = site, topics, config.register_broker_timeout_ms
-        self._channel = dial(address, tls)
+        self._channel = dial(address, tls, account)
         self._stub = NameServerStub(self._channel)
         self._numbers = itertools.count(1)
         self._stream: Any = None

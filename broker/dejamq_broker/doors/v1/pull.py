@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 from dejamq_proto import failpoints
+from dejamq_proto.access.admission import Admit, admission, everything
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.pull_pb2 import CheckFilterRequest, CheckFilterResponse, PullRequest
+from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.wire.framed import joined
 from dejamq_proto.wire.messages import PullAnswer
 
@@ -32,10 +35,11 @@ class PullService:
     name = "dejamq.v1.Pull"
 
     def __init__(
-        self, puller: Puller, filters: FilterFactory, long_poll: LongPoll, streams: Streams, max_suspend_ms: int | None
-    ) -> None:
+        self, puller: Puller, filters: FilterFactory, long_poll: LongPoll, streams: Streams,
+        max_suspend_ms: int | None, guard: Guard | None = None, acceptor: Acceptor | None = None,
+    ) -> None:  # fmt: skip
         self._puller, self._filters, self._long_poll, self._streams = puller, filters, long_poll, streams
-        self._max_suspend_ms = max_suspend_ms
+        self._max_suspend_ms, self._guard, self._acceptor = max_suspend_ms, guard, acceptor
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Answers leave as raw bytes written by ``wire/messages.py``."""
@@ -49,31 +53,35 @@ class PullService:
 
     async def PullStream(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
         """One task looks and writes, so one frame at a time is in memory; holds come back to it through the outbox."""
+        peer = "" if self._acceptor is None else self._acceptor.true_peer(context.peer())
+        admit = admission(self._guard, f"/{self.name}/PullStream", context, peer)
         with self._streams.outbox() as outbox:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(requests, outbox))
                     while (item := await outbox.get()) is not None:
-                        await self._write(item, outbox, context)
+                        await self._write(item, outbox, context, admit)
                     reader.cancel()
             finally:
                 self._long_poll.forget(outbox)
 
     async def _over_grpc(self, requests: AsyncIterator[PullRequest], context: Context) -> None:
         """An answer is joined before it waits for the client."""
-        joining: Any = HandlerContext(lambda frame: context.write(joined(frame)), context.peer)
+        joining: Any = HandlerContext(
+            lambda frame: context.write(joined(frame)), context.peer, context.invocation_metadata
+        )
         await self.PullStream(requests, joining)
 
-    async def _write(self, item: object, outbox: Outbox[object], context: Context) -> None:
+    async def _write(self, item: object, outbox: Outbox[object], context: Context, admit: Admit) -> None:
         """The answers are views of the log. None is kept until the next one, or while the client does not read: a file
         that is deleted would stay on the disk.
         """
-        if answers := await self._answers(item, outbox):
+        if answers := await self._answers(item, outbox, admit):
             writing = context.write(answers[0].pieces(answers[1:]))
             del answers
             await writing
 
-    async def _answers(self, item: object, outbox: Outbox[object]) -> list[PullAnswer]:
+    async def _answers(self, item: object, outbox: Outbox[object], admit: Admit) -> list[PullAnswer]:
         """The answers that leave in one frame: to this item, and to the items behind it if the client reads such
         frames.
 
@@ -86,7 +94,7 @@ class PullService:
             assert isinstance(item, PullRequest | Woken)
             if isinstance(item, PullRequest):
                 outbox.made_room()
-            answer = self._turn(item, outbox)
+            answer = self._turn(item, outbox, admit)
             if answer is not None and not (failpoints.ARMED and await failpoints.reached("pull.answer")):
                 answers.append(answer)
                 size += sum(map(len, answer.records))
@@ -121,7 +129,7 @@ class PullService:
                 outbox.put(request)
         outbox.end()
 
-    def _turn(self, item: object, outbox: Outbox[object]) -> PullAnswer | None:
+    def _turn(self, item: object, outbox: Outbox[object], admit: Admit = everything) -> PullAnswer | None:
         """A new request, or a held one that was woken: answer it, or park it until something arrives or time is up.
 
         The look and the parking are one synchronous step: no arrival can fall between them. ``max_suspend_ms``
@@ -134,6 +142,7 @@ class PullService:
             pull, first, last = item.pull, False, item.timed_out
         try:
             if first:
+                admit(item)
                 self._puller.begin(pull, self._long_poll.now_ms(), self._max_suspend_ms)
             answer = self._puller.look(pull, first=first, last=last)
         except DejamqError as error:

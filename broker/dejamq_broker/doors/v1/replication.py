@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from dejamq_proto import ha_pb2 as pb
+from dejamq_proto.account import Account
 from dejamq_proto.codes import BrokerUnavailable, DejamqError
 from dejamq_proto.ha_pb2_grpc import ReplicationStub
 from dejamq_proto.wire.calling import call, dial, error_from
@@ -122,9 +123,11 @@ class ReplicationService:
 class MasterLink:
     """A slave's connection to its master."""
 
-    def __init__(self, address: str, site: Site, silence_ms: float, tls: ClientTls | None = None) -> None:
+    def __init__(
+        self, address: str, site: Site, silence_ms: float, tls: ClientTls | None = None, account: Account | None = None
+    ) -> None:
         self.address, self._site, self._silence_s = address, site, silence_ms / 1000
-        self._channel = dial(address, tls)
+        self._channel = dial(address, tls, account)
         self._stub: Any = ReplicationStub(self._channel)
         self._copy: Any = self._channel.stream_stream(
             f"/{NAME}/CopyLog", request_serializer=pb.SlaveReport.SerializeToString, response_deserializer=None

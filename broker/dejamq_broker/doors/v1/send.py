@@ -7,6 +7,8 @@ from typing import Any
 import grpc
 import grpc.aio
 from dejamq_proto import failpoints
+from dejamq_proto.access.admission import Admit, admission, everything
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.send_pb2 import RecallRequest, RecallResponse, SendBackRequest, SendBackResponse
 from dejamq_proto.serving.acceptor import Acceptor
@@ -38,10 +40,10 @@ class SendService:
 
     def __init__(
         self, sender: SendPath, confirmation: Confirmation, recalls: Recalls, streams: Streams, fast: FastFailure,
-        acceptor: Acceptor,
+        acceptor: Acceptor, guard: Guard | None = None,
     ) -> None:  # fmt: skip
         self._sender, self._confirmation, self._streams, self._fast = sender, confirmation, streams, fast
-        self._acceptor, self._recalls = acceptor, recalls
+        self._acceptor, self._recalls, self._guard = acceptor, recalls, guard
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """Frames of runs stay raw bytes: ``wire/messages.py`` reads them without a protobuf object a message."""
@@ -58,10 +60,12 @@ class SendService:
 
     async def SendStream(self, frames: AsyncIterator[Frame], context: Context) -> None:
         """Answers in order. A run that waits for the disk does not keep the next ones from being read."""
-        born_host = peer_host(self._acceptor.true_peer(context.peer()))
+        peer = self._acceptor.true_peer(context.peer())
+        born_host = peer_host(peer)
+        admit = admission(self._guard, f"/{self.name}/SendStream", context, peer)
         with self._streams.outbox() as outbox, StreamIntake(self._fast).open() as intake:
             async with asyncio.TaskGroup() as tasks:
-                reader = tasks.create_task(self._read(frames, born_host, outbox, intake))
+                reader = tasks.create_task(self._read(frames, born_host, outbox, intake, admit))
                 while (outcome := await outbox.get()) is not None:
                     assert isinstance(outcome, SendOutcome)
                     answer = (await self._confirmation.of(outcome)).encode()
@@ -96,7 +100,12 @@ class SendService:
             return RecallResponse(message_id=own_id)
 
     async def _read(
-        self, frames: AsyncIterator[Frame], born_host: IntHost, outbox: Outbox[object], intake: StreamIntake
+        self,
+        frames: AsyncIterator[Frame],
+        born_host: IntHost,
+        outbox: Outbox[object],
+        intake: StreamIntake,
+        admit: Admit,
     ) -> None:
         """The stream's own flow control slows down a client that sends faster than disk and slaves confirm. Its runs
         are refused when they wait too long.
@@ -105,13 +114,14 @@ class SendService:
             if failpoints.ARMED and await failpoints.reached("send.request"):
                 continue
             late = await intake.enter(len(frame))
-            outbox.put(self._accept(frame, born_host, intake, late))
+            outbox.put(self._accept(frame, born_host, intake, late, admit))
             del frame  # it is stored, and it may be long until there is another one
         outbox.end()
 
     def _accept(
-        self, frame: Frame, born_host: IntHost, intake: StreamIntake, late: DejamqError | None = None
-    ) -> SendOutcome:
+        self, frame: Frame, born_host: IntHost, intake: StreamIntake, late: DejamqError | None = None,
+        admit: Admit = everything,
+    ) -> SendOutcome:  # fmt: skip
         """An item that is no frame has no number to answer to: the answer's ``seq`` is 0, which no run has.
 
         ``late``: why a run is refused that waited for others.
@@ -123,6 +133,7 @@ class SendService:
         try:
             if late is not None:
                 raise late
+            admit(run)
             intake.check(run)
         except DejamqError as busy:
             return SendOutcome(refused(run, busy))

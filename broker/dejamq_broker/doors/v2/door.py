@@ -8,7 +8,9 @@ from typing import Any
 import grpc
 import grpc.aio
 from dejamq_proto import names
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import DejamqError
+from dejamq_proto.records.record import decode
 from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2 import methods
@@ -37,16 +39,17 @@ class V2Door:
     """Owned by the event loop."""
 
     def __init__(
-        self, domain: Domain, acceptor: Acceptor, told: Callable[[], Awaitable[None]], max_wait_ms: int | None
-    ) -> None:
+        self, domain: Domain, acceptor: Acceptor, told: Callable[[], Awaitable[None]], max_wait_ms: int | None,
+        guard: Guard | None = None,
+    ) -> None:  # fmt: skip
         """``told`` and ``max_wait_ms``: as of the doors beside it."""
-        self._site, self._config, self._acceptor = domain.site, domain.config, acceptor
+        self._site, self._config, self._acceptor, self._guard = domain.site, domain.config, acceptor, guard
         self._topics, self._groups = domain.tables.topics, domain.tables.groups
         self._streams: Streams = domain.streams
         self._renewals, self._clock_ms = domain.popping.renewals, domain.clock_ms
         self._sessions = Sessions(
             domain.members.clients, domain.clock_ms, domain.config.channel_expired_timeout_ms, self._renewals.gone,
-            command_of,
+            command_of, self._may_hear,
         )  # fmt: skip
         config, paths = domain.config, domain.paths
         self._sending = Sending(
@@ -71,7 +74,14 @@ class V2Door:
         }  # fmt: skip
         unary |= self._sending.calls() | self._receiving.calls() | self._offsets.calls()
         streams = {"ReceiveMessage": self._receiving.receive, "PullMessage": self._offsets.pull}
-        return methods.generic_handler(unary, streams, self._telemetry, self._acceptor.true_peer)
+        return methods.generic_handler(unary, streams, self._telemetry, self._acceptor.true_peer, self._guard)
+
+    def _may_hear(self, session: Session, command: object) -> bool:
+        """Whether the client's user may see the half message of this question."""
+        if self._guard is None or not isinstance(command, CheckProducer):
+            return True
+        who = self._guard.known(session.user, session.address)
+        return self._guard.may_publish(who, decode(command.record, check_crc=False).topic)
 
     async def renew(self) -> None:
         """Keep messages for push consumers that work on them."""
@@ -102,7 +112,7 @@ class V2Door:
     async def _terminated(
         self, _: pb.NotifyClientTerminationRequest, call: Call
     ) -> pb.NotifyClientTerminationResponse:  # fmt: skip
-        self._sessions.end(call.client_id)
+        self._sessions.terminated(call)
         return pb.NotifyClientTerminationResponse(status=OK)
 
     async def _sync_lite(

@@ -33,7 +33,7 @@ class Session:
 
     def __init__(self, call: Call) -> None:
         self.client_id, self.boot_id, self.address = call.client_id, new_boot_id(), peer_text(call.peer)
-        self.language, self.version = call.language, call.version
+        self.language, self.version, self.user = call.language, call.version, call.user
         self.seen_ms = 0.0
         self.publishes: frozenset[str] = frozenset()
         self.subscriptions: dict[str, GroupSubscription] = {}
@@ -67,22 +67,28 @@ class Sessions:
     def __init__(
         self, clients: Clients, clock_ms: Callable[[], int], silent_ms: float, gone: Callable[[str], None],
         command_of: Callable[[object], pb.TelemetryCommand | None],
+        may_hear: Callable[[Session, object], bool],
     ) -> None:  # fmt: skip
         """``silent_ms``: a client without a stream that says nothing for so long has ended; ``gone`` is told.
 
         ``command_of``: a command of the broker in the words of the protocol, None for one that it does not know.
+        ``may_hear``: whether the client's user may have a command.
         """
         self._clients, self._clock_ms, self._silent_ms, self._gone = clients, clock_ms, silent_ms, gone
-        self._command_of = command_of
+        self._command_of, self._may_hear = command_of, may_hear
         self._by_id: dict[str, Session] = {}
 
     def of(self, call: Call) -> Session:
-        """The caller's, made with its first call. Raises TOO_MANY_REQUESTS where too many are there."""
+        """The caller's, made with its first call. Raises TOO_MANY_REQUESTS where too many are there, FORBIDDEN for the
+        id of another user's client.
+        """
         session = self._by_id.get(call.client_id)
         if session is None:
             if len(self._by_id) >= MOST_CLIENTS:
                 raise Refused(pb.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} clients are here already")
             session = self._by_id[call.client_id] = Session(call)
+        if session.user != call.user:
+            raise Refused(pb.FORBIDDEN, f"client id {call.client_id!r} is that of another user")
         session.seen_ms = self._clock_ms()
         return session
 
@@ -123,6 +129,12 @@ class Sessions:
         except DejamqError as error:
             log.warning("heartbeat_refused client=%s reason=%s", session.client_id, error)
 
+    def terminated(self, call: Call) -> None:
+        """The client says that it ends. Raises FORBIDDEN as ``of``."""
+        if call.client_id in self._by_id:
+            self.of(call)
+        self.end(call.client_id)
+
     def end(self, client_id: str) -> None:
         """The client has ended, by its own word or by its silence."""
         session = self._by_id.pop(client_id, None)
@@ -147,7 +159,7 @@ class Sessions:
 
     def _send(self, session: Session, command: object) -> bool:
         """False for a client without a stream, and for what the protocol has no word for."""
-        told = self._command_of(command)
+        told = self._command_of(command) if self._may_hear(session, command) else None
         if told is None or session.outbox is None:
             return False
         return session.outbox.offer(told, told.ByteSize(), MOST_WAITING)

@@ -4,11 +4,12 @@ Some of them say their settings to that first address as well, and end transacti
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc.aio
 from dejamq_proto import names
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import MASTER_ID
 from dejamq_proto.v2 import messages_pb2 as pb
@@ -34,14 +35,14 @@ class RouteService:
         self._registry, self._tls = registry, tls
         self._streams: set[asyncio.Timeout] = set()
 
-    def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
+    def handler(self, guard: Guard | None, true_peer: Callable[[str], str]) -> "grpc.GenericRpcHandler[Any, Any]":
         """For a server."""
         unary: dict[str, methods.Unary] = {
             "QueryRoute": self._query_route, "QueryAssignment": self._query_assignment, "Heartbeat": self._heartbeat,
             "NotifyClientTermination": self._terminated, "EndTransaction": self._end_transaction,
             "RecallMessage": self._recall,
         }  # fmt: skip
-        return methods.generic_handler(unary, {}, self._telemetry, lambda peer: peer)
+        return methods.generic_handler(unary, {}, self._telemetry, true_peer, guard)
 
     def end_streams(self) -> None:
         """Let go of clients that told their settings, and would hold up the stop of the server."""
