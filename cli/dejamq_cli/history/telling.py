@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from dejamq.admin.messages import TOOLS_GROUP
-from dejamq_lab.duplicates import ASKED_FOR_AGAIN
 from dejamq_proto.journal import events as ev
+from dejamq_proto.journal.readings import ASKED_FOR_AGAIN
 from dejamq_proto.journal.writer import FLUSH_INTERVAL_MS, Level
 from dejamq_proto.names import TRANSACTION_GROUP
 
