@@ -50,9 +50,9 @@ ROOMS = {
         "simple", "admin", "inbox", "", "sync",
     ),
     "dejamq_analytics": (
-        "duck", "frames", "sources", "evidence", "rules", "survey", "groups", "rules.history", "rules.anomalies",
-        "rules.copies", "rules.pairs", "spark", "pipeline", "report", "since", "log_audit", "run", "chronicle", "",
-        "trial_audit", "follow", "__main__",
+        "duck", "frames", "sources", "evidence", "rules", "rules.history", "rules.anomalies", "rules.copies",
+        "rules.pairs", "rules.declared", "survey", "groups", "spark", "pipeline", "report", "since", "log_audit", "run",
+        "chronicle", "", "trial_audit", "follow", "__main__",
     ),
     "dejamq_lab": (
         "errors", "duplicates", "broker_duplicates", "auditing", "foreign", "cluster", "control", "dev", "",
