@@ -50,8 +50,8 @@ ROOMS = {
         "telemetry", "lite", "simple", "admin", "inbox", "", "sync", "integrations",
     ),
     "dejamq_analytics": (
-        "topics", "duck", "frames", "sources", "evidence", "rules", "survey", "groups", "rules.history",
-        "rules.anomalies", "rules.copies", "rules.pairs", "spark", "pipeline", "report", "since", "log_audit", "run",
+        "topics", "duck", "frames", "sources", "evidence", "rules", "rules.history", "rules.anomalies", "rules.copies",
+        "rules.pairs", "rules.declared", "survey", "groups", "spark", "pipeline", "report", "since", "log_audit", "run",
         "chronicle", "", "trial_audit", "follow", "__main__",
     ),
     "dejamq_lab": (

@@ -10,17 +10,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dejamq_proto.journal.events import Fault, OffSet
+from dejamq_proto.journal.events import OffSet
 
 from dejamq_analytics.frames import DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.report.result import AuditResult
 from dejamq_analytics.report.write import write_parquet
 from dejamq_analytics.rules.anomalies import ownership
+from dejamq_analytics.rules.history import faults, queues
 from dejamq_analytics.run import BAD_USE, Request, run_audit
 from dejamq_analytics.sources.facts import Facts
 from dejamq_analytics.sources.paths import BadInput
-from dejamq_analytics.sources.schema import of
 from dejamq_analytics.spark.java import NoJava
 
 FOLDER = "chronicle"
@@ -34,7 +34,7 @@ def write_chronicle(out: Path, result: AuditResult, facts: Facts) -> None:
         "holdings": ownership.holdings(facts.events, facts.processes).drop("opened_seq"),
         "commits": _commits(facts.events),
         "deliveries": _deliveries(facts.deliveries),
-        "faults": of(facts.events, Fault).where("phase = 'begin'").select("wall_us", "process", "kind", "target"),
+        "faults": faults.begun(facts.events).select("wall_us", "process", "kind", "target"),
         "moments": _moments(facts.events, result.findings),
         "processes": facts.processes.select("process", "boot_id", "role", "first_wall_us", "last_wall_us"),
     }
@@ -44,7 +44,7 @@ def write_chronicle(out: Path, result: AuditResult, facts: Facts) -> None:
 
 def _commits(events: DataFrame) -> DataFrame:
     """Each change of a group's offset in a broker's table."""
-    return of(events, OffSet).select(
+    return queues.needs.of(events, OffSet).select(
         "wall_us", sf.col("group").alias("consumer_group"), "broker_name", "topic", "queue_id", "old", "new", "by",
         "client_id",
     )  # fmt: skip

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dejamq_proto.journal.events import Fault
-
 from dejamq_analytics import groups
 from dejamq_analytics.frames import Column, DataFrame, SparkSession, in_duckdb
 from dejamq_analytics.frames import functions as sf
@@ -14,14 +12,14 @@ from dejamq_analytics.rules.anomalies.rare import oddities
 from dejamq_analytics.rules.copies import copies, replays, revived
 from dejamq_analytics.rules.copies.stored_twice import copied
 from dejamq_analytics.rules.evidence import offset_message_id, timestamp
-from dejamq_analytics.rules.history import appends, clocks, deliveries, losses, queues, replicas
+from dejamq_analytics.rules.history import appends, clocks, deliveries, faults, losses, queues, replicas
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.rules.pairs import attribute, contests, jumps, life, locks, made_of_logs, memory, popped_again
 from dejamq_analytics.sources import journals as read
 from dejamq_analytics.sources.facts import Counted, Facts, all_of, both, in_one, rare, settled, some
 from dejamq_analytics.sources.overlap import Overlap
 from dejamq_analytics.sources.paths import BadInput
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, of, telling
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of, telling
 from dejamq_analytics.sources.stores import check_business_key, read_records
 from dejamq_analytics.survey import wholly
 
@@ -185,8 +183,10 @@ def _meant_for_several(facts: Facts, meant: audiences.Audiences) -> list[DataFra
 
 
 def _life(facts: Facts, pairs: DataFrame) -> life.Life:
-    lives, faults = both(lambda: settled(queues.process_queues(facts.events)), lambda: rare(_faults(facts)))
-    contested = contests.contests(pairs, facts.events, contests.MadeFrames(lives, facts.processes, faults))
+    lives, struck = both(
+        lambda: settled(queues.process_queues(facts.events)), lambda: rare(faults.done(facts.events, facts.processes))
+    )
+    contested = contests.contests(pairs, facts.events, contests.MadeFrames(lives, facts.processes, struck))
     blocked = sf.broadcast(lives.select("boot_id", "pq_id", sf.col("mark.mem_off").alias("queue_offset")))
     keys = ["boot_id", "pq_id", "queue_offset"]
     blockers = (
@@ -199,24 +199,9 @@ def _life(facts: Facts, pairs: DataFrame) -> life.Life:
         memory.moves(facts.events), memory.memories(facts.events), *replicas.replicas(facts.events),
     )  # fmt: skip
     return life.Life(
-        lives, committed, answered, moves, memories, facts.brokers, facts.processes, faults, blockers, contested,
+        lives, committed, answered, moves, memories, facts.brokers, facts.processes, struck, blockers, contested,
         replicas.Replicas(*copied_offsets), jumps.jumps(facts.events),
     )  # fmt: skip
-
-
-def _faults(facts: Facts) -> DataFrame:
-    """All faults done to each process and the last, by its name or its pid (a client's id has it after ``@``)."""
-    done = of(facts.events, Fault).where("phase = 'begin'")
-    done = done.withColumnsRenamed({"process": "harness", "boot_id": "harness_boot"})
-    pid = sf.regexp_extract("process", r"@(\d+)#", 1)
-    hit = (sf.col("target") == sf.col("process")) | (pid == sf.col("target_pid").cast("string"))
-    alive = sf.col("wall_us") >= sf.col("first_wall_us")
-    owners = facts.processes.select("process", "boot_id", "first_wall_us")
-    fault = sf.struct(
-        "wall_us", "seq", sf.col("harness").alias("process"), sf.col("harness_boot").alias("boot_id"), "kind"
-    )
-    struck = owners.join(sf.broadcast(done), hit & alive, how="inner").groupBy("boot_id")
-    return struck.agg(sf.max(fault).alias("fault"), sf.collect_list(fault).alias("faults"))
 
 
 def _delivered_rows(judged: DataFrame) -> DataFrame:

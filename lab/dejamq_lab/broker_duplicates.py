@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 from dejamq_proto.journal import events as ev
+from dejamq_proto.journal import lines
+from dejamq_proto.journal.readings import Place, handed_out, stored
 from dejamq_proto.names import RETRY_PREFIX
 
 Kind = TypeVar("Kind", bound=ev.Event)
@@ -19,24 +21,9 @@ UNDETERMINED = "undetermined"
 KINDS = (
     ev.Append, ev.Pull, ev.Pop, ev.Ack, ev.Change, ev.Revive, ev.OffSet, ev.OffGet, ev.MemberEvent, ev.Boot, ev.Fault
 )  # fmt: skip
-Line = (
-    ev.Append | ev.Pull | ev.Pop | ev.Ack | ev.Change | ev.Revive | ev.OffSet | ev.OffGet | ev.MemberEvent | ev.Boot
-    | ev.Fault
-)  # fmt: skip
-TAGS = tuple(f'{{"event":"{kind.__struct_config__.tag}"'.encode() for kind in KINDS)
-decode = msgspec.json.Decoder(Line).decode
 ENDED = frozenset({"close", "expire"})
 """A member that leaves so has said nothing: its process or its connection ended."""
 BY_OPERATOR = frozenset({"reset", "clone", "delete"})
-
-
-class Place(NamedTuple):
-    """Where a record lies."""
-
-    broker_name: str
-    topic: str
-    queue_id: int
-    queue_offset: int
 
 
 class HandedOut(msgspec.Struct, frozen=True):
@@ -96,7 +83,7 @@ def find_repeats(journal_dir: Path, group: str, struck: Sequence[tuple[int, str]
     """Every second and later hand-out, in order of time. ``struck``: when an armed failpoint did something, and its
     place. A retry that a consumer asked for, another group, and an operator's reset are no repeats.
     """
-    told = Told(list(_lines(journal_dir)), group, sorted(struck))
+    told = Told(list(lines.events(lines.files_in(journal_dir), *KINDS)), group, sorted(struck))
     last: dict[object, Given] = {}
     found: list[Repeat] = []
     left_of: dict[int, int] = {}
@@ -127,28 +114,21 @@ def _counts(given: Given, left_of: dict[int, int]) -> bool:
 
 
 def _named(line: ev.Event) -> str:
-    return f"{line.process} {line.boot_id} {line.seq} {line.__struct_config__.tag}"
-
-
-def _lines(journal_dir: Path) -> Iterator[ev.Event]:
-    """Whole lines only: the last one of a killed process may be torn."""
-    for path in sorted(journal_dir.glob("*.jsonl")):
-        with path.open("rb") as file:
-            yield from (decode(line) for line in file if line.startswith(TAGS) and line.endswith(b"}\n"))
+    return f"{line.process} {line.boot_id} {line.seq} {lines.tag_of(type(line))}"
 
 
 class Told:
     """The lines of the journals, by what is looked for in them."""
 
-    def __init__(self, lines: list[ev.Event], group: str, struck: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, told: list[ev.Event], group: str, struck: Sequence[tuple[int, str]]) -> None:
         self._group, self._struck = group, struck
-        lines.sort(key=lambda line: (line.wall_us, line.boot_id, line.seq))
+        told.sort(key=lambda line: (line.wall_us, line.boot_id, line.seq))
         self._of: dict[type[ev.Event], list[ev.Event]] = defaultdict(list)
-        for line in lines:
+        for line in told:
             self._of[type(line)].append(line)
-        self._stored: dict[Place, tuple[ev.Append, str]] = {}
-        for append in self._all(ev.Append):
-            self._store(append)
+        self._stored: dict[Place, tuple[ev.Append, str]] = {
+            one.place: (append, one.unique_key) for append in self._all(ev.Append) for one in stored(append)
+        }
         self._revived = {
             Place(line.broker_name, line.target_topic, line.target_queue_id, line.target_offset): line
             for line in self._all(ev.Revive)
@@ -159,11 +139,6 @@ class Told:
 
     def _all(self, kind: type[Kind]) -> list[Kind]:
         return self._of[kind]  # type: ignore[return-value]
-
-    def _store(self, append: ev.Append) -> None:
-        for number, (index, offset) in enumerate(zip(append.queue_index, append.queue_offsets, strict=True)):
-            place = Place(append.broker_name, append.topics[index], append.queue_ids[index], offset)
-            self._stored[place] = append, append.unique_keys[number] if append.unique_keys else ""
 
     # --- hand-outs
 
@@ -182,14 +157,11 @@ class Told:
 
     def _of_line(self, line: ev.Pull | ev.Pop) -> Iterator[Given]:
         pop_time = line.pop_time if isinstance(line, ev.Pop) else 0
-        offsets: Sequence[int] = (
-            line.queue_offsets if isinstance(line, ev.Pop) else range(line.request_offset, line.next_offset)
-        )
-        whole = isinstance(line, ev.Pop) or line.count == len(offsets)
-        for offset in offsets:
-            place = Place(line.broker_name, line.topic, line.queue_id, offset)
+        places = list(handed_out(line))
+        whole = isinstance(line, ev.Pop) or line.count == len(places)
+        for place in places:
             _, message_id = self._stored.get(place, (None, ""))
-            handed = HandedOut(line.client_id, line.topic, line.queue_id, offset, line.wall_us, pop_time)
+            handed = HandedOut(line.client_id, *place[1:], line.wall_us, pop_time)
             yield Given(handed, place, line, message_id if whole else "", whole)
 
     def identities(self, given: Given) -> Iterator[tuple[str, object]]:
@@ -261,10 +233,10 @@ class Told:
         """Two records of one message id."""
         if second.place.topic.startswith(RETRY_PREFIX):
             return ASKED_FOR
-        stored = [self._stored[place][0] for place in (first.place, second.place) if place in self._stored]
-        if len(stored) < 2:
+        appends = [self._stored[place][0] for place in (first.place, second.place) if place in self._stored]
+        if len(appends) < 2:
             return Verdict(UNDETERMINED, "the message was stored twice", "the journal of the time when it was stored")
-        one, other = both = tuple(sorted(stored, key=lambda line: (line.wall_us, line.seq)))
+        one, other = both = tuple(sorted(appends, key=lambda line: (line.wall_us, line.seq)))
         if one.origin == other.origin == "tx_final":
             return Verdict("P7", "its transaction was committed twice", evidence=both)
         if not one.origin == other.origin == "client":

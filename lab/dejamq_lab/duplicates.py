@@ -4,13 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
+from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import Change, Deliver, Result
-
-decode_deliver = msgspec.json.Decoder(Deliver).decode
-decode_result = msgspec.json.Decoder(Result).decode
-decode_change = msgspec.json.Decoder(Change).decode
-ASKED_FOR_AGAIN = frozenset({"reconsume", "exception", "timeout", "wrong_value", "suspend", "rollback", "uncommitted"})
+from dejamq_proto.journal.readings import ASKED_FOR_AGAIN, Place, entered
 
 
 @dataclass(frozen=True)
@@ -29,8 +25,8 @@ class Delivery:
     wall_us: int
 
     @property
-    def place(self) -> tuple[str, str, int, int]:
-        return self.broker_name, self.topic, self.queue_id, self.queue_offset
+    def place(self) -> Place:
+        return Place(self.broker_name, self.topic, self.queue_id, self.queue_offset)
 
 
 @dataclass(frozen=True)
@@ -80,36 +76,23 @@ def _read(journal_dirs: Iterable[Path], group: str) -> tuple[list[Delivery], set
     """The deliveries, and which of them a consumer wanted again: by the consumer's start, and number or place."""
     deliveries: list[Delivery] = []
     asked: set[tuple[str, object]] = set()
-    for line in _lines(journal_dirs):
-        if line.startswith(b'{"event":"DELIVER"'):
-            deliver = decode_deliver(line)
-            if deliver.group == group:
-                deliveries += _of(deliver)
-        elif line.startswith(b'{"event":"RESULT"'):
-            result = decode_result(line)
-            if result.group == group and result.status in ASKED_FOR_AGAIN:
-                asked.update((result.boot_id, delivery_id) for delivery_id in result.delivery_ids)
-        elif line.startswith(b'{"event":"CHANGE"'):
-            change = decode_change(line)
-            if change.group == group and change.how == "visible":
-                place = change.broker_name, change.topic, change.queue_id, change.queue_offset
-                asked.add((change.client_boot_id, place))
+    paths = (path for folder in journal_dirs for path in lines.files_in(folder))
+    for event in lines.events(paths, Deliver, Result, Change):
+        if event.group != group:
+            continue
+        if isinstance(event, Deliver):
+            deliveries += _of(event)
+        elif isinstance(event, Result):
+            if event.status in ASKED_FOR_AGAIN:
+                asked.update((event.boot_id, delivery_id) for delivery_id in event.delivery_ids)
+        elif event.how == "visible":
+            place = Place(event.broker_name, event.topic, event.queue_id, event.queue_offset)
+            asked.add((event.client_boot_id, place))
     return deliveries, asked
 
 
-def _lines(journal_dirs: Iterable[Path]) -> Iterable[bytes]:
-    """Whole lines only: the last one of a killed process may be torn."""
-    for path in (path for folder in journal_dirs for path in sorted(folder.glob("*.jsonl"))):
-        with path.open("rb") as file:
-            yield from (line for line in file if line.endswith(b"}\n"))
-
-
 def _of(run: Deliver) -> Iterator[Delivery]:
-    keys = run.business_keys or [""] * len(run.delivery_ids)
-    for delivery_id, queue_offset, unique_key, key in zip(
-        run.delivery_ids, run.queue_offsets, run.unique_keys, keys, strict=True
-    ):
+    for one in entered(run):
         yield Delivery(
-            run.process, run.boot_id, delivery_id, run.broker_name, run.topic, run.queue_id, queue_offset,
-            unique_key, key, run.wall_us,
-        )  # fmt: skip
+            run.process, run.boot_id, one.delivery_id, *one.place, one.unique_key, one.business_key, run.wall_us
+        )

@@ -9,20 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dejamq_lab.errors import ClusterFailed
+from dejamq_proto.journal import lines
+from dejamq_proto.journal.events import Deliver, MemberEvent
 
-MEMBER = b'{"event":"MEMBER"'
+from dejamq_lab.errors import ClusterFailed
 
 
 def has_foreign_members(journal_dir: Path) -> bool:
     """Whether a broker's journal names a member that has no journal: most clusters have journals of all clients."""
-    files = [*journal_dir.glob("broker-*.jsonl")]
-    own = {path.stem.removesuffix(".1").rpartition("-")[2] for path in journal_dir.glob("*.jsonl")}
-    boots = (
-        line.partition(b'"client_boot_id":"')[2].partition(b'"')[0].decode()
-        for path in files for line in path.read_bytes().splitlines() if line.startswith(MEMBER)
-    )  # fmt: skip
-    return any(boot and boot not in own for boot in boots)
+    files = list(lines.files_in(journal_dir))
+    own = {lines.boot_id(path) for path in files}
+    told = lines.events((path for path in files if path.name.startswith("broker-")), MemberEvent)
+    return any(member.client_boot_id and member.client_boot_id not in own for member in told)
 
 
 @contextmanager
@@ -38,9 +36,7 @@ def journals_of(group: str, journal_dir: Path, stores: Sequence[Path], logs: Seq
     with TemporaryDirectory(prefix="dejamq-foreign-") as folder:
         logged = [str(log) for log in logs]
         made = translate(Reading(logged, [str(store) for store in stores], journals=[str(journal_dir)]), Path(folder))
-        traced = {
-            path.stem.rpartition("-")[2] for path in Path(made.journals).iterdir() if b'"DELIVER"' in path.read_bytes()
-        }
+        traced = {event.boot_id for event in lines.events(lines.files_in(Path(made.journals)), Deliver)}
         unseen = sorted(
             name for name in known.members.get(group, set()) & known.worked if known.boots[name] not in traced
         )  # fmt: skip

@@ -21,12 +21,20 @@ TASKS = 3
 
 
 class Taken(NamedTuple):
-    """``lines`` that were taken, ``messages`` that there are, ``notes`` of the first reading, what groups had."""
+    """``texts`` that were taken, each with its file, ``messages`` that there are, ``notes`` of the first reading, what
+    groups had, what was wanted of the second reading.
+    """
 
-    lines: list[Line]
+    texts: list[tuple[str, str]]
     messages: int
     notes: list[Note]
     overlap: Overlap
+    wanted: WantedLines
+
+    @property
+    def lines(self) -> list[Line]:
+        """Those that can be read."""
+        return [line for text, _ in self.texts if (line := _line(text)) is not None]
 
 
 def taken(directory: Path) -> Taken:
@@ -41,7 +49,7 @@ def _of_texts(files: list[Path]) -> Taken:
     looked = [row for file in files for batch in look.look_at_texts(None)(_batch(file)) for row in batch.to_pylist()]
     wanted, had, whole, notes = _concluded(looked)
     picked = [batch for file in files for batch in pick.pick_texts(lambda: wanted)(_batch(file))]
-    return Taken(_lines(looked, picked), whole.messages, notes, had)
+    return Taken(_texts(looked, picked), whole.messages, notes, had, wanted)
 
 
 def _of_chunks(directory: Path) -> Taken:
@@ -51,7 +59,7 @@ def _of_chunks(directory: Path) -> Taken:
     wanted, had, whole, notes = _concluded(looked)
     indexes = [pa.RecordBatch.from_pydict({"data": [row["data"]]}) for row in looked if row["kind"] == look.INDEX]
     picked = [*readings.pick_indexed(lambda: wanted)(iter(indexes))]
-    return Taken(_lines(looked, picked), whole.messages, notes, had)
+    return Taken(_texts(looked, picked), whole.messages, notes, had, wanted)
 
 
 def _concluded(looked: list[Row]) -> tuple[WantedLines, Overlap, Candidates, list[Note]]:
@@ -72,10 +80,9 @@ def _concluded(looked: list[Row]) -> tuple[WantedLines, Overlap, Candidates, lis
     return *wanted_of(notes, whole, None), whole, notes
 
 
-def _lines(looked: list[Row], picked: list[pa.RecordBatch]) -> list[Line]:
-    texts = [row["text"] for row in looked if row["kind"] == look.LINE]
-    texts += [text for batch in picked for text in batch.column(0).to_pylist()]
-    return [line for text in texts if (line := _line(text)) is not None]
+def _texts(looked: list[Row], picked: list[pa.RecordBatch]) -> list[tuple[str, str]]:
+    texts = [(row["text"], row["file"]) for row in looked if row["kind"] == look.LINE]
+    return texts + [(row["text"], row["file"]) for batch in picked for row in batch.to_pylist()]
 
 
 def everything(directory: Path) -> list[Line]:

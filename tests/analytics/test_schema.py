@@ -1,8 +1,9 @@
 """One definition of the journal serves its writer and its reader."""
 
 import msgspec
-from dejamq_analytics.sources.schema import ENVELOPE, TYPES, UNREADABLE, journal_fields, journal_schema, tag_of
+from dejamq_analytics.sources.schema import ENVELOPE, TYPES, UNREADABLE, journal_fields, journal_schema
 from dejamq_proto.journal.events import EVENTS, Deliver
+from dejamq_proto.journal.lines import tag_of
 
 
 def test_every_field_of_every_event_is_in_the_schema_with_its_type() -> None:

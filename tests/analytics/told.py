@@ -12,7 +12,7 @@ class Told:
     """The audit of all stories; a finding belongs to the story that its message is named after."""
 
     def __init__(self, result: AuditResult) -> None:
-        self.verdict = result.verdict
+        self.verdict, self.result = result.verdict, result
         self._rows: list[Row] = result.findings.orderBy("time", "finding_id").collect()
 
     def of(self, name: str) -> list[Row]:

@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dejamq_proto.journal.events import Boot, Persist, PqDrop, ReplicaEvent
+from dejamq_proto.journal.lines import tag_of
 
 from dejamq_analytics.follow.entries import spot
 from dejamq_analytics.follow.parts import Part
 from dejamq_analytics.frames import DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import timestamp
+from dejamq_analytics.rules.history import losses, queues, replicas
 from dejamq_analytics.rules.history.queues import QUEUE
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.sources.facts import settled
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import columns
 
 IDS = ("part", "boot_id", "seq")
 
@@ -93,8 +95,8 @@ def _log_ended(context: DataFrame, now: Moment) -> bool:
     """A broker went on without its last records: messages of long ago may be lost with them."""
     young = sf.col("wall_us") > now.before_us
     ends = [
-        of(context, Boot).where("NOT clean AND log_max > 0"),
-        of(context, ReplicaEvent).where("change = 'promoted'"),
+        losses.needs.of(context, Boot).where(losses.goes_on_after_a_crash(columns(Boot))),
+        replicas.needs.of(context, ReplicaEvent).where(replicas.is_promotion(columns(ReplicaEvent))),
     ]
     return any(not frame.where(young).isEmpty() for frame in ends)
 
@@ -116,15 +118,15 @@ def _among(every: DataFrame, key: str, frame: DataFrame, column: str) -> DataFra
 
 def _marks(every: DataFrame, mine: DataFrame, context: DataFrame) -> DataFrame:
     """How far each process queue of these messages came, with the RESULT line that says so, if one does."""
-    queues = _some(mine, "pq")
+    owned = _some(mine, "pq")
     results = every.where(sf.col("reached").isNotNull()).select("pq", "reached", *IDS)
-    told = [(of(context, Persist), "value"), (of(context, PqDrop), "mem_off")]
+    told = [(queues.needs.of(context, event), queues.MARKS[tag_of(event)]) for event in (Persist, PqDrop)]
     others = [frame.select(sf.xxhash64("boot_id", "pq_id").alias("pq"), sf.col(name).alias("reached"))
               for frame, name in told]  # fmt: skip
     ordered = sf.struct("reached", "seq")
-    best = results.join(queues, "pq", how="left_semi").groupBy("pq").agg(sf.max_by(sf.struct(*IDS, "reached"), ordered)
+    best = results.join(owned, "pq", how="left_semi").groupBy("pq").agg(sf.max_by(sf.struct(*IDS, "reached"), ordered)
                                                                         .alias("best"))  # fmt: skip
-    highest = united(others).join(queues, "pq", how="left_semi").groupBy("pq").agg(sf.max("reached").alias("reached"))
+    highest = united(others).join(owned, "pq", how="left_semi").groupBy("pq").agg(sf.max("reached").alias("reached"))
     return united([best.select("pq", "best.reached", *[f"best.{name}" for name in IDS]), highest])
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from dejamq_proto.journal.lines import boot_id
 
-from dejamq_analytics.sources.journal_files import boot_id, identity, is_event
+from dejamq_analytics.sources.journal_files import identity, is_event
 
 CHUNK_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20

@@ -3,40 +3,28 @@
 Numbers are hashes of one engine in one process. Two things of one number only make more lines belong together.
 """
 
-from dejamq_proto.journal.events import (
-    Append,
-    Deliver,
-    Handout,
-    Pull,
-    Result,
-    Sendback,
-    SendEnd,
-    SendResultEvent,
-    SendTry,
-)
+from dejamq_proto.journal.events import Result
+from dejamq_proto.journal.lines import tag_of
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
-from dejamq_analytics.rules.anomalies.common import FOUND
+from dejamq_analytics.rules.declared import BY_PARTS, about_messages
+from dejamq_analytics.rules.history import appends, deliveries
+from dejamq_analytics.rules.history.queues import MARKS, QUEUE, is_settled
 from dejamq_analytics.rules.joins import united
-from dejamq_analytics.sources.schema import of, tag_of
+from dejamq_analytics.sources.needs import columns
 
-ABOUT_MESSAGES = tuple(tag_of(event) for event in (Append, Deliver, Result, Sendback, SendResultEvent, SendTry))
-"""Of these lines only those of messages that matter go through the rules."""
-OF_NO_RULE = tuple(tag_of(event) for event in (Handout, SendEnd))
-"""Nor is a PULL that found what it asked for, but for anomalies that need whole journals."""
 LINE = ("boot_id", "seq", "wall_us")
 
 
 def of_a_rule(lines: DataFrame) -> DataFrame:
-    """Without lines that no rule of a following audit reads."""
-    found = (sf.col("event") == tag_of(Pull)) & (sf.coalesce("code", sf.lit(FOUND)) == FOUND)
-    return lines.where(~sf.col("event").isin(*OF_NO_RULE) & ~found)
+    """Lines that a rule of a following audit reads: not those that need whole journals."""
+    return BY_PARTS.taken(lines)
 
 
 def about_no_message(lines: DataFrame) -> DataFrame:
     """Lines that all rules see in every step."""
-    return lines.where(~sf.col("event").isin(*ABOUT_MESSAGES))
+    return lines.where(~sf.col("event").isin(*about_messages()))
 
 
 def entries(lines: DataFrame) -> DataFrame:
@@ -54,54 +42,41 @@ def spot(pq: str, offset: str) -> Column:
 
 
 def _deliveries(lines: DataFrame) -> DataFrame:
-    zipped = sf.arrays_zip("delivery_ids", "queue_offsets", "log_offsets", "unique_keys", "business_keys")
-    each = of(lines, Deliver).select(*LINE, "group", "broker_name", "topic", "queue_id", "pq_id",
-                                     sf.explode(zipped).alias("one"))  # fmt: skip
-    business = sf.nullif("one.business_keys", sf.lit(""))
-    return each.select(
-        *LINE, _name(sf.col("topic"), sf.col("queue_id")), _own(sf.col("one.delivery_ids")),
-        sf.when(business.isNotNull(), sf.xxhash64(business)).alias("business"),
-        sf.xxhash64("broker_name", "topic", "queue_id", "one.queue_offsets").alias("place"),
-        sf.xxhash64("group", "broker_name", "topic", "queue_id").alias("queue"), _pq(),
-        sf.col("one.queue_offsets").alias("queue_offset"), "topic",
+    return deliveries.entered(lines).select(
+        *LINE, _name(), _own_delivery(),
+        sf.when(sf.col("business_key").isNotNull(), sf.xxhash64("business_key")).alias("business"),
+        sf.xxhash64("broker_name", "topic", "queue_id", "queue_offset").alias("place"),
+        sf.xxhash64(*QUEUE).alias("queue"), _pq(), "queue_offset", "topic",
     )  # fmt: skip
 
 
 def _results(lines: DataFrame) -> DataFrame:
-    each = of(lines, Result).select("*", sf.explode("delivery_ids").alias("id"))
-    reached = sf.when(~sf.col("pq_dropped"), sf.col("mem_off"))
-    return each.select(*LINE, _own(sf.col("id")), _pq(), reached.alias("reached"))
+    reached = sf.when(is_settled(columns(Result)), sf.col(MARKS[tag_of(Result)]))
+    return deliveries.results(lines).select(*LINE, _own_delivery(), _pq(), reached.alias("reached"))
 
 
 def _sent_back(lines: DataFrame) -> DataFrame:
-    each = of(lines, Sendback).select(*LINE, sf.explode("delivery_ids").alias("id"))
-    return each.select(*LINE, _own(sf.col("id")))
+    return deliveries.sendbacks(lines).select(*LINE, _own_delivery())
 
 
 def _appends(lines: DataFrame) -> DataFrame:
-    zipped = sf.arrays_zip("queue_index", "log_offsets", "unique_keys")
-    each = of(lines, Append).select(*LINE, "broker_name", "topics", "queue_ids", sf.explode(zipped).alias("one"))
-    which = sf.col("one.queue_index").cast("int")
-    return each.select(*LINE, _name(sf.get("topics", which), sf.get("queue_ids", which)))
+    return appends.records(lines).select(*LINE, _name())
 
 
 def _sends(lines: DataFrame) -> list[DataFrame]:
     own = sf.xxhash64("boot_id", sf.concat_ws(":", sf.lit("request"), "request_seq")).alias("own")
-    tries = of(lines, SendTry).select(*LINE, "request_seq", sf.explode("unique_keys").alias("key"))
-    return [
-        tries.select(*LINE, sf.when(sf.col("key") != "", sf.xxhash64("key")).alias("name"), own),
-        of(lines, SendResultEvent).select(*LINE, own),
-    ]
+    name = sf.when(sf.col("unique_key") != "", sf.xxhash64("unique_key")).alias("name")
+    return [appends.tries(lines).select(*LINE, name, own), appends.answers(lines).select(*LINE, own)]
 
 
-def _name(topic: Column, queue_id: Column) -> Column:
+def _name() -> Column:
     """A message without a unique key is known by its place in the log."""
-    record = sf.concat_ws("|", "broker_name", topic, queue_id, "one.log_offsets")
-    return sf.xxhash64(sf.coalesce(sf.nullif("one.unique_keys", sf.lit("")), record)).alias("name")
+    record = sf.concat_ws("|", "broker_name", "topic", "queue_id", "log_offset")
+    return sf.xxhash64(sf.coalesce("unique_key", record)).alias("name")
 
 
-def _own(delivery_id: Column) -> Column:
-    return sf.xxhash64("boot_id", sf.concat_ws(":", sf.lit("delivery"), delivery_id)).alias("own")
+def _own_delivery() -> Column:
+    return sf.xxhash64("boot_id", sf.concat_ws(":", sf.lit("delivery"), "delivery_id")).alias("own")
 
 
 def _pq() -> Column:

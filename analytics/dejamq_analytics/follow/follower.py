@@ -26,7 +26,7 @@ from dejamq_analytics.rules.history import deliveries
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.sources import journals
 from dejamq_analytics.sources.facts import Facts, let_go, settled
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, FINDING_COLUMNS, UNREADABLE, contract, tag_of
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, FINDING_COLUMNS, UNREADABLE, contract
 
 SURE = ("lost", "out_of_order", "offset_regression", "two_owners", "two_holders", "inconsistent_offsets",
         "delayed_early", "poll_skip", "precommitted_read")  # fmt: skip
@@ -210,7 +210,7 @@ def _fresh(batch: DataFrame) -> DataFrame:
 
 def _steady(fresh: DataFrame, before: DataFrame) -> DataFrame:
     """With the times of clocks that jumped put right, in these lines or in earlier ones."""
-    jumps = before.where(sf.col("event") == tag_of(ClockJump))
+    jumps = journals.needs.lines(before, ClockJump)
     earlier = jumps.withColumn("_fresh", sf.lit(False))
     both = fresh.withColumn("_fresh", sf.lit(True)).unionByName(earlier, allowMissingColumns=True)
     return journals.steady(both).where("_fresh").drop("_fresh")

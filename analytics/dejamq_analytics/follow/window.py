@@ -15,6 +15,7 @@ from dejamq_proto.journal.events import (
     Handout,
     Pop,
     PopDrop,
+    PqDrop,
     Pull,
     Result,
     Revive,
@@ -23,11 +24,13 @@ from dejamq_proto.journal.events import (
     SendResultEvent,
     SendTry,
 )
+from dejamq_proto.journal.lines import tag_of
 
 from dejamq_analytics.frames import Column, DataFrame, Window
 from dejamq_analytics.frames import functions as sf
+from dejamq_analytics.rules.history import queues
 from dejamq_analytics.rules.history.queues import PQ
-from dejamq_analytics.sources.schema import tag_of
+from dejamq_analytics.sources import journals
 
 OF_POPS = (Ack, AckTry, Change, Pop, PopDrop, Revive)
 OF_MESSAGES = tuple(
@@ -47,13 +50,13 @@ MOST_GAPS = 64
 def kept(lines: DataFrame, processes: DataFrame, floor_us: int) -> DataFrame:
     """The lines to keep when everything before ``floor_us`` is told."""
     young = lines.where(sf.col("wall_us") >= floor_us)
-    gone = lines.where((sf.col("event") == "PQ_DROP") & (sf.col("wall_us") < floor_us)).select(*PQ).distinct()
+    gone = queues.needs.lines(lines, PqDrop).where(sf.col("wall_us") < floor_us).select(*PQ).distinct()
     here = sf.broadcast(processes.where(~_ended(floor_us)).select("boot_id"))
     old = lines.where((sf.col("wall_us") < floor_us) & ~sf.col("event").isin(*OF_MESSAGES))
     # a line of no process queue has no pq_id, and stays
     old = old.join(here, "boot_id", how="left_semi").join(sf.broadcast(gone), list(PQ), how="left_anti")
     last = Window.partitionBy(*THING).orderBy(sf.desc("seq"))
-    every = sf.col("event") == tag_of(ClockJump)  # their sum puts times right
+    every = journals.needs.is_a(ClockJump)  # their sum puts times right
     standing = old.withColumn("nth", sf.row_number().over(last)).where(every | (sf.col("nth") == 1)).drop("nth")
     return young.unionByName(standing)
 

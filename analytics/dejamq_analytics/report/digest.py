@@ -4,15 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from dejamq_proto.journal.events import Fault
-
 from dejamq_analytics.frames import Column, DataFrame, Row, Window
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.report.ownership_chart import ChartLane, Holding
 from dejamq_analytics.rules.anomalies import ownership
+from dejamq_analytics.rules.history.faults import begun
 from dejamq_analytics.rules.history.queues import QUEUE
 from dejamq_analytics.sources.facts import Facts
-from dejamq_analytics.sources.schema import of
 
 UNDETERMINED = "undetermined"
 COLUMNS, QUEUES, FAULTS, HOLDS, TOLD = 60, 12, 12, 400, 5
@@ -51,8 +49,7 @@ class Digest(NamedTuple):
 def digest(findings: DataFrame, anomalies: DataFrame, facts: Facts) -> Digest:
     """A handful of small jobs over cached frames."""
     unusual = _first_of_each(anomalies)
-    begun = of(facts.events, Fault).where("phase = 'begin'").orderBy("wall_us", "boot_id", "seq")
-    faults = begun.limit(FAULTS).collect()
+    faults = begun(facts.events).orderBy("wall_us", "boot_id", "seq").limit(FAULTS).collect()
     span = _span(findings, unusual, faults)
     if span is None:
         return Digest([], [], ("", ""), [], [], [], [], unusual)

@@ -1,10 +1,10 @@
 """Journal files by name and first line: whose they are, and which file is still the same one after a rotation."""
 
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from dejamq_proto.journal.lines import boot_id
 
 HEAD_BYTES = 4096
 
@@ -26,16 +26,6 @@ def is_event(line: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return True
-
-
-def files_in(folder: Path) -> Iterator[Path]:
-    """The journals of a directory, or the one that is named itself."""
-    yield from [folder] if folder.is_file() else sorted(folder.glob("[!._]*.jsonl"))
-
-
-def boot_id(path: Path) -> str:
-    """From ``<role>-<process>-<boot id>[.1].jsonl``."""
-    return path.name.removesuffix(".jsonl").removesuffix(".1").rpartition("-")[2]
 
 
 def identity(path: Path) -> str:

@@ -5,17 +5,13 @@ and traces get that id, so that the broker's lines and the client's are of one p
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-from dejamq_proto.journal.events import Boot, Event, MemberEvent, OffSet
+from dejamq_proto.journal.events import Boot, MemberEvent, OffSet
+from dejamq_proto.journal.lines import boot_id, events, files_in
 
-from dejamq_analytics.sources.journal_files import boot_id, files_in
 from dejamq_analytics.sources.paths import local_path
-
-TOLD = {b'{"event":"BOOT"': Boot, b'{"event":"MEMBER"': MemberEvent, b'{"event":"OFF_SET"': OffSet}
 
 
 class Lost(NamedTuple):
@@ -54,7 +50,7 @@ def journaled(journals: Iterable[str]) -> Journaled:
     files = [file for folder in folders for file in files_in(folder)]
     own = {boot_id(file) for file in files}
     found, connected = Journaled({}, {}, {}, set(), {}), defaultdict[str, set[str]](set)
-    for event in _events([file for file in files if file.name.startswith("broker-")]):
+    for event in events((file for file in files if file.name.startswith("broker-")), Boot, MemberEvent, OffSet):
         if isinstance(event, Boot):
             found.names[event.address] = event.broker_name
         elif isinstance(event, MemberEvent | OffSet) and event.client_boot_id and event.client_boot_id not in own:
@@ -76,20 +72,6 @@ def _connection(event: MemberEvent, found: Journaled, connected: set[str]) -> No
     connected.discard(event.boot_id)
     if event.reason == "close" and not connected:
         found.lost[event.client_id] = Lost(event.wall_us, event.broker_name, event.seq, event.group)
-
-
-def _events(files: Sequence[Path]) -> Iterator[Event]:
-    """Lines that can be read, of these kinds."""
-    for file in files:
-        with file.open("rb") as lines:
-            for line in lines:
-                kind = TOLD.get(line[: line.find(b",")])
-                if kind is None:
-                    continue
-                try:
-                    yield msgspec.json.decode(line, type=kind)
-                except msgspec.DecodeError:  # the torn last line of a process that was killed
-                    continue
 
 
 def _process_of(client_id: str) -> tuple[str, int]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 
-from dejamq_proto.journal.events import ClockJump
+from dejamq_proto.journal.events import ClockJump, PqOpen, State
+from dejamq_proto.journal.lines import files_in
 
 from dejamq_analytics.frames import DataFrame, SparkSession, Window, in_duckdb
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.sources import local_lines
-from dejamq_analytics.sources.journal_files import files_in
+from dejamq_analytics.sources.needs import Needs, every
 from dejamq_analytics.sources.paths import BadInput, local_path, reader, to_spark
-from dejamq_analytics.sources.schema import UNREADABLE, journal_schema, tag_of
+from dejamq_analytics.sources.schema import UNREADABLE, journal_schema
+
+needs = Needs(every(ClockJump, PqOpen, State))
 
 
 def check_journals(journals: Sequence[str]) -> None:
@@ -91,7 +94,7 @@ def steady(lines: DataFrame) -> DataFrame:
 
     Journals tell of jumps themselves (CLOCK). Where none does, the lines are given back as they are.
     """
-    told = readable(lines).where(sf.col("event") == tag_of(ClockJump))
+    told = needs.lines(readable(lines), ClockJump)
     if told.isEmpty():
         return lines
     jumped = told.groupBy("boot_id").agg(sf.collect_list(sf.struct("seq", "jumped_ms")).alias("jumps"))
@@ -129,7 +132,7 @@ def processes(lines: DataFrame) -> DataFrame:
 
 def _extents(events: DataFrame) -> DataFrame:
     # `state` and `reason` are read from the wide row: a second pass over the events would cost a join
-    state = sf.when(sf.col("event") == "STATE", sf.col("state"))
+    state = sf.when(needs.is_a(State), sf.col("state"))
     level = sf.regexp_extract(sf.coalesce("reason", sf.lit("")), r"\blevel=(\w+)", 1)
     made_of = sf.regexp_extract(sf.coalesce("reason", sf.lit("")), r"\bmade_of=([\w.,]+)", 1)
     own = sf.coalesce(sf.col("source").startswith("local"), sf.lit(False)).alias("own")
@@ -144,7 +147,7 @@ def _extents(events: DataFrame) -> DataFrame:
         sf.coalesce(sf.max(state == "closed"), sf.lit(False)).alias("closed"),
         sf.max(sf.when(state == "started", level)).alias("level"),
         sf.max(sf.when(state == "started", made_of)).alias("made_of"),
-        sf.collect_set(sf.when(sf.col("event") == "PQ_OPEN", opened)).alias("opened"),
+        sf.collect_set(sf.when(needs.is_a(PqOpen), opened)).alias("opened"),
     )
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, cast
 
+from dejamq_proto.journal.lines import files_in
+
 from dejamq_analytics.frames import DataFrame, SparkSession
 from dejamq_analytics.frames import functions as sf
-from dejamq_analytics.sources.journal_files import files_in, is_event
+from dejamq_analytics.sources.journal_files import is_event
 from dejamq_analytics.sources.paths import local_path
 from dejamq_analytics.sources.schema import TYPES, UNREADABLE, journal_fields
 

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 from dejamq_proto.journal.events import EVENTS, Event
+from dejamq_proto.journal.lines import tag_of
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
@@ -42,12 +43,6 @@ def journal_schema() -> str:
     return ", ".join(f"`{name}` {TYPES[kind]}" for name, kind in columns.items())
 
 
-def tag_of(event: type[Event]) -> str:
-    """The value of the line's ``event`` field."""
-    tag = msgspec.inspect.type_info(event).tag  # type: ignore[attr-defined]  # the stubs give the base class
-    return str(tag)
-
-
 _TOLD: WeakKeyDictionary[DataFrame, AbstractSet[str]] = WeakKeyDictionary()
 
 
@@ -67,6 +62,16 @@ def of(events: DataFrame, event: type[Event]) -> DataFrame:
     tag = tag_of(event)
     rows = events.where(sf.col("event") == tag) if tag in _TOLD.get(events, {tag}) else events.limit(0)
     return rows.select(*columns)
+
+
+def filled(event: type[Event], name: str) -> Column:
+    """One field of lines of that event; what the writer left out as default is filled in."""
+    return _filled(_fields(event)[name])
+
+
+@cache
+def _fields(event: type[Event]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.name: field for field in msgspec.structs.fields(event)}
 
 
 def _filled(field: msgspec.structs.FieldInfo) -> Column:

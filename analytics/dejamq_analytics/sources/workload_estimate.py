@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
+from dejamq_proto.journal.events import PqOpen
+from dejamq_proto.journal.lines import begins, decode, files_in
 
 from dejamq_analytics.sources.commit_log import log_bytes
-from dejamq_analytics.sources.journal_files import files_in
 from dejamq_analytics.sources.journals import local_bytes
 from dejamq_analytics.sources.paths import local_path
 
@@ -17,10 +17,6 @@ HEAD_BYTES = 256 << 10
 DUCKDB_FACTOR = 17
 """DuckDB keeps all deliveries in memory: so many times the size of journals of level ``audit``, 5 of ``forensic``."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
-
-
-class _Opened(msgspec.Struct, tag_field="event", tag="PQ_OPEN"):
-    source: str = ""
 
 
 def fits_duckdb(journal_bytes: int) -> bool:
@@ -58,12 +54,8 @@ def _broadcasting(folders: Iterator[Path]) -> bool:
     return any(opened.source.startswith("local") for journal in journals for opened in _openings(journal))
 
 
-def _openings(journal: Path) -> Iterator[_Opened]:
-    decode = msgspec.json.Decoder(_Opened).decode
+def _openings(journal: Path) -> Iterator[PqOpen]:
     with journal.open("rb") as file:
         for line in file.read(HEAD_BYTES).split(b"\n"):
-            if b'"PQ_OPEN"' in line:
-                try:
-                    yield decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue  # torn by the end of what was read, or another event that names this one
+            if line.startswith(begins(PqOpen)) and (opened := decode(line, PqOpen)):
+                yield opened

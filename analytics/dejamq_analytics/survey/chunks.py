@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from dejamq_proto.journal.lines import files_in
 
-from dejamq_analytics.sources.journal_files import files_in, identity
+from dejamq_analytics.sources.journal_files import identity
 from dejamq_analytics.sources.paths import BadInput, local_path
 from dejamq_analytics.survey import wire
 from dejamq_analytics.survey.wire import Read

@@ -1,14 +1,45 @@
-"""Lines that are not about single messages: all are kept, but of what is said again and again only what tells more."""
+"""Lines that are not about single messages: those that rules declare to need are kept."""
 
-from typing import Any
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import msgspec
+from dejamq_proto.journal.lines import tag_of
+from dejamq_proto.journal.readings import asking_delivery
 
+from dejamq_analytics.rules import declared
+from dejamq_analytics.rules.anomalies.common import leaves_out
+from dejamq_analytics.rules.history.losses import goes_on_after_a_crash
+from dejamq_analytics.rules.history.queues import MARKS, is_settled
+from dejamq_analytics.rules.history.replicas import is_promotion
+from dejamq_analytics.sources.needs import Condition
 from dejamq_analytics.survey.note import LineExtent, LogEnd, Note, Opening
-from dejamq_analytics.survey.wire import JournalLine
+from dejamq_analytics.survey.wire import PICKED, JournalLine
 
-ORDINARY = ("oneway", "sync", "piggyback", "release")
-"""By whom an offset is set in the course of things."""
+
+class Way(NamedTuple):
+    """A need of a rule, ready to be asked of every line. Each process has lines of its own: times of two can be
+    compared only when it is known whose clock jumped.
+    """
+
+    number: int
+    where: Condition | None
+    by: Callable[[JournalLine], Any] | None
+    rank: Callable[[JournalLine], Any] | None
+
+
+def _ways() -> dict[str, list[Way]]:
+    found: dict[str, list[Way]] = {}
+    for number, need in enumerate(declared.EVERYTHING.declared):
+        tag = tag_of(need.event)
+        if not (need.of_messages and tag in PICKED):
+            getters = [attrgetter(*names) if names else None for names in (need.by, need.rank)]
+            found.setdefault(tag, []).append(Way(number, need.where, *getters))
+    return found
+
+
+WAYS = _ways()
 SEEN = "SEEN"
 """A line of the survey's own, which says only that a process told of a broker: no rule reads this event."""
 Kept = tuple[tuple[Any, ...], bytes, str]
@@ -24,10 +55,7 @@ class SurveyContext:
         self._best: dict[tuple[Any, ...], Kept] = {}
         self._marks: dict[tuple[str, int], int] = {}
         self._told = set[tuple[Any, ...]]()
-        self._handlers = {
-            "RESULT": self._result, "PERSIST": self._persist, "OFF_SET": self._offset_set, "PULL": self._pull,
-            "HANDOUT": self._nothing, "SEND_END": self._nothing,
-        }  # fmt: skip
+        self._filtered = set[tuple[str, str]]()
 
     def count(self, line: JournalLine) -> None:
         """Every line, of whatever event and group."""
@@ -51,35 +79,53 @@ class SurveyContext:
         )
 
     def keeps(self, line: JournalLine, text: memoryview, file: str) -> bool:
-        """Whether the line is kept as it is, here and now."""
-        handler = self._handlers.get(line.event)
-        if handler is not None:
-            return handler(line, text, file)
+        """Whether a rule needs the line as it is, here and now. Of some lines one of many is enough, or the one that
+        ranks highest; lines of messages are taken elsewhere.
+        """
         self._notice(line)
-        return True
+        kept, ranked = False, []
+        for way in WAYS.get(line.event, ()):
+            if way.where is not None and not way.where(line):
+                continue
+            if way.by is None:
+                kept = True
+            elif way.rank is None:
+                key = way.number, line.boot_id, way.by(line)
+                kept = kept or key not in self._told
+                self._told.add(key)
+            else:
+                ranked.append((way.number, way.by, way.rank))
+        if not kept:
+            for number, by, rank in ranked:
+                self._keep_best((number, line.boot_id, by(line)), rank(line), text, file)
+        return kept
 
     def best(self) -> list[tuple[bytes, str]]:
         """The lines of which only the one that tells most is kept."""
-        return [*self._seen.values(), *[(text, file) for _, text, file in self._best.values()]]
+        return [*self._seen.values(), *{(text, file) for _, text, file in self._best.values()}]
 
     def note(self) -> Note:
         self._note.extents += self._extents.values()
+        self._note.filtered = [*self._filtered]
         self._note.marks = [(boot, pq, mark) for (boot, pq), mark in self._marks.items()]
         return self._note
 
     def _notice(self, line: JournalLine) -> None:
         """Note facts that decide which messages matter."""
         note, event = self._note, line.event
-        if event == "PQ_OPEN":
+        if event in MARKS:
+            if event != "RESULT" or is_settled(line):
+                self._mark(line, getattr(line, MARKS[event]))
+        elif event == "PQ_OPEN":
             note.openings.append(Opening(line.group, line.broker_name, line.topic, line.queue_id, line.start_offset,
                                          line.source.startswith("local")))  # fmt: skip
-        elif event == "PQ_DROP":
-            self._mark(line, line.mem_off)
+        elif event == "PULL" and leaves_out(line):
+            self._filtered.add((line.group, line.topic))
         elif event == "SENDBACK":
             note.asked.setdefault(line.boot_id, []).extend(line.delivery_ids)
-        elif event == "BOOT" and line.log_max > 0 and not line.clean:
+        elif event == "BOOT" and goes_on_after_a_crash(line):
             note.ends.append(LogEnd(line.broker_name, line.boot_id, line.log_max, line.wall_us))
-        elif event == "REPLICA" and line.change == "promoted":
+        elif event == "REPLICA" and is_promotion(line):
             note.ends.append(LogEnd(line.broker_name, line.boot_id, line.log_offset, line.wall_us))
         elif event == "CLOCK":
             note.jumps.append((line.boot_id, line.seq, line.jumped_ms))
@@ -87,48 +133,14 @@ class SurveyContext:
     def sent_back(self, line: JournalLine) -> None:
         """An APPEND that names the deliveries that asked for it."""
         for ref in line.origin_refs:
-            boot, _, delivery = ref.rpartition(":")
-            if boot and delivery.isdecimal():
-                self._note.asked.setdefault(boot, []).append(int(delivery))
+            if (asking := asking_delivery(ref)) is not None:
+                self._note.asked.setdefault(asking[0], []).append(asking[1])
 
     def _mark(self, line: JournalLine, mark: int) -> None:
         key = line.boot_id, line.pq_id
         self._marks[key] = max(self._marks.get(key, -1), mark)
 
-    def _keep_best(self, key: tuple[Any, ...], rank: tuple[Any, ...], text: memoryview, file: str) -> bool:
+    def _keep_best(self, key: tuple[Any, ...], rank: tuple[Any, ...], text: memoryview, file: str) -> None:
         known = self._best.get(key)
         if known is None or rank > known[0]:
             self._best[key] = rank, bytes(text), file
-        return False
-
-    def _result(self, line: JournalLine, text: memoryview, file: str) -> bool:
-        if line.pq_dropped:
-            return False
-        self._mark(line, line.mem_off)
-        return self._keep_best(("RESULT", line.boot_id, line.pq_id), (line.mem_off, line.seq), text, file)
-
-    def _persist(self, line: JournalLine, text: memoryview, file: str) -> bool:
-        self._mark(line, line.value)
-        key = "PERSIST", line.boot_id, line.pq_id, line.outcome in ("", "sent")
-        return self._keep_best(key, (line.value, line.seq), text, file)
-
-    def _offset_set(self, line: JournalLine, text: memoryview, file: str) -> bool:
-        if line.new < line.old or line.by not in ORDINARY:
-            return True
-        key = "OFF_SET", line.boot_id, line.group, line.topic, line.queue_id, line.client_boot_id
-        return self._keep_best(key, (line.new, line.wall_us, line.seq), text, file)
-
-    def _pull(self, line: JournalLine, text: memoryview, file: str) -> bool:
-        if line.code:
-            return True
-        if line.count < line.next_offset - line.request_offset and ("PULL", line.group, line.topic) not in self._told:
-            self._told.add(("PULL", line.group, line.topic))
-            self._note.filtered.append((line.group, line.topic))
-            return True
-        member = "PULL", line.boot_id, line.group, line.client_boot_id
-        new = member not in self._told
-        self._told.add(member)
-        return new
-
-    def _nothing(self, line: JournalLine, text: memoryview, file: str) -> bool:
-        return False

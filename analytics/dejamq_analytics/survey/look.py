@@ -16,7 +16,6 @@ from dejamq_analytics.survey.wire import JournalLine
 
 COLUMNS = "kind string, bucket int, text string, file string, data binary"
 LINE, KEYS, BUSINESS, NOTE, INDEX = "line", "keys", "business", "note", "index"
-INDEXED = ("DELIVER", "RESULT", "APPEND", *SENDS)
 SCHEMA = pa.schema([
     ("kind", pa.string()), ("bucket", pa.int32()), ("text", pa.string()), ("file", pa.string()), ("data", pa.binary()),
 ])  # fmt: skip
@@ -83,7 +82,7 @@ class Look:
         self._context.count(line)
         if wire.concerns(line, self._group):
             kept = self._take(line, text, file)
-            if span is not None and not kept and line.event in INDEXED:
+            if span is not None and not kept and line.event in wire.PICKED:
                 self._index.add(line, span)
         if line.event == "CLOCK":
             self._messages.pieces.cut(line.boot_id)

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+from dejamq_proto.journal.events import Append, SendTry
+from dejamq_proto.journal.readings import COLUMNS as COLUMNS_OF
 
 from dejamq_analytics.survey import keys, places, wire
 from dejamq_analytics.survey.keys import ChosenHashes, Numbers
@@ -23,11 +25,7 @@ COLUMNS = "text string, file string"
 SCHEMA = pa.schema([("text", pa.string()), ("file", pa.string())])
 NAMED = ("DELIVER", "APPEND", "SEND_TRY")
 """Events that tell the unique keys of their messages."""
-SIDE_BY_SIDE = (
-    "queue_index", "queue_offsets", "log_offsets", "unique_keys", "origin_refs", "reconsume_times", "call_ids", "tries",
-    "business_keys", "modes",
-)  # fmt: skip
-"""Fields with a value for each message of a line, or for none."""
+SIDE_BY_SIDE = frozenset(COLUMNS_OF[Append].every + COLUMNS_OF[SendTry].every)
 
 
 class WantedLines(msgspec.Struct):
@@ -242,6 +240,6 @@ def _with(text: memoryview | bytes, chosen: Numbers) -> str:
     told: dict[str, Any] = msgspec.json.decode(text)
     for name in SIDE_BY_SIDE:
         values = told.get(name)
-        if isinstance(values, list) and len(values) == len(chosen) and name != "topics":
+        if isinstance(values, list) and len(values) == len(chosen):
             told[name] = [value for value, mine in zip(values, chosen.tolist(), strict=True) if mine]
     return msgspec.json.encode(told).decode()

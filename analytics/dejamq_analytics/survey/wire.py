@@ -1,14 +1,23 @@
 """Journal lines as the survey reads them: only the fields that decide whether a line matters."""
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from dejamq_proto.journal.events import Append, Deliver
+from dejamq_proto.journal.lines import tag_of
+from dejamq_proto.journal.readings import COLUMNS
+
+from dejamq_analytics.rules import declared
 
 OF_ALL_GROUPS = ("END_TRANSACTION", "CHECK_TRANSACTION", "APPEND", "STATE")
 """Events that an audit of one group reads for every group: the first two name a producer's group."""
+PICKED = ("DELIVER", "RESULT", "APPEND", "SEND_TRY", "SEND_RESULT")
+"""Events about messages of which the second reading picks lines. A message that was sent back always matters."""
+ALWAYS = {tag_of(event): attrgetter(*COLUMNS[event].always) for event in (Append, Deliver)}
+WHOLE = {tag_of(event): declared.always(event) for event in (Append, Deliver)}
 
 
 class JournalLine(msgspec.Struct, gc=False):
@@ -38,7 +47,7 @@ class JournalLine(msgspec.Struct, gc=False):
     queue_index: list[int] = []
     client_boot_id: str = ""
     request_seq: int = 0
-    outcome: str = ""
+    outcome: str = "sent"
     mem_off: int = 0
     value: int = 0
     pq_dropped: bool = False
@@ -91,19 +100,12 @@ def concerns(line: JournalLine, group: str | None) -> bool:
 
 
 def whole(line: JournalLine) -> bool:
-    """Of DELIVER and APPEND: what the first reading keeps as it is, because rules ask more of it than once or twice."""
-    if line.event == "DELIVER":
-        return line.kind == "direct" or line.topic == HALF_TOPIC or not _even(line)
-    return line.origin != "client" or any(map(_internal, line.topics)) or not _even(line)
-
-
-def _internal(topic: str) -> bool:
-    return topic.startswith("%") or topic == SCHEDULE_TOPIC or topic.lower().startswith(SYSTEM_PREFIX)
+    """Of DELIVER and APPEND: what the first reading keeps as it is, because rules need it in any case."""
+    return not _even(line) or any(always(line) for always in WHOLE[line.event])
 
 
 def _even(line: JournalLine) -> bool:
     """Whether its arrays are of one length, as their writer leaves them."""
     size = len(line.unique_keys)
-    third = line.delivery_ids if line.event == "DELIVER" else line.queue_index
-    even = 0 < size == len(line.queue_offsets) == len(line.log_offsets) == len(third)
+    even = size > 0 and {*map(len, ALWAYS[line.event](line))} == {size}
     return even and len(line.business_keys) in (0, size)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from dejamq_proto.journal import events as ev
+from dejamq_proto.journal.lines import begins, decode, event_name
 
-from dejamq_cli.history.lines import decode, event_name
 from dejamq_cli.history.trace import Trace, TracedDelivery
 
 Queue = tuple[str, str, int]
@@ -47,11 +47,11 @@ class Around:
 
     def _may_speak_of_it(self, line: bytes) -> bool:
         """By its bytes alone: most lines of large journals end here."""
-        if line.startswith(b'{"event":"SEND_RESULT"'):
+        if line.startswith(begins(ev.SendResultEvent)):
             return True
         if not any(topic in line for topic in self._topics):
             return False
-        return not line.startswith(b'{"event":"RESULT"') or any(number in line for number in self._numbers)
+        return not line.startswith(begins(ev.Result)) or any(number in line for number in self._numbers)
 
     def _passed(self, queue: Queue, low: int, high: int) -> bool:
         """Whether a copy lies at ``low`` or behind it, and before ``high``."""

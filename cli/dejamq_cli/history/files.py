@@ -1,12 +1,11 @@
 """Journal files as a stream of lines, and how complete each process's journal is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 from dejamq_proto.codes import ConfigError
-
-BLOCK_BYTES = 1 << 20
+from dejamq_proto.journal.lines import files_in, whole_lines
 
 
 class Envelope(msgspec.Struct):
@@ -45,18 +44,12 @@ def journal_files(directories: Iterable[Path]) -> list[Path]:
     """Every journal file in these folders, each once. Raises ConfigError for a folder without any."""
     found: dict[Path, None] = {}
     for directory in directories:
-        here = sorted(directory.glob("*.jsonl")) if directory.is_dir() else []
+        here = list(files_in(directory)) if directory.is_dir() else []
         if not here:
             why = "has no journal (*.jsonl)" if directory.is_dir() else "is no folder"
             raise ConfigError(f"{directory} {why}; name the journal_dir of the servers and clients")
         found |= dict.fromkeys(path.resolve() for path in here)
     return list(found)
-
-
-def whole_lines(path: Path) -> Iterator[bytes]:
-    """All but what is torn: the last line of a killed process may end in the middle."""
-    with path.open("rb", buffering=BLOCK_BYTES) as file:
-        yield from (line for line in file if line.endswith(b"}\n"))
 
 
 class Attendance:

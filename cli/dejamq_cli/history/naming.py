@@ -3,16 +3,17 @@
 from collections.abc import Callable
 
 from dejamq_proto.journal.events import Append, Boot, Deliver, Event, Fault, Gap, MemberEvent, Sendback, SendTry, State
+from dejamq_proto.journal.lines import decode
+from dejamq_proto.journal.readings import Entered, Place, Stored, asking_delivery, messages
 from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
-from dejamq_cli.history.lines import decode
-from dejamq_cli.history.trace import CopyPlace, Trace, TracedDelivery, places_of
+from dejamq_cli.history.trace import Trace, TracedDelivery
 
-Matches = Callable[[Append | Deliver, int], bool]
+Matches = Callable[[Append | Deliver, Stored | Entered], bool]
 
 
 class Naming:
-    """``matches`` says whether the message with this index in the run is the wanted one."""
+    """``matches`` says whether this message of the run is the wanted one."""
 
     def __init__(self, trace: Trace, matches: Matches) -> None:
         self._trace, self._matches = trace, matches
@@ -28,13 +29,9 @@ class Naming:
             self._other(event)
 
     def _records(self, event: Append | Deliver) -> None:
-        for index in range(len(event.queue_offsets)):
-            if not self._matches(event, index):
-                continue
-            if isinstance(event, Append):
-                self._trace.stored(event, index)
-            else:
-                self._trace.delivered(event, index)
+        for one in messages(event):
+            if self._matches(event, one):
+                self._trace.take(event, one)
 
     def _other(self, event: Event) -> None:
         keys: list[str] = getattr(event, "unique_keys", None) or [getattr(event, "unique_key", "")]
@@ -64,20 +61,18 @@ class Naming:
 
 def by_key(key: str) -> Matches:
     """All copies of a message have its unique key: retries, dead letters, and what was delayed."""
-    return lambda event, index: event.unique_keys[index] == key
+    return lambda event, one: one.unique_key == key
 
 
 def by_origin(trace: Trace) -> Matches:
     """For a message without a unique key: a copy is what was made from a copy that is known already."""
 
-    def matches(event: Append | Deliver, index: int) -> bool:
-        place = list(places_of(event))[index]
-        if place in trace.copies:
+    def matches(event: Append | Deliver, one: Stored | Entered) -> bool:
+        if one.place in trace.copies:
             return True
-        if isinstance(event, Deliver):
-            origins = {copy.offset_message_id for copy in trace.copies.values()} - {""}
-            return bool(event.origin_ids) and event.origin_ids[index] in origins
-        return bool(event.origin_refs) and _is_made_from(trace, event, event.origin_refs[index])
+        if isinstance(one, Entered):
+            return one.origin_id in {copy.offset_message_id for copy in trace.copies.values()} - {""}
+        return isinstance(event, Append) and _is_made_from(trace, event, one.origin_ref)
 
     return matches
 
@@ -92,7 +87,7 @@ def _is_made_from(trace: Trace, event: Append, ref: str) -> bool:
     if not number.isdecimal():
         return False
     if event.origin == "schedule" and source.isdecimal():
-        return CopyPlace(event.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)) in trace.copies
+        return Place(event.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)) in trace.copies
     if event.origin in ("timer", "timer_roll"):
-        return CopyPlace(event.broker_name, TIMER_TOPIC, 0, int(number)) in trace.copies
-    return TracedDelivery(source, int(number)) in trace.deliveries
+        return Place(event.broker_name, TIMER_TOPIC, 0, int(number)) in trace.copies
+    return asking_delivery(ref) in trace.deliveries

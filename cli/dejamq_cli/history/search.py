@@ -4,17 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal.events import Append, Boot, Deliver
+from dejamq_proto.journal.events import Append, Boot, Deliver, Fault, Gap, MemberEvent, Sendback, State
+from dejamq_proto.journal.lines import begins, decode, whole_lines
+from dejamq_proto.journal.readings import messages
 from dejamq_proto.records.hosts import host_text, parse_offset_message_id
 
 from dejamq_cli.history.around import Around
-from dejamq_cli.history.files import Attendance, whole_lines
-from dejamq_cli.history.lines import LIFE, decode
+from dejamq_cli.history.files import Attendance
 from dejamq_cli.history.naming import Naming, by_key, by_origin
-from dejamq_cli.history.trace import Copy, Trace, places_of
+from dejamq_cli.history.trace import Copy, Trace
 
-RECORDS = (b'{"event":"APPEND"', b'{"event":"DELIVER"')
-GIVEN_BACK = b'{"event":"SENDBACK"'
+LIFE = begins(State, Boot, Fault, Gap, MemberEvent)
+"""How the lines begin that tell of a process rather than of messages."""
+RECORDS, GIVEN_BACK = begins(Append, Deliver), begins(Sendback)
 NOBODY = "\0"  # stands in no line: such a reading only finds the processes that wrote journals
 MOST_ROUNDS = 64  # tries of a message; each needs a reading of its own when nothing but its origin names it
 
@@ -66,7 +68,7 @@ def _followed(paths: list[Path], copy: Copy) -> Trace:
         known = len(trace.copies) + len(trace.deliveries)
         for path in paths:
             for line in whole_lines(path):
-                if line.startswith((*RECORDS, GIVEN_BACK)):
+                if line.startswith((*RECORDS, *GIVEN_BACK)):
                     naming.take(line)
     return trace
 
@@ -81,7 +83,7 @@ def _resolved(paths: list[Path], text: str) -> tuple[Copy, str]:
     digits = str(log_offset).encode()
     for path in paths:
         for line in whole_lines(path):
-            if line.startswith(b'{"event":"BOOT"') and isinstance(boot := decode(line), Boot):
+            if line.startswith(begins(Boot)) and (boot := decode(line, Boot)):
                 addresses.add((boot.broker_name, boot.address))
             elif line.startswith(RECORDS) and digits in line:
                 found += _at(line, log_offset)
@@ -94,13 +96,10 @@ def _resolved(paths: list[Path], text: str) -> tuple[Copy, str]:
 
 def _at(line: bytes, log_offset: int) -> Iterator[tuple[Copy, str, str]]:
     """Records of this run at the log offset, with their keys and what the line says of their broker's address."""
-    event = decode(line)
-    if not isinstance(event, Append | Deliver):
-        return
-    for index, place in enumerate(places_of(event)):
-        if event.log_offsets[index] == log_offset:
-            told = event.store_host(index) if isinstance(event, Deliver) else ""
-            yield Copy(1, place, log_offset), event.unique_keys[index], told
+    event = decode(line, Append, Deliver)
+    for one in () if event is None else messages(event):
+        if one.log_offset == log_offset:
+            yield Copy(1, one.place, log_offset), one.unique_key, getattr(one, "store_host", "")
 
 
 def _unknown(text: str) -> DejamqError:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dejamq_proto.journal import events as ev
+from dejamq_proto.journal.readings import Place
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 
-from dejamq_cli.history.trace import Copy, CopyPlace, Trace, TracedDelivery
+from dejamq_cli.history.trace import Copy, Trace, TracedDelivery
 
 SENT = ("client", "tx_half")
 """Origins of what a producer asked for."""
@@ -31,12 +32,10 @@ class Speech:
             after = f" after delivery {delivery}" if delivery else ""
             return f"given back by {self.name_of(source)}{after}"
         if copy.origin == "schedule" and source.isdecimal() and number.isdecimal():
-            waited = self.trace.copies.get(
-                CopyPlace(copy.place.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number))
-            )
+            waited = self.trace.copies.get(Place(copy.place.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)))
             return f"{named(waited)} was due" if waited else f"due at delay level {source}"
         if copy.origin in ("timer", "timer_roll") and number.isdecimal():
-            waited = self.trace.copies.get(CopyPlace(copy.place.broker_name, TIMER_TOPIC, 0, int(number)))
+            waited = self.trace.copies.get(Place(copy.place.broker_name, TIMER_TOPIC, 0, int(number)))
             return f"{named(waited)} was due" if waited else "its time had come"
         if copy.origin == "admin":
             letter = next((c for c in self.trace.copies.values() if c.offset_message_id == copy.origin_ref), None)

@@ -5,8 +5,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from dejamq_lab.duplicates import ASKED_FOR_AGAIN
 from dejamq_proto.journal import events as ev
+from dejamq_proto.journal.readings import ASKED_FOR_AGAIN
 from dejamq_proto.journal.writer import FLUSH_INTERVAL_MS, Level
 from dejamq_proto.names import TOOLS_GROUP, TRANSACTION_GROUP
 

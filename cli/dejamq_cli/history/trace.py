@@ -5,26 +5,18 @@ from typing import NamedTuple
 
 import msgspec
 from dejamq_proto.journal.events import Append, Boot, Deliver, Event, SendTry
+from dejamq_proto.journal.readings import Entered, Place, Stored, messages
 from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from dejamq_proto.records.hosts import offset_message_id
 
 from dejamq_cli.history.files import Witness
 
 
-class CopyPlace(NamedTuple):
-    """Where a copy lies."""
-
-    broker_name: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-
-
 class Copy(msgspec.Struct):
     """One stored record of the message. ``origin`` is empty where no broker's journal tells of it."""
 
     number: int
-    place: CopyPlace
+    place: Place
     log_offset: int
     origin: str = ""
     origin_ref: str = ""
@@ -57,10 +49,10 @@ class Trace:
     def __init__(self, key: str) -> None:
         self.key = key
         self.topic = ""
-        self.copies: dict[CopyPlace, Copy] = {}
+        self.copies: dict[Place, Copy] = {}
         self.tries: dict[tuple[str, int], int] = {}
         """(boot id, request) of the sends that carried it, to the number of the try."""
-        self.deliveries: dict[TracedDelivery, CopyPlace] = {}
+        self.deliveries: dict[TracedDelivery, Place] = {}
         self.queues_of: set[tuple[str, int]] = set()
         """(boot id, process queue) that it was delivered from."""
         self.events: dict[tuple[str, int], Event] = {}
@@ -89,25 +81,18 @@ class Trace:
             self.topic = self.topic or event.topics[0]
         self.keep(event)
 
-    def stored(self, event: Append, index: int) -> None:
-        """One record of the run is a copy."""
-        queue = event.queue_index[index]
-        place = CopyPlace(event.broker_name, event.topics[queue], event.queue_ids[queue], event.queue_offsets[index])
-        copy = self._copy(place, event.log_offsets[index])
-        copy.origin, copy.sender = event.origin, event.client_boot_id
-        copy.origin_ref = event.origin_refs[index] if event.origin_refs else ""
+    def take(self, event: Append | Deliver, one: Stored | Entered) -> None:
+        """A record of the run is a copy, or a message of it is one."""
+        copy = self._copy(one.place, one.log_offset)
+        if isinstance(event, Append) and isinstance(one, Stored):
+            copy.origin, copy.sender, copy.origin_ref = event.origin, event.client_boot_id, one.origin_ref
+        elif isinstance(event, Deliver) and isinstance(one, Entered):
+            copy.host = one.store_host or copy.host
+            self.deliveries[TracedDelivery(event.boot_id, one.delivery_id)] = one.place
+            self.queues_of.add((event.boot_id, event.pq_id))
         self.keep(event)
 
-    def delivered(self, event: Deliver, index: int) -> None:
-        """One message of the run is a copy."""
-        place = CopyPlace(event.broker_name, event.topic, event.queue_id, event.queue_offsets[index])
-        copy = self._copy(place, event.log_offsets[index])
-        copy.host = event.store_host(index) or copy.host
-        self.deliveries[TracedDelivery(event.boot_id, event.delivery_ids[index])] = place
-        self.queues_of.add((event.boot_id, event.pq_id))
-        self.keep(event)
-
-    def _copy(self, place: CopyPlace, log_offset: int) -> Copy:
+    def _copy(self, place: Place, log_offset: int) -> Copy:
         return self.copies.setdefault(place, Copy(len(self.copies) + 1, place, log_offset))
 
     def complete(self) -> None:
@@ -133,18 +118,8 @@ class Trace:
         )
         return {TracedDelivery(boot_id, number): count for count, (_, boot_id, number) in enumerate(entered, 1)}
 
-    def _times(self) -> Iterator[tuple[int, CopyPlace]]:
+    def _times(self) -> Iterator[tuple[int, Place]]:
         """When each copy is spoken of."""
         for event in self.events.values():
             if isinstance(event, Append | Deliver):
-                yield from ((event.wall_us, place) for place in places_of(event) if place in self.copies)
-
-
-def places_of(event: Append | Deliver) -> Iterator[CopyPlace]:
-    """Where each record of the run lies, in its order."""
-    if isinstance(event, Deliver):
-        queue = event.broker_name, event.topic, event.queue_id
-        yield from (CopyPlace(*queue, queue_offset) for queue_offset in event.queue_offsets)
-        return
-    for queue_number, queue_offset in zip(event.queue_index, event.queue_offsets, strict=True):
-        yield CopyPlace(event.broker_name, event.topics[queue_number], event.queue_ids[queue_number], queue_offset)
+                yield from ((event.wall_us, one.place) for one in messages(event) if one.place in self.copies)

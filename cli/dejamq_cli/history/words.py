@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 from dejamq_proto.codes import Code
 from dejamq_proto.journal import events as ev
+from dejamq_proto.journal.readings import entered, stored
 from dejamq_proto.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
 
 from dejamq_cli.history.speech import SENT, Speech, named, queue_text
-from dejamq_cli.history.trace import Copy, TracedDelivery, places_of
+from dejamq_cli.history.trace import Copy, TracedDelivery
 
 MAY_BE_STORED = "; it may be stored all the same"
 
@@ -88,9 +89,9 @@ class ConsumerWords:
     def _deliver(self, event: ev.Deliver) -> str:
         verb = "polls" if event.kind == "poll" else "handles"
         mine = [
-            f"{verb} {named(self._speech.trace.copies[place])}: delivery {self._speech.numbers[delivery]}"
-            for number, place in zip(event.delivery_ids, places_of(event), strict=True)
-            if (delivery := TracedDelivery(event.boot_id, number)) in self._speech.numbers
+            f"{verb} {named(self._speech.trace.copies[one.place])}: delivery {self._speech.numbers[delivery]}"
+            for one in entered(event)
+            if (delivery := TracedDelivery(event.boot_id, one.delivery_id)) in self._speech.numbers
         ]
         return "; ".join(mine) + AGAIN.get(event.kind, "")
 
@@ -138,7 +139,7 @@ class BrokerWords:
         }  # fmt: skip
 
     def _append(self, event: ev.Append) -> str:
-        mine = [copy for place in places_of(event) if (copy := self._speech.trace.copies.get(place))]
+        mine = [copy for one in stored(event) if (copy := self._speech.trace.copies.get(one.place))]
         return "; ".join(f"stores {named(copy)} {self._purpose(copy, event)}" for copy in mine)
 
     def _purpose(self, copy: Copy, event: ev.Append) -> str:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import msgspec
+from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import Deliver
 
 from dejamq_lab.bench.client.result import BenchResult, Load
@@ -15,7 +16,6 @@ from dejamq_lab.bench.measure import Bench
 from dejamq_lab.errors import ClusterFailed
 
 COMMAND = (sys.executable, "-m", "dejamq_analytics")
-decode_deliver = msgspec.json.Decoder(Deliver).decode
 
 
 async def measure_audit(load: Load) -> BenchResult:
@@ -59,10 +59,7 @@ def _read_plainly(journals: Path) -> dict[str, float]:
     began, deliveries, size = time.perf_counter(), 0, 0
     for path in journals.glob("*.jsonl"):
         size += path.stat().st_size
-        with path.open("rb") as file:
-            for line in file:
-                if line.startswith(b'{"event":"DELIVER"'):
-                    deliveries += len(decode_deliver(line).delivery_ids)
+        deliveries += sum(len(event.delivery_ids) for event in lines.events([path], Deliver))
     seconds = time.perf_counter() - began
     return {
         "journal_mb": round(size / 1e6, 3),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
+from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import Assign, Fault
 from dejamq_proto.journal.writer import new_boot_id, open_journal
 from rich.console import Console
@@ -23,7 +23,6 @@ from dejamq_lab.demo.ledger import ChargeLedger
 from dejamq_lab.errors import ClusterFailed
 
 POLL_S = 0.05
-decode_assign = msgspec.json.Decoder(Assign).decode
 STEP_DEADLINE_S = 60
 KILL_AFTER_SHARE = 0.2
 """The first consumer dies when it has charged this share of all orders."""
@@ -173,6 +172,5 @@ def sharing(journal_dir: Path) -> int:
 
 
 def _last_members(path: Path) -> list[str]:
-    lines = [line for line in path.read_bytes().splitlines() if b'"ASSIGN"' in line]
-    rounds = [event for event in map(decode_assign, lines) if event.topic == orders.TOPIC]
+    rounds = [event for event in lines.events([path], Assign) if event.topic == orders.TOPIC]
     return rounds[-1].members if rounds else []

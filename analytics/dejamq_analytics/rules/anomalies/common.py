@@ -1,15 +1,28 @@
 """Common anomalies: messages lost or never seen, order turned round, offsets lowered. One function per rule."""
 
+from typing import Any
+
 from dejamq_proto.journal.events import OffSet, PqOpen, Pull, Repeat
 
 from dejamq_analytics.frames import DataFrame, Window
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
-from dejamq_analytics.rules.history.queues import QUEUE, lowered
+from dejamq_analytics.rules.history.queues import QUEUE, is_lowered
 from dejamq_analytics.rules.identity import ORDER
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract, of
+from dejamq_analytics.sources.needs import Needs, every, one, those
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
 
 FOUND = 0
+
+
+def leaves_out(pull: Any) -> Any:
+    """Of a PULL: the answer had fewer records than places, so the group has a filter."""
+    return (pull.code == FOUND) & (pull.count < pull.next_offset - pull.request_offset)
+
+
+needs = Needs(those(OffSet, is_lowered))
+needs_whole = Needs(every(PqOpen, Repeat), one(Pull, ("group", "topic"), leaves_out))
+"""Of rules that say something only of whole journals."""
 
 
 def lost(events: DataFrame, sends: DataFrame, appends: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -22,7 +35,7 @@ def lost(events: DataFrame, sends: DataFrame, appends: DataFrame, brokers: DataF
     """
     whole = sf.broadcast(brokers.where("whole").select("broker_name", "whole_until_us"))
     acknowledged = sends.where((sf.col("outcome") == "ok") & sf.col("unique_key").isNotNull())
-    known = of(events, Repeat).select(sf.explode("unique_keys").alias("unique_key"))
+    known = needs_whole.of(events, Repeat).select(sf.explode("unique_keys").alias("unique_key"))
     stored = appends.select("unique_key").unionByName(known)
     told = acknowledged.join(whole, "broker_name", how="inner").where("wall_us < whole_until_us")
     gone = told.join(stored, "unique_key", how="left_anti")
@@ -47,12 +60,13 @@ def unseen(events: DataFrame, appends: DataFrame, deliveries: DataFrame) -> Data
 
     A group whose brokers left records out of its pulls has a filter and is not judged.
     """
-    reading = of(events, PqOpen).withColumnRenamed("group", "consumer_group")
+    reading = needs_whole.of(events, PqOpen).withColumnRenamed("group", "consumer_group")
     started = reading.groupBy(*QUEUE).agg(sf.min("start_offset").alias("start"))
-    pulls = of(events, Pull).where(
-        (sf.col("code") == FOUND) & (sf.col("count") < sf.col("next_offset") - sf.col("request_offset"))
+    filtered = (
+        needs_whole.of(events, Pull)
+        .groupBy(sf.col("group").alias("consumer_group"), "topic")
+        .agg(sf.count("*").alias("pulls"))
     )
-    filtered = pulls.groupBy(sf.col("group").alias("consumer_group"), "topic").agg(sf.count("*").alias("pulls"))
     judged = started.join(sf.broadcast(filtered), ["consumer_group", "topic"], how="left_anti")
     stored = appends.where(sf.col("origin").isin("client", "tx_final") & ~sf.col("topic").startswith("%"))
     candidates = stored.join(sf.broadcast(judged), list(QUEUE[1:]), how="inner").where(
@@ -103,7 +117,7 @@ def out_of_order(deliveries: DataFrame) -> DataFrame:
 def offset_regressions(events: DataFrame) -> DataFrame:
     """A broker let a consumer lower its group's offset; the harm shows when the queue is opened next."""
     return contract(
-        of(events, OffSet).where(lowered()).select(
+        needs.of(events, OffSet).select(
             sf.lit("offset_regression").alias("kind"),
             timestamp("wall_us").alias("time"),
             sf.col("group").alias("consumer_group"),

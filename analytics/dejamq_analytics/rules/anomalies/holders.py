@@ -6,7 +6,10 @@ from dejamq_analytics.frames import DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
 from dejamq_analytics.rules.history.queues import QUEUE
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract, of
+from dejamq_analytics.sources.needs import Needs, every
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
+
+needs = Needs(every(Unlock))
 
 
 def two_holders(events: DataFrame, processes: DataFrame, granted: DataFrame) -> DataFrame:
@@ -48,5 +51,5 @@ def _returned(events: DataFrame) -> DataFrame:
     """Locks that their holders gave back, as they say themselves."""
     place = ("group", "broker_name", "topic", "queue_id")
     own = [sf.col(name).alias(f"returned_{kept}") for name, kept in zip(place, QUEUE, strict=True)]
-    given = of(events, Unlock).where("role = 'consumer'")
+    given = needs.of(events, Unlock).where("role = 'consumer'")
     return given.select(*own, sf.col("boot_id").alias("returned_by"), sf.col("wall_us").alias("returned_us"))

@@ -4,14 +4,16 @@ A group is judged only where the journals of all its members are here and whole:
 look like one that never was.
 """
 
+from dejamq_proto.journal.events import MemberEvent, OffGet, Pull
 from dejamq_proto.names import DLQ_PREFIX
 
 from dejamq_analytics.frames import DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import first_of, line, lines, text, timestamp
+from dejamq_analytics.sources.needs import Needs, every, one
 from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
 
-NAMES_A_MEMBER = ("MEMBER", "OFF_GET", "PULL")
+needs_whole = Needs(every(MemberEvent, OffGet), one(Pull, ("group", "client_boot_id")))
 """Lines of brokers about each consumer of a group, with its boot id."""
 
 
@@ -36,7 +38,7 @@ def given_up(dead: DataFrame) -> DataFrame:
 
 def watched(events: DataFrame, processes: DataFrame) -> DataFrame:
     """``consumer_group``: groups whose every member that a broker knew has a whole journal here."""
-    named = events.where(sf.col("event").isin(*NAMES_A_MEMBER) & (sf.col("client_boot_id") != ""))
+    named = needs_whole.lines(events, MemberEvent, OffGet, Pull).where("client_boot_id != ''")
     members = named.select(
         sf.col("group").alias("consumer_group"), sf.col("client_boot_id").alias("boot_id")
     ).distinct()

@@ -10,8 +10,10 @@ from dejamq_analytics.frames import Column, DataFrame, Window
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
 from dejamq_analytics.rules.history.queues import PQ, QUEUE
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract, of
+from dejamq_analytics.sources.needs import Needs, every
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
 
+needs = Needs(every(Assign, PqOpen, PqDrop))
 UNOWNED_US = 1_000_000
 """A queue that nobody has for less is on its way from one to the next."""
 LEAST_ROUNDS = 2
@@ -21,11 +23,11 @@ LASTING_US = 25_000_000
 
 def holdings(events: DataFrame, processes: DataFrame) -> DataFrame:
     """One row a process queue: from ``opened_us`` to ``ended_us`` its owner held the queue."""
-    opened = of(events, PqOpen).where(~sf.col("source").startswith("local")).select(
+    opened = needs.of(events, PqOpen).where(~sf.col("source").startswith("local")).select(
         *PQ, "process", sf.col("group").alias("consumer_group"), *QUEUE[1:],
         sf.col("wall_us").alias("opened_us"), sf.col("seq").alias("opened_seq"),
     )  # fmt: skip
-    dropped = of(events, PqDrop).groupBy(*PQ).agg(sf.max("wall_us").alias("dropped_us"))
+    dropped = needs.of(events, PqDrop).groupBy(*PQ).agg(sf.max("wall_us").alias("dropped_us"))
     ends = sf.broadcast(processes.select("boot_id", "last_wall_us"))
     whole = opened.join(dropped, list(PQ), how="left").join(ends, "boot_id", how="inner")
     ended = sf.coalesce("dropped_us", "last_wall_us").alias("ended_us")
@@ -87,7 +89,7 @@ def two_owners_for_long(processes: DataFrame, both: DataFrame) -> DataFrame:
 
 def _taken(events: DataFrame) -> DataFrame:
     """One row for each queue of each round."""
-    turns = of(events, Assign).select(
+    turns = needs.of(events, Assign).select(
         sf.col("group").alias("consumer_group"), "topic", sf.col("boot_id").alias("older_boot_id"),
         sf.col("wall_us").alias("turn_us"), sf.col("seq").alias("turn_seq"), sf.explode("queues").alias("queue"),
     )  # fmt: skip
@@ -97,7 +99,7 @@ def _taken(events: DataFrame) -> DataFrame:
 
 def no_owner(events: DataFrame, between: DataFrame) -> DataFrame:
     """Of ``gaps``: every member of the group that looked did so twice or more, and none took the queue."""
-    turns = of(events, Assign).groupBy(sf.col("group").alias("consumer_group"), "topic", "boot_id").agg(
+    turns = needs.of(events, Assign).groupBy(sf.col("group").alias("consumer_group"), "topic", "boot_id").agg(
         sf.collect_list("wall_us").alias("turns")
     )  # fmt: skip
     looked = between.join(sf.broadcast(turns), ["consumer_group", "topic"]).withColumn("looked", _within("turns"))

@@ -1,16 +1,32 @@
 """One place in a queue with two messages, and delayed messages that came before their time."""
 
+from typing import Any
+
 from dejamq_proto.journal.events import Append, Boot
 from dejamq_proto.names import SCHEDULE_TOPIC
 
 from dejamq_analytics.frames import DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract, of
+from dejamq_analytics.sources.needs import Needs, columns, every, some, those
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
 
 PLACE = ("broker_name", "topic", "queue_id", "queue_offset")
 EARLY_MS = 1000
 """A journal's line is a moment younger than its event; only an earlier arrival than this counts."""
+
+
+def waits(append: Any) -> Any:
+    """Of an APPEND: a message begins to wait for its delay."""
+    return some(append.topics, lambda topic: topic == SCHEDULE_TOPIC)
+
+
+def is_due(append: Any) -> Any:
+    """Of an APPEND: a delay is over."""
+    return append.origin == "schedule"
+
+
+needs = Needs(every(Boot), those(Append, waits), those(Append, is_due))
 
 
 def two_values(deliveries: DataFrame) -> DataFrame:
@@ -58,10 +74,10 @@ def delayed_early(events: DataFrame) -> DataFrame:
     Each start tells its delays by level. Where one start stored and delivered the message, the monotonic clock
     measured the time between, so that a wall clock that was set forward shows.
     """
-    delays = of(events, Boot).where("size(delay_levels_ms) > 0").groupBy("boot_id").agg(
+    delays = needs.of(events, Boot).where("size(delay_levels_ms) > 0").groupBy("boot_id").agg(
         sf.max("delay_levels_ms").alias("delays")
     )  # fmt: skip
-    stored = of(events, Append).where(sf.arrays_overlap("topics", sf.array(sf.lit(SCHEDULE_TOPIC))))
+    stored = needs.of(events, Append).where(waits(columns(Append)))
     waited = stored.select(
         "broker_name", sf.struct("wall_us", "mono_us", "process", "boot_id", "seq").alias("begun"),
         "topics", "queue_ids", sf.explode(sf.arrays_zip("queue_index", "queue_offsets", "unique_keys")).alias("one"),
@@ -70,7 +86,7 @@ def delayed_early(events: DataFrame) -> DataFrame:
         "broker_name", "begun", sf.col("one.unique_keys").alias("unique_key"),
         sf.concat_ws(":", sf.get("queue_ids", sf.col("which")) + 1, "one.queue_offsets").alias("ref"),
     )  # fmt: skip
-    came = of(events, Append).where("origin = 'schedule' AND size(origin_refs) = 1").select(
+    came = needs.of(events, Append).where(is_due(columns(Append)) & (sf.size("origin_refs") == 1)).select(
         "broker_name", "wall_us", "mono_us", "process", "boot_id", "seq", sf.col("topics")[0].alias("topic"),
         sf.col("queue_ids")[0].alias("queue_id"), sf.col("queue_offsets")[0].alias("queue_offset"),
         sf.col("unique_keys")[0].alias("unique_key"), sf.col("origin_refs")[0].alias("ref"),

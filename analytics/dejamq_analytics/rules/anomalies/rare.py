@@ -1,7 +1,9 @@
 """Anomalies that most journals have none of: one look says which rules have something to look at."""
 
+from typing import Any
+
 from dejamq_proto.codes import Code
-from dejamq_proto.journal.events import Boot, EndTransaction, Pull
+from dejamq_proto.journal.events import Boot, Deliver, EndTransaction, Pull
 from dejamq_proto.names import DLQ_PREFIX, HALF_TOPIC
 
 from dejamq_analytics.frames import Column, DataFrame
@@ -9,13 +11,27 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.anomalies import odd_retries, places
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
 from dejamq_analytics.sources.facts import Facts
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract, of
+from dejamq_analytics.sources.needs import Needs, every, those
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
 
 # Messages that should not be there. Some were delivered although their send had failed for certain, or their
 # transaction was rolled back (G1a of Jepsen). Some were committed although nobody had stored the half message.
 
 TAKEN = ("ok", "not_ok_status")
 """Outcomes of a try after which the message is stored."""
+
+
+def is_skip(pull: Any) -> Any:
+    """Of a PULL: the member was sent forward."""
+    return (pull.code == int(Code.PULL_OFFSET_MOVED)) & (pull.next_offset > pull.request_offset)
+
+
+def is_of_half(delivery: Any) -> Any:
+    """Of a DELIVER: a half message was delivered."""
+    return delivery.topic == HALF_TOPIC
+
+
+needs = Needs(every(Boot, EndTransaction), those(Pull, is_skip), those(Deliver, is_of_half))
 
 
 def failed(sends: DataFrame, processes: DataFrame) -> DataFrame:
@@ -38,7 +54,7 @@ def failed(sends: DataFrame, processes: DataFrame) -> DataFrame:
 def rolled_back(events: DataFrame, brokers: DataFrame) -> DataFrame:
     """The same for transactions that were rolled back and never committed, at brokers with whole journals."""
     whole = sf.broadcast(brokers.where("whole").select("broker_name"))
-    ended = of(events, EndTransaction).where("outcome IN ('committed', 'rolled_back')")
+    ended = needs.of(events, EndTransaction).where("outcome IN ('committed', 'rolled_back')")
     told = sf.max(sf.when(sf.col("outcome") == "rolled_back", sf.struct("seq", "process", "boot_id", "broker_name")))
     by_key = ended.groupBy("unique_key").agg(
         told.alias("told"), sf.max(sf.col("outcome") == "committed").alias("committed")
@@ -84,7 +100,7 @@ def finals_without_half(appends: DataFrame, events: DataFrame, brokers: DataFram
 
     The record names the half message's places: ``queue offset:log offset``.
     """
-    began = of(events, Boot).groupBy("broker_name").agg(sf.min(sf.struct("wall_us", "log_max")).alias("began"))
+    began = needs.of(events, Boot).groupBy("broker_name").agg(sf.min(sf.struct("wall_us", "log_max")).alias("began"))
     whole = brokers.where("whole").select("broker_name").join(began, "broker_name", how="inner")
     finals = appends.where("origin = 'tx_final'").withColumn("half", sf.split("origin_ref", ":")[1].cast("bigint"))
     judged = finals.join(sf.broadcast(whole), "broker_name", how="inner").where("half >= began.log_max")
@@ -112,8 +128,7 @@ def skipped(events: DataFrame) -> DataFrame:
 
     Source: Jepsen's poll-skip; RocketMQ ``PULL_OFFSET_MOVED`` to the queue's new minimum.
     """
-    forward = sf.col("next_offset") > sf.col("request_offset")
-    moved = of(events, Pull).where((sf.col("code") == int(Code.PULL_OFFSET_MOVED)) & forward)
+    moved = needs.of(events, Pull)
     passed = sf.col("next_offset") - sf.col("request_offset")
     return contract(
         moved.select(

@@ -16,8 +16,9 @@ from dejamq_analytics.rules.history import pops
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION, blamed, undecided
 from dejamq_analytics.sources.facts import Facts
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every
 
+needs = Needs(every(Revive))
 TARGET = {
     "broker_name": "second.broker_name", "target_topic": "second.topic", "target_queue_id": "second.queue_id",
     "target_offset": "second.queue_offset",
@@ -42,7 +43,7 @@ def _with_told(pairs: DataFrame, facts: Facts) -> DataFrame:
         "wall_us", "seq", "process", "boot_id", sf.col("group").alias("consumer_group"), "broker_name", "topic",
         "queue_id", "queue_offset", "pop_time", "invisible_ms",
     )  # fmt: skip
-    made = of(facts.events, Revive).where(~sf.col("dead"))
+    made = needs.of(facts.events, Revive).where(~sf.col("dead"))
     revives = made.groupBy(*TARGET).agg(sf.array_sort(sf.collect_list(place)).alias("revives"))
     frame = beside(pairs, revives, TARGET, small=False)
     earlier = pops.last_of("revives", lambda one: one["wall_us"] <= sf.col("second.wall_us"))

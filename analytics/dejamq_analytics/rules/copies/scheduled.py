@@ -23,7 +23,9 @@ from dejamq_analytics.rules.evidence import first_of, line_of, lines, text, with
 from dejamq_analytics.rules.history.replicas import promotions
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every
+
+needs = Needs(every(Boot, ProgressFlush, ProgressLoad))
 
 
 def scheduled_twice(appends: DataFrame) -> DataFrame:
@@ -62,18 +64,18 @@ def judged(copies: DataFrame, events: DataFrame, processes: DataFrame) -> DataFr
 def _with_told(copies: DataFrame, events: DataFrame, processes: DataFrame) -> DataFrame:
     """The pairs with what the journals tell of the time between the two appends."""
     loaded = sf.struct("wall_us", "process", "boot_id", "seq", "source", "progress")
-    read = of(events, ProgressLoad).groupBy("boot_id", "service").agg(sf.max(loaded).alias("loaded"))
+    read = needs.of(events, ProgressLoad).groupBy("boot_id", "service").agg(sf.max(loaded).alias("loaded"))
     frame = beside(copies, read, {"boot_id": "second.boot_id", "service": "second.origin"})
     journal = processes.select("boot_id", sf.struct("process", "gaps", "level", "closed", "made_of").alias("journal"))
     frame = beside(frame, journal, {"boot_id": "first.boot_id"})
     broker = {"broker_name": "second.broker_name"}
     service = broker | {"service": "second.origin"}
-    frame = beside(frame, _in_order(of(events, Boot), ("broker_name",), "clean"), broker)
+    frame = beside(frame, _in_order(needs.of(events, Boot), ("broker_name",), "clean"), broker)
     frame = frame.withColumnRenamed("told", "boots")
-    progress = _in_order(of(events, ProgressFlush), tuple(service), "progress")
+    progress = _in_order(needs.of(events, ProgressFlush), tuple(service), "progress")
     frame = beside(frame, progress, service).withColumnRenamed("told", "written")
-    slaves = of(events, Boot).where(sf.col("broker_id") > 0).select("broker_name", "boot_id").distinct()
-    copied = of(events, ProgressFlush).join(sf.broadcast(slaves.select("boot_id")), "boot_id", how="left_semi")
+    slaves = needs.of(events, Boot).where(sf.col("broker_id") > 0).select("broker_name", "boot_id").distinct()
+    copied = needs.of(events, ProgressFlush).join(sf.broadcast(slaves.select("boot_id")), "boot_id", how="left_semi")
     copied = _in_order(copied, tuple(service), "progress").withColumnRenamed("told", "copies")
     frame = beside(beside(frame, promotions(events), broker), copied, service)
     frame = beside(frame, _torn(slaves, journal), broker)

@@ -5,15 +5,14 @@ A retry waits in the schedule topic before it is delivered, so its way is walked
 retry topic to the place that it waited at, and from the append there to the request of the consumer's failed delivery.
 """
 
-from dejamq_proto.journal.events import Sendback
 from dejamq_proto.names import SCHEDULE_TOPIC
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, line_of, lines, text
+from dejamq_analytics.rules.history.deliveries import sendbacks
 from dejamq_analytics.rules.identity import RECORD
 from dejamq_analytics.rules.joins import beside
-from dejamq_analytics.sources.schema import of
 
 PLACE = {"broker_name": "broker_name", "queue_id": "place_queue", "queue_offset": "place_offset"}
 """Where a record waited, to where its retry says that it was made from."""
@@ -23,9 +22,9 @@ FAILURE = ("asker_boot", "asker_delivery")
 
 def by_the_client(events: DataFrame) -> DataFrame:
     """Requests that consumers sent by themselves after a send-back without a good answer."""
-    sent = of(events, Sendback).where("path = 'fallback' AND outcome != 'failed'")
+    sent = sendbacks(events).where("path = 'fallback' AND outcome != 'failed'")
     return sent.select(
-        sf.col("boot_id").alias("asker_boot"), sf.explode("delivery_ids").alias("asker_delivery"), "request_seq",
+        sf.col("boot_id").alias("asker_boot"), sf.col("delivery_id").alias("asker_delivery"), "request_seq",
         sf.struct("process", "boot_id", "seq", "outcome").alias("fallback"),
     )  # fmt: skip
 
@@ -67,10 +66,10 @@ def _of_broker(appends: DataFrame) -> DataFrame:
 
 def _asked(events: DataFrame) -> DataFrame:
     """The send-back whose answer was not good."""
-    sent = of(events, Sendback).where("path = 'rpc' AND outcome != 'ok'")
+    sent = sendbacks(events).where("path = 'rpc' AND outcome != 'ok'")
     asked = sf.struct("process", "boot_id", "seq", "outcome")
     one = sent.select(
-        sf.col("boot_id").alias("asker_boot"), sf.explode("delivery_ids").alias("asker_delivery"), asked.alias("asked")
+        sf.col("boot_id").alias("asker_boot"), sf.col("delivery_id").alias("asker_delivery"), asked.alias("asked")
     )
     return one.groupBy(*FAILURE).agg(sf.min("asked").alias("asked"))
 

@@ -17,8 +17,9 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import first_of, line_of, lines, text, without_journal
 from dejamq_analytics.rules.history.replicas import MASTER, promotions
 from dejamq_analytics.rules.joins import beside
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every
 
+needs = Needs(every(Boot, EndTransaction, ProgressFlush, Tx))
 MARKS = "struct<half_offsets:array<bigint>,log_offset:bigint>"
 SIDES = ("first", "second")
 
@@ -70,13 +71,13 @@ def _with_end(frame: DataFrame, told: TransactionFacts, side: str) -> DataFrame:
     request = {"client_boot_id": f"{side}.client_boot_id", "request_seq": f"{side}.request_seq"}
     frame = beside(frame, ends, {"boot_id": f"{side}.boot_id"} | request, small=False)
     said = sf.struct("seq", "process", "boot_id", "state", "from_check")
-    words = of(told.events, Tx).groupBy("boot_id", "request_seq").agg(sf.min(said).alias(f"{side}_tx"))
+    words = needs.of(told.events, Tx).groupBy("boot_id", "request_seq").agg(sf.min(said).alias(f"{side}_tx"))
     producer = {"boot_id": f"{side}.client_boot_id", "request_seq": f"{side}.request_seq"}
     return beside(frame, words, producer, small=False)
 
 
 def _committed(events: DataFrame) -> DataFrame:
-    return of(events, EndTransaction).where("outcome = 'committed'")
+    return needs.of(events, EndTransaction).where("outcome = 'committed'")
 
 
 def _halves(told: TransactionFacts) -> DataFrame:
@@ -99,7 +100,7 @@ def _halves(told: TransactionFacts) -> DataFrame:
 
 def _with_mark(frame: DataFrame, told: TransactionFacts) -> DataFrame:
     """``marks``: op messages of the first commit's broker that mark the half message it ended."""
-    marks = of(told.events, ProgressFlush).where("service = 'transaction_op'")
+    marks = needs.of(told.events, ProgressFlush).where("service = 'transaction_op'")
     marks = marks.withColumn("mark", sf.from_json("progress", MARKS)).select(
         "boot_id", sf.explode("mark.half_offsets").alias("half_offset"),
         sf.struct("wall_us", "process", "boot_id", "seq", sf.col("mark.log_offset").alias("log_offset")).alias("one"),
@@ -115,7 +116,7 @@ def _with_crash(frame: DataFrame, told: TransactionFacts) -> DataFrame:
     ``promoted``: that it had been a slave. ``broker``: the process of the first commit.
     """
     one = sf.struct("wall_us", "process", "boot_id", "seq", "clean", "log_max")
-    masters = of(told.events, Boot).where(sf.col("broker_id") == MASTER)
+    masters = needs.of(told.events, Boot).where(sf.col("broker_id") == MASTER)
     boots = masters.groupBy("broker_name").agg(sf.array_sort(sf.collect_list(one)).alias("boots"))
     frame = beside(frame, boots, {"broker_name": "first.broker_name"})
     frame = beside(frame, promotions(told.events), {"broker_name": "first.broker_name"})

@@ -1,30 +1,52 @@
 """One row a stored record, from the brokers' journals and from their commit logs, and one a sending of a message."""
 
+from typing import Any
+
 from dejamq_proto.journal.events import Append, Boot, SendResultEvent, SendTry
 from dejamq_proto.journal.events.producer import CLOSED_BY_A_TIMEOUT
+from dejamq_proto.names import SCHEDULE_TOPIC, SYSTEM_PREFIX
 
 from dejamq_analytics.frames import Column, DataFrame, Window
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.identity import RECORD
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, begins, every, of_messages, some, those
 
+REQUEST = ("boot_id", "request_seq")
+"""Names the request of a SEND_TRY and of its SEND_RESULT."""
 COLUMNS = (
     *RECORD, "unique_key", "origin", "origin_ref", "reconsume_times", "client_boot_id", "request_seq", "store_host",
     "process", "boot_id", "seq", "wall_us", "position",
 )  # fmt: skip
 
 
+def is_of_broker(append: Any) -> Any:
+    """Of an APPEND: no plain send, so that rules ask more of it than how often it came."""
+    return (append.origin != "client") | some(append.topics, _is_internal)
+
+
+def _is_internal(topic: Any) -> Any:
+    return begins(topic, "%") | (topic == SCHEDULE_TOPIC) | begins(topic, SYSTEM_PREFIX)
+
+
+needs = Needs(every(Boot), of_messages(Append, SendTry, SendResultEvent), those(Append, is_of_broker))
+
+
 def appends(events: DataFrame) -> DataFrame:
     """Records that brokers journaled as they entered the log."""
+    hosts = needs.of(events, Boot).groupBy("boot_id").agg(sf.max("address").alias("store_host"))
+    return records(events).join(sf.broadcast(hosts), "boot_id", how="left").select(*COLUMNS)
+
+
+def records(events: DataFrame) -> DataFrame:
+    """One row a record of each APPEND, as far as the line itself tells."""
     varying = ("queue_index", "queue_offsets", "log_offsets", "unique_keys", "origin_refs", "reconsume_times")
     common = (
         "boot_id", "process", "seq", "wall_us", "broker_name", "origin", "client_boot_id", "request_seq", "topics",
         "queue_ids",
     )  # fmt: skip
-    hosts = of(events, Boot).groupBy("boot_id").agg(sf.max("address").alias("store_host"))
-    runs = of(events, Append).select(*common, sf.posexplode(sf.arrays_zip(*varying)).alias("position", "one"))
+    runs = needs.of(events, Append).select(*common, sf.posexplode(sf.arrays_zip(*varying)).alias("position", "one"))
     which = sf.col("one.queue_index").cast("int")
-    return runs.join(sf.broadcast(hosts), "boot_id", how="left").select(
+    return runs.select(
         "broker_name",
         sf.get("topics", which).alias("topic"),
         sf.get("queue_ids", which).alias("queue_id"),
@@ -35,7 +57,7 @@ def appends(events: DataFrame) -> DataFrame:
         sf.nullif(sf.col("one.origin_refs"), sf.lit("")).alias("origin_ref"),
         sf.coalesce("one.reconsume_times", sf.lit(0)).alias("reconsume_times"),
         sf.nullif(sf.col("client_boot_id"), sf.lit("")).alias("client_boot_id"),
-        "request_seq", "store_host", "process", "boot_id", "seq", "wall_us", "position",
+        "request_seq", "process", "boot_id", "seq", "wall_us", "position",
     )  # fmt: skip
 
 
@@ -44,7 +66,9 @@ def with_logs(appends: DataFrame, records: DataFrame, events: DataFrame) -> Data
 
     A commit log does not name its broker: the journals tell who listens at the records' store host.
     """
-    brokers = of(events, Boot).groupBy(sf.col("address").alias("store_host")).agg(sf.max("broker_name").alias("named"))
+    brokers = (
+        needs.of(events, Boot).groupBy(sf.col("address").alias("store_host")).agg(sf.max("broker_name").alias("named"))
+    )
     logged = records.join(sf.broadcast(brokers), "store_host", how="left").select(
         sf.coalesce("named", "store").alias("broker_name"),
         "topic", "queue_id", "queue_offset", "log_offset", _own_key().alias("unique_key"),
@@ -78,23 +102,34 @@ def _origin_in_log() -> Column:
 
 def sends(events: DataFrame) -> DataFrame:
     """One row a message of each try, with how the try ended (null: nobody knows)."""
-    keys = ("boot_id", "request_seq")
-    tries = of(events, SendTry).select(
-        *keys, "process", "seq", "wall_us", "broker_name", "group", "modes",
-        sf.posexplode(sf.arrays_zip("unique_keys", "call_ids", "tries")).alias("place", "one"),
-    )  # fmt: skip
-    several = sf.when(sf.size("modes") > 1, sf.get("modes", "place")).otherwise(sf.get("modes", sf.lit(0)))
     ended = sf.struct("seq", "outcome", "code", "definite", "reason")
-    results = of(events, SendResultEvent).groupBy(*keys).agg(sf.min(ended).alias("ended"))
-    return tries.join(results, list(keys), how="left").select(
-        *keys, "process", "seq", "wall_us", "broker_name", "group",
-        sf.col("one.unique_keys").alias("unique_key"),
-        sf.col("one.call_ids").alias("call_id"),
-        sf.col("one.tries").alias("try_no"),
-        sf.coalesce(several, sf.lit("sync")).alias("mode"),
+    results = answers(events).groupBy(*REQUEST).agg(sf.min(ended).alias("ended"))
+    return tries(events).join(results, list(REQUEST), how="left").select(
+        *REQUEST, "process", "seq", "wall_us", "broker_name", "group", "unique_key", "call_id", "try_no", "mode",
         sf.col("ended.seq").alias("result_seq"),
         sf.col("ended.outcome").alias("outcome"),
         sf.col("ended.code").alias("code"),
         sf.col("ended.definite").alias("definite"),
         sf.coalesce(sf.contains("ended.reason", sf.lit(CLOSED_BY_A_TIMEOUT)), sf.lit(False)).alias("by_another"),
     )  # fmt: skip
+
+
+def tries(events: DataFrame) -> DataFrame:
+    """One row a message of each SEND_TRY, as far as the line itself tells."""
+    runs = needs.of(events, SendTry).select(
+        *REQUEST, "process", "seq", "wall_us", "broker_name", "group", "modes",
+        sf.posexplode(sf.arrays_zip("unique_keys", "call_ids", "tries")).alias("place", "one"),
+    )  # fmt: skip
+    several = sf.when(sf.size("modes") > 1, sf.get("modes", "place")).otherwise(sf.get("modes", sf.lit(0)))
+    return runs.select(
+        *REQUEST, "process", "seq", "wall_us", "broker_name", "group",
+        sf.col("one.unique_keys").alias("unique_key"),
+        sf.col("one.call_ids").alias("call_id"),
+        sf.col("one.tries").alias("try_no"),
+        sf.coalesce(several, sf.lit("sync")).alias("mode"),
+    )  # fmt: skip
+
+
+def answers(events: DataFrame) -> DataFrame:
+    """Each SEND_RESULT; ``REQUEST`` names its tries."""
+    return needs.of(events, SendResultEvent)

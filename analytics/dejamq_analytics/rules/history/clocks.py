@@ -6,18 +6,18 @@ queue after a broker told it where to begin. A line that stands on the wrong sid
 at the least. A jump that a journal tells of itself is another thing, and put right.
 """
 
-from dejamq_proto.journal.events import OffGet, PqOpen
+from dejamq_proto.journal.events import MemberEvent, OffGet, PqOpen, State
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import first_of, text
 from dejamq_analytics.rules.history.queues import QUEUE
 from dejamq_analytics.rules.joins import beside, united
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every
 
 AGREE_US = 1_000_000
 """Clocks of one machine, and of machines that keep time, agree far better."""
-OF_CLIENTS = ("MEMBER", "OFF_GET")
+needs = Needs(every(MemberEvent, OffGet, PqOpen, State))
 ASKED = ("boot_id", "group", "topic", "broker_name", "queue_id", "value")
 
 
@@ -36,7 +36,7 @@ def _skewed(events: DataFrame, processes: DataFrame) -> DataFrame:
 
 def _ahead(events: DataFrame, processes: DataFrame) -> DataFrame:
     """It says that it began after a broker had known it. Only where its first line is there."""
-    known = events.where(sf.col("event").isin(*OF_CLIENTS)).groupBy(sf.col("client_boot_id").alias("boot_id"))
+    known = needs.lines(events, MemberEvent, OffGet).groupBy(sf.col("client_boot_id").alias("boot_id"))
     whole = processes.where(_from_its_first_line()).select("boot_id", "first_wall_us")
     both = known.agg(sf.min("wall_us").alias("known_us")).join(sf.broadcast(whole), "boot_id", how="inner")
     ahead = both.withColumn("skew_us", sf.col("first_wall_us") - sf.col("known_us"))
@@ -46,7 +46,7 @@ def _ahead(events: DataFrame, processes: DataFrame) -> DataFrame:
 def _told(events: DataFrame) -> DataFrame:
     """A process that was made of logs says it: its trace messages have its own time and the broker's."""
     skew_ms = sf.regexp_extract("reason", r"\bskew_ms=(-?\d+)", 1)
-    started = events.where(sf.coalesce((sf.col("event") == "STATE") & (sf.col("state") == "started"), sf.lit(False)))
+    started = needs.of(events, State).where("state = 'started'")
     told = started.where(skew_ms != "").select("boot_id", (skew_ms.cast("bigint") * 1000).alias("skew_us"))
     return told.distinct()
 
@@ -57,9 +57,9 @@ def _from_its_first_line() -> Column:
 
 def _behind(events: DataFrame) -> DataFrame:
     """It says that it opened a queue before a broker had first told it where to begin."""
-    told = of(events, OffGet).drop("boot_id", "process").withColumnRenamed("client_boot_id", "boot_id")
+    told = needs.of(events, OffGet).drop("boot_id", "process").withColumnRenamed("client_boot_id", "boot_id")
     told = told.groupBy(*ASKED).agg(sf.min("wall_us").alias("told_us"))
-    opened = of(events, PqOpen).where("source = 'broker'").withColumnRenamed("start_offset", "value")
+    opened = needs.of(events, PqOpen).where("source = 'broker'").withColumnRenamed("start_offset", "value")
     opened = opened.groupBy(*ASKED).agg(sf.max("wall_us").alias("opened_us"))
     behind = opened.join(told, list(ASKED), how="inner").withColumn("skew_us", sf.col("opened_us") - sf.col("told_us"))
     return behind.where(sf.col("skew_us") < -AGREE_US).select("boot_id", "skew_us")

@@ -1,12 +1,22 @@
 """One row a delivery: a handler was entered with a message, and how that ended."""
 
+from typing import Any
+
 from dejamq_proto.journal.events import Deliver, Result, Sendback
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, of_messages, those
 
 DELIVERY_KEY = ("boot_id", "delivery_id")
+
+
+def is_direct(delivery: Any) -> Any:
+    """Of a DELIVER: an operator gave it to one member."""
+    return delivery.kind == "direct"
+
+
+needs = Needs(of_messages(Deliver, Result, Sendback), those(Deliver, is_direct))
 
 
 def deliveries(events: DataFrame) -> DataFrame:
@@ -17,7 +27,7 @@ def deliveries(events: DataFrame) -> DataFrame:
     of the handler, and ``ended_together`` of them had this result.
     """
     joined = (
-        _entered(events)
+        entered(events)
         .join(_ended(events), list(DELIVERY_KEY), how="left")
         .join(_sent_back(events), list(DELIVERY_KEY), how="left")
     )
@@ -39,7 +49,8 @@ def deliveries(events: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _entered(events: DataFrame) -> DataFrame:
+def entered(events: DataFrame) -> DataFrame:
+    """One row a message of each DELIVER, as far as the line itself tells."""
     varying = (
         "delivery_ids", "queue_offsets", "log_offsets", "unique_keys", "reconsume_times", "business_keys",
         "store_hosts", "batches",
@@ -54,7 +65,7 @@ def _entered(events: DataFrame) -> DataFrame:
     sizes = sf.when(told == sf.size("delivery_ids"), sf.col("batch_sizes")).otherwise(sf.array().cast("array<bigint>"))
     batches = sf.flatten(sf.transform(sizes, lambda size: sf.array_repeat(size, size.cast("int"))))
     runs = (
-        of(events, Deliver)
+        needs.of(events, Deliver)
         .withColumn("batches", batches)
         .select(
             *common,
@@ -77,9 +88,19 @@ def _entered(events: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+def results(events: DataFrame) -> DataFrame:
+    """One row a ``delivery_id`` of each RESULT."""
+    return needs.of(events, Result).select("*", sf.explode("delivery_ids").alias("delivery_id"))
+
+
+def sendbacks(events: DataFrame) -> DataFrame:
+    """One row a ``delivery_id`` of each SENDBACK."""
+    return needs.of(events, Sendback).select("*", sf.explode("delivery_ids").alias("delivery_id"))
+
+
 def _ended(events: DataFrame) -> DataFrame:
     """The first result of each delivery: a later one could only repeat it, and must not multiply the row."""
-    runs = of(events, Result).select("*", sf.explode("delivery_ids").alias("delivery_id"))
+    runs = results(events)
     together = sf.size("delivery_ids").alias("together")
     # what took longer than the consume time-out has its own status, and the handler's word in the reason
     failed = ~sf.col("status").isin("success", "timeout") | sf.col("reason").startswith("reconsume")
@@ -89,7 +110,7 @@ def _ended(events: DataFrame) -> DataFrame:
 
 def _sent_back(events: DataFrame) -> DataFrame:
     """The last request for a retry of each delivery, as a failed one may be repeated on another path."""
-    runs = of(events, Sendback).select("*", sf.explode("delivery_ids").alias("delivery_id"))
+    runs = sendbacks(events)
     return runs.groupBy(*DELIVERY_KEY).agg(sf.max(sf.struct("seq", "outcome", "path", "reason")).alias("sent_back"))
 
 

@@ -4,14 +4,18 @@ A slave that is made the master goes on from where its log ends; a master whose 
 disk. Messages behind that place are lost, whatever its journal says: always the last ones.
 """
 
+from typing import Any
+
 from dejamq_proto.journal.events import Boot
 
 from dejamq_analytics.frames import DataFrame, Window
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
 from dejamq_analytics.rules.history.replicas import MASTER, promotions
-from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract, of
+from dejamq_analytics.sources.needs import Needs, columns, every, no
+from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
 
+needs = Needs(every(Boot))
 APPEND = ("broker_name", "boot_id", "seq", "position")
 """One record of a journalled APPEND."""
 
@@ -64,14 +68,19 @@ def lost_with_their_log(sends: DataFrame, there: DataFrame, gone: DataFrame) -> 
     )  # fmt: skip
 
 
+def goes_on_after_a_crash(boot: Any) -> Any:
+    """Of a BOOT: its log may lack what an earlier start had stored."""
+    return no(boot.clean) & (boot.log_max > 0)
+
+
 def _ends(events: DataFrame) -> DataFrame:
     """``end_of`` a broker's name: where a master's log ended when it went on after a crash, or as a slave's before.
 
     ``crashed`` is the start that had ended so; journals may tell of older stores of that name.
     """
-    starts = of(events, Boot).where(sf.col("broker_id") == MASTER)
+    starts = needs.of(events, Boot).where(sf.col("broker_id") == MASTER)
     before = sf.lag("boot_id").over(Window.partitionBy("broker_name").orderBy("wall_us"))
-    crashed = starts.withColumn("crashed", before).where(~sf.col("clean") & (sf.col("log_max") > 0))
+    crashed = starts.withColumn("crashed", before).where(goes_on_after_a_crash(columns(Boot)))
     one = sf.struct("wall_us", "seq", "process", "boot_id", sf.col("log_max").alias("log_offset"))
     name = sf.col("broker_name").alias("end_of")
     at_start = crashed.where("crashed IS NOT NULL").select(name, "crashed", one.alias("end"))

@@ -12,8 +12,9 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.history import losses
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.sources.facts import Facts, all_of, rare, settled
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every
 
+needs = Needs(every(Ack, AckTry, Change, Pop))
 MESSAGE = ("consumer_group", "broker_name", "topic", "queue_id", "queue_offset")
 LINES_BETWEEN = 3
 """Of a broker, from the APPEND of a check point or acknowledgement to the line about it."""
@@ -107,7 +108,7 @@ def with_lost(frame: DataFrame, facts: Facts, told: str, tag: Column) -> DataFra
 
 def _each(events: DataFrame, event: type[Event], *more: str) -> DataFrame:
     """A row a message, of lines about several of a queue."""
-    lines = of(events, event).withColumnRenamed("group", "consumer_group")
+    lines = needs.of(events, event).withColumnRenamed("group", "consumer_group")
     return lines.select(
         *LINE, "consumer_group", "broker_name", "topic", "queue_id", *more,
         sf.get("queue_offsets", sf.lit(0)).alias("lowest"), sf.size("queue_offsets").alias("together"),
@@ -116,11 +117,11 @@ def _each(events: DataFrame, event: type[Event], *more: str) -> DataFrame:
 
 
 def _one(events: DataFrame, event: type[Event], *more: str) -> DataFrame:
-    return of(events, event).withColumnRenamed("group", "consumer_group").select(*LINE, *MESSAGE, *more)
+    return needs.of(events, event).withColumnRenamed("group", "consumer_group").select(*LINE, *MESSAGE, *more)
 
 
 def _tries(events: DataFrame) -> DataFrame:
-    lines = of(events, AckTry).withColumnRenamed("group", "consumer_group")
+    lines = needs.of(events, AckTry).withColumnRenamed("group", "consumer_group")
     each = lines.select(
         *LINE, "consumer_group", "broker_name", "topic", "queue_id", "client_id",
         sf.explode(sf.arrays_zip("delivery_ids", "queue_offsets", "pop_times")).alias("one"),

@@ -3,12 +3,15 @@
 A process queue is (boot id, ``pq_id``): opened by one owner, dropped or ended with its process.
 """
 
-from dejamq_proto.journal.events import OffGet, OffSet, Persist, PqDrop, PqOpen, Result, Unlock
+from typing import Any
+
+from dejamq_proto.journal.events import Boot, OffGet, OffSet, Persist, PqDrop, PqOpen, Result, Unlock
+from dejamq_proto.journal.lines import tag_of
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.joins import united
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, columns, every, highest, is_one_of, no
 
 BUFFERED_US = 200_000
 """How long a line may wait in a journal's buffer at level audit: 100 ms, and as much again for a busy loop."""
@@ -28,9 +31,34 @@ def late_us(side: str) -> Column:
     return sf.when(level == "forensic", 0).when(level == MADE_OF_LOGS, WHOLE_SECOND_US).otherwise(BUFFERED_US)
 
 
-def lowered() -> Column:
+def is_lowered(offset: Any) -> Any:
     """Of an OFF_SET: somebody who consumes, or a replica, set the group's offset lower."""
-    return (sf.col("new") < sf.col("old")) & ~sf.col("by").isin(*BY_OPERATORS, "delete", "load")
+    return (offset.new < offset.old) & no(is_one_of(offset.by, (*BY_OPERATORS, "delete", "load")))
+
+
+def is_settled(result: Any) -> Any:
+    """Of a RESULT: its process queue was still there, and has this mark."""
+    return no(result.pq_dropped)
+
+
+def is_sent(persist: Any) -> Any:
+    """Of a PERSIST: the offset left for a broker."""
+    return persist.outcome == "sent"
+
+
+def is_unsent(persist: Any) -> Any:
+    """The contrary."""
+    return persist.outcome != "sent"
+
+
+MARKS = {tag_of(PqDrop): "mem_off", tag_of(Result): "mem_off", tag_of(Persist): "value"}
+"""Events that tell how far a process queue had come, and by which field: of a RESULT only if it ``is_settled``."""
+needs = Needs(
+    every(Boot, OffGet, PqDrop, PqOpen, Unlock),
+    highest(Result, PQ, ("mem_off", "seq"), is_settled),
+    highest(Persist, PQ, ("value", "seq"), is_sent), highest(Persist, PQ, ("value", "seq"), is_unsent),
+    highest(OffSet, ("group", *QUEUE[1:], "client_boot_id"), ("new", "wall_us", "seq")),
+)  # fmt: skip
 
 
 def process_queues(events: DataFrame) -> DataFrame:
@@ -53,30 +81,30 @@ def process_queues(events: DataFrame) -> DataFrame:
 
 def _opened(events: DataFrame) -> DataFrame:
     opened = sf.struct("wall_us", "seq", "start_offset", "source", "process")
-    return of(events, PqOpen).select(*PQ, opened.alias("opened"))
+    return needs.of(events, PqOpen).select(*PQ, opened.alias("opened"))
 
 
 def _dropped(events: DataFrame) -> DataFrame:
     dropped = sf.struct("wall_us", "seq", "reason", "mem_off", "in_flight")
-    return of(events, PqDrop).select(*PQ, dropped.alias("dropped"), sf.struct("mem_off", "seq").alias("mark"))
+    return needs.of(events, PqDrop).select(*PQ, dropped.alias("dropped"), sf.struct("mem_off", "seq").alias("mark"))
 
 
 def _unlocked(events: DataFrame) -> DataFrame:
     """As the owner says; what brokers say of it has no process queue."""
     unlocked = sf.struct("wall_us", "seq", "forced")
-    return of(events, Unlock).where("pq_id > 0").select(*PQ, unlocked.alias("unlocked"))
+    return needs.of(events, Unlock).where("pq_id > 0").select(*PQ, unlocked.alias("unlocked"))
 
 
 def _marks(events: DataFrame) -> DataFrame:
-    return of(events, Result).where(~sf.col("pq_dropped")).select(*PQ, sf.struct("mem_off", "seq").alias("mark"))
+    return needs.of(events, Result).select(*PQ, sf.struct("mem_off", "seq").alias("mark"))
 
 
 def _persisted(events: DataFrame) -> DataFrame:
     value = sf.struct("value", "seq", "wall_us", "reason", "outcome")
-    sent = sf.col("outcome") == "sent"
+    sent = is_sent(columns(Persist))
     # what was persisted was the mark: a message sent back raises it without a RESULT
     mark = sf.struct(sf.col("value").alias("mem_off"), "seq")
-    return of(events, Persist).select(
+    return needs.of(events, Persist).select(
         *PQ, sf.when(sent, value).alias("persisted"), sf.when(~sent, value).alias("unsent"), mark.alias("mark")
     )
 
@@ -85,7 +113,7 @@ def committed(events: DataFrame) -> DataFrame:
     """The highest offset that a broker took from one client for one queue."""
     highest = sf.struct("new", "wall_us", "seq", "process", "boot_id", "by")
     return (
-        of(events, OffSet)
+        needs.of(events, OffSet)
         .withColumnRenamed("group", "consumer_group")
         .groupBy(*QUEUE, "client_boot_id")
         .agg(sf.max(highest).alias("committed"))
@@ -97,7 +125,7 @@ def answered(events: DataFrame) -> DataFrame:
     """The last time a broker told one client to begin at one offset of a queue."""
     last = sf.struct("wall_us", "seq", "process", "boot_id", "why")
     return (
-        of(events, OffGet)
+        needs.of(events, OffGet)
         .withColumnRenamed("group", "consumer_group")
         .groupBy(*QUEUE, "client_boot_id", "value")
         .agg(sf.max(last).alias("answered"))
@@ -113,7 +141,7 @@ def brokers(events: DataFrame, processes: DataFrame) -> DataFrame:
     only at level forensic; of one that runs, what was buffered at the end may be missing. Journals reach back to the
     first start of a master, or to one that found the store as a crash leaves it, when nothing tells of what crashed.
     """
-    start = sf.col("event") == "BOOT"
+    start = needs.is_a(Boot)
     boots = (
         events.where(sf.col("broker_name").isNotNull() & (sf.col("role") == "broker"))
         .groupBy("boot_id", "broker_name")

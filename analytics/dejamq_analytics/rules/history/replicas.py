@@ -4,7 +4,7 @@ All replicas of a broker have one name. A slave that was started as master has t
 only boot ids tell them apart, and the line REPLICA ``promoted``.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dejamq_proto.journal.events import Boot, OffSet, ReplicaEvent
 
@@ -12,10 +12,26 @@ from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.history.queues import QUEUE
 from dejamq_analytics.rules.joins import beside, united
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every, highest, those
 
 MASTER = 0
 SYNC = "slave-sync"
+
+
+def is_copied(offset: Any) -> Any:
+    """Of an OFF_SET: a slave took its master's."""
+    return offset.by == SYNC
+
+
+def is_promotion(replica: Any) -> Any:
+    """Of a REPLICA: a slave was made the master."""
+    return replica.change == "promoted"
+
+
+needs = Needs(
+    every(Boot), those(ReplicaEvent, is_promotion),
+    highest(OffSet, ("group", *QUEUE[1:]), ("new", "wall_us", "seq"), is_copied),
+)  # fmt: skip
 
 
 class Replicas(NamedTuple):
@@ -28,11 +44,10 @@ class Replicas(NamedTuple):
 
 def replicas(events: DataFrame) -> Replicas:
     """The replicas, by the journals of brokers."""
-    started = of(events, Boot).groupBy("boot_id").agg(sf.max("broker_id").alias("broker_id"))
+    started = needs.of(events, Boot).groupBy("boot_id").agg(sf.max("broker_id").alias("broker_id"))
     highest = sf.struct("new", "wall_us", "seq", "process", "boot_id")
     copied = (
-        of(events, OffSet)
-        .where(sf.col("by") == SYNC)
+        needs.of(events, OffSet)
         .withColumnRenamed("group", "consumer_group")
         .groupBy(*QUEUE)
         .agg(sf.max(highest).alias("copied"))
@@ -46,9 +61,11 @@ def promotions(events: DataFrame) -> DataFrame:
     ``slave_us``: the start of the first of its slaves, null where no journal tells of one.
     """
     promoted = sf.struct("wall_us", "seq", "process", "boot_id", "log_offset")
-    told = of(events, ReplicaEvent).where(sf.col("change") == "promoted").select("broker_name", promoted.alias("one"))
+    told = needs.of(events, ReplicaEvent).select("broker_name", promoted.alias("one"))
     slaves = (
-        of(events, Boot).where(sf.col("broker_id") > MASTER).select("broker_name", sf.col("wall_us").alias("began"))
+        needs.of(events, Boot)
+        .where(sf.col("broker_id") > MASTER)
+        .select("broker_name", sf.col("wall_us").alias("began"))
     )
     both = united([told, slaves]).groupBy("broker_name")
     return both.agg(sf.array_sort(sf.collect_list("one")).alias("promotions"), sf.min("began").alias("slave_us"))

@@ -6,15 +6,19 @@ are compared as they were in force at that moment, whichever of the two then del
 
 from typing import NamedTuple
 
+from dejamq_proto.journal.events import Assign, Event, Gap, MemberEvent, MemberList, Route, State
+
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.joins import beside
+from dejamq_analytics.sources.needs import Needs, every
 
 SIDES = ("first", "second")
 KEY = ("first_boot_id", "first_pq_id", "second_boot_id", "second_pq_id")
 WATCHED_US = 500_000
 """Interval of a process's watchdog: a pause began at most this long before the process noticed it."""
-MINE, MEMBERS, ASKED = ("ASSIGN", "STATE", "GAP"), ("MEMBER",), ("MEMBER_LIST", "ROUTE")
+MINE, ASKED = (Assign, State, Gap), (MemberEvent, MemberList, Route)
+needs = Needs(every(*MINE, *ASKED))
 TOLD = ("rounds", "states", "gaps", "members", "lists", "routes")
 
 
@@ -72,21 +76,22 @@ def _overlapping(pairs: DataFrame, known: MadeFrames) -> DataFrame:
 
 def _told(events: DataFrame, boots: DataFrame) -> DataFrame:
     """One row a client's start: what it journaled, and what brokers and name servers journaled of it, as lists."""
-    whose = sf.when(sf.col("event").isin(*MINE), sf.col("boot_id")).otherwise(sf.col("client_boot_id"))
-    wanted = events.where(sf.col("event").isin(*MINE, *MEMBERS, *ASKED)).withColumn("whose", whose)
+    mine = needs.is_a(Assign) | needs.is_a(State) | needs.is_a(Gap)
+    whose = sf.when(mine, sf.col("boot_id")).otherwise(sf.col("client_boot_id"))
+    wanted = needs.lines(events, *MINE, *ASKED).withColumn("whose", whose)
     at = ("wall_us", "seq", "process", "boot_id")
 
-    def every(event: str, *fields: str) -> Column:
-        return sf.collect_list(sf.when(sf.col("event") == event, sf.struct(*at, *fields)))
+    def all_of(event: type[Event], *fields: str) -> Column:
+        return sf.collect_list(sf.when(needs.is_a(event), sf.struct(*at, *fields)))
 
     assigned = ("group", "topic", "namesrv", "route_digest", "broker_name", "members", "strategy", "queues")
     return wanted.join(sf.broadcast(boots), "whose", how="left_semi").groupBy("whose").agg(
-        every("ASSIGN", *assigned).alias("rounds"),
-        every("STATE", "state").alias("states"),
-        every("GAP", "missing_ms").alias("gaps"),
-        every("MEMBER", "group", "broker_name", "change", "reason").alias("members"),
-        every("MEMBER_LIST", "group", "broker_name", "members").alias("lists"),
-        every("ROUTE", "topic", "brokers").alias("routes"),
+        all_of(Assign, *assigned).alias("rounds"),
+        all_of(State, "state").alias("states"),
+        all_of(Gap, "missing_ms").alias("gaps"),
+        all_of(MemberEvent, "group", "broker_name", "change", "reason").alias("members"),
+        all_of(MemberList, "group", "broker_name", "members").alias("lists"),
+        all_of(Route, "topic", "brokers").alias("routes"),
     )  # fmt: skip
 
 

@@ -10,15 +10,16 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, text
 from dejamq_analytics.rules.pairs import locks
 from dejamq_analytics.rules.stage import Stage
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every
 
+needs = Needs(every(ClockJump))
 JUMPS = ("jump_of_owner", "jump_under_lock", "jump_of_members")
 
 
 def jumps(events: DataFrame) -> DataFrame:
     """One row: every forward jump of every process; most journals have none."""
     one = sf.struct("wall_us", "seq", "process", "boot_id", "jumped_ms")
-    return of(events, ClockJump).where("jumped_ms > 0").agg(sf.collect_list(one).alias("jumps"))
+    return needs.of(events, ClockJump).where("jumped_ms > 0").agg(sf.collect_list(one).alias("jumps"))
 
 
 def with_jumps(frame: DataFrame, every: DataFrame) -> DataFrame:

@@ -14,16 +14,17 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, text
 from dejamq_analytics.rules.history.queues import BUFFERED_US, late_us
 from dejamq_analytics.rules.stage import Stage
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, every
 
 GRANT = ("wall_us", "seq", "process", "boot_id", "client_boot_id", "client_id", "owner", "age_ms", "life_ms")
+needs = Needs(every(Lock))
 CAUSES = ("R9", "R10", "R11", "R12")
 
 
 def grants(events: DataFrame) -> DataFrame:
     """Every lock that a broker granted: its queue as columns, the rest as ``grant``."""
     place = (sf.col("group").alias("consumer_group"), "broker_name", "topic", "queue_id")
-    return of(events, Lock).where("granted").select(*place, sf.struct(*GRANT).alias("grant"))
+    return needs.of(events, Lock).where("granted").select(*place, sf.struct(*GRANT).alias("grant"))
 
 
 def with_grants(frame: DataFrame) -> DataFrame:

@@ -1,22 +1,39 @@
 """Offsets that brokers forgot or let others overwrite: loaded offsets and last flush of a start, lowered offsets."""
 
+from typing import Any
+
 from dejamq_proto.codes import Code
 from dejamq_proto.journal.events import OffFlush, OffLoad, OffSet, Pull
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
-from dejamq_analytics.rules.history.queues import BY_OPERATORS, QUEUE, late_us, lowered
+from dejamq_analytics.rules.history.queues import BY_OPERATORS, QUEUE, is_lowered, late_us
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.rules.pairs.locks import grants
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, columns, every, is_one_of, those
+
+
+def is_by_operator(offset: Any) -> Any:
+    """Of an OFF_SET: set without consuming."""
+    return is_one_of(offset.by, BY_OPERATORS)
+
+
+def is_corrected(pull: Any) -> Any:
+    """Of a PULL: the queue did not have the offset that was asked for."""
+    return pull.code == int(Code.PULL_OFFSET_MOVED)
+
+
+needs = Needs(
+    every(OffFlush, OffLoad), those(OffSet, is_by_operator), those(OffSet, is_lowered), those(Pull, is_corrected)
+)
 
 
 def memories(events: DataFrame) -> DataFrame:
     """One row a broker's start: ``loaded``, where its offsets came from, and ``flushed``, when it last wrote them."""
     loaded = sf.struct("seq", "process", "boot_id", "source", "entries")
     flushed = sf.struct("seq", "process", "boot_id", "entries")
-    read = of(events, OffLoad).select("boot_id", loaded.alias("loaded"))
-    written = of(events, OffFlush).select("boot_id", flushed.alias("flushed"))
+    read = needs.of(events, OffLoad).select("boot_id", loaded.alias("loaded"))
+    written = needs.of(events, OffFlush).select("boot_id", flushed.alias("flushed"))
     return (
         united([read, written])
         .groupBy("boot_id")
@@ -30,10 +47,10 @@ def moves(events: DataFrame) -> DataFrame:
     ``rewinds``: an operator set the offset. ``lowerings``: a consumer or a replica set it lower. ``grants``: a lock was
     granted. ``corrections``: a pull was answered with another offset.
     """
-    by_operator, lower = sf.col("by").isin(*BY_OPERATORS), lowered()
+    by_operator, lower = is_by_operator(columns(OffSet)), is_lowered(columns(OffSet))
     moved = sf.struct("wall_us", "seq", "process", "boot_id", "old", "new", "by", "client_id", "client_boot_id")
     place = (sf.col("group").alias("consumer_group"), *QUEUE[1:])
-    offsets = of(events, OffSet).where(by_operator | lower).select(
+    offsets = needs.of(events, OffSet).select(
         *place, sf.when(by_operator, moved).alias("rewind"), sf.when(lower, moved).alias("lowering")
     )  # fmt: skip
     return (
@@ -55,9 +72,7 @@ def _corrections(events: DataFrame) -> DataFrame:
         "wall_us", "seq", "process", "boot_id", "client_id", "client_boot_id", "request_offset", "next_offset"
     )
     place = (sf.col("group").alias("consumer_group"), *QUEUE[1:])
-    return of(events, Pull).where(sf.col("code") == int(Code.PULL_OFFSET_MOVED)).select(
-        *place, pulled.alias("correction")
-    )  # fmt: skip
+    return needs.of(events, Pull).select(*place, pulled.alias("correction"))
 
 
 def last_correction() -> Column:

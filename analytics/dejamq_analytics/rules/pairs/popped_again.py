@@ -4,6 +4,8 @@ A broker gives a record to its group once, by one POP, until an operator sends t
 only with the end of its log (B9). A member that pulls knows nothing of those that pop, and both get it (L10).
 """
 
+from typing import Any
+
 from dejamq_proto.journal.events import OffSet
 
 from dejamq_analytics.frames import Column, DataFrame
@@ -14,7 +16,15 @@ from dejamq_analytics.rules.history.queues import BY_OPERATORS, QUEUE
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION, blamed, undecided
 from dejamq_analytics.sources.facts import Facts
-from dejamq_analytics.sources.schema import of
+from dejamq_analytics.sources.needs import Needs, is_one_of, those
+
+
+def is_set_by_operator(offset: Any) -> Any:
+    """Of an OFF_SET: set or removed without consuming."""
+    return is_one_of(offset.by, (*BY_OPERATORS, "delete"))
+
+
+needs = Needs(those(OffSet, is_set_by_operator))
 
 
 def is_popped() -> Column:
@@ -33,7 +43,7 @@ def _with_told(pairs: DataFrame, facts: Facts) -> DataFrame:
     frame = frame.withColumn("second_pop", pops.last_of("pops", _of_second))
     frame = frame.withColumn("first_pop", pops.last_of("pops", _of_first)).drop("pops")
     moved = sf.struct("wall_us", "seq", "process", "boot_id", "old", "new", "by")
-    set_by = of(facts.events, OffSet).where(sf.col("by").isin(*BY_OPERATORS, "delete"))
+    set_by = needs.of(facts.events, OffSet)
     by_queue = set_by.withColumnRenamed("group", "consumer_group").groupBy(*QUEUE)
     operators = by_queue.agg(sf.array_sort(sf.collect_list(moved)).alias("rewinds"))
     frame = beside(frame, operators, {name: f"second.{name}" for name in QUEUE})
