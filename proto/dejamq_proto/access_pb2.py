@@ -4,15 +4,18 @@
 # source: dejamq_proto/access.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "dejamq_proto/access.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'dejamq_proto/access.proto'
 )
 # @@protoc_insertion_point(imports)
 
@@ -22,43 +25,41 @@ _sym_db = _symbol_database.Default()
 from dejamq_proto import common_pb2 as dejamq__proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x19\x64\x65jamq_proto/access.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto"V\n\nAccessUser\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x0e\n\x06status\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\t"x\n\nAccessRule\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x03 \x03(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\t\x12\x12\n\nsource_ips\x18\x05 \x03(\t\x12\x13\n\x0bpolicy_type\x18\x06 \x01(\t"h\n\x0ePutUserRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12#\n\x04user\x18\x02 \x01(\x0b\x32\x15.dejamq.v1.AccessUser\x12\x0e\n\x06\x63reate\x18\x03 \x01(\x08"\x11\n\x0fPutUserResponse"D\n\x11\x44\x65leteUserRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t"\x14\n\x12\x44\x65leteUserResponse"E\n\x10ListUsersRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t"9\n\x11ListUsersResponse\x12$\n\x05users\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.AccessUser"Z\n\x0fPutRulesRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12$\n\x05rules\x18\x02 \x03(\x0b\x32\x15.dejamq.v1.AccessRule"\x12\n\x10PutRulesResponse"l\n\x12\x44\x65leteRulesRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\x13\n\x0bpolicy_type\x18\x04 \x01(\t"\x15\n\x13\x44\x65leteRulesResponse"U\n\x10ListRulesRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t"9\n\x11ListRulesResponse\x12$\n\x05rules\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.AccessRule2\xb8\x03\n\x06\x41\x63\x63\x65ss\x12@\n\x07PutUser\x12\x19.dejamq.v1.PutUserRequest\x1a\x1a.dejamq.v1.PutUserResponse\x12I\n\nDeleteUser\x12\x1c.dejamq.v1.DeleteUserRequest\x1a\x1d.dejamq.v1.DeleteUserResponse\x12\x46\n\tListUsers\x12\x1b.dejamq.v1.ListUsersRequest\x1a\x1c.dejamq.v1.ListUsersResponse\x12\x43\n\x08PutRules\x12\x1a.dejamq.v1.PutRulesRequest\x1a\x1b.dejamq.v1.PutRulesResponse\x12L\n\x0b\x44\x65leteRules\x12\x1d.dejamq.v1.DeleteRulesRequest\x1a\x1e.dejamq.v1.DeleteRulesResponse\x12\x46\n\tListRules\x12\x1b.dejamq.v1.ListRulesRequest\x1a\x1c.dejamq.v1.ListRulesResponseb\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64\x65jamq_proto/access.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"V\n\nAccessUser\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x0e\n\x06status\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\t\"x\n\nAccessRule\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x03 \x03(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\t\x12\x12\n\nsource_ips\x18\x05 \x03(\t\x12\x13\n\x0bpolicy_type\x18\x06 \x01(\t\"h\n\x0ePutUserRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12#\n\x04user\x18\x02 \x01(\x0b\x32\x15.dejamq.v1.AccessUser\x12\x0e\n\x06\x63reate\x18\x03 \x01(\x08\"\x11\n\x0fPutUserResponse\"D\n\x11\x44\x65leteUserRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x14\n\x12\x44\x65leteUserResponse\"E\n\x10ListUsersRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\"9\n\x11ListUsersResponse\x12$\n\x05users\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.AccessUser\"Z\n\x0fPutRulesRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12$\n\x05rules\x18\x02 \x03(\x0b\x32\x15.dejamq.v1.AccessRule\"\x12\n\x10PutRulesResponse\"l\n\x12\x44\x65leteRulesRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\x13\n\x0bpolicy_type\x18\x04 \x01(\t\"\x15\n\x13\x44\x65leteRulesResponse\"U\n\x10ListRulesRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\"9\n\x11ListRulesResponse\x12$\n\x05rules\x18\x01 \x03(\x0b\x32\x15.dejamq.v1.AccessRule2\xb8\x03\n\x06\x41\x63\x63\x65ss\x12@\n\x07PutUser\x12\x19.dejamq.v1.PutUserRequest\x1a\x1a.dejamq.v1.PutUserResponse\x12I\n\nDeleteUser\x12\x1c.dejamq.v1.DeleteUserRequest\x1a\x1d.dejamq.v1.DeleteUserResponse\x12\x46\n\tListUsers\x12\x1b.dejamq.v1.ListUsersRequest\x1a\x1c.dejamq.v1.ListUsersResponse\x12\x43\n\x08PutRules\x12\x1a.dejamq.v1.PutRulesRequest\x1a\x1b.dejamq.v1.PutRulesResponse\x12L\n\x0b\x44\x65leteRules\x12\x1d.dejamq.v1.DeleteRulesRequest\x1a\x1e.dejamq.v1.DeleteRulesResponse\x12\x46\n\tListRules\x12\x1b.dejamq.v1.ListRulesRequest\x1a\x1c.dejamq.v1.ListRulesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "dejamq_proto.access_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dejamq_proto.access_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_ACCESSUSER"]._serialized_start = 67
-    _globals["_ACCESSUSER"]._serialized_end = 153
-    _globals["_ACCESSRULE"]._serialized_start = 155
-    _globals["_ACCESSRULE"]._serialized_end = 275
-    _globals["_PUTUSERREQUEST"]._serialized_start = 277
-    _globals["_PUTUSERREQUEST"]._serialized_end = 381
-    _globals["_PUTUSERRESPONSE"]._serialized_start = 383
-    _globals["_PUTUSERRESPONSE"]._serialized_end = 400
-    _globals["_DELETEUSERREQUEST"]._serialized_start = 402
-    _globals["_DELETEUSERREQUEST"]._serialized_end = 470
-    _globals["_DELETEUSERRESPONSE"]._serialized_start = 472
-    _globals["_DELETEUSERRESPONSE"]._serialized_end = 492
-    _globals["_LISTUSERSREQUEST"]._serialized_start = 494
-    _globals["_LISTUSERSREQUEST"]._serialized_end = 563
-    _globals["_LISTUSERSRESPONSE"]._serialized_start = 565
-    _globals["_LISTUSERSRESPONSE"]._serialized_end = 622
-    _globals["_PUTRULESREQUEST"]._serialized_start = 624
-    _globals["_PUTRULESREQUEST"]._serialized_end = 714
-    _globals["_PUTRULESRESPONSE"]._serialized_start = 716
-    _globals["_PUTRULESRESPONSE"]._serialized_end = 734
-    _globals["_DELETERULESREQUEST"]._serialized_start = 736
-    _globals["_DELETERULESREQUEST"]._serialized_end = 844
-    _globals["_DELETERULESRESPONSE"]._serialized_start = 846
-    _globals["_DELETERULESRESPONSE"]._serialized_end = 867
-    _globals["_LISTRULESREQUEST"]._serialized_start = 869
-    _globals["_LISTRULESREQUEST"]._serialized_end = 954
-    _globals["_LISTRULESRESPONSE"]._serialized_start = 956
-    _globals["_LISTRULESRESPONSE"]._serialized_end = 1013
-    _globals["_ACCESS"]._serialized_start = 1016
-    _globals["_ACCESS"]._serialized_end = 1456
+  DESCRIPTOR._loaded_options = None
+  _globals['_ACCESSUSER']._serialized_start=67
+  _globals['_ACCESSUSER']._serialized_end=153
+  _globals['_ACCESSRULE']._serialized_start=155
+  _globals['_ACCESSRULE']._serialized_end=275
+  _globals['_PUTUSERREQUEST']._serialized_start=277
+  _globals['_PUTUSERREQUEST']._serialized_end=381
+  _globals['_PUTUSERRESPONSE']._serialized_start=383
+  _globals['_PUTUSERRESPONSE']._serialized_end=400
+  _globals['_DELETEUSERREQUEST']._serialized_start=402
+  _globals['_DELETEUSERREQUEST']._serialized_end=470
+  _globals['_DELETEUSERRESPONSE']._serialized_start=472
+  _globals['_DELETEUSERRESPONSE']._serialized_end=492
+  _globals['_LISTUSERSREQUEST']._serialized_start=494
+  _globals['_LISTUSERSREQUEST']._serialized_end=563
+  _globals['_LISTUSERSRESPONSE']._serialized_start=565
+  _globals['_LISTUSERSRESPONSE']._serialized_end=622
+  _globals['_PUTRULESREQUEST']._serialized_start=624
+  _globals['_PUTRULESREQUEST']._serialized_end=714
+  _globals['_PUTRULESRESPONSE']._serialized_start=716
+  _globals['_PUTRULESRESPONSE']._serialized_end=734
+  _globals['_DELETERULESREQUEST']._serialized_start=736
+  _globals['_DELETERULESREQUEST']._serialized_end=844
+  _globals['_DELETERULESRESPONSE']._serialized_start=846
+  _globals['_DELETERULESRESPONSE']._serialized_end=867
+  _globals['_LISTRULESREQUEST']._serialized_start=869
+  _globals['_LISTRULESREQUEST']._serialized_end=954
+  _globals['_LISTRULESRESPONSE']._serialized_start=956
+  _globals['_LISTRULESRESPONSE']._serialized_end=1013
+  _globals['_ACCESS']._serialized_start=1016
+  _globals['_ACCESS']._serialized_end=1456
 # @@protoc_insertion_point(module_scope)

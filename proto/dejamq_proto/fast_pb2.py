@@ -4,14 +4,19 @@
 # source: dejamq_proto/fast.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
-_runtime_version.ValidateProtobufRuntimeVersion(_runtime_version.Domain.PUBLIC, 7, 35, 1, "", "dejamq_proto/fast.proto")
+_runtime_version.ValidateProtobufRuntimeVersion(
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'dejamq_proto/fast.proto'
+)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
@@ -20,23 +25,21 @@ _sym_db = _symbol_database.Default()
 from dejamq_proto import common_pb2 as dejamq__proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x17\x64\x65jamq_proto/fast.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto"1\n\x0cWhereRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller">\n\rWhereResponse\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65side\x18\x03 \x01(\x05"?\n\x05Hello\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x15\n\rauthorization\x18\x03 \x01(\t"8\n\x07Welcome\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06remark\x18\x02 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t2B\n\x04\x46\x61st\x12:\n\x05Where\x12\x17.dejamq.v1.WhereRequest\x1a\x18.dejamq.v1.WhereResponseb\x06proto3'
-)
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64\x65jamq_proto/fast.proto\x12\tdejamq.v1\x1a\x19\x64\x65jamq_proto/common.proto\"1\n\x0cWhereRequest\x12!\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x11.dejamq.v1.Caller\">\n\rWhereResponse\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65side\x18\x03 \x01(\x05\"?\n\x05Hello\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x15\n\rauthorization\x18\x03 \x01(\t\"8\n\x07Welcome\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06remark\x18\x02 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t2B\n\x04\x46\x61st\x12:\n\x05Where\x12\x17.dejamq.v1.WhereRequest\x1a\x18.dejamq.v1.WhereResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "dejamq_proto.fast_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dejamq_proto.fast_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_WHEREREQUEST"]._serialized_start = 65
-    _globals["_WHEREREQUEST"]._serialized_end = 114
-    _globals["_WHERERESPONSE"]._serialized_start = 116
-    _globals["_WHERERESPONSE"]._serialized_end = 178
-    _globals["_HELLO"]._serialized_start = 180
-    _globals["_HELLO"]._serialized_end = 243
-    _globals["_WELCOME"]._serialized_start = 245
-    _globals["_WELCOME"]._serialized_end = 301
-    _globals["_FAST"]._serialized_start = 303
-    _globals["_FAST"]._serialized_end = 369
+  DESCRIPTOR._loaded_options = None
+  _globals['_WHEREREQUEST']._serialized_start=65
+  _globals['_WHEREREQUEST']._serialized_end=114
+  _globals['_WHERERESPONSE']._serialized_start=116
+  _globals['_WHERERESPONSE']._serialized_end=178
+  _globals['_HELLO']._serialized_start=180
+  _globals['_HELLO']._serialized_end=243
+  _globals['_WELCOME']._serialized_start=245
+  _globals['_WELCOME']._serialized_end=301
+  _globals['_FAST']._serialized_start=303
+  _globals['_FAST']._serialized_end=369
 # @@protoc_insertion_point(module_scope)
