@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.sources.journal_files import boot_id, identity, is_event
 
@@ -173,7 +174,7 @@ def _begins_us(path: Path, key: str, begin: int) -> int | None:
         return None
     try:
         return msgspec.json.decode(line, type=_Time).wall_us
-    except msgspec.DecodeError:
+    except BAD_JSON:
         return 0
 
 

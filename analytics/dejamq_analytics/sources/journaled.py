@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 from dejamq_proto.journal.events import Boot, Event, MemberEvent, OffSet
+from dejamq_proto.loose_json import BAD_JSON
+from dejamq_proto.texts import number_of
 
 from dejamq_analytics.sources.journal_files import boot_id, files_in
 from dejamq_analytics.sources.paths import local_path
@@ -88,12 +90,12 @@ def _events(files: Sequence[Path]) -> Iterator[Event]:
                     continue
                 try:
                     yield msgspec.json.decode(line, type=kind)
-                except msgspec.DecodeError:  # the torn last line of a process that was killed
+                except BAD_JSON:  # the torn last line of a process that was killed
                     continue
 
 
 def _process_of(client_id: str) -> tuple[str, int]:
     """Address and lower half of the process id of ``ip@pid#nanoseconds``."""
     ip, _, rest = client_id.partition("@")
-    pid = rest.partition("#")[0]
-    return ip, int(pid) % 65536 if pid.isdecimal() else -1
+    pid = number_of(rest.partition("#")[0])
+    return ip, -1 if pid is None else pid % 65536

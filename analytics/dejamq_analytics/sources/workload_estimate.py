@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.sources.commit_log import log_bytes
 from dejamq_analytics.sources.journal_files import files_in
@@ -65,5 +66,5 @@ def _openings(journal: Path) -> Iterator[_Opened]:
             if b'"PQ_OPEN"' in line:
                 try:
                     yield decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                except BAD_JSON:
                     continue  # torn by the end of what was read, or another event that names this one

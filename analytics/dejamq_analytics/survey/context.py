@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from dejamq_proto.texts import number_of
 
 from dejamq_analytics.survey.note import LineExtent, LogEnd, Note, Opening
 from dejamq_analytics.survey.wire import JournalLine
@@ -87,9 +88,9 @@ class SurveyContext:
     def sent_back(self, line: JournalLine) -> None:
         """An APPEND that names the deliveries that asked for it."""
         for ref in line.origin_refs:
-            boot, _, delivery = ref.rpartition(":")
-            if boot and delivery.isdecimal():
-                self._note.asked.setdefault(boot, []).append(int(delivery))
+            boot, _, text = ref.rpartition(":")
+            if boot and (delivery := number_of(text)) is not None:
+                self._note.asked.setdefault(boot, []).append(delivery)
 
     def _mark(self, line: JournalLine, mark: int) -> None:
         key = line.boot_id, line.pq_id

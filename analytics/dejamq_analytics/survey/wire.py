@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 import pyarrow as pa
+from dejamq_proto.loose_json import BAD_JSON
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
 OF_ALL_GROUPS = ("END_TRANSACTION", "CHECK_TRANSACTION", "APPEND", "STATE")
@@ -69,7 +70,7 @@ def read(data: memoryview, starts: Iterable[int], ends: Iterable[int]) -> Iterat
         text = data[begin:end]
         try:
             yield text, decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             yield text, None
 
 
