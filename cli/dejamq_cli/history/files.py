@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.loose_json import BAD_JSON
 
 BLOCK_BYTES = 1 << 20
 
@@ -82,7 +83,7 @@ def envelope(line: bytes) -> Envelope | None:
     """None for what is no line of a journal."""
     try:
         return _decode_envelope(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except BAD_JSON:
         return None
 
 

@@ -4,6 +4,7 @@ from typing import Union
 
 import msgspec
 from dejamq_proto.journal.events import EVENTS, Append, Deliver, Event, SendTry
+from dejamq_proto.loose_json import BAD_JSON
 
 LIFE = tuple(b'{"event":"%s"' % name for name in (b"STATE", b"BOOT", b"FAULT", b"GAP", b"MEMBER"))
 """How the lines begin that tell of a process rather than of messages."""
@@ -15,7 +16,7 @@ def decode(line: bytes) -> Event | None:
     """None for a line that is damaged, or of an event that this version does not know."""
     try:
         event = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except BAD_JSON:
         return None
     return event if _is_whole(event) else None
 

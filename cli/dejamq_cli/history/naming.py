@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from dejamq_proto.journal.events import Append, Boot, Deliver, Event, Fault, Gap, MemberEvent, Sendback, SendTry, State
 from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from dejamq_proto.texts import number_of
 
 from dejamq_cli.history.lines import decode
 from dejamq_cli.history.trace import CopyPlace, Trace, TracedDelivery, places_of
@@ -88,11 +89,12 @@ def _is_made_from(trace: Trace, event: Append, ref: str) -> bool:
     """
     if event.origin == "admin":
         return ref in {copy.offset_message_id for copy in trace.copies.values()}
-    source, _, number = ref.rpartition(":")
-    if not number.isdecimal():
+    source, _, text = ref.rpartition(":")
+    number, level = number_of(text), number_of(source)
+    if number is None:
         return False
-    if event.origin == "schedule" and source.isdecimal():
-        return CopyPlace(event.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)) in trace.copies
+    if event.origin == "schedule" and level is not None:
+        return CopyPlace(event.broker_name, SCHEDULE_TOPIC, level - 1, number) in trace.copies
     if event.origin in ("timer", "timer_roll"):
-        return CopyPlace(event.broker_name, TIMER_TOPIC, 0, int(number)) in trace.copies
-    return TracedDelivery(source, int(number)) in trace.deliveries
+        return CopyPlace(event.broker_name, TIMER_TOPIC, 0, number) in trace.copies
+    return TracedDelivery(source, number) in trace.deliveries
