@@ -13,7 +13,9 @@ from dejamq_analytics.evidence.text_lines import Line
 QUEUE = r"MessageQueue \[topic=(?P<topic>[^,\]]+), brokerName=(?P<broker>[^,\]]+), queueId=(?P<queue>\d+)\]"
 ALL_QUEUES = re.compile(QUEUE)
 ROUTED = re.compile(r"BrokerData \[brokerName=([^,\]]+), brokerAddrs=\{([^}]*)\}")
-MESSAGE = re.compile(r"queueId=(\d+).*?queueOffset=(\d+).*?reconsumeTimes=(\d+).*?UNIQ_KEY=(\w+)")
+MESSAGE = re.compile(
+    r"queueId=(\d+)(?:(?!queueId=).)*?queueOffset=(\d+)(?:(?!queueId=).)*?reconsumeTimes=(\d+)(?:(?!queueId=).)*?UNIQ_KEY=(\w+)"
+)
 
 PATTERNS: dict[str, str] = {
     "created": r"Created a new client Instance, InstanceIndex:\d+, ClientID:(?P<client_id>[^,\s]+)",
