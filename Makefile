@@ -30,11 +30,12 @@ $(READY): pyproject.toml constraints.txt tools/install.sh hatch_build.py $(wildc
 demo: setup ## run the main job: a cluster, a killed consumer, and the audit that explains the duplicates
 	$(BIN)/python -m dejamq_lab.demo
 
-prove: setup ## what takes long: power losses, kills and damage of the store, its memory, groups in motion, a release, a real RocketMQ, kits for Java and Go, ten demos (two hours, 12 GiB)
+prove: setup ## what takes long: power losses, kills and damage of the store, its memory, groups in motion, a release, a real RocketMQ, kits for Java and Go, ten demos (three hours, 12 GiB)
 	$(BIN)/python tests/store/prove_power_loss.py --points 1000
 	$(BIN)/python tests/store/prove_fork_kill.py --kills 100
 	$(BIN)/python tests/store/prove_store_machine.py
 	$(BIN)/python tests/store/prove_store_fuzz.py
+	$(BIN)/python tests/store/prove_files.py --seconds 120
 	@mkdir -p build && $(BIN)/python tests/store/prove_memory.py --directory build
 	$(BIN)/python tests/integration/prove_churn.py
 	$(BIN)/python tests/integration/prove_scale.py

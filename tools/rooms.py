@@ -33,8 +33,9 @@ OURS = frozenset(folder.split("/")[1] for folder in PACKAGES)
 # name that fits is a file's room; "" is the package's own `__init__`, and what has no other room.
 ROOMS = {
     "dejamq_proto": (
-        "", "codes", "names", "loose_json", "signals", "failpoints", "config", "clock", "account", "native", "records",
-        "wire", "remoting", "access", "remoting_client", "v2", "serving", "probe", "journal.events", "journal",
+        "", "codes", "names", "texts", "loose_json", "standard_output", "signals", "failpoints", "config", "clock",
+        "account", "native", "records", "wire", "remoting", "access", "remoting_client", "v2", "serving", "probe",
+        "journal.events", "journal",
     ),
     "dejamq_namesrv": (
         "", "config", "topology", "kv_config", "routes", "registry", "metrics", "doors", "app", "__main__",

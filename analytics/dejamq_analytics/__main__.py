@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+from dejamq_proto.standard_output import OutputFailed, run
+from dejamq_proto.texts import printable
 
 from dejamq_analytics.evidence.text_lines import layout_of, offset_of
 from dejamq_analytics.evidence.translate import Reading, translate
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BadInput, NoJava) as error:
         print(f"dejamq audit: {error}", file=sys.stderr)
         return BAD_USE
-    except BrokenPipeError:  # of a following audit, whose tables hold what was told
+    except (BrokenPipeError, OutputFailed):  # of a following audit, whose tables hold what was told
         _nobody_reads()
         return CLEAN
     except OSError as error:
@@ -63,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _tell(text: str) -> None:
     """On standard output; to nobody where its reader went away, as after ``| head``."""
     try:
-        print(text, flush=True)
-    except BrokenPipeError:
+        print("\n".join(map(printable, text.split("\n"))), flush=True)
+    except (BrokenPipeError, OutputFailed):
         _nobody_reads()
 
 
@@ -241,4 +243,4 @@ def _summary(verdict: Verdict) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("dejamq audit", main))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.frames import DataFrame, SparkSession, in_duckdb
 from dejamq_analytics.frames import functions as sf
@@ -135,7 +136,7 @@ def _read(out: Path, run_id: str) -> RecordedRun:
         known = sorted(path.stem for path in (out / "runs").glob("run-*.json"))
         there = ", ".join(known) or "none"
         raise BadInput(f"no run {run_id} in {out}: there are {there}") from None
-    except msgspec.DecodeError as error:
+    except BAD_JSON as error:
         raise BadInput(f"{_path(out, run_id)} is damaged ({error}): audit without --since") from None
 
 

@@ -16,6 +16,7 @@ from dejamq_proto.journal.writer import Level
 from dejamq_proto.serving import logs
 from dejamq_proto.serving.logs import LEVELS
 from dejamq_proto.serving.server import wait_for_signal
+from dejamq_proto.standard_output import OutputFailed, run
 
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
@@ -144,6 +145,8 @@ def main() -> int:
     allow_descriptors()
     try:
         asyncio.run(serve(config, release_log))
+    except OutputFailed:
+        return FAILED
     except (DejamqError, OSError) as error:
         return _fail(error, FAILED)
     return 0
@@ -158,4 +161,4 @@ def _fail(error: Exception, status: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("dejamq-broker", main, server=True))

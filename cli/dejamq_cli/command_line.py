@@ -15,6 +15,7 @@ from dejamq_proto.codes import (
     MessageTooLarge,
     SendTimeout,
 )
+from dejamq_proto.standard_output import OutputFailed
 
 from dejamq_cli.access.watch import with_seconds
 from dejamq_cli.commands import (
@@ -46,7 +47,7 @@ app = typer.Typer(
     name="dejamq",
     help="A RocketMQ-style message broker that can say why a message was delivered twice.",
     epilog=examples('eval "$(dejamq cluster up)"', "dejamq send orders hello", "dejamq consume orders")
-    + "\n\nExit status: 0 ok, 1 no or findings, 2 bad use, 3 cannot tell, 130 Ctrl-C.",
+    + "\n\nExit status: 0 ok, 1 no or findings, 2 bad use, 3 cannot tell, 130 Ctrl-C, 141 nobody reads.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -121,6 +122,8 @@ def main() -> int:
     except UnicodeEncodeError as error:  # only an argument that is not UTF-8 becomes such a text
         say(f"{error.object!a} is no text in UTF-8, which names, ids and keys are")
         return BAD_USE
+    except OutputFailed:
+        return CANNOT_TELL
     except OSError as error:
         say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return BAD_USE if error.filename and isinstance(error, NO_SUCH_FILE) else NO

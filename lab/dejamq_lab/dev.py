@@ -21,6 +21,7 @@ from dejamq_proto.codes import Code, ConfigError, DejamqError
 from dejamq_proto.config.settings import load
 from dejamq_proto.serving import logs
 from dejamq_proto.serving.server import wait_for_signal
+from dejamq_proto.standard_output import OutputFailed, run
 
 from dejamq_lab.cluster import rpc_control
 
@@ -142,6 +143,8 @@ def main() -> int:
         try:
             with suppress(KeyboardInterrupt):
                 asyncio.run(_controlled(config, arguments.control, store) if arguments.control else serve(config))
+        except OutputFailed:
+            return FAILED
         except (DejamqError, OSError) as error:
             print(f"dejamq-dev: {error}", file=sys.stderr)
             return FAILED
@@ -170,4 +173,4 @@ def _advertise(arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("dejamq-dev", main, server=True))

@@ -11,6 +11,7 @@ from dejamq_proto.config.settings import load
 from dejamq_proto.serving import logs
 from dejamq_proto.serving.logs import LEVELS
 from dejamq_proto.serving.server import wait_for_signal
+from dejamq_proto.standard_output import OutputFailed, run
 
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
@@ -80,6 +81,8 @@ def main() -> int:
     logs.tell_start(config, server="namesrv", unused=unused)
     try:
         asyncio.run(serve(config, release_log))
+    except OutputFailed:
+        return 1
     except (DejamqError, OSError) as error:
         print(f"dejamq-namesrv: {error}", file=sys.stderr)
         return 1
@@ -87,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("dejamq-namesrv", main, server=True))

@@ -12,6 +12,7 @@ from dejamq_proto.config.settings import listen_by_parts, setting
 from dejamq_proto.config.tls import TlsClientSettings, TlsServerSettings
 from dejamq_proto.journal.writer import Level
 from dejamq_proto.serving.logs import WatchingConfig
+from dejamq_proto.texts import number_of
 
 KV_FILE = "kvConfig.json"
 
@@ -84,7 +85,7 @@ class NamesrvConfig(WatchingConfig, AccessConfig, TlsServerSettings, TlsClientSe
 def check_listen(listen: str) -> None:
     """Raise ConfigError unless it is host:port. A numeric host must be a real address, so that a typo is found here."""
     host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or number_of(port, 65535) is None:
         raise ConfigError(f"listen must be host:port with a port up to 65535, not {listen!r}")
     if host.replace(".", "").isdigit():
         try:

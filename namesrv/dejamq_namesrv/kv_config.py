@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.loose_json import BAD_JSON
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 FILE_NAME = "kvConfig.json"
@@ -73,7 +74,7 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
         return msgspec.json.decode(path.read_bytes(), type=KvFile).config_table
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise ConfigError(f"cannot read {path}: {error}; repair it or move it away") from None
 
 

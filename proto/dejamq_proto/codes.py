@@ -71,6 +71,10 @@ INDEFINITE = frozenset({
 })  # fmt: skip
 
 
+LONGEST_TEXT = 2000
+"""Of an error, in characters: a text may quote what a stranger has chosen, and travels in a header of gRPC."""
+
+
 class DejamqError(Exception):
     """Root of all errors: ``code``, ``retriable`` and ``definite`` (alias ``not_done``).
 
@@ -81,7 +85,7 @@ class DejamqError(Exception):
     default_code = Code.SYSTEM_ERROR
 
     def __init__(self, text: str, *, code: int | None = None, definite: bool | None = None) -> None:
-        super().__init__(text)
+        super().__init__(text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…")
         self.code = self.default_code if code is None else _known(code)
         self.retriable = self.code in SEND_RETRIABLE
         self.definite = self.code not in INDEFINITE if definite is None else definite

@@ -12,6 +12,9 @@ import msgspec
 
 _NUMBER_KEY = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|([{,]\s*+)(-?\d++)(\s*+:)', re.DOTALL)
 """Possessive, and a text that never ends is taken to its end: any bytes are read once, whoever sent them."""
+BAD_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not the wanted JSON: other JSON or none, no UTF-8, lists too deep in lists."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _decoder = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -22,6 +25,9 @@ def loads_loose(text: str) -> Any:
     Only numbers that stand where a key stands are quoted; the insides of strings stay as they are.
     """
     try:
+        if _SURROGATE.search(text):
+            text.encode()
+            msgspec.json.decode(quote_number_keys(text))  # a half of a letter alone is no text, and json takes it
         try:
             return json.loads(text)
         except ValueError:

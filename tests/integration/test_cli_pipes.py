@@ -93,7 +93,7 @@ async def test_a_follower_whose_reader_goes_away_ends_quietly(cluster: Cluster) 
     assert await asyncio.to_thread(os.read, reading, 100) == b"first\n"
     os.close(reading)
     await send(cluster, "read-a-little", "second")
-    assert await ended(process) == (0, "")
+    assert await ended(process) == (141, "")
 
 
 async def test_what_a_group_was_not_shown_it_has_not_consumed(cluster: Cluster) -> None:
@@ -105,7 +105,7 @@ async def test_what_a_group_was_not_shown_it_has_not_consumed(cluster: Cluster) 
     take = ("consume", "unread", "--group", "readers", "--from", "begin")
     process = await started(cluster, *take, "--follow", stdout=writing)
     os.close(writing)
-    assert await ended(process) == (0, "")
+    assert await ended(process) == (141, "")
     taken = await dejamq(cluster, *take, "--count", "1", "-o", "json")
     assert [(row["body"], row["reconsume_times"]) for row in taken.objects()] == [("only", 0)]
 

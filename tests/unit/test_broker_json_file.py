@@ -31,11 +31,25 @@ def test_a_writer_killed_between_link_and_rename_does_not_stop_the_next_one(tmp_
     assert json_file.load(path) == ({"n": 2}, "main")
 
 
-def test_nothing_there_is_none_and_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+def test_nothing_there_is_none_and_an_empty_file_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     assert json_file.load(path) == (None, "none")
     path.touch()
-    assert json_file.load(path) == (None, "none")
+    with pytest.raises(json_file.UnreadableFile, match="is empty: what it held is lost"):
+        json_file.load(path)
+    json_file.backup_of(path).write_text('{"n": 1}')
+    assert json_file.load(path) == ({"n": 1}, "bak")
+
+
+def test_an_empty_file_with_an_empty_backup_is_not_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.touch()
+    json_file.backup_of(path).touch()
+    with pytest.raises(json_file.UnreadableFile, match=r"x\.json is empty: .* move it away to start without"):
+        json_file.load(path)
+    path.unlink()
+    with pytest.raises(json_file.UnreadableFile, match=r"x\.json\.bak is empty"):
+        json_file.load(path)
 
 
 def test_a_damaged_file_is_moved_aside_for_its_backup_and_never_overwrites_it(tmp_path: Path) -> None:

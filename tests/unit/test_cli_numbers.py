@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from dejamq_cli.command_line import main
-from dejamq_cli.terminal.numbers import MOST_64, number_of
 from dejamq_cli.terminal.output import BAD_USE
+from dejamq_proto.texts import MOST_64, number_of
 
 NOBODY = ["--namesrv", "127.0.0.1:1"]
 HUGE = "99999999999999999999"

@@ -53,6 +53,33 @@ def test_what_code_says_becomes_fields(text: str, line: str) -> None:
     assert told(text) == f"level=warning logger=dejamq_broker.members.clients {line}"
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "c event=x level=error",
+        "a\nevent=b",
+        "\x1b[2J",
+        "\x9b31m",
+        "\u202ex",
+        "a\u2028b",
+        'q" group="z',
+        "\ud800",
+        "=",
+        "a\\n",
+    ],
+)
+def test_what_a_stranger_has_chosen_is_one_value_in_one_line_that_drives_no_terminal(chosen: str) -> None:
+    for value in (chosen, ValueError(chosen)):
+        record = a_record("client_joined client=%s group=%s", value, "g")
+        line = logs.TextLines().format(record)
+        assert line.isprintable()
+        assert line.endswith(" group=g")
+        assert [name for name, _ in logs.fields(record)][3:] == ["event", "client", "group"]
+        found = logs.JsonLines().format(record)
+        assert found.isprintable()
+        assert json.loads(found)["client"] == chosen
+
+
 def test_lines_of_libraries_are_one_message() -> None:
     line = 'level=warning logger=asyncio event=message message="poll took a=1 second"'
     assert told("poll took a=%d second", 1, logger="asyncio") == line

@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.mark import Mark, Queue, whole
 from dejamq_analytics.evidence.text_lines import Line
 
 QUEUE = r"MessageQueue \[topic=(?P<topic>[^,\]]+), brokerName=(?P<broker>[^,\]]+), queueId=(?P<queue>\d+)\]"
 ALL_QUEUES = re.compile(QUEUE)
 ROUTED = re.compile(r"BrokerData \[brokerName=([^,\]]+), brokerAddrs=\{([^}]*)\}")
-MESSAGE = re.compile(r"queueId=(\d+).*?queueOffset=(\d+).*?reconsumeTimes=(\d+).*?UNIQ_KEY=(\w+)")
+MESSAGE = re.compile(
+    r"queueId=(\d+)(?:(?!queueId=).)*?queueOffset=(\d+)(?:(?!queueId=).)*?reconsumeTimes=(\d+)(?:(?!queueId=).)*?UNIQ_KEY=(\w+)"
+)
 
 PATTERNS: dict[str, str] = {
     "created": r"Created a new client Instance, InstanceIndex:\d+, ClientID:(?P<client_id>[^,\s]+)",
@@ -95,25 +97,32 @@ def _read(text: str) -> tuple[str, dict[str, Any]] | None:
         if clue in text:
             for what, search in patterns:
                 if found := search(text):
-                    return what, _said(found.groupdict())
+                    return _told(what, found.groupdict())
     return None
+
+
+def _told(what: str, groups: dict[str, str | None]) -> tuple[str, dict[str, Any]] | None:
+    try:
+        return what, _said(groups)
+    except ValueError:  # a number that no client writes: the line is damaged
+        return None
 
 
 def _said(groups: dict[str, str | None]) -> dict[str, Any]:
     """With queues and numbers as such."""
     said: dict[str, Any] = {name: value for name, value in groups.items() if value is not None}
     if "queue" in said and "topic" in said:
-        said["queue"] = Queue(said["topic"], said["broker"], int(said["queue"]))
+        said["queue"] = Queue(said["topic"], said["broker"], whole(said["queue"]))
     if "queues" in said:
-        said["queues"] = [Queue(one["topic"], one["broker"], int(one["queue"])) for one in _queues(said["queues"])]
+        said["queues"] = [Queue(one["topic"], one["broker"], whole(one["queue"])) for one in _queues(said["queues"])]
     if "route" in said:
         said["brokers"] = dict(_addresses(said["route"]))
     if "messages" in said:
-        said["messages"] = [(int(q), int(at), int(times), key) for q, at, times, key in
+        said["messages"] = [(whole(q), whole(at), whole(times), key) for q, at, times, key in
                             MESSAGE.findall(said["messages"])]  # fmt: skip
     for name in ("value", "cost_ms", "all_queues", "all_members", "queue_id", "offset"):
         if name in said:
-            said[name] = int(said[name])
+            said[name] = whole(said[name])
     return said
 
 

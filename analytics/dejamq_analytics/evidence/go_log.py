@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.evidence.client_log import ALL_QUEUES
-from dejamq_analytics.evidence.mark import MS, SECOND, Mark, Queue
+from dejamq_analytics.evidence.mark import MS, SECOND, Mark, Queue, whole
 from dejamq_analytics.evidence.text_lines import STAMP, offset_of, stamp_us
 
-FIELDS = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S+)')
+FIELDS = re.compile(r'(?<![\w.])([\w.]++)=("(?:[^"\\]|\\.)*+"|\S+)')
 WORDS = {
     "the consumer start beginning": "starting",
     "will remove client from clientMap": "closed",
@@ -32,7 +33,7 @@ def fields_of(text: str) -> dict[str, str]:
     if text.startswith("{"):
         try:
             return {str(name): str(value) for name, value in msgspec.json.decode(text).items()}
-        except (msgspec.DecodeError, AttributeError):
+        except (AttributeError, *BAD_JSON):
             return {}
     return {name: _bare(value) for name, value in FIELDS.findall(text)}
 
@@ -50,7 +51,10 @@ def marks(lines: Iterable[tuple[int, str]], path: str, host: str) -> Iterator[Ma
         at = _at(said.get("time", ""))
         if what is None or at is None:
             continue
-        told = _said(what, said)
+        try:
+            told = _said(what, said)
+        except ValueError:  # a number that no client writes: the line is damaged
+            continue
         if told is not None:
             yield Mark(at[0], at[1], f"{path}:{number}", host, what, told)
 
@@ -80,23 +84,23 @@ def _said(what: str, fields: dict[str, str]) -> dict[str, Any] | None:
     if what == "assigned":
         every = (_queue(f"{one}]") for one in re.split(r"\]", fields.get("rebalanceResultSet", "")))
         said["queues"] = [one for one in every if one]
-        said["all_queues"] = int(fields.get("mqAllSize", 0))
-        said["all_members"] = int(fields.get("cidAllSize", 0))
+        said["all_queues"] = whole(fields.get("mqAllSize", 0))
+        said["all_members"] = whole(fields.get("cidAllSize", 0))
         return said
     if queue is None:
         return None
     said["queue"] = queue
     if fields.get("offset", "").lstrip("-").isdigit():
-        said["value"] = int(fields["offset"])
+        said["value"] = whole(fields["offset"])
     return said
 
 
 def _queue(text: str) -> Queue | None:
     found = ALL_QUEUES.search(text)
     if found:
-        return Queue(found["topic"], found["broker"], int(found["queue"]))
+        return Queue(found["topic"], found["broker"], whole(found["queue"]))
     short = GO_QUEUE.search(text)
-    return Queue(short[1], short[2], int(short[3])) if short else None
+    return Queue(short[1], short[2], whole(short[3])) if short else None
 
 
 def _bare(value: str) -> str:

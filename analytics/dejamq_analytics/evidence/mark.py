@@ -4,6 +4,22 @@ from typing import Any, NamedTuple
 
 MS = 1000
 SECOND = 1_000_000
+LARGEST, LONGEST = 1 << 63, 20
+
+
+def whole(text: object) -> int:
+    """A number that a line tells. Raises ValueError for one that no Java program writes: beyond 64 bits, or none."""
+    if isinstance(text, str) and len(text) > LONGEST:
+        raise ValueError("a number of more than 64 bits")
+    number = int(text) if isinstance(text, str | int) and not isinstance(text, bool) else LARGEST
+    if not -LARGEST <= number < LARGEST:
+        raise ValueError("a number of more than 64 bits")
+    return number
+
+
+def moment_us(text: object) -> int:
+    """Milliseconds since 1970 in microseconds. Raises ValueError for a time that no journal can hold."""
+    return whole(whole(text) * MS)
 
 
 class Mark(NamedTuple):

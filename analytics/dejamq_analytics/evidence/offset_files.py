@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import msgspec
 from dejamq_proto import loose_json
 
-from dejamq_analytics.evidence.mark import MS, Mark
-from dejamq_analytics.evidence.text_lines import opened
+from dejamq_analytics.evidence.mark import MS, Mark, whole
+from dejamq_analytics.evidence.text_lines import CUT_OFF, opened
 
 NAME = re.compile(r"(consumerOffset|delayOffset).*\.json(\.bak)?(\.gz)?$")
+MOST_BYTES = 1 << 30
 NAMED_MS = re.compile(r"(?<!\d)(1[5-9]\d{11}|2\d{12})(?!\d)")
 
 
@@ -28,7 +30,7 @@ def marks(path: Path, shown: str, host: str) -> Iterator[Mark]:
         said: dict[str, Any] = {"offsets": offsets_of(table["offsetTable"]), "broker": ""}
         yield Mark(int(named[1]) * MS, 0, shown, host, "offsets", said)
     else:
-        progress = {str(level): int(offset) for level, offset in table["offsetTable"].items()}
+        progress = {str(level): offset for level, offset in _numbers(table["offsetTable"]).items()}
         said = {"progress": msgspec.json.encode(progress).decode(), "broker": ""}
         yield Mark(int(named[1]) * MS, 0, shown, host, "delays", said)
 
@@ -50,16 +52,28 @@ def told(path: Path) -> str:
 def offsets_of(table: dict[str, Any]) -> dict[tuple[str, str, int], int]:
     """RocketMQ's ``TOPIC@GROUP`` → queue → offset, by topic, group and queue."""
     return {
-        (key.rpartition("@")[0], key.rpartition("@")[2], int(queue)): int(value)
+        (key.rpartition("@")[0], key.rpartition("@")[2], queue): value
         for key, queues in table.items()
         if isinstance(queues, dict)
-        for queue, value in queues.items()
+        for queue, value in _numbers(queues).items()
     }
 
 
+def _numbers(table: dict[str, Any]) -> dict[int, int]:
+    """The pairs that are numbers: others are damage."""
+    found = {}
+    for key, value in table.items():
+        with suppress(ValueError):
+            found[whole(key)] = whole(value)
+    return found
+
+
 def _table_of(path: Path) -> dict[str, Any] | None:
-    with opened(path) as file:
-        return _table(file.read())
+    try:
+        with opened(path) as file:
+            return _table(file.read(MOST_BYTES))
+    except CUT_OFF:
+        return None
 
 
 def _table(text: bytes) -> dict[str, Any] | None:

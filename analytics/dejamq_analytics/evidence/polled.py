@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
-from dejamq_analytics.evidence.mark import MS, Mark
+from dejamq_analytics.evidence.mark import Mark, moment_us, whole
 from dejamq_analytics.evidence.offset_files import offsets_of
 from dejamq_analytics.evidence.text_lines import raw_lines
 from dejamq_analytics.evidence.trace import TraceMessage
@@ -18,31 +19,34 @@ def read(path: Path, shown: str) -> Iterator[TraceMessage | Mark]:
     for number, text in raw_lines(path):
         try:
             told: Any = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            continue
-        if not isinstance(told, dict):
-            continue
-        kind, source = told.get("kind"), f"{shown}:{number}"
-        if kind == "trace":
-            yield TraceMessage(
-                source, str(told.get("born_host", "")), _body(told), int(told.get("born_ms", 0)),
-                int(told.get("stored_ms", 0)),
-            )  # fmt: skip
-        elif kind == "routes" and told.get("code") == 0:
-            names = {
-                data["brokerName"]: data["brokerAddrs"]["0"]
-                for data in (told.get("body") or {}).get("brokerDatas", [])
-                if "0" in data.get("brokerAddrs", {})
-            }
-            yield _mark(told, source, "routed", {"brokers": names})
-        elif kind == "offsets" and told.get("code") == 0:
-            table = (told.get("body") or {}).get("offsetTable", {})
-            yield _mark(told, source, "offsets", {"broker": told.get("broker", ""), "offsets": offsets_of(table)})
+            found = _told(told, f"{shown}:{number}") if isinstance(told, dict) else None
+        except (ValueError, TypeError, KeyError, AttributeError, *BAD_JSON):
+            continue  # torn, or with something else where its fields are
+        if found is not None:
+            yield found
+
+
+def _told(told: dict[str, Any], source: str) -> TraceMessage | Mark | None:
+    kind = told.get("kind")
+    if kind == "trace":
+        times = (whole(told.get(name, 0)) for name in ("born_ms", "stored_ms"))
+        return TraceMessage(source, str(told.get("born_host", "")), _body(told), *times)
+    if kind == "routes" and told.get("code") == 0:
+        names = {
+            str(data["brokerName"]): str(data["brokerAddrs"]["0"])
+            for data in (told.get("body") or {}).get("brokerDatas", [])
+            if "0" in data.get("brokerAddrs", {})
+        }
+        return _mark(told, source, "routed", {"brokers": names})
+    if kind == "offsets" and told.get("code") == 0:
+        table = (told.get("body") or {}).get("offsetTable", {})
+        return _mark(told, source, "offsets", {"broker": str(told.get("broker", "")), "offsets": offsets_of(table)})
+    return None
 
 
 def _mark(told: dict[str, Any], source: str, what: str, said: dict[str, Any]) -> Mark:
-    at_ms, asked_ms = int(told.get("at_ms", 0)), int(told.get("asked_ms", 0))
-    return Mark(asked_ms * MS, max(0, at_ms - asked_ms) * MS, source, str(told.get("source", "")), what, said)
+    at_us, asked_us = moment_us(told.get("at_ms", 0)), moment_us(told.get("asked_ms", 0))
+    return Mark(asked_us, whole(max(0, at_us - asked_us)), source, str(told.get("source", "")), what, said)
 
 
 def _body(told: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ Until they are due they lie in the topic of the timer wheel, so most of them are
 from typing import Any
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 from dejamq_proto.names import PROPERTY_REAL_TOPIC, PROPERTY_TAGS, REVIVE_PREFIX, TIMER_TOPIC
 from dejamq_proto.records.record import Record
 
@@ -36,7 +37,7 @@ def mark(record: Record, store: str) -> Mark | None:
             what, more = "acked", {"start": body["so"], "offsets": body["aol"] if kind == ACKS else [body["ao"]]}
         else:
             return None
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (KeyError, TypeError, *BAD_JSON):
         return None
     source = f"{store} log offset {record.log_offset}"
     return Mark(record.born_timestamp_ms * MS, MS, source, store, what, said | more)

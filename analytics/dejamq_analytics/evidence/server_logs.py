@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dejamq_analytics.evidence.client_log import QUEUE
-from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.mark import Mark, Queue, whole
 from dejamq_analytics.evidence.text_lines import Line
 
 CLIENT = r"ClientChannelInfo \[channel=\[.*?R:/?(?P<address>[^\]\s]+)\].*?clientId=(?P<client_id>[^,]+)"
@@ -78,19 +78,22 @@ def marks(lines: Iterable[Line], path: str, host: str) -> Iterator[Mark]:
 def _read(text: str) -> tuple[str, dict[str, Any]] | None:
     for what, search in COMPILED:
         if found := search(text):
-            return what, _said(found.groupdict())
+            try:
+                return what, _said(found.groupdict())
+            except ValueError:  # a number that no server writes: the line is damaged
+                return None
     return None
 
 
 def _said(groups: dict[str, str | None]) -> dict[str, Any]:
     said: dict[str, Any] = {name: value for name, value in groups.items() if value is not None}
     if "queue" in said:
-        said["queue"] = Queue(said["topic"], said["broker"], int(said["queue"]))
+        said["queue"] = Queue(said["topic"], said["broker"], whole(said["queue"]))
     if "cleaned" in said:
-        said["offsets_before"] = {int(queue): int(at) for queue, at in CLEANED.findall(said["cleaned"])}
+        said["offsets_before"] = {whole(queue): whole(at) for queue, at in CLEANED.findall(said["cleaned"])}
     if "offsets" in said:
-        said["offsets"] = {int(queue): int(at) for queue, at in RESET_TO.findall(said["offsets"])}
+        said["offsets"] = {whole(queue): whole(at) for queue, at in RESET_TO.findall(said["offsets"])}
     for name in ("queue_id", "new", "old", "log_max", "half_offset", "half_log_offset"):
         if name in said:
-            said[name] = int(said[name])
+            said[name] = whole(said[name])
     return said

@@ -13,6 +13,7 @@ from dejamq_proto.names import PROPERTY_UNIQUE_KEY, RETRY_PREFIX
 from dejamq_proto.records.compression import BadCompression, decompress
 from dejamq_proto.records.hosts import host_text
 from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, Record
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_analytics.evidence import popped
 from dejamq_analytics.evidence.mark import MS, Mark, Queue
@@ -174,7 +175,7 @@ class Records:
 
 def _stored(record: Record, key: str, host: str, store: str) -> Stored:
     properties = record.properties
-    checks = properties.get(names.PROPERTY_CHECK_TIMES, "")
+    checks = number_of(properties.get(names.PROPERTY_CHECK_TIMES), MOST_32)
     return Stored(
         Queue(record.topic, host, record.queue_id), record.queue_offset, record.log_offset, key,
         record.reconsume_times, host, store, record.born_timestamp_ms, record.store_timestamp_ms,
@@ -183,13 +184,13 @@ def _stored(record: Record, key: str, host: str, store: str) -> Stored:
         by_consumer=record.reconsume_times > 0
         and properties.get(names.PROPERTY_RECONSUME_TIME) == str(record.reconsume_times),
         committed=record.sys_flag & SYS_TRANSACTION_MASK == SYS_TRANSACTION_COMMIT,
-        prepared=record.prepared_transaction_offset, checks=int(checks) if checks.isdecimal() else 0,
+        prepared=record.prepared_transaction_offset, checks=checks or 0,
     )  # fmt: skip
 
 
 def _ended(record: Record, store: str) -> Ended:
     named = record.body.decode("ascii", "replace").split(",")
-    offsets = tuple(int(one) for one in named if one.isdecimal())
+    offsets = tuple(number for one in named if (number := number_of(one)) is not None)
     return Ended(store, record.log_offset, record.store_timestamp_ms, offsets)
 
 

@@ -7,6 +7,7 @@ through the application's own slf4j layout, writes local time. A file whose line
 
 import gzip
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -23,6 +24,8 @@ STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{3})\d*)?(Z|
 LEVEL_PID = re.compile(r"\s*(?:TRACE|DEBUG|INFO|WARN|ERROR)\s+\[(\d+)\]\s")
 EPOCH_MS = re.compile(r"(?<![\w.])(1[5-9]\d{11}|2\d{12})(?!\w)")
 ZONE_LINES = 2000
+LONGEST_LINE = 1 << 20
+CUT_OFF = (EOFError, gzip.BadGzipFile, zlib.error)
 EPOCH = datetime(1970, 1, 1)
 CONVERSION = re.compile(r"%[-\d.]*([a-zA-Z]+)(\{[^}]*\})?")
 
@@ -70,14 +73,19 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends. A gzipped file that was cut off ends where it was cut."""
+    """Numbered lines without their ends. A gzipped file that was cut off or damaged ends there.
+
+    Of a line that is longer than any of RocketMQ's only the beginning is told: it may be a file without line ends.
+    """
     with opened(path) as file:
         number = 0
         try:
-            for line in file:
+            while line := file.readline(LONGEST_LINE):
                 number += 1
                 yield number, line.decode("utf-8", "replace").rstrip("\r\n")
-        except (EOFError, gzip.BadGzipFile):
+                while len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                    line = file.readline(LONGEST_LINE)
+        except CUT_OFF:
             return
 
 

@@ -7,7 +7,7 @@ Clients of different versions write records of different length.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dejamq_analytics.evidence.mark import MS, Mark
+from dejamq_analytics.evidence.mark import MS, Mark, moment_us, whole
 
 FIELD, RECORD = "\x01", "\x02"
 TOPICS = ("RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_")
@@ -52,15 +52,15 @@ def _mark(fields: list[str], message: TraceMessage) -> Mark | None:
                 "group": fields[3], "topic": fields[4], "unique_key": fields[5], "state": fields[11],
                 "from_check": fields[12] == "true",
             }  # fmt: skip
-            return _of(message, "decided", int(fields[1]) * MS, said)
+            return _of(message, "decided", moment_us(fields[1]), said)
         if kind == "SubBefore" and size >= 7:
             said = {
-                "group": fields[3], "request": fields[4], "unique_key": fields[5], "times": int(fields[6]),
+                "group": fields[3], "request": fields[4], "unique_key": fields[5], "times": whole(fields[6]),
             }  # fmt: skip
-            return _of(message, "entered", int(fields[1]) * MS, said)
+            return _of(message, "entered", moment_us(fields[1]), said)
         if kind == "SubAfter" and size >= 6:
             # before 4.8 it had neither a time nor a group: then it ended when it was sent, at the latest
-            at_ms = int(fields[7]) if size > 7 and fields[7] not in NONE else message.born_ms
+            at_us = moment_us(fields[7] if size > 7 and fields[7] not in NONE else message.born_ms)
             success = fields[4] == "true"
             code = fields[6] if size > 6 and fields[6] not in NONE else ("0" if success else "4")
             # no other answer than to roll back is neither a success nor a failure
@@ -69,7 +69,7 @@ def _mark(fields: list[str], message: TraceMessage) -> Mark | None:
                 "request": fields[1], "unique_key": fields[2], "success": success, "status": status,
                 "group": fields[8] if size > 8 else "", "timed": size > 7,
             }  # fmt: skip
-            return _of(message, "ended", at_ms * MS, said)
+            return _of(message, "ended", at_us, said)
     except ValueError:  # a key with one of the two letters in it, or a torn record
         return None
     return None
@@ -78,10 +78,10 @@ def _mark(fields: list[str], message: TraceMessage) -> Mark | None:
 def _pub(fields: list[str], message: TraceMessage) -> Mark:
     said = {
         "group": fields[3], "topic": fields[4], "unique_keys": fields[5].split(","), "address": fields[8],
-        "cost_ms": int(fields[10]), "offset_message_id": fields[12] if len(fields) > 13 else "",
+        "cost_ms": whole(fields[10]), "offset_message_id": fields[12] if len(fields) > 13 else "",
         "success": fields[13 if len(fields) > 13 else 12] == "true",
     }  # fmt: skip
-    return _of(message, "sent", int(fields[1]) * MS, said)
+    return _of(message, "sent", moment_us(fields[1]), said)
 
 
 def _of(message: TraceMessage, what: str, at_us: int, said: dict[str, object]) -> Mark:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 from dejamq_proto.journal.lines import boot_id
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.sources.journal_files import identity, is_event
 
@@ -189,7 +190,7 @@ def _begins_us(path: Path, key: str, begin: int) -> int | None:
         return None
     try:
         return msgspec.json.decode(line, type=_Time).wall_us
-    except msgspec.DecodeError:
+    except BAD_JSON:
         return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet
+from dejamq_proto.texts import printable
 
 from dejamq_analytics.follow.follower import Pace
 from dejamq_analytics.follow.run import Follow, Following, folders
@@ -32,7 +33,7 @@ def follow(request: Request, pace: Pace, as_json: bool) -> int:
 
     def tell(path: Path) -> None:
         for line in lines_of(path, as_json):
-            print(line, flush=True)
+            print(line if as_json else printable(line), flush=True)
 
     with session_for(request, bounded=True) as session:
         try:

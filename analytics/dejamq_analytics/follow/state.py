@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.follow.chunks import ChunkStep
 from dejamq_analytics.follow.parts import PartRange, Parts
 from dejamq_analytics.frames import DataFrame, SparkSession, in_duckdb
 from dejamq_analytics.report.write import write_parquet
-from dejamq_analytics.sources.paths import reader, to_spark
+from dejamq_analytics.sources.paths import BadInput, reader, to_spark
 
 TABLES = ("standing", "processes", "told", "reached")
 """Lines older than all ``parts`` that still hold, processes, ids that were told, how far groups had come with what was
@@ -44,6 +45,15 @@ class Meta(msgspec.Struct, kw_only=True):
     told_us: int = 0
 
 
+def _read(path: Path) -> Meta:
+    """Raises BadInput: without it nobody knows what was told."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Meta)
+    except (OSError, *BAD_JSON) as error:
+        text = f"the state of --follow in {path} cannot be read ({error}): move {path.parent} away to go on with the"
+        raise BadInput(f"{text} version before it, and {path.parent.parent} to begin anew") from None
+
+
 class FollowState:
     """Owns the checkpoint directory but for the spool and Spark's own part of it. One process at a time."""
 
@@ -55,7 +65,7 @@ class FollowState:
         versions = self._versions()
         self.meta = Meta(run_id=f"follow-{uuid.uuid4().hex[:12]}")
         if versions:
-            self.meta = msgspec.json.decode((versions[-1] / "meta.json").read_bytes(), type=Meta)
+            self.meta = _read(versions[-1] / "meta.json")
         self.parts = Parts(directory / "lines")
         self.parts.keep_only(self.meta.parts)
         if versions and (versions[-1] / "lines").is_dir():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 NAMES = frozenset({"broker_name", "group", "process", "target", "queues", "business_keys"})
 """Fields, and lists, that name a broker, group, process or business event: what rules join by."""
@@ -33,7 +34,7 @@ def marked(line: bytes, run: int) -> bytes:
     """The line of a journal with the names of its run. A torn one stays as it is: no rule reads it."""
     try:
         event: dict[str, Any] = msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except BAD_JSON:
         return line
     for name in NAMES & event.keys():
         event[name] = _marked(event[name], f"‹{run}›")

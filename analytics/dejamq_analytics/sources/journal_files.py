@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 from dejamq_proto.journal.lines import boot_id
+from dejamq_proto.loose_json import BAD_JSON
 
 HEAD_BYTES = 4096
 
@@ -23,7 +24,7 @@ def is_event(line: bytes) -> bool:
     """Whether a line can be read as one of the journal. Any other counts as torn, JSON or not."""
     try:
         _decode(str(line, "utf-8"))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except BAD_JSON:
         return False
     return True
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dejamq_proto.journal.events import Boot, MemberEvent, OffSet
 from dejamq_proto.journal.lines import boot_id, events, files_in
+from dejamq_proto.texts import number_of
 
 from dejamq_analytics.sources.paths import local_path
 
@@ -77,5 +78,5 @@ def _connection(event: MemberEvent, found: Journaled, connected: set[str]) -> No
 def _process_of(client_id: str) -> tuple[str, int]:
     """Address and lower half of the process id of ``ip@pid#nanoseconds``."""
     ip, _, rest = client_id.partition("@")
-    pid = rest.partition("#")[0]
-    return ip, int(pid) % 65536 if pid.isdecimal() else -1
+    pid = number_of(rest.partition("#")[0])
+    return ip, -1 if pid is None else pid % 65536

@@ -9,6 +9,7 @@ import pyarrow as pa
 from dejamq_proto.journal.events import Append, Deliver
 from dejamq_proto.journal.lines import tag_of
 from dejamq_proto.journal.readings import COLUMNS
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.rules import declared
 
@@ -78,7 +79,7 @@ def read(data: memoryview, starts: Iterable[int], ends: Iterable[int]) -> Iterat
         text = data[begin:end]
         try:
             yield text, decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             yield text, None
 
 

@@ -1,6 +1,11 @@
 """RocketMQ's DataVersion: it distinguishes a table's generations, in files and at the name server."""
 
+from typing import Annotated
+
 import msgspec
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Java's number: JSON could hold any, which no protocol could tell."""
 
 
 class TableVersion(msgspec.Struct, frozen=True, rename="camel"):
@@ -10,9 +15,9 @@ class TableVersion(msgspec.Struct, frozen=True, rename="camel"):
     the broker's clock went back, because the counter differs.
     """
 
-    counter: int = 0
-    state_version: int = 0
-    timestamp: int = 0
+    counter: Int64 = 0
+    state_version: Int64 = 0
+    timestamp: Int64 = 0
 
     def next(self, now_ms: int) -> "TableVersion":
         """The version of the next change."""

@@ -5,7 +5,7 @@ RocketMQ renames the old file away before it writes the new one; here the old na
 
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
@@ -17,7 +17,18 @@ from dejamq_broker.base.data_version import TableVersion
 from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.store.files.directories import make_directory, sync_directory
 
-Row = TypeVar("Row")
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+"""Java's number: JSON could hold any, which no protocol could tell."""
+
+
+class TableRow(Protocol):
+    """What a table of names holds."""
+
+    def check(self, name: str) -> None:
+        """Raise ValueError for a row that cannot stand under this name."""
+
+
+Row = TypeVar("Row", bound=TableRow)
 
 
 class UnreadableFile(DejamqError):
@@ -36,6 +47,8 @@ def backup_of(path: Path) -> Path:
 
 def load(path: Path) -> tuple[Any, str]:
     """(content, source); source is ``main``, ``bak`` or ``none``. Raises UnreadableFile when nothing that exists reads.
+
+    A file of size 0 is damage, not "no file": it had content once, since every write of it is whole.
 
     A damaged main file whose backup reads is moved aside to ``….damaged``, so that the next write keeps the backup.
     """
@@ -66,19 +79,22 @@ def rows(
 ) -> tuple[dict[str, Row], TableVersion, dict[str, Any]]:
     """As ``load_table``, of content that was read already. Raises UnreadableFile."""
     try:
-        found = msgspec.convert(content.get(key, {}), dict[str, kind])  # type: ignore[valid-type]  # a type at run time
+        shape: Any = dict[str, kind]  # type: ignore[valid-type]  # a type at run time
+        found: dict[str, Row] = msgspec.convert(content.get(key, {}), shape)
         version = msgspec.convert(content.get("dataVersion", {}), TableVersion)
-    except msgspec.ValidationError as error:
+        for name, row in found.items():
+            row.check(name)
+    except (msgspec.ValidationError, ValueError) as error:
         raise UnreadableFile(f"{where} is no {key}: {error}") from None
     return found, version, content
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """(content, "") or (None, why not); an absent or empty file is no trouble, it just holds nothing."""
+    """(content, "") or (None, why not); an absent file is no trouble."""
     try:
         text = path.read_text(encoding="utf-8")
         if not text.strip():
-            return None, ""
+            return None, f"{path} is empty: what it held is lost"
         content = loads_loose(text)
     except FileNotFoundError:
         return None, ""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from dejamq_proto import names
 from dejamq_proto.records.record import SYS_TRANSACTION_MASK, Record, decode
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_broker.dedup.ids import Hashes, hashes_of, id_of
 from dejamq_broker.store.log.record_texts import topics_of
@@ -48,7 +49,8 @@ def topic_of(record: Record) -> str:
 def queue_of(record: Record) -> int:
     """The queue that it was sent to."""
     queue = record.properties.get(names.PROPERTY_REAL_QUEUE, "") if record.topic in WAITING_TOPICS else ""
-    return int(queue) if queue.isascii() and queue.isdecimal() else record.queue_id
+    number = number_of(queue, MOST_32)
+    return record.queue_id if number is None else number
 
 
 def stored_in(found: FoundRecords) -> Iterator[Stored]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
+from dejamq_proto.texts import MOST_64
 
 from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.store.files.checkpoint import atomic_write
@@ -24,7 +26,8 @@ class Mark:
         """
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=dict[str, int]).get("logOffset", 0)
-        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+            found = found if 0 <= found <= MOST_64 else 0
+        except (FileNotFoundError, *BAD_JSON):
             found = 0
         self._path.unlink(missing_ok=True)
         return found

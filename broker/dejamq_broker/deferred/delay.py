@@ -14,6 +14,7 @@ import msgspec
 from dejamq_proto import names
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.records.record import BadRecord, Record, decode, encode_properties
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_broker.deferred.delay_progress import DelayProgress
 from dejamq_broker.store.log.entries import delay_level
@@ -55,10 +56,11 @@ def restored(record: Record) -> Record | None:
     The properties stay as they are: DELAY, REAL_TOPIC and REAL_QID remain in the delivered message, as in RocketMQ.
     """
     properties = record.properties
-    topic, queue = properties.get(names.PROPERTY_REAL_TOPIC, ""), properties.get(names.PROPERTY_REAL_QUEUE, "")
-    if not topic or topic in names.NOT_FOR_SENDING or not (queue.isascii() and queue.isdecimal()):
+    topic = properties.get(names.PROPERTY_REAL_TOPIC, "")
+    queue_id = number_of(properties.get(names.PROPERTY_REAL_QUEUE), MOST_32)
+    if not topic or topic in names.NOT_FOR_SENDING or queue_id is None:
         return None
-    return msgspec.structs.replace(record, topic=topic, queue_id=int(queue), magic=None)
+    return msgspec.structs.replace(record, topic=topic, queue_id=queue_id, magic=None)
 
 
 class DelayService:

@@ -9,7 +9,7 @@ from dejamq_proto.journal.events import ProgressFlush, ProgressLoad
 from dejamq_proto.journal.writer import Journal
 
 from dejamq_broker.base import json_file
-from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.base.data_version import Int64, TableVersion
 
 
 class DelayProgress:
@@ -43,7 +43,7 @@ class DelayProgress:
 
     def _take(self, content: dict[str, Any]) -> None:
         try:
-            self._offsets = msgspec.convert(content.get("offsetTable", {}), dict[int, int], strict=False)
+            self._offsets = msgspec.convert(content.get("offsetTable", {}), dict[json_file.Int32, Int64], strict=False)
             self._version = msgspec.convert(content.get("dataVersion", {}), TableVersion)
         except msgspec.ValidationError as error:
             raise json_file.UnreadableFile(f"{self.path} is no table of delay progress: {error}") from None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.loose_json import BAD_JSON
 
 FIRST_RETRY_LEVEL = 3  # 10 s
 MOST_DOUBLINGS = 32
@@ -85,7 +86,7 @@ def policy_from_json(text: str) -> dict[str, Any]:
     """The policy as the group's file keeps it. Raises INVALID_PARAMETER for a text that is no policy."""
     try:
         policy: dict[str, Any] = msgspec.to_builtins(_checked(msgspec.json.decode(text, type=RetryPolicy)))
-    except (msgspec.DecodeError, ValueError) as error:
+    except (ValueError, *BAD_JSON) as error:
         example = '{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5000,"max":7200000,"multiplier":2}}'
         raise DejamqError(f"no retry policy: {error}; write e.g. {example}", code=Code.INVALID_PARAMETER) from None
     return {name: value for name, value in policy.items() if value is not None}

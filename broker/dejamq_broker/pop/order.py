@@ -7,7 +7,9 @@ behind it again, acknowledged or not. Here these stay done.
 from collections.abc import Sequence
 
 import msgspec
+from dejamq_proto.texts import MOST_64
 
+from dejamq_broker.base.data_version import Int64
 from dejamq_broker.tables.offsets import Position
 
 
@@ -75,6 +77,8 @@ class OrderInfo(msgspec.Struct):
             return None
         first, *distances = stored.offsets
         offsets = [first, *(first + distance for distance in distances)]
+        if not (min(offsets) >= 0 and max(offsets) <= MOST_64):
+            raise msgspec.ValidationError("an offset of it is none of a queue")
         done = {offset for at, offset in enumerate(offsets) if stored.done >> at & 1}
         return cls(
             stored.pop_time, stored.invisible_ms or 0, offsets, stored.visible or {}, stored.counts or {}, done,
@@ -101,11 +105,11 @@ class OrderQueue(msgspec.Struct, eq=False):
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
-    pop_time: int = msgspec.field(name="popTime")
-    invisible_ms: int | None = msgspec.field(name="i", default=None)
-    offsets: list[int] = msgspec.field(name="o", default_factory=list)
-    visible: dict[int, int] | None = msgspec.field(name="ot", default=None)
-    counts: dict[int, int] | None = msgspec.field(name="oc", default=None)
-    last_ms: int = msgspec.field(name="l", default=0)
+    pop_time: Int64 = msgspec.field(name="popTime")
+    invisible_ms: Int64 | None = msgspec.field(name="i", default=None)
+    offsets: list[Int64] = msgspec.field(name="o", default_factory=list)
+    visible: dict[Int64, Int64] | None = msgspec.field(name="ot", default=None)
+    counts: dict[Int64, Int64] | None = msgspec.field(name="oc", default=None)
+    last_ms: Int64 = msgspec.field(name="l", default=0)
     done: int = msgspec.field(name="cm", default=0)
     attempt_id: str | None = msgspec.field(name="a", default=None)

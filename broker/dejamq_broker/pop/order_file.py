@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 from dejamq_proto.journal.writer import Journal
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_broker.base import json_file
 from dejamq_broker.pop.order import OrderInfo, OrderQueue
@@ -37,7 +38,7 @@ class OrderFile:
                     info = OrderInfo.read(msgspec.json.encode(entry))
                     if info is not None and info.left:
                         found[Position(group, topic, queue_id)] = info
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except BAD_JSON as error:
             raise json_file.UnreadableFile(f"{self.path} is no table of orders: {error}") from None
         return found
 

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 from dejamq_proto import names
+from dejamq_proto.loose_json import BAD_JSON
 from dejamq_proto.records.hosts import Host
 from dejamq_proto.records.record import Record, encode_properties
+from dejamq_proto.texts import number_of
 
 from dejamq_broker.pop.flight import Keeper
 from dejamq_broker.tables.offsets import Position
@@ -132,16 +134,17 @@ class Found(NamedTuple):
     def keeper(self) -> Keeper | None:
         """Of a check point. None: nobody keeps it."""
         fields = self.kept.split(" ", 3)
-        if len(fields) < 4 or not all(field.isdecimal() for field in fields[:3]):
+        times, start_offset, pop_time = map(number_of, fields[:3]) if len(fields) == 4 else (None, None, None)
+        if times is None or start_offset is None or pop_time is None:
             return None
-        times, start_offset, pop_time = map(int, fields[:3])
         return Keeper(fields[3], times, start_offset, pop_time)
 
     def keeper_in_order(self) -> tuple[str, frozenset[int]]:
         """Of a queue in order: the client, and the messages that are kept for it."""
         offsets, _, client_id = self.kept.partition(" ")
-        numbers = offsets.split(",")
-        return (client_id, frozenset(map(int, numbers))) if all(map(str.isdecimal, numbers)) else NOBODY_KEEPS
+        numbers = [number_of(one) for one in offsets.split(",")]
+        found = frozenset(number for number in numbers if number is not None)
+        return (client_id, found) if None not in numbers else NOBODY_KEEPS
 
 
 NOBODY_KEEPS = "", frozenset[int]()
@@ -224,7 +227,7 @@ def read(record: Record) -> Found | None:
         body = msgspec.json.decode(record.body, type=kind)
         replaced = properties.get(REPLACES)
         return Found(body, Delivery(*map(int, replaced.split(" "))) if replaced else None, properties.get(KEPT, ""))
-    except (msgspec.DecodeError, ValueError, TypeError):
+    except (ValueError, TypeError, *BAD_JSON):
         return None
 
 

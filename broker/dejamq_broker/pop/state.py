@@ -9,10 +9,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 from dejamq_proto import names
 from dejamq_proto.codes import DejamqError
+from dejamq_proto.loose_json import BAD_JSON
 from dejamq_proto.records.record import MAX_PROPERTIES_SIZE, BadRecord, Record, decode
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_broker.pop import records
 from dejamq_broker.pop.flight import CheckPoint, Flights, Keeper, PopQueue
@@ -312,11 +313,11 @@ class PopState:
         """A record in the timer is on its way to a revive queue; what was due before the last one there is there."""
         properties, place = record.properties, (record.queue_id, record.queue_offset)
         if record.topic == names.TIMER_TOPIC:
-            due, queue_id = (properties.get(name, "") for name in (names.PROPERTY_TIMER_OUT, names.PROPERTY_REAL_QUEUE))
-            numbers = due.isdecimal() and queue_id.isdecimal()
-            if properties.get(names.PROPERTY_REAL_TOPIC) != self.topic or not numbers:
+            due = number_of(properties.get(names.PROPERTY_TIMER_OUT))
+            queue_id = number_of(properties.get(names.PROPERTY_REAL_QUEUE), MOST_32)
+            if properties.get(names.PROPERTY_REAL_TOPIC) != self.topic or due is None or queue_id is None:
                 return
-            if int(due) < revived_ms.get(int(queue_id), 0):
+            if due < revived_ms.get(queue_id, 0):
                 return
             place = (TIMER, record.queue_offset)
         found = records.read(record)
@@ -332,8 +333,7 @@ class PopState:
         """When the newest record of a revive queue was due; 0 without one."""
         end = self._store.max_offset(self.topic, queue_id)
         record = next(self._records(self.topic, queue_id, end - 1, most=1), None) if end else None
-        due = "" if record is None else record.properties.get(names.PROPERTY_TIMER_DELIVER, "")
-        return int(due) if due.isdecimal() else 0
+        return 0 if record is None else number_of(record.properties.get(names.PROPERTY_TIMER_DELIVER)) or 0
 
     def _taken(self) -> int:
         at = self._offsets.get(Position(names.REVIVE_GROUP, names.TIMER_TOPIC, 0))
@@ -375,7 +375,7 @@ class PopState:
     def _seen_in_order(self, body: OrderBody, place: int, kept: tuple[str, frozenset[int]]) -> None:
         try:
             info = OrderInfo.read(bytes(body.entry))
-        except msgspec.DecodeError as error:
+        except BAD_JSON as error:
             log.warning("order_not_read %s: %s", body.at, error)
             return
         if info is not None:
@@ -565,6 +565,9 @@ def _is_copy(copied: Record, original: Record) -> bool:
 def read_reference(copied: Record) -> tuple[Position, int, int] | None:
     """The queue, the offset and the pop time that a copy names."""
     fields = copied.properties.get(names.PROPERTY_POP_REF, "").split(" ")
-    if len(fields) != 5 or not all(field.isdecimal() for field in fields[1:4]):
+    if len(fields) != 5:
         return None
-    return Position(fields[4], fields[0], int(fields[1])), int(fields[2]), int(fields[3])
+    queue_id, queue_offset, pop_time = number_of(fields[1], MOST_32), number_of(fields[2]), number_of(fields[3])
+    if queue_id is None or queue_offset is None or pop_time is None:
+        return None
+    return Position(fields[4], fields[0], queue_id), queue_offset, pop_time

@@ -6,6 +6,7 @@ Source: RocketMQ ``SlaveSynchronize``, and the answers of ``AdminBrokerProcessor
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_broker.base import json_file
 from dejamq_broker.deferred.delay_progress import DelayProgress
@@ -125,5 +126,5 @@ class CopiedTables:
 def _read(content: bytes, kind: type[Kind]) -> Kind:
     try:
         return msgspec.json.decode(content, type=kind, strict=False)
-    except msgspec.DecodeError as error:
+    except BAD_JSON as error:
         raise json_file.UnreadableFile(f"the master's table cannot be read: {error}") from None

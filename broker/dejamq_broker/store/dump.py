@@ -15,6 +15,8 @@ from dejamq_proto.loose_json import loads_loose
 from dejamq_proto.records.compression import BadCompression, decompress
 from dejamq_proto.records.hosts import host_text
 from dejamq_proto.records.record import MAGIC_V2, Record, body_crc, decode, record_size
+from dejamq_proto.standard_output import OutputFailed, run
+from dejamq_proto.texts import printable
 
 from dejamq_broker.store.files.checkpoint import Checkpoint
 from dejamq_broker.store.files.config import StoreConfig
@@ -101,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     except NoStore as error:
         print(f"dejamq store dump: {error}", file=sys.stderr)
         return BAD_USE
-    except BrokenPipeError:  # the reader has enough, as head has: the status is of the part it saw
+    except (BrokenPipeError, OutputFailed):  # the reader has enough, as head has: the status is of the part it saw
         close_stdout()
     except (StoreError, OSError) as error:
         print(f"dejamq store dump: cannot read the store: {error}", file=sys.stderr)
@@ -255,7 +257,13 @@ def _config_lines(paths: StorePaths) -> Iterator[Line]:
 
 
 def text_of(line: Line) -> str:
-    """A line for people."""
+    """A line for people: names and tags in it are of strangers."""
+    text = _text_of(line)
+    ours = "summary" in line or "checkpoint" in line  # these have several lines
+    return "\n".join(map(printable, text.split("\n"))) if ours else printable(text)
+
+
+def _text_of(line: Line) -> str:
     if "summary" in line:
         summary = line["summary"]
         damages = "".join(f"\nDAMAGED at {d['log_offset']}: {d['reason']}" for d in summary["damages"])
@@ -269,10 +277,18 @@ def text_of(line: Line) -> str:
     place = f"{line['log_offset']:>14}  {line['topic']}/{line['queue_id']}@{line['queue_offset']}"
     if "tags_code" in line:
         return f"{place}  {line['size']} bytes  tags code {line['tags_code']}"
-    stored = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line["store_timestamp"] / 1000))
     labels = "".join(f"  {name}={line[name]}" for name in ("tags", "keys") if line[name])
-    return f"{place}  {line['store_size']} bytes  {stored}.{line['store_timestamp'] % 1000:03d}{labels}"
+    return f"{place}  {line['store_size']} bytes  {_moment(line['store_timestamp'])}{labels}"
+
+
+def _moment(timestamp_ms: int) -> str:
+    """As the number where no calendar has it."""
+    try:
+        seconds = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp_ms // 1000))
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+    return f"{seconds}.{timestamp_ms % 1000:03d}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("dejamq store dump", main))

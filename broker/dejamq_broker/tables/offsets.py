@@ -19,7 +19,7 @@ from dejamq_proto.journal.writer import Journal
 from dejamq_proto.signals import Signal
 
 from dejamq_broker.base import json_file
-from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.base.data_version import Int64, TableVersion
 
 # Journal lines for consumer offsets: set, asked for, ignored.
 
@@ -133,7 +133,9 @@ class OffsetTable:
         content, source = json_file.load(self.path)
         if content is not None:
             try:
-                table = msgspec.convert(content.get("offsetTable", {}), dict[str, dict[int, int]], strict=False)
+                table = msgspec.convert(
+                    content.get("offsetTable", {}), dict[str, dict[json_file.Int32, Int64]], strict=False
+                )
                 self._version = msgspec.convert(content.get("dataVersion", {}), TableVersion)
             except msgspec.ValidationError as error:
                 raise json_file.UnreadableFile(f"{self.path} is no table of offsets: {error}") from None

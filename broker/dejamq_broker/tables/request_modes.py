@@ -23,7 +23,7 @@ class RequestMode(msgspec.Struct, frozen=True, rename="camel"):
     topic: str
     consumer_group: str
     mode: str = PULL
-    pop_share_queue_num: int = 0
+    pop_share_queue_num: json_file.Int32 = 0
 
 
 Modes = dict[str, dict[str, RequestMode]]

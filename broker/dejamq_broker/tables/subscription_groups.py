@@ -9,8 +9,10 @@ from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError, InvalidName
 
 from dejamq_broker.base import json_file
-from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.base.data_version import Int64, TableVersion
+from dejamq_broker.base.json_file import Int32
 from dejamq_broker.base.table_file import TableFile
+from dejamq_broker.store.files.paths import is_folder_name
 
 FORBIDDEN_TO_READ = 1 << 2
 AT_LEAST_0 = ("retry_queue_nums", "retry_max_times", "consume_timeout_minute", "broker_id")
@@ -32,16 +34,23 @@ class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
     consume_message_orderly: bool = False
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
+    retry_queue_nums: Int32 = 1
+    retry_max_times: Int32 = 16
     group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
+    broker_id: Int64 = 0
+    which_broker_when_consume_slowly: Int64 = 1
     notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: int = 0
-    consume_timeout_minute: int = 15
+    group_sys_flag: Int32 = 0
+    consume_timeout_minute: Int32 = 15
     subscription_data_set: list[Any] | None = None
     attributes: dict[str, Any] = {}
+
+    def check(self, name: str) -> None:
+        """Raise ValueError for a row of a file that no broker has written: its name becomes part of a folder's."""
+        if name != self.group_name:
+            raise ValueError(f"under {name[:100]!a} is group {self.group_name[:100]!a}")
+        if not is_folder_name(name):
+            raise ValueError(f"a group cannot have the name {name[:100]!a}")
 
 
 class SubscriptionGroupTable:

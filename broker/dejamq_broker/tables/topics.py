@@ -10,11 +10,15 @@ from dejamq_proto.codes import Code, DejamqError, InvalidName, PermissionDenied
 
 from dejamq_broker.base import json_file
 from dejamq_broker.base.data_version import TableVersion
+from dejamq_broker.base.json_file import Int32
 from dejamq_broker.base.table_file import TableFile
+from dejamq_broker.store.files.paths import is_folder_name
 
 DEFAULT_CLIENT_QUEUES = 4
 MAX_QUEUES = 1024
 """Of one topic on one broker. RocketMQ sets no limit; here what is asked about all queues is answered in one step."""
+MOST_QUEUES_IN_A_FILE = 65_536
+"""A RocketMQ may have made it."""
 READ_WRITE = names.PERM_READ | names.PERM_WRITE
 SCHEDULE_QUEUES = 18
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -24,13 +28,22 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     """One topic as topics.json keeps it. ``perm`` adds 4 read, 2 write, 1 inherit (new topics may be made from it)."""
 
     topic_name: str
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = READ_WRITE
+    read_queue_nums: Int32 = 16
+    write_queue_nums: Int32 = 16
+    perm: Int32 = READ_WRITE
     topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
+    topic_sys_flag: Int32 = 0
     order: bool = False
     attributes: dict[str, Any] = {}
+
+    def check(self, name: str) -> None:
+        """Raise ValueError for a row of a file that no broker has written: its name becomes that of a folder."""
+        if name != self.topic_name:
+            raise ValueError(f"under {name[:100]!a} is topic {self.topic_name[:100]!a}")
+        if not is_folder_name(name):
+            raise ValueError(f"a topic cannot have the name {name[:100]!a}")
+        if not (min(self.read_queue_nums, self.write_queue_nums) >= 0 and self.queues <= MOST_QUEUES_IN_A_FILE):
+            raise ValueError(f"topic {name} has {self.read_queue_nums} and {self.write_queue_nums} queues")
 
     @property
     def queues(self) -> int:

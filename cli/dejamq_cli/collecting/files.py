@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.loose_json import BAD_JSON
+from dejamq_proto.texts import number_of
 
 from dejamq_cli.collecting.lines import FORMAT, session_line
 
@@ -192,7 +194,7 @@ def _size(path: Path) -> int:
 
 def _number(path: Path) -> int:
     digits = path.name.removeprefix("evidence-").partition(".")[0]
-    return int(digits) if digits.isdecimal() else 0
+    return number_of(digits) or 0
 
 
 def _gzipped(path: Path) -> Path:
@@ -246,5 +248,5 @@ def _lines_of(path: Path) -> Iterator[_Line]:
             if line.startswith((b'{"kind":"trace"', b'{"kind":"session"')) and line.endswith(b"\n"):
                 try:
                     yield _decoder.decode(line)
-                except msgspec.DecodeError as error:
+                except BAD_JSON as error:
                     raise ConfigError(f"{path} is no evidence of dejamq collect: {error}") from None

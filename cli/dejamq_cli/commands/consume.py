@@ -11,6 +11,7 @@ from dejamq import Admin, ConsumeFrom, MessageQueue, PushConsumer, ReceivedMessa
 from dejamq.net.broker import BrokerLink
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError
 from dejamq_proto.names import check_group, check_topic
+from dejamq_proto.texts import number_of
 
 from dejamq_cli.access.admin_session import Silent, ask, finish, say_silent
 from dejamq_cli.access.completion import Topic, group_names
@@ -18,7 +19,6 @@ from dejamq_cli.access.group_reader import Taking
 from dejamq_cli.access.topic_reader import Start, TopicReading
 from dejamq_cli.terminal.help_text import examples
 from dejamq_cli.terminal.message_text import described, one_line, place_text
-from dejamq_cli.terminal.numbers import number_of
 from dejamq_cli.terminal.output import (
     DEFAULT_NAMESRV,
     INTERRUPTED,

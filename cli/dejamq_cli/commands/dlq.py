@@ -2,12 +2,13 @@
 
 import csv
 import io
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -25,6 +26,8 @@ from dejamq_cli.terminal.output import DEFAULT_NAMESRV, NO, Format, Namesrv, Out
 from dejamq_cli.terminal.progress import Progress
 from dejamq_cli.terminal.times import time_ms
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+PLAIN_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 app = typer.Typer(
     help="Dead letters: what a group gave up after its last try; list, export, replay.", no_args_is_help=True
 )
@@ -171,23 +174,28 @@ async def _export(
             write(msgspec.json.encode(row) + b"\n")
         else:
             if not progress.count:
-                write(_csv_line(list(row)))
-            write(_csv_line([_csv_cell(value) for value in row.values()]))
+                write(csv_line(list(row)))
+            write(csv_line([csv_cell(value) for value in row.values()]))
         progress.add(1)
     progress.end()
     return progress.count
 
 
-def _csv_line(cells: list[str]) -> bytes:
+def csv_line(cells: list[str]) -> bytes:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
+    # a carriage return alone would end the row for a reader, and only some writers quote it
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
+    csv.writer(line, lineterminator="\n", quoting=quoting).writerow(cells)
     return line.getvalue().encode()
 
 
-def _csv_cell(value: Any) -> str:
+def csv_cell(value: Any) -> str:
+    """A text that a spreadsheet would take for a formula has an apostrophe before it; JSON has it as it is."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(FORMULA) and not PLAIN_NUMBER.fullmatch(value) else value
+    return msgspec.json.encode(value).decode()
 
 
 async def _replay(

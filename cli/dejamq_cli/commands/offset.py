@@ -9,13 +9,14 @@ from dejamq import Admin, MessageQueue
 from dejamq.admin.offsets import OffsetMove, QueueProgress
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.names import check_group, check_topic
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_cli.access.admin_session import ask, ask_half, finish, refuse_half
 from dejamq_cli.access.completion import Group, Topic, group_names, topic_names
 from dejamq_cli.groups.lists import check_there
 from dejamq_cli.terminal.dry_run import DryRun, say_dry_run
 from dejamq_cli.terminal.help_text import examples
-from dejamq_cli.terminal.numbers import fits_64, number_of
+from dejamq_cli.terminal.numbers import fits_64
 from dejamq_cli.terminal.output import DEFAULT_NAMESRV, Format, Namesrv, Output, show_rows
 from dejamq_cli.terminal.times import time_ms
 
@@ -170,7 +171,7 @@ def _queues(topic: str, texts: list[str]) -> list[MessageQueue] | None:
     found = []
     for text in texts:
         broker, _, queue_id = text.rpartition(":")
-        number = number_of(queue_id)
+        number = number_of(queue_id, MOST_32)
         if not broker or number is None:
             raise ConfigError(f"--queue takes BROKER:ID, e.g. broker-a:0, not {text!r}")
         found.append(MessageQueue(topic, broker, number))

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError, InvalidName
+from dejamq_proto.texts import printable
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
@@ -16,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dejamq_cli.console.guard import WANTS_JSON
-from dejamq_cli.terminal.tables import printable
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"

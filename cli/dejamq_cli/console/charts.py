@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dejamq_proto.texts import printable
 from markupsafe import Markup
-
-from dejamq_cli.terminal.tables import printable
 
 WIDE, TALL = 120, 26
 LABEL_LETTERS = 24

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.serving.server import wait_for_signal
+from dejamq_proto.standard_output import run
 
 from dejamq_cli.console.settings import ConsoleSettings, check_needs
-from dejamq_cli.terminal.output import BAD_USE, say, tell
+from dejamq_cli.terminal.output import BAD_USE, NO, OutputClosed, say, tell
 
 READY = re.compile(rb"ready dev ([^;\s]+);")
 JOURNAL_DIR = ("journal_dir", "journalDir")
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check = ConsoleSettings(None, known.console, [Path(journal)])
             check.address  # noqa: B018  # raises before a server is started
             return asyncio.run(_run(command, known.console, Path(journal)))
+        except OutputClosed:
+            return NO
         except DejamqError as error:
             say(str(error))
             return BAD_USE
@@ -101,4 +104,4 @@ async def _stopped(server: Process) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("dejamq", main, server=True))

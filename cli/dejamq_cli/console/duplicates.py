@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
+from dejamq_proto.texts import printable
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,7 +13,6 @@ from starlette.requests import Request
 from dejamq_cli.console import asked, charts
 from dejamq_cli.console.answers import Page, utc
 from dejamq_cli.console.tables import UNDETERMINED, AuditTables, Queue, Rows, Wanted
-from dejamq_cli.terminal.tables import printable
 
 PAGE_ROWS, COLUMNS, FINE = 50, 60, 280
 AIR = 0.12

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Collection, Iterable
 from urllib.parse import parse_qsl
 
+from dejamq_proto.texts import number_of
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -93,8 +94,7 @@ async def form_of(request: Request) -> dict[str, str]:
     """The fields of an urlencoded form, the last of each name. Raises HTTPException for anything else."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise HTTPException(415, f"This takes {FORM_TYPE}.")
-    size = request.headers.get("content-length", "")
-    if not size.isdigit() or int(size) > MOST_FORM_BYTES:
+    if number_of(request.headers.get("content-length"), MOST_FORM_BYTES) is None:
         raise HTTPException(413, "That is more than a form has.")
     return dict(parse_qsl((await request.body()).decode(errors="replace")))
 

@@ -11,6 +11,7 @@ from dejamq import Admin
 from dejamq.admin.running import StatsLine
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import MASTER_ID
+from dejamq_proto.texts import number_of
 
 from dejamq_cli.access.admin_session import asked_half
 from dejamq_cli.access.topic_kinds import kind_of, own_topics
@@ -159,7 +160,7 @@ def _rates(stats: list[StatsLine], item: str) -> dict[str, float]:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
+    return number_of(text)
 
 
 def _first(text: str | None) -> float | None:

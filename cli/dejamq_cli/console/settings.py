@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.texts import number_of
 
 LISTEN = "127.0.0.1:8088"
 REFRESH_S = 5.0
@@ -34,9 +35,10 @@ class ConsoleSettings:
     def address(self) -> tuple[str, int]:
         """Host and port. Raises ConfigError."""
         host, _, port = self.listen.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        number = number_of(port, 65535)
+        if not host or number is None:
             raise ConfigError(f"{self.listen!r} is not HOST:PORT")
-        return host.strip("[]"), int(port)
+        return host.strip("[]"), number
 
     @property
     def is_open(self) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 from dejamq import MessageQueue
 from dejamq.values.allocation import allocate, strategy_named
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.texts import number_of
 
-from dejamq_cli.terminal.numbers import MOST_QUEUES, number_of
+from dejamq_cli.terminal.numbers import MOST_QUEUES
 
 TOPIC = "topic"
 BROKER = "broker-a"

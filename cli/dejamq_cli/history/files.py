@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal.lines import files_in, whole_lines
+from dejamq_proto.loose_json import BAD_JSON
 
 
 class Envelope(msgspec.Struct):
@@ -75,7 +76,7 @@ def envelope(line: bytes) -> Envelope | None:
     """None for what is no line of a journal."""
     try:
         return _decode_envelope(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except BAD_JSON:
         return None
 
 

@@ -6,6 +6,7 @@ from dejamq_proto.journal.events import Append, Boot, Deliver, Event, Fault, Gap
 from dejamq_proto.journal.lines import decode
 from dejamq_proto.journal.readings import Entered, Place, Stored, asking_delivery, messages
 from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from dejamq_proto.texts import number_of
 
 from dejamq_cli.history.trace import Trace, TracedDelivery
 
@@ -83,11 +84,12 @@ def _is_made_from(trace: Trace, event: Append, ref: str) -> bool:
     """
     if event.origin == "admin":
         return ref in {copy.offset_message_id for copy in trace.copies.values()}
-    source, _, number = ref.rpartition(":")
-    if not number.isdecimal():
+    source, _, text = ref.rpartition(":")
+    number, level = number_of(text), number_of(source)
+    if number is None:
         return False
-    if event.origin == "schedule" and source.isdecimal():
-        return Place(event.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)) in trace.copies
+    if event.origin == "schedule" and level is not None:
+        return Place(event.broker_name, SCHEDULE_TOPIC, level - 1, number) in trace.copies
     if event.origin in ("timer", "timer_roll"):
-        return Place(event.broker_name, TIMER_TOPIC, 0, int(number)) in trace.copies
+        return Place(event.broker_name, TIMER_TOPIC, 0, number) in trace.copies
     return asking_delivery(ref) in trace.deliveries

@@ -6,6 +6,7 @@ from typing import Any
 from dejamq_proto.journal import events as ev
 from dejamq_proto.journal.readings import Place
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from dejamq_proto.texts import number_of
 
 from dejamq_cli.history.trace import Copy, Trace, TracedDelivery
 
@@ -26,22 +27,23 @@ class Speech:
 
     def made_from(self, copy: Copy) -> str:
         """The origin of a copy, as far as the journals tell."""
-        source, _, number = copy.origin_ref.rpartition(":")
-        if copy.origin == "sendback" and number.isdecimal():
-            delivery = self.numbers.get(TracedDelivery(source, int(number)))
+        source, _, text = copy.origin_ref.rpartition(":")
+        number, level = number_of(text), number_of(source)
+        if copy.origin == "sendback" and number is not None:
+            delivery = self.numbers.get(TracedDelivery(source, number))
             after = f" after delivery {delivery}" if delivery else ""
             return f"given back by {self.name_of(source)}{after}"
-        if copy.origin == "schedule" and source.isdecimal() and number.isdecimal():
-            waited = self.trace.copies.get(Place(copy.place.broker_name, SCHEDULE_TOPIC, int(source) - 1, int(number)))
+        if copy.origin == "schedule" and level is not None and number is not None:
+            waited = self.trace.copies.get(Place(copy.place.broker_name, SCHEDULE_TOPIC, level - 1, number))
             return f"{named(waited)} was due" if waited else f"due at delay level {source}"
-        if copy.origin in ("timer", "timer_roll") and number.isdecimal():
-            waited = self.trace.copies.get(Place(copy.place.broker_name, TIMER_TOPIC, 0, int(number)))
+        if copy.origin in ("timer", "timer_roll") and number is not None:
+            waited = self.trace.copies.get(Place(copy.place.broker_name, TIMER_TOPIC, 0, number))
             return f"{named(waited)} was due" if waited else "its time had come"
         if copy.origin == "admin":
             letter = next((c for c in self.trace.copies.values() if c.offset_message_id == copy.origin_ref), None)
             return f"{named(letter) if letter else copy.origin_ref} was sent again by an operator"
-        if copy.origin in MADE_OF_HALVES and number.isdecimal():
-            half = self._half_at(copy.place.broker_name, int(number))
+        if copy.origin in MADE_OF_HALVES and number is not None:
+            half = self._half_at(copy.place.broker_name, number)
             return f"{named(half) if half else 'a half message'} {MADE_OF_HALVES[copy.origin]}"
         if copy.origin in SENT:
             return f"sent by {self.name_of(copy.sender)}" if copy.sender else "sent"

@@ -8,6 +8,7 @@ from dejamq_proto.journal.events import Append, Boot, Deliver, Event, SendTry
 from dejamq_proto.journal.readings import Entered, Place, Stored, messages
 from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from dejamq_proto.records.hosts import offset_message_id
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_cli.history.files import Witness
 
@@ -27,11 +28,12 @@ class Copy(msgspec.Struct):
     @property
     def offset_message_id(self) -> str:
         """The broker-made id; empty while the broker's address is not known, or is not an IPv4 address."""
-        address, _, port = self.host.rpartition(":")
-        if not address or not port.isdecimal() or ":" in address:
+        address, _, text = self.host.rpartition(":")
+        port = number_of(text, MOST_32)
+        if not address or port is None or ":" in address:
             return ""
         try:
-            return offset_message_id((address, int(port)), self.log_offset)
+            return offset_message_id((address, port), self.log_offset)
         except (OSError, ValueError):
             return ""
 

@@ -4,18 +4,12 @@ import re
 
 import typer
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.texts import MOST_32, MOST_64
 
 _SIZE = re.compile(r"([0-9]{1,15})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
-MOST_32, MOST_64 = (1 << 31) - 1, (1 << 63) - 1
 MOST_QUEUES = 100_000
 """In a plan; brokers here give a topic 1,024 at most, RocketMQ's set no limit."""
-
-
-def number_of(text: str, most: int = MOST_32) -> int | None:
-    """A number from 0 to ``most`` in plain digits; None for any other text, endless digits too."""
-    fits = text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
-    return int(text) if fits else None
 
 
 def fits_32(value: int | None) -> int | None:

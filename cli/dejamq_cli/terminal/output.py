@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from dejamq_proto.standard_output import OutputFailed
+from dejamq_proto.texts import printable
 
-from dejamq_cli.terminal.tables import blocks, printable, table
+from dejamq_cli.terminal.tables import blocks, table
 
 OK, NO, BAD_USE, CANNOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -31,7 +33,10 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
 class OutputClosed(Exception):
-    """The reader of the output closed it, as ``head`` does. The command ends quietly, with status 0."""
+    """The reader of the output closed it, as ``head`` does, or it cannot be written: the command ends.
+
+    ``standard_output.run`` says why, and has the exit status.
+    """
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], output: Format, *, empty: str, brief: Sequence[str] = ()) -> None:
@@ -67,12 +72,14 @@ def tell(text: str) -> None:
 
 
 def tell_bytes(content: bytes) -> None:
-    """On standard output as they are, at once. Raises OutputClosed."""
+    """On standard output as they are, at once; nowhere in a server that was started without. Raises OutputClosed."""
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputFailed):
         # the interpreter flushes once more at its end, and would complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputClosed from None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dejamq_proto.names import PERM_INHERIT, PERM_READ, PERM_WRITE
+from dejamq_proto.texts import printable
 from rich.console import Console
 from rich.table import Table
 
@@ -71,14 +72,12 @@ def cell(name: str, value: Any) -> str:
     return printable(str(value))
 
 
-def printable(text: str) -> str:
-    """Text without control characters: a client's name may not drive the terminal of its reader."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-
-
 def moment(timestamp_ms: int) -> str:
-    """To the second, in this machine's time zone; JSON has the milliseconds."""
-    return datetime.datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "seconds")
+    """To the second, in this machine's time zone; JSON has the milliseconds. As the number where no year has it."""
+    try:
+        return datetime.datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
 
 
 def _is_number(rows: Sequence[Mapping[str, Any]], name: str) -> bool:

@@ -13,11 +13,14 @@ import msgspec
 from dejamq_proto.codes import ClientClosed, DejamqError, RouteNotFound
 from dejamq_proto.names import AUTO_CREATE_TOPIC, MASTER_ID, PERM_READ, PERM_WRITE
 from dejamq_proto.namesrv_pb2 import GetRouteResponse
+from dejamq_proto.texts import number_of
 
 from dejamq.net.waits import aligned_delay
 from dejamq.values.message import MessageQueue
 
 log = logging.getLogger("dejamq")
+MOST_QUEUES = 65_536
+"""Of one topic at one broker, in a configuration that people write."""
 
 
 class BrokerQueues(msgspec.Struct, frozen=True, order=True):
@@ -95,8 +98,9 @@ class TopicRoute(msgspec.Struct, frozen=True):
         found = []
         for piece in filter(None, self.order_conf.split(";")):
             name, _, number = piece.partition(":")
-            if number.isdigit():  # a configuration written by hand may have a slip; the rest still holds
-                found += [MessageQueue(self.topic, name, queue_id) for queue_id in range(int(number))]
+            # a configuration written by hand may have a slip; the rest still holds
+            queues = number_of(number, MOST_QUEUES) or 0
+            found += [MessageQueue(self.topic, name, queue_id) for queue_id in range(queues)]
         return found
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from dejamq_proto.codes import Code, DejamqError
@@ -31,21 +32,29 @@ class OffsetsUnreadable(DejamqError):
     default_code = Code.SYSTEM_ERROR
 
 
+Queue = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+Offset = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
 class _Key(msgspec.Struct, frozen=True, rename="camel"):
     brokerName: str  # noqa: N815  # the file's own names
-    queueId: int  # noqa: N815
+    queueId: Queue  # noqa: N815
     topic: str
 
 
 def decode_offsets(text: str) -> dict[MessageQueue, int]:
     """The table in the file's text: next queue offset to consume by queue. Raises ValueError for other text."""
     table = {}
-    for raw_key, value in pairs_of_field(text, FIELD):
+    try:
+        pairs = pairs_of_field(text, FIELD)
+    except RecursionError:
+        raise ValueError("objects or lists lie too deep in one another") from None
+    for raw_key, value in pairs:
         try:
             key = msgspec.convert(raw_key, _Key)
-            table[MessageQueue(key.topic, key.brokerName, key.queueId)] = msgspec.convert(value, int)
+            table[MessageQueue(key.topic, key.brokerName, key.queueId)] = msgspec.convert(value, Offset)
         except msgspec.ValidationError as error:
-            raise ValueError(f"{raw_key} is no queue with an offset: {error}") from None
+            raise ValueError(f"{str(raw_key)[:200]} is no queue with an offset: {error}") from None
     return table
 
 
@@ -85,9 +94,11 @@ class LocalOffsets:
         for path, source in ((self.path, "main"), (self._backup, "bak")):
             try:
                 text = path.read_text(encoding="utf-8")
-                if text.strip():
-                    table, self.source = decode_offsets(text), source
-                    return table
+                if not text.strip():
+                    raise ValueError("it is empty, and every write of it is whole")
+                table = decode_offsets(text)
+                self.source = source
+                return table
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:

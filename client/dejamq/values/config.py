@@ -10,6 +10,7 @@ from dejamq_proto.clock import ClockSettings
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import Minutes, load, setting
 from dejamq_proto.config.tls import TlsClientSettings
+from dejamq_proto.texts import number_of
 from dejamq_proto.wire.calling import MAX_FRAME_BYTES
 
 NO_LIMIT = -1
@@ -325,7 +326,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
         if not address:
             continue
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or not number_of(port, 65535):
             raise ConfigError(f"name server address {address!r} is not host:port, e.g. 127.0.0.1:9876")
         found.append(address)
     if not found:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from dejamq_proto.codes import SEND_RETRIABLE, Code, ConfigError
 from dejamq_proto.config.settings import setting
 from dejamq_proto.records.compression import Compression
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq.values.config import LARGEST_BODY, ClientConfig
 
@@ -113,7 +114,8 @@ class ProducerConfig(ClientConfig):
 
 def _code(text: str) -> Code:
     try:
-        return Code(int(text)) if text.isdecimal() else Code[text.upper()]
+        number = number_of(text, MOST_32)
+        return Code[text.upper()] if number is None else Code(number)
     except (KeyError, ValueError):
         raise ConfigError(f"retry_response_codes: {text!r} is no response code, e.g. SYSTEM_BUSY or 2") from None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import Deliver
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_lab.bench.client.result import BenchResult, Load
 from dejamq_lab.bench.client.target import own_cluster
@@ -50,7 +51,7 @@ async def _audit(journals: Path) -> int:
     told, errors = await process.communicate()
     try:
         return int(msgspec.json.decode(told)["messages"])
-    except (msgspec.DecodeError, KeyError):
+    except (KeyError, *BAD_JSON):
         lines = errors.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
         raise ClusterFailed(f"the audit gave no verdict: {lines[-1]}") from None
 

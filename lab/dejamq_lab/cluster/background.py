@@ -16,6 +16,7 @@ from dejamq_broker.base.config import SLAVE, BrokerConfig
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal.writer import open_journal
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_lab.cluster import rpc_control
 from dejamq_lab.cluster.plan import ClusterPlan, replica_of, server_name
@@ -90,7 +91,7 @@ def read_state(directory: Path) -> Standing:
         return msgspec.json.decode(path.read_bytes(), type=Standing)
     except FileNotFoundError:
         raise ConfigError(f"no cluster in {directory}; start one with: dejamq cluster up --dir {quoted}") from None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise ConfigError(f"cannot read {path}: {error}") from None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.loose_json import BAD_JSON
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +16,7 @@ from dejamq_lab.broker_duplicates import Repeat, find_repeats
 from dejamq_lab.control import faults
 from dejamq_lab.control.server import ServerUnderTest
 
-MOST_BYTES = 64 << 10
+MOST_BYTES, MOST_SHOWN = 64 << 10, 300
 READ = "GET /openapi.json describes every request"
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -129,8 +130,8 @@ async def _body(request: Request) -> bytes:
 def _decoded(body: bytes, kind: Any, name: str, example: str) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        text = str(error)
+    except BAD_JSON as error:
+        text = str(error)[:MOST_SHOWN]  # it quotes what came
         if "$.operation" in text:
             example = f"operation is one of {', '.join(faults.OPERATIONS)}"
         raise Refused(400, f"the body is no {name}: {text}", example) from None

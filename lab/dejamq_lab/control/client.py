@@ -10,6 +10,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_lab.broker_duplicates import Repeat
 from dejamq_lab.errors import ClusterFailed
@@ -117,6 +118,6 @@ def _refusal(error: HTTPError) -> ConfigError | ClusterFailed:
     try:
         problem = msgspec.json.decode(error.read())
         text = f"{problem['error']} ({problem['hint']})"
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (KeyError, TypeError, *BAD_JSON):
         text = f"{error.code} {error.reason}"
     return ConfigError(text) if error.code in (400, 404) else ClusterFailed(text)

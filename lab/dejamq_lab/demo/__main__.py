@@ -5,6 +5,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from dejamq_proto.standard_output import run
+
 from dejamq_lab.demo.story import Story, StoryFailed
 
 
@@ -25,4 +27,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("demo", main))

@@ -25,6 +25,7 @@ from dejamq_proto.config.rocketmq_keys import keys_of
 
 ENV_PREFIX = "DEJAMQ_"
 SECRET = re.compile("secret|password|token|credential")
+LARGEST, MOST_SHOWN = 1 << 63, 100
 Config = TypeVar("Config")
 
 
@@ -81,8 +82,8 @@ def _take(
             continue
         path, value = _field_path({**names, **parts}, key, where), _in_our_unit(names, key, value)
         other, said = taken.setdefault(path, (key, value))
-        if str(said) != str(value):
-            both = f"{masked(other, said)!r} and {masked(key, value)!r}"
+        if said != value and str(said) != str(value):
+            both = f"{_brief(masked(other, said))} and {_brief(masked(key, value))}"
             raise ConfigError(f"{other} and {key} are one setting and differ {where}: {both}")
     if told := {key: str(value) for key, value in given.items() if key in parts}:
         for key in told:
@@ -194,7 +195,7 @@ def _in_our_unit(names: Mapping[str, str], key: str, value: Any) -> Any:
         return value
     try:
         return round(float(value) * 60_000)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return value
 
 
@@ -207,8 +208,12 @@ def _read_file(path: Path) -> dict[str, Any]:
         return tomllib.loads(data.decode("utf-8-sig")) if path.suffix == ".toml" else java_properties.read(data)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is not TOML: tables or lists lie too deep in one another") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8: {error.object[error.start :][:16]!r}; save it as UTF-8") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
@@ -218,8 +223,14 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     kind = next((option for option in options if option is not types.NoneType), str)
     try:
         return _as_kind(value, kind)
-    except (TypeError, ValueError):
-        raise ConfigError(f"setting {name}: {masked(name, value)!r} is not {_article(kind)}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"setting {name}: {_brief(masked(name, value))} is not {_article(kind)}") from None
+
+
+def _brief(value: Any) -> str:
+    """A value as Python writes it, cut where it is long."""
+    text = repr(value) if not isinstance(value, int) or abs(value) < LARGEST else "a number beyond 64 bits"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def _as_kind(value: Any, kind: Any) -> Any:
@@ -228,10 +239,7 @@ def _as_kind(value: Any, kind: Any) -> Any:
     if kind in (int, float):
         if isinstance(value, bool):  # an int to Python, but nobody means 1 by true
             raise TypeError
-        number = float(value) if kind is float else int(value)
-        if kind is int and isinstance(value, float) and number != value:
-            raise ValueError
-        return number
+        return _number(value, kind)
     if kind is str:
         if isinstance(value, list | tuple):
             return ";".join(map(str, value))
@@ -240,6 +248,18 @@ def _as_kind(value: Any, kind: Any) -> Any:
     elif isinstance(kind, type) and not isinstance(value, kind):
         raise TypeError
     return value
+
+
+def _number(value: Any, kind: Any) -> int | float:
+    """In plain digits, finite, and as large as 64 bits hold: what Java reads, and what clocks and files can count."""
+    if isinstance(value, str) and not (value.isascii() and "_" not in value):
+        raise ValueError
+    number: int | float = float(value) if kind is float else int(value)
+    if kind is int and isinstance(value, float) and number != value:
+        raise ValueError
+    if not -LARGEST <= number < LARGEST:  # neither is NaN
+        raise ValueError
+    return number
 
 
 def _false(text: str) -> bool:

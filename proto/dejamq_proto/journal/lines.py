@@ -9,6 +9,7 @@ import msgspec
 
 from dejamq_proto.journal.events import EVENTS, Event
 from dejamq_proto.journal.readings import is_whole
+from dejamq_proto.loose_json import BAD_JSON
 
 BLOCK_BYTES = 1 << 20
 One = TypeVar("One", bound=Event)
@@ -77,7 +78,7 @@ def decode(line: bytes, /, *kinds: type[Event]) -> Event | None:
     """An event of these kinds, or without kinds of any. None for a line that is damaged, or of another event."""
     try:
         event = _decoder(*kinds).decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except BAD_JSON:
         return None
     return event if is_whole(event) else None
 

@@ -18,6 +18,7 @@ from dejamq_proto.journal.events import (
     SendEnd,
     SendTry,
 )
+from dejamq_proto.texts import number_of
 
 ASKED_FOR_AGAIN = frozenset({"reconsume", "exception", "timeout", "wrong_value", "suspend", "rollback", "uncommitted"})
 """Results by which a consumer asks for its message again: the next delivery is no duplicate."""
@@ -143,8 +144,9 @@ def handed_out(answer: Pull | Pop) -> Iterator[Place]:
 
 def asking_delivery(origin_ref: str) -> tuple[str, int] | None:
     """Of a record that a consumer asked for: boot id and delivery id of ``boot:delivery``. None for any other."""
-    boot_id, _, number = origin_ref.rpartition(":")
-    return (boot_id, int(number)) if boot_id and number.isdecimal() else None
+    boot_id, _, text = origin_ref.rpartition(":")
+    number = number_of(text)
+    return (boot_id, number) if boot_id and number is not None else None
 
 
 def _told(column: list[Any], count: int) -> list[Any]:

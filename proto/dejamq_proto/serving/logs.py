@@ -20,6 +20,7 @@ from typing import Any
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import setting, shown
 from dejamq_proto.serving.otlp_target import OtlpTarget
+from dejamq_proto.texts import number_of
 
 # Settings of how a server is watched, the same for all servers: its log lines and its metrics.
 
@@ -95,7 +96,7 @@ class WatchingConfig:
             raise ConfigError("metrics_exporter_type=OTLP_GRPC needs metrics_otlp_target, for example http://host:4317")
         self._validate_otlp()
         host, _, port = self.metrics_listen.rpartition(":")
-        if self.metrics_listen and not (host and port.isdigit() and int(port) < 65_536):
+        if self.metrics_listen and not (host and number_of(port, 65_535) is not None):
             raise ConfigError(f"metrics_listen is HOST:PORT, not {self.metrics_listen!r}")
 
     def _validate_otlp(self) -> None:
@@ -118,6 +119,8 @@ def _header(text: str) -> tuple[str, str]:
 log = logging.getLogger(__name__)
 EVENT = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*(?= |$)")
 KEY = re.compile(r"(?:^| )([a-z_][a-z0-9_]*)=")
+EQUAL = "\ufdd0"
+"""Stands for an equal sign of a value: Unicode keeps this code point for such use inside of a program."""
 PLAIN = re.compile(r'[^\s"=]+')
 OURS = ("dejamq",)
 HELD_LINES, HOLD_S = 10_000, 1.0
@@ -157,7 +160,7 @@ def tell_start(config: WatchingConfig, *, server: str, unused: Sequence[str] = (
     )
     for name, value in chosen.items():
         log.info("setting name=%s value=%s default=%s", name, _quoted(value), _quoted(defaults.get(name, "none")))
-    log.info("settings_default %s", " ".join(f"{name}={_quoted(value)}" for name, value in others.items()))
+    log.info("settings_default %s", _Pairs(" ".join(f"{name}={_quoted(value)}" for name, value in others.items())))
     if unused:
         log.warning("settings_without_effect keys=%s", _quoted(",".join(dict.fromkeys(unused))))
     where, level = values.get("journal_dir", "none"), values.get("journal_level", "off")
@@ -170,6 +173,10 @@ def version() -> str:
         return metadata.version("dejamq")
     except metadata.PackageNotFoundError:
         return ""
+
+
+class _Pairs(str):
+    """Fields that were put together before: its equal signs are those of keys."""
 
 
 class TextLines(logging.Formatter):
@@ -190,7 +197,7 @@ class JsonLines(logging.Formatter):
             told.setdefault(name, value)
         if record.exc_info:
             told["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+        return _json(told)
 
 
 class _Held(MemoryHandler):
@@ -208,10 +215,12 @@ def fields(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
     yield "time", datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     yield "level", record.levelname.lower()
     yield "logger", record.name
-    text = record.getMessage()
-    event = EVENT.match(text) if record.name.startswith(OURS) else None
+    ours = record.name.startswith(OURS)
+    text = _marked(record) if ours else record.getMessage()
+    event = EVENT.match(text) if ours else None
     yield "event", event.group() if event else "message"
-    yield from _parts(text[event.end() :].strip() if event else text, split=event is not None)
+    for name, value in _parts(text[event.end() :].strip() if event else text, split=event is not None):
+        yield name, value.replace(EQUAL, "=")
 
 
 def _parts(text: str, *, split: bool) -> Iterator[tuple[str, str]]:
@@ -224,10 +233,28 @@ def _parts(text: str, *, split: bool) -> Iterator[tuple[str, str]]:
         yield key.group(1), _unquoted(text[key.end() : after.start() if after else len(text)].strip())
 
 
+def _marked(record: logging.LogRecord) -> str:
+    """The message, with the equal signs of its values marked: what a stranger has chosen makes no key of its own."""
+    if not isinstance(record.args, tuple) or not record.args:
+        return record.getMessage()
+    return str(record.msg) % tuple(map(_mark, record.args))
+
+
+def _mark(value: object) -> object:
+    told = str(value) if isinstance(value, BaseException) else value
+    return told.replace("=", EQUAL) if isinstance(told, str) and not isinstance(told, _Pairs) else told
+
+
 def _quoted(value: Any) -> str:
-    """As it is when it is one word, else as JSON writes a text."""
+    """As it is when it is one word, else as JSON writes a text. Letters that do not print are told by their numbers."""
     text = str(value)
-    return text if PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return text if PLAIN.fullmatch(text) and text.isprintable() else _json(text)
+
+
+def _json(value: Any) -> str:
+    """In letters that print, so that no value drives the terminal of who reads the log, or ends its line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def _unquoted(text: str) -> str:

@@ -17,6 +17,7 @@ from dejamq_proto.records.record import (
     Record,
     encode_properties,
 )
+from dejamq_proto.texts import number_of
 
 from dejamq_broker.store.log.entries import LONGEST_LEVEL
 
@@ -126,7 +127,7 @@ def ended_by(op: Record) -> list[int]:
     if op.properties.get(names.PROPERTY_TAGS) != OP_TAG:
         return []
     pieces = op.body.decode("utf-8", "replace").split(SEPARATOR)
-    return [int(piece) for piece in pieces if piece.isascii() and piece.isdigit()]
+    return [number for piece in pieces if (number := number_of(piece)) is not None]
 
 
 def unique_key(half: Record) -> str:
@@ -152,8 +153,7 @@ def immunity_ms(properties: dict[str, str], timeout_ms: int) -> int | None:
 
 def prepared_offset(properties: dict[str, str]) -> int | None:
     """Where an immune half message was stored first; its producer ends the transaction by that place."""
-    text = properties.get(names.PROPERTY_PREPARED_QUEUE_OFFSET, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+    return number_of(properties.get(names.PROPERTY_PREPARED_QUEUE_OFFSET))
 
 
 def _number(text: str | None) -> int:

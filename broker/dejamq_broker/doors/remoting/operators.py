@@ -14,6 +14,7 @@ from dejamq_proto.config.live_settings import LiveSettings
 from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.frames import VERSION, answer
 from dejamq_proto.remoting.header import LANGUAGES, OTHER, Command
+from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.base.identity import Site
@@ -429,7 +430,8 @@ def _language(one: Connection) -> str:
 
 def _version(one: Connection) -> int:
     """RocketMQ's number; clients of ours have another kind of version, and can what the newest can."""
-    return int(one.version) if one.version.isdecimal() else VERSION
+    number = number_of(one.version, MOST_32)
+    return VERSION if number is None else number
 
 
 def _window(window: Window) -> bodies.StatsWindow:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_broker.store.files.directories import sync_directory
 
@@ -67,7 +68,7 @@ class DispatchProgress(msgspec.Struct):
         """None when there is no mark, or nothing that can be one."""
         try:
             found = msgspec.json.decode(path.read_bytes(), type=cls)
-        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (FileNotFoundError, *BAD_JSON):
             return None
         counts = [count for _, count in found.by_queue()]
         folders = all(topic not in ("", ".", "..") and "/" not in topic for topic in found.queues)

@@ -7,6 +7,7 @@ from dejamq_broker.store.files.errors import StoreError
 
 NAME_DIGITS = 20
 INDEX_NAME_DIGITS = 17
+LONGEST_NAME, MOST_QUEUE_ID = 255, (1 << 31) - 1
 
 
 class StorePaths:
@@ -34,7 +35,7 @@ class StorePaths:
 
     def consume_queue(self, topic: str, queue_id: int) -> Path:
         """The folder of one queue. Raises StoreError for a topic that is no folder name."""
-        if not _names_a_folder(topic):
+        if not is_folder_name(topic):
             raise StoreError(f"topic {topic!r} cannot name a folder; check topic names before storing")
         return self.consume_queues / topic / str(queue_id)
 
@@ -61,11 +62,14 @@ class StorePaths:
 
 def may_be_queue(topic: str, queue_id: int) -> bool:
     """Whether a record that was read may be of a queue of this name: headers have no checksum, so it may be garbled."""
-    return queue_id >= 0 and "\ufffd" not in topic and _names_a_folder(topic)
+    return queue_id >= 0 and "\ufffd" not in topic and is_folder_name(topic)
 
 
-def _names_a_folder(topic: str) -> bool:
-    return bool(topic) and not {"/", "\0"} & set(topic) and topic not in (".", "..") and len(topic.encode()) <= 255
+def is_folder_name(topic: str) -> bool:
+    """Whether it can be the name of a folder, and of no other than one of its own."""
+    if not topic or {"/", "\0"} & set(topic) or topic in (".", ".."):
+        return False
+    return _is_text(topic) and len(topic.encode()) <= LONGEST_NAME
 
 
 def _is_text(name: str) -> bool:
@@ -75,7 +79,7 @@ def _is_text(name: str) -> bool:
 
 def _is_number(name: str) -> bool:
     """Whether it is as a number is written: ``01`` would be another folder of queue 1."""
-    return name.isascii() and name.isdigit() and name == str(int(name))
+    return name.isascii() and name.isdigit() and name == str(int(name)) and int(name) <= MOST_QUEUE_ID
 
 
 def file_name(start: int) -> str:

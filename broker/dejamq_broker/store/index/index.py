@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_broker.store.files.checkpoint import Checkpoint, atomic_write
 from dejamq_broker.store.files.config import StoreConfig
@@ -41,7 +42,7 @@ class IndexMark(msgspec.Struct, frozen=True):
     def load(cls, path: Path) -> "IndexMark | None":
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
-        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (FileNotFoundError, *BAD_JSON):
             return None
 
 

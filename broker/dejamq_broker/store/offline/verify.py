@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 
 import msgspec
+from dejamq_proto.standard_output import OutputFailed, run
+from dejamq_proto.texts import printable
 
 from dejamq_broker.store.files.config import StoreConfig
 from dejamq_broker.store.files.errors import StoreError
@@ -85,10 +87,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     try:
-        for line in [msgspec.json.encode(report).decode()] if options.output == "json" else _lines(report):
+        as_json = options.output == "json"
+        for line in [msgspec.json.encode(report).decode()] if as_json else map(printable, _lines(report)):
             print(line)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputFailed):
         close_stdout()
     return report.status
 
@@ -174,4 +177,4 @@ def _watched(paths: StorePaths) -> VerifyReport:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("dejamq store verify", main))

@@ -107,10 +107,12 @@ def check_config(folder: Path) -> Iterator[StoreFinding]:
 
 
 def _unreadable(path: Path) -> str:
-    """Why a file is no JSON object; "" when it is one, or is empty."""
+    """Why a file is no JSON object; "" when it is one."""
     try:
         text = path.read_text(encoding="utf-8")
-        if text.strip() and not isinstance(loads_loose(text), dict):
+        if not text.strip():
+            return "it is empty: what it held is lost"
+        if not isinstance(loads_loose(text), dict):
             return "it holds no JSON object"
     except ValueError as error:
         return f"it is no JSON: {error}"

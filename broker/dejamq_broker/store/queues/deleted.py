@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_broker.store.files.checkpoint import atomic_write
 
@@ -60,5 +61,5 @@ def read_ends(path: Path) -> dict[str, int] | None:
     """The content of the file; None without a file, or for one that cannot be it. Raises OSError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (FileNotFoundError, *BAD_JSON):
         return None

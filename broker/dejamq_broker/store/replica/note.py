@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import msgspec
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_broker.store.files.paths import StorePaths
+
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999: no calendar has a later time."""
 
 
 class SlaveNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +42,8 @@ def read_note(paths: StorePaths) -> SlaveNote | None:
 
 def _read(path: Path) -> SlaveNote | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=SlaveNote)
-    except (OSError, msgspec.DecodeError):
+        found = msgspec.json.decode(path.read_bytes(), type=SlaveNote)
+    except (OSError, *BAD_JSON):
         return None
+    times = found.heard_ms, found.copied_ms
+    return found if min(times) >= 0 and max(times) <= LATEST_MS else None

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from dejamq_proto.codes import ConfigError
+from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_lab.scenario.script.steps import Step
 
@@ -136,7 +137,7 @@ def read(path: Path) -> Scenario:
         scenario = msgspec.toml.decode(path.read_bytes(), type=Scenario)
     except OSError as error:
         raise ConfigError(f"cannot read the scenario {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except BAD_JSON as error:
         raise ConfigError(f"the scenario {path} is not one: {error}") from None
     check(scenario)
     return scenario
