@@ -39,11 +39,11 @@ from dejamq_broker.tables.request_modes import RequestModes
 from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.tables.topics import TopicTable
 from dejamq_broker.timer.progress import TimerProgress
-from dejamq_cli.history import lines
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.kv_config import KvConfig
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.config.settings import load, shown
+from dejamq_proto.journal import lines
 from dejamq_proto.journal.writer import Journal, Level
 from dejamq_proto.records.record import BadRecord, decode
 from dejamq_proto.records.run import BadRun, check_crcs, parse
