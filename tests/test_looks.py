@@ -13,7 +13,6 @@ OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 # A number here may fall and not rise. What several tests look at becomes a field of an `inspect()`.
 ALLOWED = {
     "analytics/journals.py": 1,
-    "analytics/test_follow.py": 2,
     "analytics/test_follow_chunks.py": 1,
     "analytics/test_java.py": 1,
     "analytics/test_large.py": 2,

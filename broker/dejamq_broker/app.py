@@ -105,6 +105,11 @@ class Broker:
         """The address that clients are told; known after ``start``."""
         return self.site.address
 
+    @property
+    def direct(self) -> str:
+        """gRPC's own address behind the public port; known after ``start``."""
+        return self._server.direct
+
     async def start(self) -> str:
         """Lock and recover the store, serve, register. Returns the bound address; a failed start leaves nothing open.
 

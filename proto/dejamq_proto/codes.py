@@ -75,6 +75,11 @@ LONGEST_TEXT = 2000
 """Of an error, in characters: a text may quote what a stranger has chosen, and travels in a header of gRPC."""
 
 
+def cut(text: str) -> str:
+    """The text, with an end that says so where it is longer than ``LONGEST_TEXT``."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
 class DejamqError(Exception):
     """Root of all errors: ``code``, ``retriable`` and ``definite`` (alias ``not_done``).
 
@@ -85,7 +90,7 @@ class DejamqError(Exception):
     default_code = Code.SYSTEM_ERROR
 
     def __init__(self, text: str, *, code: int | None = None, definite: bool | None = None) -> None:
-        super().__init__(text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…")
+        super().__init__(cut(text))
         self.code = self.default_code if code is None else _known(code)
         self.retriable = self.code in SEND_RETRIABLE
         self.definite = self.code not in INDEFINITE if definite is None else definite

@@ -145,7 +145,7 @@ def test_lines_become_complete_while_nothing_grows(tmp_path: Path, quick: SparkS
     follower = Follower(FollowState(tmp_path / "state"), tmp_path, pace, print)
     with using(DUCKDB):
         events = quick.createDataFrame([(10_000_000,), (30_000_000,)], "wall_us bigint")
-        assert follower._meta(ChunkStep(number=2, idle_ms=5_000), events).complete_us == 15_000_000
+        assert follower.meta_after(ChunkStep(number=2, idle_ms=5_000), events).complete_us == 15_000_000
 
 
 @pytest.mark.spark
@@ -155,8 +155,8 @@ def test_nothing_is_complete_that_is_younger_than_a_line_for_which_a_chunk_had_n
     """The producer's acknowledgement may be read long before the broker's APPEND, which is not lost for that."""
     follower = Follower(FollowState(tmp_path / "state"), tmp_path, Pace(delay_us=1_000, window_us=9_000), print)
     events = spark.createDataFrame([(10_000,), (90_000,)], "wall_us bigint")
-    assert follower._meta(ChunkStep(number=1, unread_us=20_000), events).complete_us == 19_000
-    assert follower._meta(ChunkStep(number=1), events).complete_us == 89_000
+    assert follower.meta_after(ChunkStep(number=1, unread_us=20_000), events).complete_us == 19_000
+    assert follower.meta_after(ChunkStep(number=1), events).complete_us == 89_000
 
 
 def test_of_old_lines_only_what_still_holds_is_kept(tmp_path: Path, in_either: SparkSession) -> None:

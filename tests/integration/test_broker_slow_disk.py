@@ -150,7 +150,9 @@ async def test_offsets_are_not_on_disk_before_their_messages(tmp_path: Path, dis
         assert path.exists()
 
 
-async def test_on_a_quick_disk_the_loop_syncs_what_it_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_on_a_quick_disk_the_loop_syncs_what_it_stored_where_it_was_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads: list[int] = []
     real = MappedFile.sync
 
@@ -160,7 +162,10 @@ async def test_on_a_quick_disk_the_loop_syncs_what_it_stored(tmp_path: Path, mon
 
     monkeypatch.setattr(log_sync, "WAKING_S", 0)
     monkeypatch.setattr(log_sync, "QUICK_S", 60)  # however long the disk of a busy machine takes
-    async with running(tmp_path, store=SYNC) as broker, Wire(broker.address) as wire:
+    async with (
+        running(tmp_path, store=dataclasses.replace(SYNC, sync_flush_in_event_loop=True)) as broker,
+        Wire(broker.address) as wire,
+    ):
         assert (await wire.send(a_run("orders", [b"first"]))).code == Code.SUCCESS
         monkeypatch.setattr(MappedFile, "sync", sync)
         assert (await wire.send(a_run("orders", [b"a", b"b"]))).code == Code.SUCCESS

@@ -195,7 +195,7 @@ async def test_an_enforcing_server_refuses_plain_clients_and_both_sides_say_so(
 
 async def test_an_enforcing_server_cannot_be_called_behind_its_port(tmp_path: Path, server: Pair) -> None:
     async with running(tmp_path, **server.server("enforcing")) as broker:
-        assert await state_of(broker._server.direct) == "PERMISSION_DENIED"
+        assert await state_of(broker.direct) == "PERMISSION_DENIED"
 
 
 async def test_a_permissive_server_takes_plain_clients_and_those_with_tls(

@@ -62,6 +62,6 @@ def test_a_test_uses_the_fixtures_of_an_installed_plugin(installed: Installed) -
 
 def test_a_command_without_its_extra_names_it_in_one_line(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('no typer', name='typer')\n", encoding="utf-8")
-    code = "import sys; from dejamq_cli.__main__ import main; sys.stderr = sys.stdout; print(main())"
+    code = "import os; os.dup2(1, 2); from dejamq_cli.__main__ import main; print(main())"
     said = installed.run(installed.python, "-c", code, PYTHONPATH=str(tmp_path))
     assert said == "dejamq: the command needs typer: pip install 'dejamq[cli]'\n2\n"

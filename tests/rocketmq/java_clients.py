@@ -49,9 +49,9 @@ def java(class_path: list[Path], home: Path, *arguments: str) -> list[str]:
 
 
 @asynccontextmanager
-async def java_member(version: str, namesrv: str, home: Path) -> AsyncIterator[list[str]]:
-    """A member of ``mixed_member_group`` in a process of its own; what it has got of ``mixed_member`` so far."""
-    command = command_of(compiled(version), namesrv, "mixed", ["member"], home)
+async def java_member(version: str, namesrv: str, home: Path, name: str = "mixed") -> AsyncIterator[list[str]]:
+    """A member of ``NAME_member_group`` in a process of its own; what it has got of ``NAME_member`` so far."""
+    command = command_of(compiled(version), namesrv, name, ["member"], home)
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None

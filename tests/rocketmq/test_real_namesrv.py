@@ -12,7 +12,7 @@ from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting_client import connect
 from java_clients import java_member
 
-TOPIC = "mixed_member"
+TOPIC = "own_member"
 OURS = "broker-ours"
 pytestmark = [pytest.mark.mvn, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -46,7 +46,7 @@ async def test_java_finds_a_broker_of_ours_by_a_real_name_server(
             return await brokers_at(real_namesrv, TOPIC) == {OURS: broker.address}
 
         await until(is_known, 30)
-        async with java_member("5.3.3", real_namesrv, tmp_path) as theirs:
+        async with java_member("5.3.3", real_namesrv, tmp_path, "own") as theirs:
             for number in range(1, 20):
                 await producer.send(Message(TOPIC, f"body {number}".encode()))
             await until(lambda: sorted(theirs) == sorted(f"body {number}" for number in range(20)), 60)

@@ -185,7 +185,7 @@ def test_results_and_received_messages_have_their_attributes() -> None:
 def test_consumers_have_the_defaults_as_told() -> None:
     assert PUSH_DEFAULTS.items() <= named_defaults(dejamq.PushConsumer).items()
     assert {"namesrv": None, "auto_commit": True}.items() <= named_defaults(dejamq.LitePullConsumer).items()
-    assert named_defaults(dejamq.Producer) == {"namesrv": None}
+    assert named_defaults(dejamq.Producer) == {"namesrv": None, "telemetry": None}
     required = inspect.Parameter.empty
     assert {"checker": required, "namesrv": None}.items() <= named_defaults(dejamq.TransactionProducer).items()
     assert [state.name for state in dejamq.TransactionState] == ["COMMIT", "ROLLBACK", "UNKNOWN"]

@@ -53,9 +53,9 @@ async def test_the_journal_says_which_file_a_start_has_read(tmp_path: Path) -> N
     for offset in (5, 7):
         file.save({QUEUE: offset})
     told = []
-    for damaged in ("", file.path, file.path.with_name("offsets.json.bak")):
-        if isinstance(damaged, Path):
-            damaged.write_text("")
+    for gone in ("", file.path, file.path.with_name("offsets.json.bak")):
+        if isinstance(gone, Path):
+            gone.unlink()
         again, _ = offset_store(tmp_path)
         await again.open()
         again.close()

@@ -80,7 +80,7 @@ class Follower:
         )
         lines = settled(entries.of_a_rule(journals.readable(fresh)))
         processes = settled(window.known(old, journals.processes(fresh), before.floor_us))
-        meta = self._meta(step, lines)
+        meta = self.meta_after(step, lines)
         parts.append(self._state.parts.write(meta.parts[-1].number, lines))
         kept = _Kept(parts, standing)
         news = self._news(kept, processes, meta)
@@ -99,7 +99,7 @@ class Follower:
         })  # fmt: skip
         let_go(spark)
 
-    def _meta(self, step: ChunkStep, lines: DataFrame) -> Meta:
+    def meta_after(self, step: ChunkStep, lines: DataFrame) -> Meta:
         """How far everything is complete with these lines, a part of their own. It never goes back, whatever a clock
         does.
         """

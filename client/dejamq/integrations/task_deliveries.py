@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from dejamq_proto.codes import ClientClosed, Code, DejamqError
 
-from dejamq import ReceivedMessage, SimpleConsumer
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.simple.consumer import SimpleConsumer
 
 log = logging.getLogger("dejamq.integrations.tasks")
 RENEWED_FOR_S = 10_800

@@ -13,10 +13,13 @@ from typing import Any
 from dejamq_proto.codes import BrokerUnavailable, ClientClosed, ConfigError, DejamqError, SendTimeout
 from dejamq_proto.names import check_group, check_sendable
 
-from dejamq import ConsumeFrom, Message, Producer, ReceivedMessage, SimpleConsumer
+from dejamq.clients.producer import Producer
 from dejamq.integrations.task_deliveries import TaskDeliveries, TaskDelivery
-from dejamq.simple.consumer import LONGEST_INVISIBLE_MS, MOST_MESSAGES
+from dejamq.rebalance.consume_from import ConsumeFrom
+from dejamq.receiving.received import ReceivedMessage
+from dejamq.simple.consumer import LONGEST_INVISIBLE_MS, MOST_MESSAGES, SimpleConsumer
 from dejamq.values.config import ClientConfig, client_config
+from dejamq.values.message import Message
 
 try:
     from taskiq import (

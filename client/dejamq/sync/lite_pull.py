@@ -6,6 +6,7 @@ from typing import Any
 from dejamq.lite.consumer import LitePullConsumer as AsyncLitePullConsumer
 from dejamq.lite.rebalancer import QueuesListener
 from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel
+from dejamq.receiving.observer import Observing
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.sync.facade import Facade
 from dejamq.values.allocation import Strategy
@@ -18,12 +19,14 @@ class LitePullConsumer(Facade[AsyncLitePullConsumer]):
     def __init__(
         self, group: str, *, namesrv: str | Sequence[str] | None = None, auto_commit: bool = True,
         model: MessageModel = MessageModel.CLUSTERING, consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
-        consume_timestamp_ms: int | None = None, allocation: str | Strategy = "averagely", **settings: Any,
+        consume_timestamp_ms: int | None = None, allocation: str | Strategy = "averagely",
+        telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         """As ``dejamq.LitePullConsumer``."""
         inner = AsyncLitePullConsumer(
             group, namesrv=namesrv, auto_commit=auto_commit, model=model, consume_from=consume_from,
-            consume_timestamp_ms=consume_timestamp_ms, allocation=allocation, **settings,
+            consume_timestamp_ms=consume_timestamp_ms, allocation=allocation, telemetry=telemetry,
+            **settings,
         )  # fmt: skip
         super().__init__(inner)
         self.group = group

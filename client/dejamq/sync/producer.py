@@ -10,6 +10,7 @@ from typing import Any
 from dejamq_proto.codes import BacklogFull, ClientClosed
 
 from dejamq.clients.producer import Producer as AsyncProducer
+from dejamq.receiving.observer import Observing
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.sending.hooks import SendHook
 from dejamq.sending.intake import Destination, no_message
@@ -23,9 +24,12 @@ Submitted = tuple[Message, Destination, float | None, "Future[SendResult]", cont
 class Producer(Facade[AsyncProducer]):
     """``dejamq.Producer`` for threads. Hooks and selectors are called in the loop's thread."""
 
-    def __init__(self, group: str, *, namesrv: str | Sequence[str] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, group: str, *, namesrv: str | Sequence[str] | None = None, telemetry: Observing | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         """As ``dejamq.Producer``."""
-        self._wrap(AsyncProducer(group, namesrv=namesrv, **settings), group)
+        self._wrap(AsyncProducer(group, namesrv=namesrv, telemetry=telemetry, **settings), group)
 
     def _wrap(self, inner: AsyncProducer, group: str) -> None:
         super().__init__(inner)
@@ -33,6 +37,11 @@ class Producer(Facade[AsyncProducer]):
         self._handed: list[Submitted] = []
         self._handed_bytes = 0
         self._taking: asyncio.Task[None] | None = None
+
+    @property
+    def observed(self) -> bool:
+        """As ``dejamq.Producer.observed``."""
+        return self._inner.observed
 
     def send(self, message: Message, *, queue: Destination = None, timeout_ms: float | None = None) -> SendResult:
         """Send and wait for the result; Ctrl-C ends the wait, the message may still be sent."""
@@ -50,7 +59,7 @@ class Producer(Facade[AsyncProducer]):
         if not isinstance(message, Message):
             raise no_message(message)
         future: Future[SendResult] = Future()
-        context = contextvars.copy_context() if self._inner.observed else None
+        context = contextvars.copy_context() if self.observed else None
         self._hand((message, queue, timeout_ms, future, context))
         return future
 

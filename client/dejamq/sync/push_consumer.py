@@ -13,6 +13,7 @@ from dejamq.clients.signals import STOP_SIGNALS
 from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel
 from dejamq.receiving.handlers import BatchHandler, Handler
 from dejamq.receiving.hooks import ConsumeHook, Keep
+from dejamq.receiving.observer import Observing
 from dejamq.receiving.statistics import ConsumerStatistics
 from dejamq.sync.facade import Facade
 from dejamq.values.allocation import Strategy
@@ -31,13 +32,13 @@ class PushConsumer(Facade[AsyncPushConsumer]):
         model: MessageModel = MessageModel.CLUSTERING, ordered: bool = False, auto_commit: bool = True,
         consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, consume_timestamp_ms: int | None = None,
         allocation: str | Strategy = "averagely", max_concurrency: int = 20, max_reconsume_times: int | None = None,
-        **settings: Any,
+        telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         """As ``dejamq.PushConsumer``."""
         inner = AsyncPushConsumer(
             group, namesrv=namesrv, model=model, ordered=ordered, auto_commit=auto_commit, consume_from=consume_from,
             consume_timestamp_ms=consume_timestamp_ms, allocation=allocation, max_concurrency=max_concurrency,
-            max_reconsume_times=max_reconsume_times, **settings,
+            max_reconsume_times=max_reconsume_times, telemetry=telemetry, **settings,
         )  # fmt: skip
         super().__init__(inner)
         self.group = group

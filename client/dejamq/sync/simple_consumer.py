@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dejamq.rebalance.consume_from import ConsumeFrom
+from dejamq.receiving.observer import Observing
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.simple.consumer import SimpleConsumer as AsyncSimpleConsumer
 from dejamq.sync.facade import Facade
@@ -14,10 +15,13 @@ class SimpleConsumer(Facade[AsyncSimpleConsumer]):
 
     def __init__(
         self, group: str, *, namesrv: str | Sequence[str] | None = None,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, **settings: Any,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET, telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         """As ``dejamq.SimpleConsumer``."""
-        super().__init__(AsyncSimpleConsumer(group, namesrv=namesrv, consume_from=consume_from, **settings))
+        inner = AsyncSimpleConsumer(
+            group, namesrv=namesrv, consume_from=consume_from, telemetry=telemetry, **settings
+        )  # fmt: skip
+        super().__init__(inner)
         self.group = group
 
     def subscribe(self, topic: str, tags: str | None = "*", *, sql: str | None = None) -> None:

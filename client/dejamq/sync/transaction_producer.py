@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dejamq.receiving.observer import Observing
 from dejamq.sending.hooks import SendHook
 from dejamq.sending.intake import Destination
 from dejamq.sync.producer import Producer
@@ -19,10 +20,12 @@ class TransactionProducer(Producer):
 
     def __init__(
         self, group: str, *, checker: Checker, topics: Iterable[str] = (), namesrv: str | Sequence[str] | None = None,
-        **settings: Any,
+        telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         """As ``dejamq.TransactionProducer``."""
-        inner = AsyncTransactionProducer(group, checker=checker, topics=topics, namesrv=namesrv, **settings)
+        inner = AsyncTransactionProducer(
+            group, checker=checker, topics=topics, namesrv=namesrv, telemetry=telemetry, **settings
+        )  # fmt: skip
         self._wrap(inner, group)
 
     def send_in_transaction(

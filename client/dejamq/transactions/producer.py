@@ -16,6 +16,7 @@ from dejamq.clients.producer import Producer
 from dejamq.handling.subscriptions import in_thread
 from dejamq.net.instance import Instance
 from dejamq.receiving.handlers import is_async
+from dejamq.receiving.observer import Observing
 from dejamq.sending.hooks import SendHook
 from dejamq.sending.intake import Destination, no_message
 from dejamq.transactions.checks import Checks
@@ -51,13 +52,13 @@ class TransactionProducer(Producer):
 
     def __init__(
         self, group: str, *, checker: Checker, topics: Iterable[str] = (), namesrv: str | Sequence[str] | None = None,
-        **settings: Any,
+        telemetry: Observing | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         """``settings`` are fields of ``TransactionProducerConfig``. Brokers can ask a producer that they know: those of
         ``topics``, and those that create topics, know it from its start. Raises InvalidName, ConfigError.
         """
         check_function(checker, "checker")
-        super().__init__(group, namesrv=namesrv, **settings)
+        super().__init__(group, namesrv=namesrv, telemetry=telemetry, **settings)
         config = self.config
         self._checker, self._topics = checker, [self._intake.topic(topic) for topic in topics]
         self._end_hooks = EndTransactionHooks()

@@ -15,6 +15,7 @@ Source: RocketMQ ``RemotingCommand``, ``NettyDecoder``.
 
 import msgspec
 
+from dejamq_proto.codes import cut
 from dejamq_proto.remoting.header import JSON, BadHeader, Command, decode_header, encode_header
 
 __all__ = ["MAX_FRAME_BYTES", "BadFrame", "FrameReader", "answer", "encode"]
@@ -92,9 +93,13 @@ def answer(
     request: Command, code: int = 0, remark: str | None = None, fields: msgspec.Struct | None = None,
     body: bytes = b"",
 ) -> Command:  # fmt: skip
-    """The answer to this request. Its fields are there even when it has none: C++ and Java read them unasked."""
+    """The answer to this request. Its fields are there even when it has none: C++ and Java read them unasked.
+
+    A remark that repeats a name of any length is cut.
+    """
     return Command(
-        code=code, opaque=request.opaque, flag=RESPONSE, version=VERSION, remark=remark,
+        code=code, opaque=request.opaque, flag=RESPONSE, version=VERSION,
+        remark=remark if remark is None else cut(remark),
         ext={} if fields is None else texts_of(fields), body=body,
     )  # fmt: skip
 
