@@ -90,8 +90,12 @@ class SignedChannel:
     Each call is signed when it is made, a stream when it is opened.
     """
 
-    def __init__(self, channel: Any, account: Account, clock_ms: Callable[[], int] = now_ms) -> None:
-        self._channel, self._account, self._clock_ms = channel, account, clock_ms
+    def __init__(
+        self, channel: Any, account: "Account | Callable[[], Account | None]", clock_ms: Callable[[], int] = now_ms
+    ) -> None:
+        """An ``account`` that may change is asked for at each call; without one the call is not signed."""
+        self._channel, self._clock_ms = channel, clock_ms
+        self._account: Callable[[], Account | None] = account if callable(account) else lambda: account
 
     def unary_unary(self, method: str, *given: Any, **named: Any) -> Any:
         return self._signing(method, self._channel.unary_unary(method, *given, **named))
@@ -110,7 +114,10 @@ class SignedChannel:
 
     def _signing(self, method: str, made: Any) -> Any:
         def call(*given: Any, metadata: Any = (), **named: Any) -> Any:
-            header = (HEADER, self._account.authorization(method, self._clock_ms()))
-            return made(*given, metadata=(*(metadata or ()), header), **named)
+            account = self._account()
+            if account is not None:
+                header = (HEADER, account.authorization(method, self._clock_ms()))
+                metadata = (*(metadata or ()), header)
+            return made(*given, metadata=metadata, **named)
 
         return call

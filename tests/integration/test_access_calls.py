@@ -271,6 +271,26 @@ async def test_the_signature_of_nodes_and_javas_clients_may_be_in_capitals(site:
     await channel.close(None)
 
 
+async def test_what_a_user_signed_for_remoting_is_no_time_of_rocketmq_5(site: Site) -> None:
+    """Both are HMACs of one key: who saw a request for the route of ``orders`` has the proof of this text."""
+    root = ACCOUNTS["root"]
+    seen = f"root{TOPIC}"
+    told = hmac.digest(root.secret_key.encode(), seen.encode(), "sha1").hex()
+    authorization = f"MQv2-HMAC-SHA1 Credential=root, SignedHeaders=x-mq-date-time, Signature={told}"
+    channel = dial(site.address)
+    headers = (("x-mq-client-id", "c"), ("x-mq-date-time", seen), ("authorization", authorization))
+    raw = v2_request("QueryRoute", site).SerializeToString()
+    answer = await channel.unary_unary(f"/{methods.SERVICE}/QueryRoute")(raw, metadata=headers)  # type: ignore
+    assert pb.QueryRouteResponse.FromString(answer).status.code == pb.UNAUTHORIZED
+    await channel.close(None)
+
+
+async def test_an_offset_of_a_foreign_group_is_not_told_to_who_may_read_the_topic(site: Site) -> None:
+    await site.allow(Rule("fitting", f"Topic:{TOPIC}", (Action.ALL,)))
+    assert await v2_status(site, "GetOffset", ACCOUNTS["fitting"]) == pb.FORBIDDEN
+    assert await v2_status(site, "QueryOffset", ACCOUNTS["fitting"]) not in (pb.FORBIDDEN, pb.UNAUTHORIZED)
+
+
 async def test_a_client_id_belongs_to_the_user_who_came_with_it_first(site: Site) -> None:
     channel = dial(site.address)
     statuses = []

@@ -152,6 +152,15 @@ async def test_a_message_of_a_foreign_topic_cannot_be_drawn_into_a_groups_own_re
     assert refused(await asked(site, ACCOUNTS["fitting"], view))
 
 
+async def test_everybody_finds_where_a_new_topic_would_be_and_nothing_else_of_it(site: Site) -> None:
+    route = Command(code=requests.GET_ROUTE.code, ext={"topic": "TBW102"})
+    assert not refused(await asked(site, ACCOUNTS["stranger"], route))
+    for code in (requests.SEND_MESSAGE_V2.code, requests.DELETE_TOPIC_IN_NAMESRV.code):
+        command = made_up(code, site)
+        ext = {name: "TBW102" if value == TOPIC else value for name, value in command.ext.items()}
+        assert refused(await asked(site, ACCOUNTS["stranger"], Command(code=code, ext=ext, body=command.body)))
+
+
 async def test_a_denial_for_a_topic_holds_where_a_prefix_is_allowed(site: Site) -> None:
     deny = Rule("fitting", f"Topic:{TOPIC}", (Action.PUB,), Effect.DENY)
     await site.allow(Rule("fitting", "Topic:*", (Action.ALL,)), deny)

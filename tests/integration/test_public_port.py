@@ -60,6 +60,17 @@ async def test_a_grpc_client_of_the_public_port_is_known_by_its_own_address(brok
     await until(lambda: not broker.fast.acceptor.relayed)
 
 
+async def test_a_client_that_has_gone_is_never_taken_for_this_machine() -> None:
+    """gRPC begins calls that lie in its socket when their client has gone already."""
+    door = acceptor.Acceptor()
+    door.pass_on("ipv4:127.0.0.1:7", "ipv4:10.0.0.9:1")
+    door.passed_on("ipv4:127.0.0.1:7")
+    assert door.true_peer("ipv4:127.0.0.1:7") == "ipv4:10.0.0.9:1"
+    assert not door.was_relayed("ipv4:127.0.0.1:7")
+    door.pass_on("ipv4:127.0.0.1:7", "ipv4:10.0.0.8:1")
+    assert door.true_peer("ipv4:127.0.0.1:7") == "ipv4:10.0.0.8:1"
+
+
 async def test_our_own_clients_dial_grpc_without_the_detour(tmp_path: Path) -> None:
     namesrv = NameServer(NamesrvConfig(listen="127.0.0.1:0"))
     address = await namesrv.start()

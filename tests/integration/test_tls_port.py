@@ -373,7 +373,9 @@ async def test_files_that_cannot_be_used_keep_the_certificate_before_and_are_log
 
 async def test_openssl_says_why_it_was_refused_and_what_was_agreed_on(server: Pair, authority: Authority) -> None:
     """The server's alert reaches the client, and gRPC's protocol is offered in ALPN."""
-    settings = server.server(tls_server_need_client_auth="require", tls_server_trust_cert_path=authority.pem)
+    settings = server.server(
+        "enforcing", tls_server_need_client_auth="require", tls_server_trust_cert_path=authority.pem
+    )
     client = authority.issue("client")
 
     def asked(port: Port, *more: str) -> str:
@@ -403,6 +405,10 @@ async def test_openssl_says_why_it_was_refused_and_what_was_agreed_on(server: Pa
         ({"tls_server_mode": "enforcing"}, "needs tls_server_cert_path"),
         ({"tls_server_need_client_auth": "yes"}, "tls_server_need_client_auth is none, optional, require"),
         ({"tls_server_cert_path": "c", "tls_server_need_client_auth": "require"}, "needs tls_server_trust_cert_path"),
+        (
+            {"tls_server_cert_path": "c", "tls_server_need_client_auth": "require", "tls_server_trust_cert_path": "a"},
+            "needs tls_server_mode=enforcing",
+        ),
         ({"tls_server_key_path": "k"}, "tls_server_key_path needs tls_server_cert_path"),
         ({"tls_reload_interval_ms": 0}, "tls_reload_interval_ms must be more than 0"),
     ],

@@ -68,7 +68,7 @@ def test_no_rule_opens_what_servers_keep_for_themselves() -> None:
 @pytest.mark.parametrize(("name", "resource"), [
     ("orders", "Topic:orders"), ("%RETRY%pay", "Group:pay"), ("%DLQ%pay", "Group:pay"), ("%RETRY%", "Group:"),
     ("SCHEDULE_TOPIC_XXXX", "Server:"), ("RMQ_SYS_TRANS_HALF_TOPIC", "Server:"), ("rmq_sys_wheel_timer", "Server:"),
-    ("RMQ_SYS_TRACE_TOPIC", "Topic:RMQ_SYS_TRACE_TOPIC"), ("TBW102", "None"),
+    ("RMQ_SYS_TRACE_TOPIC", "Topic:RMQ_SYS_TRACE_TOPIC"), ("TBW102", "Topic:TBW102"),
 ])  # fmt: skip
 def test_a_topic_is_its_own_its_groups_or_the_servers(name: str, resource: str) -> None:
     assert str(topic_resource(name)) == resource
@@ -121,6 +121,12 @@ async def test_a_file_that_changes_is_read_again_and_a_broken_one_changes_nothin
         while book.user("bob") is None:
             await asyncio.sleep(0.05)
         file.write_bytes(b"{")
+        while "access_not_read" not in caplog.text:
+            await asyncio.sleep(0.05)
+    assert book.user("alice") == ALICE
+    caplog.clear()
+    file.unlink()
+    async with asyncio.timeout(20):
         while "access_not_read" not in caplog.text:
             await asyncio.sleep(0.05)
     assert book.user("alice") == ALICE
@@ -224,10 +230,17 @@ def test_plain_acl_is_read_as_rocketmq_4_means_it(tmp_path: Path) -> None:
     assert not plain.trusts("192.168.0.7", "rocketmq2")
 
 
+def test_a_permission_for_a_retry_topic_in_plain_acl_is_its_groups(tmp_path: Path) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts: [{accessKey: a, secretKey: a-secret, topicPerms: ['%RETRY%orders=SUB']}]")
+    assert [rule.resource for rule in read_plain_acl(file).rules] == ["Group:orders"]
+
+
 @pytest.mark.parametrize("text", [
     "accounts: 7", "accounts: [{accessKey: a}]", "accounts: [",
-    "accounts: [{accessKey: a, secretKey: b, topicPerms: [x]}]",
-    "accounts: [{accessKey: a, secretKey: b, defaultTopicPerm: ALL}]",
+    "accounts: [{accessKey: a, secretKey: b-secret, topicPerms: [x]}]",
+    "accounts: [{accessKey: a, secretKey: b-secret, defaultTopicPerm: ALL}]",
+    "accounts: [{accessKey: a, secretKey: '', admin: true}]", "accounts: [{accessKey: '', secretKey: b-secret}]",
 ])  # fmt: skip
 def test_a_plain_acl_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "plain_acl.yml"

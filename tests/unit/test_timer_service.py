@@ -84,6 +84,16 @@ async def test_the_marks_of_a_rocketmq_of_before_5_3_2_name_the_unique_key_alone
         assert (await here.at(START + 5000)).keys() == []
 
 
+@pytest.mark.parametrize("mark", ["a", "orders+a"])
+async def test_a_mark_of_another_topic_recalls_nothing(tmp_path: Path, clock: Clock, mark: str) -> None:
+    """Who may send to a topic may recall what is in it, and nothing else."""
+    with world(tmp_path, clock) as here:
+        here.send("a", TIMER_DELIVER_MS=START + 5000)
+        here.send("mark", topic="others", TIMER_DELIVER_MS=START + 5000, TIMER_DEL_UNIQKEY=mark)
+        came = (await here.at(START + 5000)).keys()
+        assert "a" in came
+
+
 @pytest.mark.parametrize(
     ("handle", "code"),
     [

@@ -30,7 +30,7 @@ class NameServerOfEither:
     ) -> None:  # fmt: skip
         """``on_master`` and ``tls`` as in ``NameServerRegistration``. ``account``: whom this broker comes as."""
         self.address, self._tls = address, tls
-        self._ours = NameServerRegistration(address, site, topics, config, on_master, account(), tls)
+        self._ours = NameServerRegistration(address, site, topics, config, on_master, account, tls)
         self._theirs = RocketMQRegistration(
             address, site, topics, config.register_broker_timeout_ms, on_master, account, tls
         )

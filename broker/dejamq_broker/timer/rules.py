@@ -119,10 +119,10 @@ def _restamped(record: Record, properties: dict[str, str], handled_ms: int) -> R
     return msgspec.structs.replace(record, raw_properties=raw, magic=None)
 
 
-def delete_keys(properties: Mapping[str, str]) -> tuple[str, str]:
-    """The keys by which a mark may name this message: RocketMQ before 5.3.2 knew the second form only."""
-    unique = properties.get(names.PROPERTY_UNIQUE_KEY, "")
-    return delete_key(properties.get(names.PROPERTY_REAL_TOPIC, ""), unique), unique
+def recalled_by(properties: Mapping[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Topics and keys of marks that recall this message: RocketMQ before 5.3.2 knew the second form only."""
+    topic, unique = properties.get(names.PROPERTY_REAL_TOPIC, ""), properties.get(names.PROPERTY_UNIQUE_KEY, "")
+    return (topic, delete_key(topic, unique)), (topic, unique)
 
 
 def delete_key(topic: str, unique_key: str) -> str:

@@ -305,15 +305,19 @@ class TimerService:
             await self._breathe()
         return positions, marks
 
-    def _recalled(self, marks: list[int], reader: units.UnitReader) -> Iterator[str]:
-        """The keys of the messages that these marks recall."""
+    def _recalled(self, marks: list[int], reader: units.UnitReader) -> Iterator[tuple[str, str]]:
+        """The messages that these marks recall: of the topic that the mark was sent to, and their keys.
+
+        So nobody recalls messages of a topic that he may not send to.
+        """
         for position in marks:
             unit = reader.read(position)
             record = None if unit is None else self._record(unit)
             if record is not None:
-                yield record.properties.get(names.PROPERTY_TIMER_DELETE_KEY, "")
+                topic = record.properties.get(names.PROPERTY_REAL_TOPIC, "")
+                yield topic, record.properties.get(names.PROPERTY_TIMER_DELETE_KEY, "")
 
-    def _handle_unit(self, unit: Unit, slot_ms: int, recalled: set[str]) -> None:
+    def _handle_unit(self, unit: Unit, slot_ms: int, recalled: set[tuple[str, str]]) -> None:
         """Store its message where it belongs, or again where it waits. Raises what the store raises.
 
         What no store can take is logged and passed over: to try it again would stop all others for ever.
@@ -325,7 +329,7 @@ class TimerService:
         rolls, queue_offset = bool(unit.magic & units.ROLL), record.queue_offset
         if record.properties.get(names.PROPERTY_REAL_TOPIC) == self.left_to_others:
             return
-        if not rolls and recalled and not recalled.isdisjoint(rules.delete_keys(record.properties)):
+        if not rolls and recalled and not recalled.isdisjoint(rules.recalled_by(record.properties)):
             return
         origin = RecordOrigin("timer_roll" if rolls else "timer", f"{slot_ms}:{queue_offset}")
         now_ms = self._clock_ms()

@@ -81,20 +81,26 @@ class Book:
 
     async def follow(self) -> None:
         """Read the files again when they change. One that cannot be used changes nothing, and a line says why."""
+        failed = ""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 await self._look()
-            except ConfigError as error:
-                log.error("access_not_read reason=%s", error)
+                failed = ""
+            except Exception as error:  # whatever it was, the next look may read it
+                if str(error) != failed:
+                    failed = str(error)
+                    log.error("access_not_read reason=%s", error)
 
     async def _look(self) -> None:
         marks = await asyncio.to_thread(self._marks)
         if marks == self._seen:
             return
-        self._seen = marks
         async with self._writing:
+            if marks[0] is None and self._own.users:
+                raise ConfigError(f"{self.file} is gone; its users are those of before")
             own, plain = await asyncio.to_thread(self._read)
+            self._seen = marks
             if (own, plain) == (self._own, self._plain):
                 return  # this server has written it
             self._take(own, plain)

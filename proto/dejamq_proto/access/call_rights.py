@@ -136,8 +136,8 @@ V2: dict[str, Right] = {
     "RecallMessage": right(topic(PUB, "topic.name")),
     "PullMessage": _V2_QUEUE,
     "UpdateOffset": _V2_QUEUE,
-    "QueryOffset": _V2_QUEUE,
-    "GetOffset": right(topic(LOOK, "message_queue.topic.name")),
+    "QueryOffset": right(topic(LOOK, "message_queue.topic.name")),
+    "GetOffset": right(topic(LOOK, "message_queue.topic.name"), group(LOOK, "group.name")),
     "SyncLiteSubscription": right(topic(SUB, "topic.name"), group(SUB, "group.name")),
     "Telemetry": right(
         group(SUB, "settings.subscription.group.name", optional=True),

@@ -16,6 +16,7 @@ from dejamq_proto.access.call_rights import V1, V2
 from dejamq_proto.access.decisions import decide
 from dejamq_proto.access.model import Kind, Resource, Status, User
 from dejamq_proto.access.needs import (
+    FIND,
     PUB,
     SERVER,
     Need,
@@ -43,6 +44,7 @@ from dejamq_proto.account import (
     V2 as V2_SCHEME,
 )
 from dejamq_proto.codes import PermissionDenied
+from dejamq_proto.names import AUTO_CREATE_TOPIC
 from dejamq_proto.remoting import bodies
 from dejamq_proto.remoting.header import Command
 from dejamq_proto.remoting.requests import REQUESTS
@@ -50,6 +52,8 @@ from dejamq_proto.remoting.requests import REQUESTS
 log = logging.getLogger(__name__)
 MOST_SKEW_MS = 15 * 60_000
 """Between the clocks of a client and this server, and the time for which a call that somebody saw can be repeated."""
+DATE = re.compile(r"\d{4}-?\d\d-?\d\dT[\d:.]{6,20}(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+"""A time as RocketMQ 5's clients write it. What else was signed with the same key, a request of remoting, is none."""
 UNSAFE = re.compile(r"[^\w.@:*%+|/-]", re.ASCII)
 LONGEST_TOLD = 128
 NOBODY = "nobody"
@@ -136,7 +140,7 @@ class Guard:
     def v2_call(self, method: str, metadata: Iterable[Any] | None, address: str) -> Who:
         """Who makes this call of RocketMQ 5's clients. Raises Unauthenticated.
 
-        They sign the time in the zone of their machine, and nothing else, so the time is not looked at.
+        They sign the time in the zone of their machine, and nothing else, so only its form is looked at.
         """
         if self.book.plain.trusts(address):
             return Who("white", address, None)
@@ -145,7 +149,7 @@ class Guard:
             self._refuse(Who(NOBODY, address, None), method, "", "", "no credentials came", known=False)
         name = fields.get("Credential", "").partition("/")[0]
         user, date = self.book.user(name), _header(metadata, DATE_TIME)
-        proof = "" if user is None or not date else v2_proof(user.secret, date)
+        proof = "" if user is None or not DATE.fullmatch(date) else v2_proof(user.secret, date)
         return self._proven(user, name, address, method, proof, fields.get("Signature", "").lower())
 
     def check_call(self, who: Who, method: str, request: Any) -> None:
@@ -162,13 +166,16 @@ class Guard:
 
     def may_publish(self, who: Who, topic: str) -> bool:
         """Whether he may see messages that a producer of this topic is asked about. Nobody is told of a refusal."""
-        resource = topic_resource(topic)
-        if who.user is None or resource is None:
-            return True
-        return decide(who.user, self.book.rules(who.name), resource, PUB, who.address).allowed
+        if who.user is None:
+            return self._asked_for_nothing(who)
+        if self.book.user(who.name) != who.user or who.user.user_status is Status.DISABLE:
+            return False
+        return decide(who.user, self.book.rules(who.name), topic_resource(topic), PUB, who.address).allowed
 
     def known(self, name: str, address: str) -> Who:
-        """A user who has shown already who he is."""
+        """A user who has shown already who he is, or an address that is asked for nothing."""
+        if self.book.plain.trusts(address):
+            return Who(name, address, None)
         return Who(name, address, self.book.user(name) or User(name, ""))
 
     # its own
@@ -202,9 +209,16 @@ class Guard:
             self._refuse(who, request, "", "", reason, known=False)
         return who
 
+    def _asked_for_nothing(self, who: Who) -> bool:
+        """Also now, of an address that was."""
+        plain = self.book.plain
+        return plain.trusts(who.address) or plain.trusts(who.address, who.name)
+
     def _check_declared(self, who: Who, request: str, needed: Right | None, message: Any) -> None:
         if who.user is not None and self.book.user(who.name) != who.user:
             self._refuse(who, request, "", "", "the user was changed or deleted: connect again", known=False)
+        if who.user is None and not self._asked_for_nothing(who):
+            self._refuse(who, request, "", "", "the address is not asked for nothing any more", known=False)
         if who.trusted:
             return
         if needed is None:
@@ -236,6 +250,8 @@ class Guard:
         named.discard(self._resource(need.of, "")) if need.optional else None
         if not named and not need.optional:
             named = {self._resource(need.of, "")}
+        if need.actions == FIND:  # by its route clients learn where a new topic would be
+            named.discard(Resource(Kind.TOPIC, AUTO_CREATE_TOPIC))
         yield from filter(None, named)
 
     def _resource(self, of: Of, value: Any) -> Resource | None:

@@ -113,16 +113,14 @@ def _there(value: Any, name: str) -> bool:
 SERVER = Resource(Kind.SERVER, "")
 
 
-def topic_resource(name: str) -> Resource | None:
+def topic_resource(name: str) -> Resource:
     """What the right to a topic is asked of: retry topics and dead letters are their group's.
 
-    The topics in which servers keep other topics' messages are their own. None: anybody may know this one.
+    The topics in which servers keep other topics' messages are their own.
     """
     for prefix in (names.RETRY_PREFIX, names.DLQ_PREFIX):
         if name.startswith(prefix):
             return Resource(Kind.GROUP, name.removeprefix(prefix))
-    if name == names.AUTO_CREATE_TOPIC:
-        return None
     if name in names.NOT_FOR_SENDING or name.startswith(names.SYSTEM_PREFIX):
         return SERVER
     return Resource(Kind.TOPIC, name)

@@ -11,6 +11,7 @@ from dejamq_proto.access.model import Action, Effect, PolicyType, Rule, User, Us
 from dejamq_proto.codes import ConfigError
 
 PERMS = {"DENY": (), "PUB": (Action.PUB,), "SUB": (Action.SUB,), "ANY": (Action.PUB, Action.SUB)}
+SHORTEST_SECRET = 6
 
 
 class PlainAcl(NamedTuple):
@@ -71,6 +72,10 @@ def read_plain_acl(file: Path) -> PlainAcl:
 
 def _of(read: _File) -> PlainAcl:
     accounts = read.accounts or []
+    for one in accounts:
+        if not one.name.strip() or len(str(one.secret_key)) < SHORTEST_SECRET:
+            text = f"account {one.name[:64]!a} needs a name and a secretKey of {SHORTEST_SECRET} letters at least"
+            raise ValueError(text)
     return PlainAcl(
         tuple(User(one.name, str(one.secret_key), UserType.SUPER if one.admin else UserType.NORMAL)
               for one in accounts),
@@ -93,10 +98,11 @@ def _rules(account: _Account) -> list[Rule]:
             name, equals, text = perm.partition("=")
             if not equals or not name.strip():
                 raise ValueError(f"{perm!r} of {account.name} is not NAME=PERM")
+            of = "Group" if name.strip().startswith(names.RETRY_PREFIX) else kind
             name = name.strip().removeprefix(names.RETRY_PREFIX)
             actions = _actions(text)
             found.append(Rule(
-                account.name, f"{kind}:{name}", actions or (Action.ALL,),
+                account.name, f"{of}:{name}", actions or (Action.ALL,),
                 Effect.ALLOW if actions else Effect.DENY,
             ))  # fmt: skip
     return found

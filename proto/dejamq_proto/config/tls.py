@@ -95,5 +95,9 @@ class TlsServerSettings:
                 f"tls_server_need_client_auth={self.tls_server_need_client_auth} needs tls_server_trust_cert_path, the "
                 "CAs that clients are trusted by"
             )
+        if self.tls_server_need_client_auth == REQUIRE and not self.only_tls:
+            raise ConfigError(
+                "tls_server_need_client_auth=require needs tls_server_mode=enforcing: plain connections show none"
+            )
         if self.tls_reload_interval_ms <= 0:
             raise ConfigError(f"tls_reload_interval_ms must be more than 0, not {self.tls_reload_interval_ms}")

@@ -58,6 +58,8 @@ class Door(NamedTuple):
 TLS_ONLY = "TLS only; set tls_ca (DEJAMQ_TLS_CA) in clients of dejamq, tls.enable=true or useTLS in RocketMQ's"
 
 
+GONE_S = 60.0
+"""How long the client behind an ended connection is remembered."""
 UPGRADE_REQUIRED = b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2\r\nConnection: close, Upgrade\r\n\r\n"
 """For a gRPC client without TLS, which tells its caller the status. GOAWAY would have it dial again without end."""
 
@@ -95,10 +97,28 @@ class Acceptor:
         """Those that nobody has taken yet, and those that are passed on to gRPC."""
         self.relayed: dict[str, str] = {}
         """gRPC's name of the local end of a connection that is passed on -> gRPC's name of the client behind it."""
+        self._gone: dict[str, str] = {}
+        """The same of connections that ended a moment ago: gRPC may begin calls of them still."""
 
     def true_peer(self, peer: str) -> str:
         """gRPC's name of the client: the one behind the acceptor's own connection if the call came through it."""
-        return self.relayed.get(peer, peer)
+        return self.relayed.get(peer) or self._gone.get(peer, peer)
+
+    def pass_on(self, name: str, client: str) -> None:
+        """The connection with this local end stands for the client."""
+        self._gone.pop(name, None)
+        self.relayed[name] = client
+
+    def passed_on(self, name: str) -> None:
+        """It has ended. Nobody who calls by it afterwards is taken for this machine itself."""
+        client = self.relayed.pop(name, None)
+        if client is not None:
+            self._gone[name] = client
+            asyncio.get_running_loop().call_later(GONE_S, self._forget, name, client)
+
+    def _forget(self, name: str, client: str) -> None:
+        if self._gone.get(name) is client:
+            del self._gone[name]
 
     def was_relayed(self, peer: str) -> bool:
         """Whether a call from this peer, by gRPC's name, came through the public port."""
@@ -384,8 +404,8 @@ class _Server(_Half):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._name = peer_name(transport.get_extra_info("sockname"))
-        self._acceptor.relayed[self._name] = self._client
+        self._acceptor.pass_on(self._name, self._client)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._acceptor.relayed.pop(self._name, None)
+        self._acceptor.passed_on(self._name)
         super().connection_lost(exc)

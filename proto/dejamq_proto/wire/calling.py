@@ -41,7 +41,9 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-def dial(address: str, tls: ClientTls | None = None, account: Account | None = None) -> grpc.aio.Channel:
+def dial(
+    address: str, tls: ClientTls | None = None, account: Account | Callable[[], Account | None] | None = None
+) -> grpc.aio.Channel:
     """A channel to ``host:port``. It connects on first use and reconnects by itself; the caller closes it.
 
     ``tls``: None for a plain one. ``account`` signs each call.

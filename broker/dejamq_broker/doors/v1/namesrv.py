@@ -27,7 +27,8 @@ class NameServerRegistration:
 
     def __init__(
         self, address: str, site: Site, topics: TopicTable, config: BrokerConfig,
-        on_master: Callable[[str], None] | None, account: Account | None = None, tls: ClientTls | None = None,
+        on_master: Callable[[str], None] | None, account: Callable[[], Account | None] | None = None,
+        tls: ClientTls | None = None,
     ) -> None:  # fmt: skip
         """A slave's ``on_master`` is called at each registration with its master's address, '' when it is not known
         there.

@@ -80,7 +80,7 @@ class V2Door:
         """Whether the client's user may see the half message of this question."""
         if self._guard is None or not isinstance(command, CheckProducer):
             return True
-        who = self._guard.known(session.user, session.address)
+        who = self._guard.known(session.user, session.ip)
         return self._guard.may_publish(who, decode(command.record, check_crc=False).topic)
 
     async def renew(self) -> None:

@@ -7,6 +7,7 @@ restart of the broker, so everything works without. Source: RocketMQ ``ClientAct
 import logging
 from collections.abc import Callable, Iterable
 
+from dejamq_proto.access.admission import address_of
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal.writer import new_boot_id
 from dejamq_proto.v2 import messages_pb2 as pb
@@ -33,6 +34,7 @@ class Session:
 
     def __init__(self, call: Call) -> None:
         self.client_id, self.boot_id, self.address = call.client_id, new_boot_id(), peer_text(call.peer)
+        self.ip = address_of(call.peer)
         self.language, self.version, self.user = call.language, call.version, call.user
         self.seen_ms = 0.0
         self.publishes: frozenset[str] = frozenset()
