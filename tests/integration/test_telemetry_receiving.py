@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from consumer_cluster import QUICK, Servers, servers, until
-from dejamq import ConsumeFrom, ConsumeStatus, DeadLetter, DejamqError, Message, ReceivedMessage
+from dejamq import ConsumeFrom, ConsumeStatus, DeadLetter, DejamqError, Message, MessageModel, ReceivedMessage
 from lite_cluster import polled, subscribed
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
@@ -240,8 +240,43 @@ async def test_iterating_has_a_span_a_message(here: Servers, kept: Kept) -> None
     assert sorted(link for span in kept.spans("poll orders") for link in linked(span)) == sorted(map(span_id, sends))
     process = kept.spans("process orders")
     assert {parent(span) for span in process} == set(map(span_id, sends))
+    assert [len(linked(span)) for span in process] == [1, 1]  # to the send: its own poll is no earlier delivery
+    assert not any("dejamq.redelivery" in told(span) for span in process)
     assert kept.total("messaging.process.duration") == 2
     assert kept.total("messaging.client.consumed.messages") == 2  # once a delivery
+
+
+async def test_each_member_of_a_broadcasting_group_processes_for_the_first_time(here: Servers, kept: Kept) -> None:
+    (send,) = await sent(here, kept, b"a")
+    settings: dict[str, Any] = {
+        "model": MessageModel.BROADCASTING, "consume_from": FIRST, "telemetry": kept.telemetry,
+        "local_offset_store_dir": str(here.directory / "offsets"),
+    }  # fmt: skip
+    for name in ("one", "two"):
+        async with subscribed(here, client_id=name, **settings) as consumer:
+            (message,) = await polled(consumer, lambda found: found)
+            with kept.telemetry.process(message):
+                """Processed."""
+    spans = kept.spans("process orders")
+    assert [told(span)["messaging.client.id"] for span in spans] == ["one", "two"]
+    assert [linked(span) for span in spans] == [[span_id(send)], [span_id(send)]]
+    assert not any("dejamq.redelivery" in told(span) for span in spans)
+
+
+async def test_a_process_span_knows_the_namespace_and_the_delivery_before(here: Servers, kept: Kept) -> None:
+    async with here.producer(telemetry=kept.telemetry, namespace="eu") as producer:
+        await producer.send(Message("orders", b"a"))
+    settings: dict[str, Any] = {"consume_from": FIRST, "telemetry": kept.telemetry, "namespace": "eu"}
+    for _ in range(2):
+        async with subscribed(here, auto_commit=False, **settings) as consumer:
+            (message,) = await polled(consumer, lambda found: found)
+            with kept.telemetry.process(message):
+                """Processed, and not committed."""
+    first, second = kept.spans("process orders")
+    assert linked(first) == [span_id(kept.span("send orders"))]
+    assert linked(second) == [span_id(kept.span("send orders")), span_id(first)]
+    assert told(second)["dejamq.redelivery"] == "redelivered"
+    assert told(first)["messaging.rocketmq.namespace"] == told(second)["messaging.rocketmq.namespace"] == "eu"
 
 
 async def test_a_simple_consumers_receive_ack_and_change_are_spans(here: Servers, kept: Kept) -> None:
@@ -255,11 +290,20 @@ async def test_a_simple_consumers_receive_ack_and_change_are_spans(here: Servers
         async with asyncio.timeout(20):
             while not messages:
                 messages = await consumer.receive(timeout_ms=500)
-        await consumer.ack(*messages)
+        with kept.telemetry.process(messages[0]):
+            await consumer.ack(*messages)
     first, second = kept.spans("receive orders")
-    failed, change, ack = kept.span("process orders"), kept.span("change_invisible orders"), kept.span("ack orders")
+    (failed, processed), change, ack = (
+        kept.spans("process orders"),
+        kept.span("change_invisible orders"),
+        kept.span("ack orders"),
+    )
     assert linked(first) == linked(change) == linked(ack) == [span_id(send)]
     assert told(failed)["error.type"] == "LookupError"
+    assert linked(failed) == [span_id(send)]
+    assert "dejamq.redelivery" not in told(failed)
+    assert linked(processed) == [span_id(send), span_id(failed)]
+    assert told(processed)["dejamq.redelivery"] == "retry"
     assert span_id(failed) in linked(second)
     assert dict(second.links[0].attributes or {})["dejamq.delivery_attempt"] == 2
     assert told(ack)["messaging.operation.type"] == "settle"

@@ -13,7 +13,7 @@ from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.message import Message, MessageQueue, SendResult
 
 
-class Who(msgspec.Struct, frozen=True):
+class Who(msgspec.Struct, frozen=True, weakref=True):
     """The client whose operations are watched. ``group`` is the program's name of it; the client id comes later."""
 
     group: str

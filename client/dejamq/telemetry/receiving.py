@@ -122,6 +122,7 @@ class ConsumerTelemetry:
             self._end(timed)
             self._instruments.consumed(len(got.messages), timed.attributes)
             for message in got.messages:
+                self._earlier.received(self._who, message)
                 self._earlier.remember(self._who, message, timed.span.get_span_context())
 
     def _received(self, name: str, messages: Sequence[ReceivedMessage], began: tuple[int, float]) -> Timed:
@@ -145,8 +146,8 @@ class ConsumerTelemetry:
             attributes |= names.of_received(messages[0])
         else:
             attributes[names.BATCH_COUNT] = len(messages)
-        earlier = self._earlier.of(self._who, messages[0]) if after_process else None
-        return self._settled(attributes, links, None if earlier is None else _inside(earlier.span))
+        processed = self._earlier.this(self._who, messages[0]) if after_process else None
+        return self._settled(attributes, links, None if processed is None else _inside(processed.span))
 
     def committing(
         self, queue: MessageQueue, offset: int, reason: str, *, asked: bool = False

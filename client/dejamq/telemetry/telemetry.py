@@ -64,7 +64,8 @@ class Telemetry:
         A handler of a PushConsumer has one by itself. The span is current inside of the block; an exception ends it as
         failed and is raised.
         """
-        consumer = self.of_consumer(Who(message.group, "", lambda: ""))
+        who = self._earlier.receiver(message) or Who(message.group, message._batch.namespace, lambda: "")
+        consumer = self.of_consumer(who)
         processing, status = consumer.process([message], batch=False), "success"
         try:
             yield

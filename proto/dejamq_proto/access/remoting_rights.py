@@ -170,4 +170,4 @@ _TABLE: tuple[tuple[requests.Request[Any], Right], ...] = (
         )),
 )  # fmt: skip
 REMOTING = {request.code: needed for request, needed in _TABLE}
-"""A request without a right here is refused from everybody while access control is on."""
+"""A request without a right here is refused to normal users while access control is on."""
