@@ -15,6 +15,7 @@ import pytest
 from consumer_cluster import STORE, Servers, servers, until
 from dejamq import Admin, Message, ReceivedMessage
 from dejamq_broker.store import ASYNC_FLUSH, SYNC_FLUSH
+from dejamq_proto.codes import DejamqError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 KINDS = {
@@ -81,6 +82,17 @@ async def healthy(address: str) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
+async def known(admin: Admin, topic: str) -> None:
+    """Until the name server tells of the topic: its creation goes on by itself beside all this."""
+    while not all(map(registered, (await admin.routes(topic)).values())):
+        await asyncio.sleep(0.01)
+
+
+def registered(route: object) -> bool:
+    """A name server's answer has queues of the topic."""
+    return not isinstance(route, DejamqError) and bool(route)
+
+
 async def consumed(cluster: Servers, group: str, count: int) -> list[bytes]:
     """By a member that joins now, and whose heartbeats are acknowledged."""
     seen: list[bytes] = []
@@ -126,6 +138,7 @@ async def test_members_pulls_health_and_registration_are_served_while_the_disk_h
                     assert await healthy(cluster.broker.address)
                     assert await healthy(cluster.namesrv.address)
                     assert (await consumed(cluster, "g1", 5))[:5] == [b"%d" % number for number in range(5)]
+                    await known(admin, "late")
                     assert len(await producer.publish_queues("late")) == 2
             for task in changing:
                 task.cancel()
