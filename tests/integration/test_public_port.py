@@ -63,11 +63,11 @@ async def test_a_grpc_client_of_the_public_port_is_known_by_its_own_address(brok
 async def test_a_client_that_has_gone_is_never_taken_for_this_machine() -> None:
     """gRPC begins calls that lie in its socket when their client has gone already."""
     door = acceptor.Acceptor()
-    door.pass_on("ipv4:127.0.0.1:7", "ipv4:10.0.0.9:1")
-    door.passed_on("ipv4:127.0.0.1:7")
+    door.relay_began("ipv4:127.0.0.1:7", "ipv4:10.0.0.9:1")
+    door.relay_ended("ipv4:127.0.0.1:7")
     assert door.true_peer("ipv4:127.0.0.1:7") == "ipv4:10.0.0.9:1"
     assert not door.was_relayed("ipv4:127.0.0.1:7")
-    door.pass_on("ipv4:127.0.0.1:7", "ipv4:10.0.0.8:1")
+    door.relay_began("ipv4:127.0.0.1:7", "ipv4:10.0.0.8:1")
     assert door.true_peer("ipv4:127.0.0.1:7") == "ipv4:10.0.0.8:1"
 
 

@@ -58,6 +58,7 @@ UNSAFE = re.compile(r"[^\w.@:*%+|/-]", re.ASCII)
 LONGEST_TOLD = 128
 NOBODY = "nobody"
 V1_PREFIX = "dejamq.v1."
+FOR_CLIENTS = "it is a request of brokers to clients"
 
 
 class Unauthenticated(PermissionDenied):
@@ -104,13 +105,11 @@ class Guard:
         """Who sent this request, which he may make. Raises PermissionDenied."""
         request = REQUESTS.get(command.code)
         name = str(command.code) if request is None else request.name
-        who = self._sender(command, name, address)
+        who, needed = self._sender(command, name, address), REMOTING.get(command.code)
+        if needed is not None and needed.never:
+            self._refuse(who, name, "", "", FOR_CLIENTS)
         if who.trusted:
-            needed = REMOTING.get(command.code)
-            if needed is not None and needed.never:
-                self._refuse(who, name, "", "", "it is a request of brokers to clients")
             return who
-        needed = REMOTING.get(command.code)
         if needed is None or request is None:
             self._refuse(who, name, "", "", "no right is declared for it")
         self._check(who, name, needed, _Read(request.read(command), command.body, needed.body))
@@ -223,13 +222,13 @@ class Guard:
             return
         if needed is None:
             self._refuse(who, request, "", "", "no right is declared for it")
+        if needed.never:
+            self._refuse(who, request, "", "", FOR_CLIENTS)
         self._check(who, request, needed, message)
 
     def _check(self, who: Who, request: str, needed: Right, message: Any) -> None:
-        if needed.never:
-            self._refuse(who, request, "", "", "it is a request of brokers to clients")
-        if who.user is None:
-            return
+        """Of one who is not trusted."""
+        assert who.user is not None
         rules = self.book.rules(who.name)
         for need in needed.needs:
             actions = "|".join(sorted(need.actions))

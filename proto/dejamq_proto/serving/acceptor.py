@@ -104,12 +104,12 @@ class Acceptor:
         """gRPC's name of the client: the one behind the acceptor's own connection if the call came through it."""
         return self.relayed.get(peer) or self._gone.get(peer, peer)
 
-    def pass_on(self, name: str, client: str) -> None:
+    def relay_began(self, name: str, client: str) -> None:
         """The connection with this local end stands for the client."""
         self._gone.pop(name, None)
         self.relayed[name] = client
 
-    def passed_on(self, name: str) -> None:
+    def relay_ended(self, name: str) -> None:
         """It has ended. Nobody who calls by it afterwards is taken for this machine itself."""
         client = self.relayed.pop(name, None)
         if client is not None:
@@ -404,8 +404,8 @@ class _Server(_Half):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._name = peer_name(transport.get_extra_info("sockname"))
-        self._acceptor.pass_on(self._name, self._client)
+        self._acceptor.relay_began(self._name, self._client)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._acceptor.passed_on(self._name)
+        self._acceptor.relay_ended(self._name)
         super().connection_lost(exc)
