@@ -1,6 +1,10 @@
 """Real servers on free ports for tests of the push consumer, and consumers whose intervals are short."""
 
 import asyncio
+import gc
+import os
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -98,6 +102,27 @@ def _lines(directory: Path, event: str, boot_id: str) -> list[dict[str, Any]]:
     for path in sorted(directory.glob(f"*{boot_id}.jsonl")):
         found += [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
     return [line for line in found if not event or line["event"] == event]
+
+
+BEGIN_LATE = ("asyncio_", "dejamq-disk", "dejamq-journal")
+"""Threads of pools with a bound, and of a server's journal: one begins when it first has work, and stays."""
+
+
+def held() -> Counter[str]:
+    """Tasks by what they run, threads by their names, open files and sockets: what somebody has to end."""
+    gc.collect()
+    tasks = (getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks())
+    threads = (thread.name for thread in threading.enumerate())
+    found = Counter([*tasks, *(name for name in threads if not name.startswith(BEGIN_LATE))])
+    return found + Counter({"open descriptors": len(os.listdir("/proc/self/fd"))})
+
+
+async def until_no_more_is_held_than(before: Counter[str], others: int = 0, deadline_s: float = 30) -> None:
+    """The servers notice the ends of connections in their own time."""
+    try:
+        await until(lambda: held().total() <= before.total() + others, deadline_s)
+    except TimeoutError:
+        raise AssertionError(f"left behind: {held() - before}") from None
 
 
 async def until(condition: Callable[[], object], deadline_s: float = 15) -> None:

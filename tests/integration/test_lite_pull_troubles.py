@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_cluster import Servers, servers, until
+from consumer_cluster import Servers, held, servers, until, until_no_more_is_held_than
 from dejamq import ConsumeFrom, DejamqError, LitePullConsumer, MessageQueue
 from lite_cluster import bodies, lite, poll_count, send_to, subscribed
 
@@ -176,11 +176,10 @@ async def test_many_starts_and_stops_leave_no_task_behind(tmp_path: Path) -> Non
     async with servers(tmp_path) as here:
         await here.send("x")
         await one_round(here)
-        tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+        before = held()
         for _ in range(20):
             await one_round(here)
-        # the servers notice the ends of connections in their own time
-        await until(lambda: len(asyncio.all_tasks()) <= tasks and threading.active_count() <= threads)
+        await until_no_more_is_held_than(before)
 
 
 async def one_round(here: Servers) -> None:

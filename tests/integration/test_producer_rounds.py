@@ -1,14 +1,11 @@
 """Starting and stopping many times, and in several loops: nothing is left behind, nothing is shared."""
 
 import asyncio
-import gc
-import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from operator import gt
 
 import pytest
+from consumer_cluster import held, until_no_more_is_held_than
 from dejamq import Message, Producer
 from scripted_broker import ScriptedBroker, ScriptedNamesrv
 
@@ -27,12 +24,6 @@ async def one_round(namesrv: str, number: int) -> None:
     await producer.close()
 
 
-def held() -> tuple[int, int]:
-    """Threads, and open descriptors."""
-    gc.collect()
-    return threading.active_count(), len(os.listdir("/proc/self/fd"))
-
-
 @pytest.mark.timeout(180)
 async def test_two_hundred_rounds_leave_no_task_thread_file_or_socket_behind() -> None:
     async with AsyncExitStack() as stack:
@@ -43,12 +34,10 @@ async def test_two_hundred_rounds_leave_no_task_thread_file_or_socket_behind() -
             stack.push_async_callback(server.close)
         for number in range(WARM_UP):
             await one_round(namesrv.address, number)
-        tasks, before = len(asyncio.all_tasks()), held()
+        before = held()
         for number in range(ROUNDS):
             await one_round(namesrv.address, number)
-        async with asyncio.timeout(60):  # the servers notice the ends of connections in their own time
-            while len(asyncio.all_tasks()) > tasks or any(map(gt, held(), before)):
-                await asyncio.sleep(0.02)
+        await until_no_more_is_held_than(before, deadline_s=60)
         assert len(broker.bodies) == len([n for n in range(ROUNDS) if n % 3]) + len(
             [n for n in range(WARM_UP) if n % 3]
         )

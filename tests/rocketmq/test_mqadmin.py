@@ -179,6 +179,21 @@ async def sent(broker: str, topic: str) -> None:
         await client.close()
 
 
+async def until_committed(broker: str, group: str, topics: Iterable[str], deadline_s: float = 120) -> None:
+    """A member commits the position of each topic in a round of its own: the commands list what was committed."""
+    question = requests.GroupProgressQuestion(consumer_group=group)
+    client = await remoting_client.connect(broker, lambda command: None)
+    try:
+        async with asyncio.timeout(deadline_s):
+            while True:
+                told = await client.ask(requests.GET_CONSUME_STATS, question)
+                if all(f'"topic":"{topic}"' in told.body.decode() for topic in topics):
+                    return
+                await asyncio.sleep(0.2)
+    finally:
+        await client.close()
+
+
 @pytest.mark.parametrize("commands", [CHANGES, LOOKS], ids=["changes", "looks"])
 async def test_commands_print_what_they_print_with_rocketmq(
     namesrv: str, real_namesrv: str, tmp_path: Path, commands: list[str]
@@ -193,6 +208,7 @@ async def test_commands_print_what_they_print_with_rocketmq(
             async with asyncio.timeout(120):
                 while not got:
                     await asyncio.sleep(0.1)
+            await until_committed(broker, ONLINE_GROUP, [ONLINE, f"%RETRY%{ONLINE_GROUP}"])
             told = [command.replace(BROKER, broker) for command in commands]
             output = await output_of(java(tools, tmp_path, "Commands", address, *told), tmp_path)
         return output.replace(broker, BROKER)
