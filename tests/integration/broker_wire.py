@@ -51,7 +51,7 @@ def dialled(broker: Broker) -> str:
     return broker.site.advertised.get(DIRECT, broker.address)
 
 
-async def until(holds: Callable[[], Any] | Callable[[], Awaitable[Any]], deadline_s: float = 10) -> Any:
+async def until(holds: Callable[[], Any] | Callable[[], Awaitable[Any]], deadline_s: float = 30) -> Any:
     """Wait until it returns something true, and return that."""
     end = time.monotonic() + deadline_s
     while True:

@@ -125,7 +125,7 @@ async def until_no_more_is_held_than(before: Counter[str], others: int = 0, dead
         raise AssertionError(f"left behind: {held() - before}") from None
 
 
-async def until(condition: Callable[[], object], deadline_s: float = 15) -> None:
+async def until(condition: Callable[[], object], deadline_s: float = 30) -> None:
     async with asyncio.timeout(deadline_s):
         while not condition():
             await asyncio.sleep(0.005)

@@ -7,7 +7,7 @@ from dejamq import DejamqError, Message, Producer, SendResult
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -22,7 +22,7 @@ def cluster(directory: Path) -> Cluster:
     return Cluster(processes=True, topics=dict.fromkeys(("orders", "refunds", "slow"), 2), directory=directory)
 
 
-def until(condition: Callable[[], object], deadline_s: float = 15) -> None:
+def until(condition: Callable[[], object], deadline_s: float = 30) -> None:
     deadline = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < deadline

@@ -71,7 +71,7 @@ async def test_a_loop_ends_when_the_consumer_is_closed(tmp_path: Path) -> None:
         async with consumer:
             looping = asyncio.ensure_future(taken(consumer, 1_000))
             await until(lambda: len(here.lines("DELIVER")) == 2)
-        assert await asyncio.wait_for(looping, 5) == ["a", "b"]
+        assert await asyncio.wait_for(looping, 20) == ["a", "b"]
         assert [message async for message in consumer] == []
 
 
@@ -96,7 +96,7 @@ async def test_a_loop_whose_broker_is_away_ends_when_closed_and_closing_does_not
             await until(lambda: "timer" in _failed(here, consumer) or not looping.done())
             async with asyncio.timeout(10):
                 await consumer.close()
-        assert await asyncio.wait_for(looping, 5) == ["a", "b"]
+        assert await asyncio.wait_for(looping, 20) == ["a", "b"]
 
 
 def _failed(here: Servers, consumer: LitePullConsumer) -> set[str]:
@@ -126,9 +126,9 @@ async def test_a_failed_background_task_ends_a_loop_with_its_failure_and_a_poll_
         await asyncio.sleep(0.05)
         consumer.inspect().instance.fail(DejamqError("told to"))
         with pytest.raises(DejamqError, match="told to"):
-            await asyncio.wait_for(looping, 5)
+            await asyncio.wait_for(looping, 20)
         with pytest.raises(DejamqError, match="told to"):
-            await asyncio.wait_for(polling, 5)
+            await asyncio.wait_for(polling, 20)
         with pytest.raises(DejamqError, match="told to"):
             await consumer.__aexit__(None, None, None)
 
@@ -143,7 +143,7 @@ async def test_a_poll_that_waits_is_refused_when_the_consumer_is_closed(tmp_path
         await asyncio.sleep(0)
         await consumer.close()
         with pytest.raises(ClientClosed):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 20)
         with pytest.raises(ClientClosed):
             await consumer.poll()
 

@@ -55,7 +55,7 @@ class Client:
         return stream
 
     async def until_gone(self, topic: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while await self.brokers(topic):
                 await asyncio.sleep(0.01)
 

@@ -59,7 +59,7 @@ def stored_with(code: Code) -> Answer:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.002)
 

@@ -250,7 +250,7 @@ async def test_a_selector_may_submit_a_message_itself() -> None:
         release = asyncio.Event()
         a.script.append(answer_after(release))  # no answer wakes the producer meanwhile
         waiting = producer.submit(Message("t", b"x"), queue=chosen)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not others:
                 await asyncio.sleep(0)
             await others[0]
@@ -393,7 +393,7 @@ async def test_delayed_messages_travel_apart_as_runs_to_be_rewritten() -> None:
 
 
 async def test_an_unknown_topic_is_said_with_the_name_server_that_was_asked() -> None:
-    async with scripted("a") as (producer, _), asyncio.timeout(5):
+    async with scripted("a") as (producer, _), asyncio.timeout(20):
         with pytest.raises(RouteNotFound, match=r"name server 127\.0\.0\.1:\d+ knows no broker for topic 'nowhere'"):
             await producer.send(Message("nowhere", b"x"))
 

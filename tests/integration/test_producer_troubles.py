@@ -63,7 +63,7 @@ async def test_one_of_two_brokers_goes_away_and_nothing_fails(site: Site) -> Non
 
 async def until_spread(producer: Producer, topic: str, brokers: int) -> None:
     """Until the topic is at so many brokers, by sending to it."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         names: set[str] = set()
         while len(names) < brokers:
             names.add((await producer.send(Message(topic, b"make"))).queue.broker_name)

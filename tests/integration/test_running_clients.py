@@ -203,7 +203,7 @@ async def test_a_message_is_handled_directly_and_the_journal_says_so(site: Serve
 
 async def until_committed(site: Servers, admin: Admin) -> list[int]:
     """The group's offsets once they are at the ends of the queues."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             progress = await admin.progress("g", "orders")
             if progress and not any(one.lag for one in progress):

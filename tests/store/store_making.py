@@ -80,7 +80,7 @@ def mark(store: MessageStore) -> None:
     until(lambda: store.inspect().flusher.marked == store.log_max)
 
 
-def until(holds: Callable[[], bool], seconds: float = 10) -> None:
+def until(holds: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came"

@@ -149,7 +149,7 @@ def site() -> Site:
 
 async def answered(sending: Sending) -> None:
     sending.finish()
-    await asyncio.wait_for(sending.answers(), 5)
+    await asyncio.wait_for(sending.answers(), 20)
 
 
 async def test_results_are_told_in_the_order_of_the_messages(site: Site) -> None:
@@ -248,10 +248,10 @@ async def test_work_that_fails_fails_for_the_caller() -> None:
 async def test_the_first_signal_asks_to_stop_and_the_second_to_hurry() -> None:
     with stop_signals() as asked:
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(asked.stopped.wait(), 5)
+        await asyncio.wait_for(asked.stopped.wait(), 20)
         assert not asked.hurried.is_set()
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.wait_for(asked.hurried.wait(), 5)
+        await asyncio.wait_for(asked.hurried.wait(), 20)
 
 
 async def test_off_the_main_thread_commands_run_without_signals() -> None:

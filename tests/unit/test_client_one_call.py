@@ -31,11 +31,11 @@ async def test_closing_ends_those_that_have_left_and_those_that_have_not() -> No
 
     questions: OneCall[int, int] = OneCall(endless, alone)
     left = [asyncio.create_task(questions.ask(number)) for number in (1, 2)]
-    await asyncio.wait_for(asked.wait(), 5)
+    await asyncio.wait_for(asked.wait(), 20)
     waits = asyncio.create_task(questions.ask(3))
     await asyncio.sleep(0)
     await questions.close()
     await questions.close()
     for task in (*left, waits):
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 20)

@@ -66,7 +66,7 @@ async def test_what_is_held_goes_on_when_the_file_says_so(tmp_path: Path) -> Non
     await asyncio.sleep(0.05)
     assert not held.done()
     arm(file, "here", "off")
-    assert not await asyncio.wait_for(held, 5)
+    assert not await asyncio.wait_for(held, 20)
 
 
 def test_without_the_variable_no_place_is_looked_at() -> None:

@@ -33,7 +33,7 @@ async def test_an_audit_line_is_in_the_file_within_the_flush_interval(tmp_path: 
     journal = journal_in(tmp_path, "audit")
     journal.write(events.State(state="started"))
     assert lines(journal) == []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not lines(journal):
             await asyncio.sleep(0.01)
     journal.close()

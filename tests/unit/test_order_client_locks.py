@@ -91,14 +91,14 @@ async def test_renewals_come_by_their_interval_and_when_woken() -> None:
     await bench.open(QUEUES[0])
     task = asyncio.create_task(bench.locks.run())
     bench.locks.wake()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(bench.link.lock_calls) < 2:
             await asyncio.sleep(0.001)
     task.cancel()
     quick = Bench(lock_interval_ms=2)
     await quick.open(QUEUES[0])
     task = asyncio.create_task(quick.locks.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(quick.link.lock_calls) < 5:
             await asyncio.sleep(0.001)
     task.cancel()
@@ -109,7 +109,7 @@ async def test_dropped_queues_are_not_renewed() -> None:
     first, second = await bench.open(*QUEUES[:2])
     first.process_queue.dropped = True
     task = asyncio.create_task(bench.locks.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(bench.link.lock_calls) < 4:
             await asyncio.sleep(0.001)
     task.cancel()
