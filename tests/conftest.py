@@ -16,7 +16,8 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,3 +230,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if need.name in names:
             pytest.fail(f"DEJAMQ_REQUIRE promises {need.name}, but {reason}", pytrace=False)
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def patient_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster's time scale leaves a send a second: a busy machine stalls longer. What a test sets itself counts."""
+    clients = sys.modules.get("dejamq_lab.cluster.clients")
+    if clients is None:
+        return
+    kept = clients.ClusterClients.client_settings
+
+    def patient(self: Any, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"send_msg_timeout_ms", "sendMsgTimeout"} & {*self._plan.settings}
+        return kept(self, kind, given if kind != "producer" or own else {"send_msg_timeout_ms": 20_000} | {**given})
+
+    monkeypatch.setattr(clients.ClusterClients, "client_settings", patient)

@@ -67,7 +67,8 @@ class Servers:
         return PushConsumer(group, namesrv=self.namesrv.address, **chosen)
 
     def producer(self, **settings: Any) -> Producer:
-        return Producer("p", namesrv=self.namesrv.address, poll_name_server_interval_ms=300, **settings)
+        patient = {"send_msg_timeout_ms": 20_000, "poll_name_server_interval_ms": 300}
+        return Producer("p", namesrv=self.namesrv.address, **patient | settings)
 
     async def send(self, *bodies: str, topic: str = "orders", **message: Any) -> None:
         async with self.producer() as producer:

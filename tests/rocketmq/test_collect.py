@@ -60,7 +60,7 @@ async def state_of(namesrv: str, group: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def member(version: str, namesrv: str, word: str, home: Path) -> AsyncIterator[None]:
-    """A Java consumer of the topic ``WORD_member``, which has taken a message of it and committed that."""
+    """A Java consumer of the topic ``WORD_member``, which has taken a message of it and committed all its positions."""
     topic, group = f"{word}_member", f"{word}_member_group"
     async with remoting(await broker_of(namesrv)) as broker:
         settings = {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "perm": 6, "order": "false"}
@@ -74,7 +74,7 @@ async def member(version: str, namesrv: str, word: str, home: Path) -> AsyncIter
 
             async def committed() -> bool:
                 table = (await body(broker, r.GET_ALL_CONSUMER_OFFSET))["offsetTable"]
-                return bool(table.get(f"{topic}@{group}") == {"0": 1})
+                return bool(table.get(f"{topic}@{group}") == {"0": 1} and f"%RETRY%{group}@{group}" in table)
 
             await until(committed, PATIENCE_S)
             yield
