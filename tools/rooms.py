@@ -38,7 +38,8 @@ ROOMS = {
         "journal.events", "journal",
     ),
     "dejamq_namesrv": (
-        "", "config", "topology", "whole_file", "kv_config", "masterships", "routes", "registry", "metrics", "doors", "app", "__main__",
+        "", "config", "topology", "whole_file", "kv_config", "masterships", "routes", "registry", "metrics", "doors",
+        "app", "__main__",
     ),
     "dejamq_broker": (
         "", "store.files", "store.log", "store.index", "store.queues", "store.replica", "store.offline", "store",

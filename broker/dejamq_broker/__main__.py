@@ -5,6 +5,7 @@ import asyncio
 import ctypes
 import gc
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -133,7 +134,7 @@ async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: 
         await broker.close()
 
 
-async def _until(signalled: "asyncio.Task[None]", broker: Broker | FailoverBroker) -> None:
+async def _until(signalled: "asyncio.Task[signal.Signals]", broker: Broker | FailoverBroker) -> None:
     """A signal, or the moment in which the broker cannot go on by itself. Raises its error."""
     if not isinstance(broker, FailoverBroker) or broker.ended is None:
         await signalled

@@ -39,8 +39,8 @@ from dejamq_broker.operators.message_topics import message_topics
 from dejamq_broker.operators.watched import Watched
 from dejamq_broker.paths.long_poll import LongPoll
 from dejamq_broker.registrar import Registrar, Registration
-from dejamq_broker.replication.metadata import MetadataCopy
 from dejamq_broker.replication.mastership import Mastership
+from dejamq_broker.replication.metadata import MetadataCopy
 from dejamq_broker.replication.slave import LogFollower, ReplicationState
 from dejamq_broker.replication.slave_progress import HaStatus
 from dejamq_broker.store import MessageStore, SlaveStore, read_note

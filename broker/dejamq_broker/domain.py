@@ -126,9 +126,7 @@ class Paths:
             timing, self.dedup,
             self.replication.acknowledged if self.replication.waits else None,
         )  # fmt: skip
-        self.confirmation = Confirmation(
-            self.sender, self.retries, config.sync_flush_timeout_ms, still_master
-        )
+        self.confirmation = Confirmation(self.sender, self.retries, config.sync_flush_timeout_ms, still_master)
         self.commits = Commits(store, topics, groups, offsets)
         self.pull_rules = PullRules(config, topics, groups, members.clients.groups, filters)
         replicas = ReplicaRules(self.pull_rules, store, site, master_there)

@@ -30,7 +30,7 @@ STARTS = 5
 
 
 class FailoverBroker:
-    """As ``Broker``: ``start`` once, ``close`` as often as you like. Belongs to the event loop that called ``start``."""
+    """As ``Broker``: ``start`` once, ``close`` as often as you like. Belongs to the event loop of ``start``."""
 
     def __init__(self, config: BrokerConfig) -> None:
         """Raises ConfigError."""
@@ -58,7 +58,7 @@ class FailoverBroker:
         Raises as ``Broker.start``, and DejamqError where the store's role cannot be read or written.
         """
         self.ended = asyncio.get_running_loop().create_future()
-        directory = Path(self.config.store_directory).expanduser()
+        directory = StorePaths(self.config.store_directory).root.expanduser()
         file = RoleFile(directory)
         role = file.read(self.config.broker_id)
         self._mastership = Mastership(role, file, self._judges(directory), self.config.failover_lease_ms)
@@ -218,14 +218,18 @@ class FailoverBroker:
         if mastership.role.master:
             if (by := mastership.superseded_by) is not None:
                 await self._step_down(by.confirmed_epoch)
-        elif await self._may_take_over():
+        elif await self.may_take_over():
             state = self._following()
-            if state is not None and await mastership.take(state.replica) and await mastership.renew():
+            if (
+                state is not None and await mastership.take(state.replica) and await mastership.renew()
+            ) or await self._comes_through():
                 await self._change_life("took_over", f"epoch {mastership.role.epoch}")
-            elif mastership.role.master:
-                await self._await_mastership()
-                if mastership.role.master:
-                    await self._change_life("took_over", f"epoch {mastership.role.epoch}")
+
+    async def _comes_through(self) -> bool:
+        """After an epoch was granted that is not renewed: wait until it is, or another replica is master."""
+        if self._mastership.role.master:
+            await self._await_mastership()
+        return self._mastership.role.master
 
     async def _step_down(self, epoch: int) -> None:
         mastership = self._mastership
@@ -234,7 +238,7 @@ class FailoverBroker:
             raise ConfigError(f"another store is master since epoch {epoch}: give this broker an id above 0")
         await self._change_life("stepped_down", f"epoch {epoch} has another master")
 
-    async def _may_take_over(self) -> bool:
+    async def may_take_over(self) -> bool:
         """Whether enough name servers lost the master, and this slave followed it until then."""
         state, config = self._following(), self.config
         if state is None or not state.replica:

@@ -50,7 +50,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Mastership(msgspec.Struct, frozen=True):
-    """``confirmed``: the last grant whose replica came back with it. Until then it may not know that it is the master."""
+    """``confirmed``: the last grant whose replica came back with it. Until then it may not know it is master."""
 
     granted: Grant = Grant()
     confirmed: Grant = Grant()

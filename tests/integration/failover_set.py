@@ -1,9 +1,11 @@
 """Name servers, a master and its slave with fail-over in one process, each connection through a relay of its own."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from dejamq_broker.failover import FailoverBroker
 from dejamq_lab.cluster.relay import Relay
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
+from dejamq_proto.codes import Code
 from dejamq_proto.wire.messages import SendRunResult
 from ha_pair import QUICK
 
@@ -38,6 +41,9 @@ class ReplicaSet:
         await server.start()
         return server
 
+    def _address(self, number: int) -> str:
+        return self.namesrvs[number].address
+
     async def restart_namesrv(self, number: int) -> None:
         address = self.namesrvs[number].address
         await self.namesrvs[number].close()
@@ -47,7 +53,7 @@ class ReplicaSet:
         """Also again; then at the same address."""
         for number in range(self._count):
             if (name, number) not in self.links:
-                self.links[name, number] = Relay(lambda number=number: self.namesrvs[number].address)
+                self.links[name, number] = Relay(partial(self._address, number))
                 await self.links[name, number].start("127.0.0.1")
         before = self.replicas.get(name)
         config = broker_config(
@@ -71,11 +77,36 @@ class ReplicaSet:
         server = self.replicas[name]
         return server.broker is not None and server.broker.site.master and server.mastership.holds()
 
-    async def kill(self, name: str) -> None:
-        """Nothing is heard of it any more. A short restart keeps the lease, so it has not let go of anything."""
+    async def leave(self, name: str) -> None:
+        """It ends, and its lease runs out by itself."""
         await self.replicas[name].close()
 
-    async def masters(self) -> list[str]:
+    async def parted(self, name: str) -> None:
+        """From all name servers; its slave still follows it."""
+        self.part(name)
+
+    async def joined(self, name: str) -> None:
+        """As ``parted``, the other way round; it has stepped down when this returns."""
+        self.join(name)
+        await until(lambda: (now := self.broker_now(name)) is not None and not now.site.master, 30)
+
+    def sending(self, name: str, life: int, answered: list[bytes]) -> "asyncio.Task[None]":
+        """One message after the other to this replica; ``answered`` gets those with SEND_OK."""
+
+        async def send_on() -> None:
+            async with Wire(dialled(self.broker(name))) as wire:
+                for number in itertools.count():
+                    body = b"%d-%d" % (life, number)
+                    if (await wire.send(a_run("T", [body]))).code == Code.SUCCESS:
+                        answered.append(body)
+
+        return asyncio.create_task(send_on())
+
+    def broker_now(self, name: str) -> Broker | None:
+        """None while its role changes."""
+        return self.replicas[name].broker
+
+    def masters(self) -> list[str]:
         return [name for name in self.replicas if self.is_master(name)]
 
     async def follows(self, name: str) -> None:

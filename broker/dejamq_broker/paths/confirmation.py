@@ -45,7 +45,7 @@ class Confirmation:
             trouble = trouble or await _kept(outcome.kept)
         if outcome.replicated is not None and (found := await outcome.replicated) in SLAVE_TROUBLES:
             code, trouble = found, SLAVE_TROUBLES[found]
-        if outcome.replicated is None and not self._still_master():
+        if result.code == Code.SUCCESS and outcome.replicated is None and not self._still_master():
             code, trouble = Code.SLAVE_NOT_AVAILABLE, LEASE_OVER
         if trouble:
             result.code, result.remark = int(code), f"stored, but {trouble}"

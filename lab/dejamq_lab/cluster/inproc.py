@@ -48,11 +48,13 @@ class InProcessServer:
         if broker_id is not None and isinstance(self._config, BrokerConfig):
             self._config = dataclasses.replace(self._config, broker_id=broker_id)
         config, self.process = self._config, PlayedProcess(self._armed)
-        kind = FailoverBroker if isinstance(config, BrokerConfig) and config.failover_enable else Broker
-        made: Broker | FailoverBroker | NameServer = (
-            self.process.make(kind, config) if isinstance(config, BrokerConfig)
-            else self.process.make(NameServer, config)
-        )  # fmt: skip
+        made: Broker | FailoverBroker | NameServer
+        if not isinstance(config, BrokerConfig):
+            made = self.process.make(NameServer, config)
+        elif config.failover_enable:
+            made = self.process.make(FailoverBroker, config)
+        else:
+            made = self.process.make(Broker, config)
         try:
             self.address = await self.process.do(made.start())
         except BaseException:  # also of who waits, in the moment in which the start has just succeeded
