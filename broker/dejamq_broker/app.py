@@ -252,6 +252,11 @@ class Broker:
         """How it stands with this slave's master; None at a master."""
         return None if self._follower is None else self._follower.state
 
+    @property
+    def tables_copied(self) -> bool:
+        """Whether this slave has copied its master's tables since its start."""
+        return self._follower is not None and self._metadata.copied_ms > 0
+
     def note_mastership(self, change: str, reason: str = "") -> None:
         """Journal what becomes of this broker's mastership."""
         site = self.site

@@ -313,10 +313,14 @@ class Domain:
         self.services.delay.clamp()
 
     def _bring_back(self, stored: Iterable[tuple[str, int]]) -> None:
-        """Retry topics and dead letters that have messages, and that a crash kept from reaching the file of topics."""
+        """Retry topics and dead letters that have messages, and that a crash kept from reaching the file of topics.
+
+        At a store that was a slave's, all topics that were made after it had copied them last.
+        """
+        every = self.store.promoted and self.config.failover_enable
         lacking: dict[str, int] = {}
         for topic, queue_id in stored:
-            if names.is_internal(topic) and self.tables.topics.get(topic) is None:
+            if (every or names.is_internal(topic)) and self.tables.topics.get(topic) is None:
                 lacking[topic] = max(lacking.get(topic, 0), queue_id + 1)
         self.tables.topics.ensure_each(lacking)
 

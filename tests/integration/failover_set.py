@@ -113,8 +113,11 @@ class ReplicaSet:
         """Wait until it copies its master's log, all of it."""
 
         def done() -> bool:
-            state = None if self.replicas[name].broker is None else self.broker(name).following()
-            return state is not None and state.connected and state.master_end == self.broker(name).domain.store.log_max
+            here = self.broker_now(name)
+            state = None if here is None else here.following()
+            if here is None or state is None:
+                return False
+            return here.tables_copied and state.connected and state.master_end == here.domain.store.log_max
 
         await until(done, 30)
 

@@ -42,6 +42,17 @@ async def test_a_slave_takes_over_and_the_master_that_comes_back_follows_it(tmp_
     assert {"took_over", "promoted"} <= set(changes)
 
 
+async def test_a_topic_that_was_made_just_before_is_there_at_the_new_master(tmp_path: Path) -> None:
+    """Its messages are in the copied log; the table of topics is copied only now and then."""
+    async with a_set(tmp_path, slave_sync_interval_ms=600_000) as replicas:
+        assert (await send(replicas.broker("a"), b"1")).code == Code.SUCCESS
+        await replicas.follows("b")
+        await replicas.leave("a")
+        await until(lambda: replicas.is_master("b"), 30)
+        assert replicas.broker("b").domain.tables.topics.get("T") is not None
+        assert bodies(replicas, "b") == [b"1"]
+
+
 async def test_a_slave_waits_while_one_of_two_name_servers_hears_of_the_master(tmp_path: Path) -> None:
     async with a_set(tmp_path) as replicas:
         replicas.part("a", 0)
