@@ -25,6 +25,7 @@ from dejamq_broker.replication.slave import ReplicationState
 from dejamq_broker.store.files.paths import StorePaths
 
 log = logging.getLogger(__name__)
+NO_ID = "give this broker an id above 0"
 STARTS = 5
 """So often a start in the new role is tried."""
 
@@ -145,10 +146,7 @@ class FailoverBroker:
         while not (await self._is_master()):
             if (by := mastership.superseded_by) is not None:
                 if not await mastership.step_down(by):
-                    raise ConfigError(
-                        f"another store is master of {self.config.broker_name} since epoch {by.confirmed_epoch}: give "
-                        "this broker an id above 0"
-                    )
+                    raise ConfigError(f"another store is master since epoch {by.confirmed_epoch}: {NO_ID}")
                 log.warning("mastership_gone id=%d epoch=%d", mastership.role.broker_id, by.confirmed_epoch)
                 return
             reasons = sorted({each.reason for each in mastership.answers if each.reason})
@@ -214,29 +212,21 @@ class FailoverBroker:
             self.ended.set_exception(error)
 
     async def _step(self) -> None:
+        """First what the role is to be, then a life in that role: what failed half way is done at the next step."""
         mastership = self._mastership
-        if mastership.role.master:
-            if (by := mastership.superseded_by) is not None:
-                await self._step_down(by.confirmed_epoch)
-        elif await self.may_take_over():
+        if not mastership.role.master and await self.may_take_over():
             state = self._following()
-            if (
-                state is not None and await mastership.take(state.replica) and await mastership.renew()
-            ) or await self._comes_through():
-                await self._change_life("took_over", f"epoch {mastership.role.epoch}")
-
-    async def _comes_through(self) -> bool:
-        """After an epoch was granted that is not renewed: wait until it is, or another replica is master."""
-        if self._mastership.role.master:
-            await self._await_mastership()
-        return self._mastership.role.master
-
-    async def _step_down(self, epoch: int) -> None:
-        mastership = self._mastership
-        by = mastership.superseded_by
-        if by is None or not await mastership.step_down(by):
-            raise ConfigError(f"another store is master since epoch {epoch}: give this broker an id above 0")
-        await self._change_life("stepped_down", f"epoch {epoch} has another master")
+            if state is not None and await mastership.take(state.replica):
+                await mastership.renew()
+        by = mastership.superseded_by if mastership.role.master else None
+        if by is not None and not await mastership.step_down(by):
+            raise ConfigError(f"another store is master since epoch {by.confirmed_epoch}: {NO_ID}")
+        if self.broker is not None and self.broker.site.broker_id == mastership.role.broker_id:
+            return
+        if not mastership.role.master:
+            await self._change_life("stepped_down", "another replica is master")
+        elif mastership.holds():
+            await self._change_life("took_over", f"epoch {mastership.role.epoch}")
 
     async def may_take_over(self) -> bool:
         """Whether enough name servers lost the master, and this slave followed it until then."""

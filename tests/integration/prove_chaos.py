@@ -1,7 +1,7 @@
 """``python tests/integration/prove_chaos.py --minutes 60``: a cluster with fail-over under faults of every kind.
 
-Two name servers, two masters with a slave each, a producer and two consumers, all of them processes. Kills, stops, cut and
-half-open links, full disks and clocks that jump strike at random. After each fault new messages are consumed within a
+Two name servers, two masters with a slave each, a producer and two consumers, all of them processes. Kills, stops, cut
+and half-open links, full disks and clocks that jump strike at random. After each fault new messages are consumed in a
 minute. Each history is audited: nothing acknowledged is lost, and every duplicate has a cause. What fails is kept as a
 scenario, with fewer faults if ``--reduce`` has time for that.
 """

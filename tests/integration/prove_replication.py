@@ -3,7 +3,7 @@
 First: links, processes and disks fail at random moments, and after every fault a slave is its master's copy. Then: with
 SYNC_MASTER and SYNC_FLUSH the master's machine dies, and its slave has every message that was answered with SEND_OK.
 
-``--automatic``: instead, the master of a pair with fail-over is killed or frozen in each life, and its slave takes over.
+``--automatic``: instead, the master of a pair is killed or frozen in each life, and its slave takes over by itself.
 """
 
 import argparse

@@ -8,6 +8,7 @@ import pytest
 from broker_wire import Wire, a_run, broker_config, dialled, running, until
 from dejamq_broker.base.config import ASYNC_MASTER, SLAVE, SYNC_MASTER, BrokerConfig
 from dejamq_broker.failover import FailoverBroker
+from dejamq_broker.replication.mastership import Role, RoleFile
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.masterships import FILE_NAME
@@ -86,6 +87,23 @@ async def test_a_master_without_name_servers_acknowledges_nothing_more_before_th
         assert len(bodies(replicas, "b")) == codes.count(Code.SUCCESS) + 1, "its slave followed it to the end"
     changes = [event["change"] for event in replica_events(tmp_path / "journal")]
     assert {"lease_lost", "took_over", "stepped_down"} <= set(changes)
+
+
+async def test_a_slave_whose_disk_fails_for_a_moment_takes_over_a_moment_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    async with a_set(tmp_path) as replicas:
+        fails, write = [False, True], RoleFile.write
+
+        async def write_or_not(file: RoleFile, role: Role) -> None:
+            if fails and fails.pop(0):
+                raise DejamqError("the disk is full for a moment", code=Code.SERVICE_NOT_AVAILABLE)
+            await write(file, role)
+
+        monkeypatch.setattr(RoleFile, "write", write_or_not)
+        await replicas.leave("a")
+        await until(lambda: replicas.is_master("b"), 30)
+        assert not fails, "it failed when the slave had its epoch already"
 
 
 async def test_name_servers_that_restart_still_know_the_later_master(tmp_path: Path) -> None:

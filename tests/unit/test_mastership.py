@@ -1,5 +1,6 @@
 """Who is master: what one name server grants, what a replica makes of several, and both through random troubles."""
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -237,6 +238,18 @@ async def test_there_are_never_two_masters_and_nothing_acknowledged_is_lost(
             await site.step()
         changes += len(site.masters)
     assert changes > 8, "masters must have changed for this to prove anything"
+
+
+async def test_renewals_at_the_same_time_note_an_epoch_once(tmp_path: Path) -> None:
+    for number in range(20):
+        site = Site(tmp_path / str(number), number, 1)
+        site.loss = 0.0
+        right = site.replicas[0].right
+        await right.look("")
+        assert await right.take()
+        assert await asyncio.gather(right.renew(), right.renew()) == [True, True]
+        assert RoleFile(site.directory / "replica-0").read(0) == right.role
+        assert right.role.confirmed
 
 
 async def test_a_master_stops_before_its_lease_is_over_at_a_name_server(tmp_path: Path) -> None:

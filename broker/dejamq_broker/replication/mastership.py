@@ -119,6 +119,7 @@ class Mastership:
         self.needed = len(judges) // 2 + 1
         """So many name servers have to grant an epoch."""
         self.renewals_needed = len(judges) - self.needed + 1
+        self._changing = asyncio.Lock()
         self.answers: list[Verdict] = []
         """Of the last round."""
 
@@ -167,9 +168,10 @@ class Mastership:
 
     async def renew(self) -> bool:
         """Ask every name server to renew the lease. Whether it holds. Raises DejamqError when it cannot be noted."""
-        await self._ask(Wish("renew", self.role.epoch))
-        if self.holds() and not self.role.confirmed:
-            await self._become(msgspec.structs.replace(self.role, confirmed=True))
+        role = self.role
+        await self._ask(Wish("renew", role.epoch))
+        if self.holds() and not role.confirmed:
+            await self._become(msgspec.structs.replace(role, confirmed=True), role)
         return self.holds()
 
     async def take(self, followed: str = "") -> bool:
@@ -182,8 +184,7 @@ class Mastership:
             return False
         role = self.role
         came_from = role.came_from if role.master else role.broker_id
-        await self._become(Role(role.replica, MASTER_ID, highest + 1, came_from))
-        return True
+        return await self._become(Role(role.replica, MASTER_ID, highest + 1, came_from), role)
 
     async def step_down(self, by: Verdict) -> bool:
         """Be a slave, with the id that the later master left. False: that one was no slave before, so there is none.
@@ -197,12 +198,16 @@ class Mastership:
         freed = (role.came_from if unused else 0) or by.confirmed_broker_id
         if freed == MASTER_ID:
             return False
-        await self._become(Role(role.replica, freed, role.epoch, freed))
-        return True
+        return await self._become(Role(role.replica, freed, role.epoch, freed), role)
 
-    async def _become(self, role: Role) -> None:
-        await self._file.write(role)
-        self.role = role
+    async def _become(self, role: Role, before: Role) -> bool:
+        """One change after the other. Nothing changes where the role is no longer what it was ``before``."""
+        async with self._changing:
+            if self.role != before:
+                return self.role == role
+            await self._file.write(role)
+            self.role = role
+            return True
 
     async def _ask(self, wish: Wish) -> None:
         """All at once; a name server that hangs holds up no other, and this for one interval at most."""
