@@ -231,7 +231,7 @@ class FailoverBroker:
     async def may_take_over(self) -> bool:
         """Whether enough name servers lost the master, and this slave followed it until then."""
         state, config = self._following(), self.config
-        if state is None or not state.replica or self.broker is None or not self.broker.tables_copied:
+        if state is None or not state.caught_up or self.broker is None or not self.broker.tables_copied:
             return False
         silent_ms = await self._mastership.look(state.replica)
         if silent_ms is None or self.broker is None:

@@ -140,6 +140,17 @@ async def test_a_slave_that_lost_its_master_long_before_takes_no_place(tmp_path:
         assert bodies(replicas, "b") == [b"1"]
 
 
+async def test_a_slave_that_was_still_catching_up_takes_no_place(tmp_path: Path) -> None:
+    async with a_set(tmp_path) as replicas:
+        state = replicas.broker("b").following()
+        assert state is not None
+        assert state.caught_up
+        state.caught_up = False  # as after a connection whose first bytes are still under way
+        replicas.part("b")
+        await replicas.leave("a")
+        assert not await replicas.replicas["b"].may_take_over()
+
+
 async def test_a_new_store_is_no_master_beside_a_later_one(tmp_path: Path) -> None:
     async with a_set(tmp_path) as replicas:
         stranger = broker_config(

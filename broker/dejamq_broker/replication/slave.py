@@ -54,7 +54,8 @@ class MasterConnection(Protocol):
 class ReplicationState(msgspec.Struct):
     """How it stands with the master; ``trouble``: why the last try ended, ``heard_ms``: when it last gave a sign.
 
-    ``heard_s``: the same on a clock that never jumps. ``replica``: whose log is copied, or was when it was lost.
+    ``heard_s``: the same on a clock that never jumps. ``replica``: whose log is copied, or was when it was lost;
+    ``caught_up``: all of it was there once since.
     """
 
     master_address: str = ""
@@ -64,6 +65,7 @@ class ReplicationState(msgspec.Struct):
     heard_ms: int = 0
     heard_s: float = 0.0
     replica: str = ""
+    caught_up: bool = False
     trouble: str = "the master is not known yet"
 
 
@@ -182,7 +184,7 @@ class LogFollower:
         self._suspect = 0
         begin = store.begin_copy(master.damaged)
         await link.follow(master.boot_id, begin)
-        self.state.replica = master.replica
+        self.state.replica, self.state.caught_up = master.replica, False
         sync_flush = self._config.store.sync_flush
         async with asyncio.TaskGroup() as tasks:
             if sync_flush:
@@ -207,6 +209,7 @@ class LogFollower:
             store.delete_topic(topic, noted=True)
         if len(slice_.data):
             store.take_copy(slice_.log_offset, slice_.data)
+        state.caught_up = state.caught_up or store.log_max >= slice_.master_end
         self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE
 
     async def _report_flushed(self, link: MasterConnection) -> None:
