@@ -247,7 +247,7 @@ async def test_renewals_at_the_same_time_note_an_epoch_once(tmp_path: Path) -> N
         right = site.replicas[0].right
         await right.look("")
         assert await right.take()
-        assert await asyncio.gather(right.renew(), right.renew()) == [True, True]
+        assert all(await asyncio.gather(right.renew(), right.renew()))
         assert RoleFile(site.directory / "replica-0").read(0) == right.role
         assert right.role.confirmed
 
