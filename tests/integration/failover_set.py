@@ -19,7 +19,8 @@ from dejamq_proto.codes import Code
 from dejamq_proto.wire.messages import SendRunResult
 from ha_pair import QUICK
 
-LEASE_MS = 1_000
+LEASE_MS = 1_500
+"""An event loop that stands for longer is a lost master: a busy machine has such moments."""
 SETTINGS: dict[str, Any] = QUICK | {
     "failover_enable": True, "failover_lease_ms": LEASE_MS, "slave_sync_interval_ms": 200,
     "register_name_server_period_ms": 500, "namesrv_reconnect_ms": 100, "shutdown_grace_ms": 200,
