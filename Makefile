@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt tools/install.sh hatch_build.py $(wildc
 demo: setup ## run the main job: a cluster, a killed consumer, and the audit that explains the duplicates
 	$(BIN)/python -m dejamq_lab.demo
 
-prove: setup ## what takes long: power losses, kills and damage of the store, its memory, groups in motion, a release, a real RocketMQ, kits for Java and Go, ten demos (three hours, 12 GiB)
+prove: setup ## what takes long: power losses, kills and damage of the store, its memory, groups in motion, a release, a real RocketMQ, kits for Java and Go, ten demos (four hours, 12 GiB)
 	$(BIN)/python tests/store/prove_power_loss.py --points 1000
 	$(BIN)/python tests/store/prove_fork_kill.py --kills 100
 	$(BIN)/python tests/store/prove_store_machine.py
@@ -46,6 +46,8 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/unit/prove_pop_machine.py
 	$(BIN)/python tests/integration/prove_hostile.py
 	$(BIN)/python tests/integration/prove_replication.py
+	$(BIN)/python tests/integration/prove_replication.py --automatic
+	$(BIN)/python tests/integration/prove_chaos.py --minutes 60
 	$(BIN)/python tests/integration/prove_collector.py
 	$(BIN)/python tests/analytics/prove_cluster.py
 	$(BIN)/python tests/analytics/prove_follow.py

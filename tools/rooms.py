@@ -38,13 +38,14 @@ ROOMS = {
         "journal.events", "journal",
     ),
     "dejamq_namesrv": (
-        "", "config", "topology", "kv_config", "routes", "registry", "metrics", "doors", "app", "__main__",
+        "", "config", "topology", "whole_file", "kv_config", "masterships", "routes", "registry", "metrics", "doors",
+        "app", "__main__",
     ),
     "dejamq_broker": (
         "", "store.files", "store.log", "store.index", "store.queues", "store.replica", "store.offline", "store",
         "base", "filters", "tables", "members", "writing", "deferred.transactions", "deferred", "timer", "dedup",
         "replication", "paths", "pop", "table_set", "operators", "registrar", "domain", "doors.fast", "doors.v1",
-        "doors.remoting", "doors.v2", "doors", "app", "__main__",
+        "doors.remoting", "doors.v2", "doors", "app", "failover", "__main__",
     ),
     "dejamq": (
         "native", "values", "net", "receiving", "handling", "rebalance", "sending", "clients", "transactions",

@@ -5,6 +5,7 @@ import asyncio
 import ctypes
 import gc
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from dejamq_proto.standard_output import OutputFailed, run
 
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.failover import FailoverBroker
 
 BAD_USE, FAILED = 2, 1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -113,7 +115,7 @@ async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: 
     The line ``ready broker NAME ADDRESS`` on standard output is a promise to the starter of this process. From then on
     clients are served, and the name servers were asked once.
     """
-    broker = Broker(config)
+    broker = FailoverBroker(config) if config.failover_enable else Broker(config)
     asyncio.get_running_loop().call_later(logs.HOLD_S, release_log)
     signalled = asyncio.create_task(wait_for_signal(), name="signals")
     starting = asyncio.create_task(broker.start(), name="start")
@@ -124,12 +126,22 @@ async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: 
             settle_memory()
             release_log()
             print(f"ready broker {config.broker_name} {broker.address}", flush=True)
-            await signalled
+            await _until(signalled, broker)
     finally:
         for task in (starting, signalled):
             task.cancel()
         await asyncio.wait((starting, signalled))
         await broker.close()
+
+
+async def _until(signalled: "asyncio.Task[signal.Signals]", broker: Broker | FailoverBroker) -> None:
+    """A signal, or the moment in which the broker cannot go on by itself. Raises its error."""
+    if not isinstance(broker, FailoverBroker) or broker.ended is None:
+        await signalled
+        return
+    await asyncio.wait((signalled, broker.ended), return_when=asyncio.FIRST_COMPLETED)
+    if broker.ended.done():
+        broker.ended.result()
 
 
 def main() -> int:

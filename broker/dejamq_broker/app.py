@@ -16,7 +16,7 @@ from dejamq_proto.access.settings import guard_of, warn_if_open
 from dejamq_proto.account import Account
 from dejamq_proto.clock import Clock, ClocksMs
 from dejamq_proto.codes import ConfigError
-from dejamq_proto.journal.events import Boot, State
+from dejamq_proto.journal.events import Boot, ReplicaEvent, State
 from dejamq_proto.journal.writer import Journal, Level, new_boot_id, open_journal
 from dejamq_proto.serving.metrics import Gather
 from dejamq_proto.serving.metrics_out import MetricsOut
@@ -39,8 +39,9 @@ from dejamq_broker.operators.message_topics import message_topics
 from dejamq_broker.operators.watched import Watched
 from dejamq_broker.paths.long_poll import LongPoll
 from dejamq_broker.registrar import Registrar, Registration
+from dejamq_broker.replication.mastership import Mastership
 from dejamq_broker.replication.metadata import MetadataCopy
-from dejamq_broker.replication.slave import LogFollower
+from dejamq_broker.replication.slave import LogFollower, ReplicationState
 from dejamq_broker.replication.slave_progress import HaStatus
 from dejamq_broker.store import MessageStore, SlaveStore, read_note
 from dejamq_broker.store.files.paths import StorePaths
@@ -76,9 +77,13 @@ class Broker:
     """
 
     def __init__(
-        self, config: BrokerConfig, *, clock_ms: Callable[[], int] | None = None, guest: Guest | None = None
-    ) -> None:
-        """``clock_ms`` takes the place of both clocks. ``guest`` shares the broker's port, and is its name server."""
+        self, config: BrokerConfig, *, clock_ms: Callable[[], int] | None = None, guest: Guest | None = None,
+        mastership: Mastership | None = None,
+    ) -> None:  # fmt: skip
+        """``clock_ms`` takes the place of both clocks. ``guest`` shares the broker's port, and is its name server.
+
+        ``mastership``: with ``failover_enable``; see ``FailoverBroker``.
+        """
         config.validate()
         self._guest, self._namesrvs = guest, config.namesrvs()
         self._tls = ClientTls.of(config)
@@ -90,6 +95,9 @@ class Broker:
             cluster=config.cluster_name, broker_name=config.broker_name, broker_id=config.broker_id,
             boot_id=self.boot_id,
         )  # fmt: skip
+        self._mastership = mastership
+        if mastership is not None:
+            self.site.replica, self.site.epoch = mastership.role.replica, mastership.role.epoch
         self._store_config = config.store
         self._directory = Path(config.store_directory).expanduser()
         self._closers: list[tuple[str, Close]] = []
@@ -205,7 +213,7 @@ class Broker:
         """
         self.domain = Domain(
             self.config, self._store, self._journal, self.site, self._clocks, self._long_poll,
-            on_topics=self._registrar.poke, master_there=self._master_there,
+            on_topics=self._registrar.poke, master_there=self._master_there, mastership=self._mastership,
         )  # fmt: skip
         if isinstance(self._store, SlaveStore):
             self._make_follower(self._store)
@@ -235,9 +243,28 @@ class Broker:
 
     def replication_info(self) -> dict[str, str]:
         """For operators: how it stands with the slaves, or with the master."""
+        failover = {} if self._mastership is None else self._mastership.info()
         if self._follower is None:
-            return self.domain.paths.replication.info(self._clock_ms())
-        return self._follower.info() | self._metadata.info()
+            return self.domain.paths.replication.info(self._clock_ms()) | failover
+        return self._follower.info() | self._metadata.info() | failover
+
+    def following(self) -> ReplicationState | None:
+        """How it stands with this slave's master; None at a master."""
+        return None if self._follower is None else self._follower.state
+
+    @property
+    def tables_copied(self) -> bool:
+        """Whether this slave has copied its master's tables since its start."""
+        return self._follower is not None and self._metadata.copied_ms > 0
+
+    def note_mastership(self, change: str, reason: str = "") -> None:
+        """Journal what becomes of this broker's mastership."""
+        site = self.site
+        log.warning("mastership_%s broker=%s id=%d epoch=%d", change, site.broker_name, site.broker_id, site.epoch)
+        self._journal.write(ReplicaEvent(
+            broker_name=site.broker_name, broker_id=site.broker_id, change=change, log_offset=self._store.log_max,
+            reason=reason or f"epoch {site.epoch}",
+        ))  # fmt: skip
 
     def ha_status(self) -> HaStatus:
         """As ``replication_info``, for those who count with it."""

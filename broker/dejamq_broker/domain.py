@@ -50,6 +50,7 @@ from dejamq_broker.pop.service import Pops
 from dejamq_broker.pop.state import PopState
 from dejamq_broker.pop.waiting import HeldPops
 from dejamq_broker.replication.master import Replication
+from dejamq_broker.replication.mastership import Mastership
 from dejamq_broker.store import MessageStore
 from dejamq_broker.store.files.paths import StorePaths
 from dejamq_broker.table_set import Tables
@@ -72,6 +73,10 @@ def local_day(now_ms: int) -> int:
     """The day of this time where the broker runs, as one number."""
     local = time.localtime(now_ms / 1000)
     return local.tm_year * 1000 + local.tm_yday
+
+
+def no_check() -> None:
+    """Nothing stands against storing: nobody else can become master by itself."""
 
 
 class Members:
@@ -101,7 +106,7 @@ class Paths:
     def __init__(
         self, config: BrokerConfig, store: MessageStore, journal: Journal, site: Site, clocks: ClocksMs,
         writer: RecordWriter, tables: Tables, members: Members, filters: FilterFactory, *,
-        timing: TimerRules, counts: Counts, master_there: Callable[[], bool],
+        timing: TimerRules, counts: Counts, master_there: Callable[[], bool], still_master: Callable[[], bool],
     ) -> None:  # fmt: skip
         topics, groups, offsets, clock_ms = tables.topics, tables.groups, tables.offsets, clocks.wall_ms
         levels_ms = tuple(ms * 1000 // config.store.delay_second_ms for ms in config.store.delay_levels_ms)
@@ -121,7 +126,7 @@ class Paths:
             timing, self.dedup,
             self.replication.acknowledged if self.replication.waits else None,
         )  # fmt: skip
-        self.confirmation = Confirmation(self.sender, self.retries, config.sync_flush_timeout_ms)
+        self.confirmation = Confirmation(self.sender, self.retries, config.sync_flush_timeout_ms, still_master)
         self.commits = Commits(store, topics, groups, offsets)
         self.pull_rules = PullRules(config, topics, groups, members.clients.groups, filters)
         replicas = ReplicaRules(self.pull_rules, store, site, master_there)
@@ -253,8 +258,12 @@ class Domain:
     def __init__(
         self, config: BrokerConfig, store: MessageStore, journal: Journal, site: Site, clocks: ClocksMs,
         long_poll: LongPoll, *, on_topics: Callable[[], None], master_there: Callable[[], bool],
+        mastership: Mastership | None = None,
     ) -> None:  # fmt: skip
-        """``on_topics`` is called at each change of the topics; for ``master_there`` see ``ReplicaRules``."""
+        """``on_topics`` is called at each change of the topics; for ``master_there`` see ``ReplicaRules``.
+
+        ``mastership``: with ``failover_enable``, by which a master knows whether it may store.
+        """
         self.config, self.store, self.site = config, store, site
         self.long_poll, self.clock_ms = long_poll, clocks.wall_ms
         self.streams, self.fast_failure = Streams(), FastFailure(config)
@@ -262,7 +271,8 @@ class Domain:
         timing = TimerRules(
             config.timer_precision_ms, config.timer_max_delay_sec * 1000, config.timer_roll_window_slot, self.clock_ms
         )
-        self.writer = RecordWriter(store, journal, site, counts, self.fast_failure.appended)
+        may_store = mastership.check if mastership and site.master else no_check
+        self.writer = RecordWriter(store, journal, site, counts, self.fast_failure.appended, may_store)
         self.tables = Tables(
             config, journal, clocks.wall_ms, on_topics=on_topics,
             fenced=lambda at, asker: self.members.handovers.fenced(at, asker),
@@ -274,6 +284,7 @@ class Domain:
         self.paths = Paths(
             config, store, journal, site, clocks, self.writer, self.tables, self.members, filters,
             timing=timing, counts=counts, master_there=master_there,
+            still_master=mastership.holds if mastership and site.master else lambda: True,
         )  # fmt: skip
         self.popping = Popping(
             config, store, journal, site, clocks.wall_ms, self.writer, self.tables, self.paths.pull_rules, counts=counts
@@ -302,10 +313,14 @@ class Domain:
         self.services.delay.clamp()
 
     def _bring_back(self, stored: Iterable[tuple[str, int]]) -> None:
-        """Retry topics and dead letters that have messages, and that a crash kept from reaching the file of topics."""
+        """Retry topics and dead letters that have messages, and that a crash kept from reaching the file of topics.
+
+        At a store that was a slave's, all topics that were made after it had copied them last.
+        """
+        every = self.store.promoted and self.config.failover_enable
         lacking: dict[str, int] = {}
         for topic, queue_id in stored:
-            if names.is_internal(topic) and self.tables.topics.get(topic) is None:
+            if (every or names.is_internal(topic)) and self.tables.topics.get(topic) is None:
                 lacking[topic] = max(lacking.get(topic, 0), queue_id + 1)
         self.tables.topics.ensure_each(lacking)
 

@@ -31,7 +31,7 @@ class NamesrvConfig(WatchingConfig, AccessConfig, TlsServerSettings, TlsClientSe
 
     listen: str = setting("127.0.0.1:9876", help="host:port to serve on; port 0: any")
     name: str = setting("namesrv", help="what the journal calls this process")
-    directory: str | None = setting(None, help="where kvConfig.json is kept; none: in memory")
+    directory: str | None = setting(None, help="where kvConfig.json and granted epochs are kept; none: in memory")
     scan_not_active_broker_interval_ms: int = setting(
         5_000,
         rocketmq="scanNotActiveBrokerInterval",

@@ -1,13 +1,14 @@
 """Key-value settings that brokers and clients share through a name server, kept in RocketMQ's kvConfig.json."""
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from dejamq_proto.codes import Code, ConfigError, DejamqError
 from dejamq_proto.loose_json import BAD_JSON
+
+from dejamq_namesrv.whole_file import write_whole
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 FILE_NAME = "kvConfig.json"
@@ -63,7 +64,7 @@ class KvConfig:
         """The file first: a value that could not be kept is refused, not lost at the next restart."""
         if self._path is not None:
             try:
-                await asyncio.to_thread(_write, self._path, msgspec.json.encode(KvFile(table)))
+                await asyncio.to_thread(write_whole, self._path, msgspec.json.encode(KvFile(table)))
             except OSError as error:
                 raise DejamqError(f"cannot write {self._path}: {error.strerror}", code=Code.SYSTEM_ERROR) from None
         self._table = table
@@ -76,19 +77,3 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
         return {}
     except (OSError, *BAD_JSON) as error:
         raise ConfigError(f"cannot read {path}: {error}; repair it or move it away") from None
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all: a temporary file, synced, takes the place of the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -10,6 +10,7 @@ from dejamq_proto.journal.writer import Journal
 
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.kv_config import ORDER_TOPICS, KvConfig
+from dejamq_namesrv.masterships import Masterships
 from dejamq_namesrv.routes import RouteTable
 from dejamq_namesrv.topology import (
     BrokerData,
@@ -33,7 +34,7 @@ class Registry:
         self._table = RouteTable(
             broker_timeout_ms=config.broker_timeout_ms, forget_topics=config.delete_topic_with_broker_registration
         )
-        self.kv = kv
+        self.kv, self.masterships = kv, Masterships(config.directory, now_ms)
         self.settings = LiveSettings(config)
         self.settings.changeable |= self._changeable()
 

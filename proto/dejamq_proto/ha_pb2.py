@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x64\x65jamq_proto/ha.proto\x12\tdejamq.v1\"j\n\rSlaveIdentity\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\"S\n\x10LogExtentRequest\x12\'\n\x05slave\x18\x01 \x01(\x0b\x32\x18.dejamq.v1.SlaveIdentity\x12\x16\n\x0esuspect_offset\x18\x02 \x01(\x03\".\n\x0b\x44\x61magedPart\x12\x12\n\nlog_offset\x18\x01 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x03\"\x88\x01\n\x11LogExtentResponse\x12\x12\n\nmin_offset\x18\x01 \x01(\x03\x12\x12\n\nmax_offset\x18\x02 \x01(\x03\x12\x11\n\tfile_size\x18\x03 \x01(\x03\x12\x0f\n\x07\x62oot_id\x18\x04 \x01(\t\x12\'\n\x07\x64\x61maged\x18\x05 \x03(\x0b\x32\x16.dejamq.v1.DamagedPart\"E\n\x10LogDigestRequest\x12\x12\n\nlog_offset\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\".\n\x11LogDigestResponse\x12\x0c\n\x04size\x18\x01 \x01(\x03\x12\x0b\n\x03\x63rc\x18\x02 \x01(\x07\"b\n\x0bSlaveReport\x12\'\n\x05slave\x18\x01 \x01(\x0b\x32\x18.dejamq.v1.SlaveIdentity\x12\x16\n\x0emaster_boot_id\x18\x02 \x01(\t\x12\x12\n\nlog_offset\x18\x03 \x01(\x03\"u\n\x08LogSlice\x12\x12\n\nlog_offset\x18\x01 \x01(\x03\x12\x12\n\nmaster_end\x18\x02 \x01(\x03\x12\x1b\n\x13master_timestamp_ms\x18\x03 \x01(\x03\x12\x16\n\x0e\x64\x65leted_topics\x18\x04 \x03(\t\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\"a\n\x10\x43opyTableRequest\x12\'\n\x05slave\x18\x01 \x01(\x0b\x32\x18.dejamq.v1.SlaveIdentity\x12\r\n\x05table\x18\x02 \x01(\t\x12\x15\n\rknown_version\x18\x03 \x01(\t\"$\n\x11\x43opyTableResponse\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x32\xa1\x02\n\x0bReplication\x12\x46\n\tLogExtent\x12\x1b.dejamq.v1.LogExtentRequest\x1a\x1c.dejamq.v1.LogExtentResponse\x12\x46\n\tLogDigest\x12\x1b.dejamq.v1.LogDigestRequest\x1a\x1c.dejamq.v1.LogDigestResponse\x12:\n\x07\x43opyLog\x12\x16.dejamq.v1.SlaveReport\x1a\x13.dejamq.v1.LogSlice(\x01\x30\x01\x12\x46\n\tCopyTable\x12\x1b.dejamq.v1.CopyTableRequest\x1a\x1c.dejamq.v1.CopyTableResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x64\x65jamq_proto/ha.proto\x12\tdejamq.v1\"j\n\rSlaveIdentity\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\"S\n\x10LogExtentRequest\x12\'\n\x05slave\x18\x01 \x01(\x0b\x32\x18.dejamq.v1.SlaveIdentity\x12\x16\n\x0esuspect_offset\x18\x02 \x01(\x03\".\n\x0b\x44\x61magedPart\x12\x12\n\nlog_offset\x18\x01 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x03\"\x99\x01\n\x11LogExtentResponse\x12\x12\n\nmin_offset\x18\x01 \x01(\x03\x12\x12\n\nmax_offset\x18\x02 \x01(\x03\x12\x11\n\tfile_size\x18\x03 \x01(\x03\x12\x0f\n\x07\x62oot_id\x18\x04 \x01(\t\x12\'\n\x07\x64\x61maged\x18\x05 \x03(\x0b\x32\x16.dejamq.v1.DamagedPart\x12\x0f\n\x07replica\x18\x06 \x01(\t\"E\n\x10LogDigestRequest\x12\x12\n\nlog_offset\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\".\n\x11LogDigestResponse\x12\x0c\n\x04size\x18\x01 \x01(\x03\x12\x0b\n\x03\x63rc\x18\x02 \x01(\x07\"b\n\x0bSlaveReport\x12\'\n\x05slave\x18\x01 \x01(\x0b\x32\x18.dejamq.v1.SlaveIdentity\x12\x16\n\x0emaster_boot_id\x18\x02 \x01(\t\x12\x12\n\nlog_offset\x18\x03 \x01(\x03\"u\n\x08LogSlice\x12\x12\n\nlog_offset\x18\x01 \x01(\x03\x12\x12\n\nmaster_end\x18\x02 \x01(\x03\x12\x1b\n\x13master_timestamp_ms\x18\x03 \x01(\x03\x12\x16\n\x0e\x64\x65leted_topics\x18\x04 \x03(\t\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\"a\n\x10\x43opyTableRequest\x12\'\n\x05slave\x18\x01 \x01(\x0b\x32\x18.dejamq.v1.SlaveIdentity\x12\r\n\x05table\x18\x02 \x01(\t\x12\x15\n\rknown_version\x18\x03 \x01(\t\"$\n\x11\x43opyTableResponse\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x32\xa1\x02\n\x0bReplication\x12\x46\n\tLogExtent\x12\x1b.dejamq.v1.LogExtentRequest\x1a\x1c.dejamq.v1.LogExtentResponse\x12\x46\n\tLogDigest\x12\x1b.dejamq.v1.LogDigestRequest\x1a\x1c.dejamq.v1.LogDigestResponse\x12:\n\x07\x43opyLog\x12\x16.dejamq.v1.SlaveReport\x1a\x13.dejamq.v1.LogSlice(\x01\x30\x01\x12\x46\n\tCopyTable\x12\x1b.dejamq.v1.CopyTableRequest\x1a\x1c.dejamq.v1.CopyTableResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,19 +38,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DAMAGEDPART']._serialized_start=229
   _globals['_DAMAGEDPART']._serialized_end=275
   _globals['_LOGEXTENTRESPONSE']._serialized_start=278
-  _globals['_LOGEXTENTRESPONSE']._serialized_end=414
-  _globals['_LOGDIGESTREQUEST']._serialized_start=416
-  _globals['_LOGDIGESTREQUEST']._serialized_end=485
-  _globals['_LOGDIGESTRESPONSE']._serialized_start=487
-  _globals['_LOGDIGESTRESPONSE']._serialized_end=533
-  _globals['_SLAVEREPORT']._serialized_start=535
-  _globals['_SLAVEREPORT']._serialized_end=633
-  _globals['_LOGSLICE']._serialized_start=635
-  _globals['_LOGSLICE']._serialized_end=752
-  _globals['_COPYTABLEREQUEST']._serialized_start=754
-  _globals['_COPYTABLEREQUEST']._serialized_end=851
-  _globals['_COPYTABLERESPONSE']._serialized_start=853
-  _globals['_COPYTABLERESPONSE']._serialized_end=889
-  _globals['_REPLICATION']._serialized_start=892
-  _globals['_REPLICATION']._serialized_end=1181
+  _globals['_LOGEXTENTRESPONSE']._serialized_end=431
+  _globals['_LOGDIGESTREQUEST']._serialized_start=433
+  _globals['_LOGDIGESTREQUEST']._serialized_end=502
+  _globals['_LOGDIGESTRESPONSE']._serialized_start=504
+  _globals['_LOGDIGESTRESPONSE']._serialized_end=550
+  _globals['_SLAVEREPORT']._serialized_start=552
+  _globals['_SLAVEREPORT']._serialized_end=650
+  _globals['_LOGSLICE']._serialized_start=652
+  _globals['_LOGSLICE']._serialized_end=769
+  _globals['_COPYTABLEREQUEST']._serialized_start=771
+  _globals['_COPYTABLEREQUEST']._serialized_end=868
+  _globals['_COPYTABLERESPONSE']._serialized_start=870
+  _globals['_COPYTABLERESPONSE']._serialized_end=906
+  _globals['_REPLICATION']._serialized_start=909
+  _globals['_REPLICATION']._serialized_end=1198
 # @@protoc_insertion_point(module_scope)

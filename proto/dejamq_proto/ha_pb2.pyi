@@ -109,10 +109,13 @@ class LogExtentResponse(_message.Message):
     FILE_SIZE_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     min_offset: _builtins.int
     max_offset: _builtins.int
     file_size: _builtins.int
     boot_id: _builtins.str
+    replica: _builtins.str
+    """of the master's store; '' without failover_enable"""
     @_builtins.property
     def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedPart]: ...
     def __init__(
@@ -123,10 +126,11 @@ class LogExtentResponse(_message.Message):
         file_size: _builtins.int = ...,
         boot_id: _builtins.str = ...,
         damaged: _abc.Iterable[Global___DamagedPart] | None = ...,
+        replica: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "damaged", b"damaged", "file_size", b"file_size", "max_offset", b"max_offset", "min_offset", b"min_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "damaged", b"damaged", "file_size", b"file_size", "max_offset", b"max_offset", "min_offset", b"min_offset", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

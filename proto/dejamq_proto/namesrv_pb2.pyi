@@ -8,6 +8,7 @@ from dejamq_proto import common_pb2 as _common_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +19,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _MastershipWish:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MastershipWishEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MastershipWish.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MASTERSHIP_LOOK: _MastershipWish.ValueType  # 0
+    """would TAKE be granted now?"""
+    MASTERSHIP_TAKE: _MastershipWish.ValueType  # 1
+    """be the master from this epoch on"""
+    MASTERSHIP_RENEW: _MastershipWish.ValueType  # 2
+    """remain it"""
+
+class MastershipWish(_MastershipWish, metaclass=_MastershipWishEnumTypeWrapper):
+    """What a replica wants of a name server."""
+
+MASTERSHIP_LOOK: MastershipWish.ValueType  # 0
+"""would TAKE be granted now?"""
+MASTERSHIP_TAKE: MastershipWish.ValueType  # 1
+"""be the master from this epoch on"""
+MASTERSHIP_RENEW: MastershipWish.ValueType  # 2
+"""remain it"""
+Global___MastershipWish: _TypeAlias = MastershipWish  # noqa: Y015
 
 @_typing.final
 class BrokerIdentity(_message.Message):
@@ -817,3 +842,97 @@ class DeleteNameServerTopicResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteNameServerTopicResponse: _TypeAlias = DeleteNameServerTopicResponse  # noqa: Y015
+
+@_typing.final
+class MastershipRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    WISH_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    FOLLOWED_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    wish: Global___MastershipWish.ValueType
+    cluster: _builtins.str
+    broker_name: _builtins.str
+    replica: _builtins.str
+    """of this store, for as long as it lives"""
+    broker_id: _builtins.int
+    """the id that it had before it became master"""
+    epoch: _builtins.int
+    """TAKE: above every one granted so far; RENEW: its own"""
+    followed: _builtins.str
+    """the replica whose log this one copied last; '' for a master"""
+    lease_ms: _builtins.int
+    """so long no other replica is granted an epoch after TAKE and RENEW"""
+    @_builtins.property
+    def caller(self) -> _common_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _common_pb2.Caller | None = ...,
+        wish: Global___MastershipWish.ValueType = ...,
+        cluster: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
+        replica: _builtins.str = ...,
+        broker_id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        followed: _builtins.str = ...,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "caller", b"caller", "cluster", b"cluster", "epoch", b"epoch", "followed", b"followed", "lease_ms", b"lease_ms", "replica", b"replica", "wish", b"wish"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MastershipRequest: _TypeAlias = MastershipRequest  # noqa: Y015
+
+@_typing.final
+class MastershipResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DONE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    GRANTED_EPOCH_FIELD_NUMBER: _builtins.int
+    GRANTED_REPLICA_FIELD_NUMBER: _builtins.int
+    CONFIRMED_EPOCH_FIELD_NUMBER: _builtins.int
+    CONFIRMED_REPLICA_FIELD_NUMBER: _builtins.int
+    CONFIRMED_BROKER_ID_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
+    done: _builtins.bool
+    reason: _builtins.str
+    """why not"""
+    granted_epoch: _builtins.int
+    """the highest that was granted here; 0: none"""
+    granted_replica: _builtins.str
+    confirmed_epoch: _builtins.int
+    """the last whose replica came back with it, so that it is the master"""
+    confirmed_replica: _builtins.str
+    confirmed_broker_id: _builtins.int
+    """the id that it had before: free for the master before it"""
+    silent_ms: _builtins.int
+    """since that replica was heard of here, or since this name server began"""
+    def __init__(
+        self,
+        *,
+        done: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        granted_epoch: _builtins.int = ...,
+        granted_replica: _builtins.str = ...,
+        confirmed_epoch: _builtins.int = ...,
+        confirmed_replica: _builtins.str = ...,
+        confirmed_broker_id: _builtins.int = ...,
+        silent_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_broker_id", b"confirmed_broker_id", "confirmed_epoch", b"confirmed_epoch", "confirmed_replica", b"confirmed_replica", "done", b"done", "granted_epoch", b"granted_epoch", "granted_replica", b"granted_replica", "reason", b"reason", "silent_ms", b"silent_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MastershipResponse: _TypeAlias = MastershipResponse  # noqa: Y015

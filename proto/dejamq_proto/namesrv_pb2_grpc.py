@@ -99,6 +99,11 @@ class NameServerStub:
                 request_serializer=dejamq__proto_dot_namesrv__pb2.SetWritableRequest.SerializeToString,
                 response_deserializer=dejamq__proto_dot_namesrv__pb2.SetWritableResponse.FromString,
                 _registered_method=True)
+        self.Mastership = channel.unary_unary(
+                '/dejamq.v1.NameServer/Mastership',
+                request_serializer=dejamq__proto_dot_namesrv__pb2.MastershipRequest.SerializeToString,
+                response_deserializer=dejamq__proto_dot_namesrv__pb2.MastershipResponse.FromString,
+                _registered_method=True)
 
 
 class NameServerServicer:
@@ -188,6 +193,13 @@ class NameServerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Mastership(self, request, context):
+        """Which replica of a broker is its master: asked by replicas with failover_enable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NameServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -255,6 +267,11 @@ def add_NameServerServicer_to_server(servicer, server):
                     servicer.SetWritable,
                     request_deserializer=dejamq__proto_dot_namesrv__pb2.SetWritableRequest.FromString,
                     response_serializer=dejamq__proto_dot_namesrv__pb2.SetWritableResponse.SerializeToString,
+            ),
+            'Mastership': grpc.unary_unary_rpc_method_handler(
+                    servicer.Mastership,
+                    request_deserializer=dejamq__proto_dot_namesrv__pb2.MastershipRequest.FromString,
+                    response_serializer=dejamq__proto_dot_namesrv__pb2.MastershipResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -608,6 +625,33 @@ class NameServer:
             '/dejamq.v1.NameServer/SetWritable',
             dejamq__proto_dot_namesrv__pb2.SetWritableRequest.SerializeToString,
             dejamq__proto_dot_namesrv__pb2.SetWritableResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Mastership(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dejamq.v1.NameServer/Mastership',
+            dejamq__proto_dot_namesrv__pb2.MastershipRequest.SerializeToString,
+            dejamq__proto_dot_namesrv__pb2.MastershipResponse.FromString,
             options,
             channel_credentials,
             insecure,

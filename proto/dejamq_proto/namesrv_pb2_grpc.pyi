@@ -50,6 +50,8 @@ class NameServerStub:
     """RocketMQ: DELETE_TOPIC_IN_NAMESRV. Brokers that still have the topic register it again."""
     SetWritable: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.SetWritableRequest, _namesrv_pb2.SetWritableResponse]
     """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
+    Mastership: _grpc.UnaryUnaryMultiCallable[_namesrv_pb2.MastershipRequest, _namesrv_pb2.MastershipResponse]
+    """Which replica of a broker is its master: asked by replicas with failover_enable."""
 
 @_typing.type_check_only
 class NameServerAsyncStub(NameServerStub):
@@ -73,6 +75,8 @@ class NameServerAsyncStub(NameServerStub):
     """RocketMQ: DELETE_TOPIC_IN_NAMESRV. Brokers that still have the topic register it again."""
     SetWritable: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.SetWritableRequest, _namesrv_pb2.SetWritableResponse]  # type: ignore[assignment]
     """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
+    Mastership: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.MastershipRequest, _namesrv_pb2.MastershipResponse]  # type: ignore[assignment]
+    """Which replica of a broker is its master: asked by replicas with failover_enable."""
 
 class NameServerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -171,5 +175,13 @@ class NameServerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_namesrv_pb2.SetWritableResponse, _abc.Awaitable[_namesrv_pb2.SetWritableResponse]]:
         """RocketMQ: WIPE_WRITE_PERM_OF_BROKER and ADD_WRITE_PERM_OF_BROKER."""
+
+    @_abc_1.abstractmethod
+    def Mastership(
+        self,
+        request: _namesrv_pb2.MastershipRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_namesrv_pb2.MastershipResponse, _abc.Awaitable[_namesrv_pb2.MastershipResponse]]:
+        """Which replica of a broker is its master: asked by replicas with failover_enable."""
 
 def add_NameServerServicer_to_server(servicer: NameServerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -296,13 +296,35 @@ class HaSettings:
         False, help="a slave without a log copies all of its master's; without it from its last file on, as RocketMQ"
     )
 
+    failover_enable: bool = setting(
+        False,
+        help="a slave takes its lost master's place by itself, with the consent of the name servers; set it at every "
+        "replica. broker_role then says what the broker is as master",
+    )  # fmt: skip
+    failover_lease_ms: int = setting(
+        10_000, unit="ms", scale="interval",
+        help="with failover_enable: a slave takes over when name servers have not heard of its master for so long",
+    )  # fmt: skip
+
+    def check_failover(self, namesrvs: int) -> None:
+        """Raise ConfigError where fail-over cannot work."""
+        if not self.failover_enable:
+            return
+        if not namesrvs:
+            raise ConfigError("failover_enable needs namesrv: name servers decide who is master")
+        if self.ha_master_address:
+            raise ConfigError("failover_enable: the master's address changes, so leave ha_master_address empty")
+        if self.broker_role == SLAVE:
+            text = f"set broker_role to what this broker is as master, {ASYNC_MASTER} or {SYNC_MASTER}"
+            raise ConfigError(f"failover_enable: {text}")
+
     def check_role(self, broker_id: int) -> None:
         """Raise ConfigError when role and id contradict one another, or a number cannot work."""
         if self.broker_role not in (ASYNC_MASTER, SYNC_MASTER, SLAVE):
             raise ConfigError(f"broker role {self.broker_role!r} is none of {ASYNC_MASTER}, {SYNC_MASTER}, {SLAVE}")
         if (self.broker_role == SLAVE) and broker_id == MASTER_ID:
             raise ConfigError("a SLAVE needs a broker id above 0")
-        if (self.broker_role == SYNC_MASTER) and broker_id != MASTER_ID:
+        if (self.broker_role == SYNC_MASTER) and broker_id != MASTER_ID and not self.failover_enable:
             raise ConfigError(f"broker id {broker_id} is a slave's, and a SYNC_MASTER has id 0")
         for name in ("in_sync_replicas", "ha_max_gap_not_in_sync", "ha_transfer_batch_size"):
             if getattr(self, name) < 1:
@@ -478,7 +500,7 @@ class BrokerConfig(
             if field.metadata.get("scale") and value <= 0:
                 raise ConfigError(f"setting {field.name}: {value} is not a time above 0")
         self.advertised()
-        self.namesrvs()
+        self.check_failover(len(self.namesrvs()))
         self.validate_watching()
         self.store.validate()
 

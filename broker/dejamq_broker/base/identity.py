@@ -18,7 +18,8 @@ class Site(msgspec.Struct, kw_only=True):
     """Complete once the server is bound, since the port may be chosen then.
 
     ``address`` is the one that clients dial; ``advertised`` has further addresses by listener name, gRPC's own port
-    among them. ``store_host`` is IPv4 and port, since a record's eight bytes hold nothing else without the IPv6 flag.
+    among them. ``replica`` and ``epoch`` are there with ``failover_enable``. ``store_host`` is IPv4 and port,
+    since a record's eight bytes hold nothing else without the IPv6 flag.
     """
 
     cluster: str
@@ -28,6 +29,8 @@ class Site(msgspec.Struct, kw_only=True):
     address: str = ""
     advertised: dict[str, str] = {}
     store_host: tuple[str, int] = (LOOPBACK, 0)
+    replica: str = ""
+    epoch: int = 0
 
     @property
     def master(self) -> bool:

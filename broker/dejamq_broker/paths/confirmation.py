@@ -17,12 +17,18 @@ SLAVE_TROUBLES = {
     Code.SLAVE_NOT_AVAILABLE: "too few slaves are connected and near enough to have it soon",
     Code.FLUSH_SLAVE_TIMEOUT: "too few slaves confirmed it in time",
 }
+LEASE_OVER = "this broker's lease as master is over: a slave that takes its place may not have it"
 
 
 class Confirmation:
     """Owned by the event loop. What is late or failed is stored all the same: no answer here is a refusal."""
 
-    def __init__(self, sender: SendPath, retries: Retries, sync_flush_timeout_ms: float) -> None:
+    def __init__(
+        self, sender: SendPath, retries: Retries, sync_flush_timeout_ms: float,
+        still_master: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        """``still_master``: whether surely no other replica takes messages. What slaves have is safe either way."""
+        self._still_master = still_master
         self._sender, self._retries, self._sync_timeout = sender, retries, sync_flush_timeout_ms / 1000
 
     async def of(self, outcome: SendOutcome) -> SendRunResult:
@@ -39,6 +45,8 @@ class Confirmation:
             trouble = trouble or await _kept(outcome.kept)
         if outcome.replicated is not None and (found := await outcome.replicated) in SLAVE_TROUBLES:
             code, trouble = found, SLAVE_TROUBLES[found]
+        if result.code == Code.SUCCESS and outcome.replicated is None and not self._still_master():
+            code, trouble = Code.SLAVE_NOT_AVAILABLE, LEASE_OVER
         if trouble:
             result.code, result.remark = int(code), f"stored, but {trouble}"
         return result
@@ -55,6 +63,8 @@ class Confirmation:
         trouble = await _wait(durable, self._sync_timeout) if durable else ""
         if replicated:
             trouble = SLAVE_TROUBLES.get(await replicated, trouble)
+        elif not self._still_master():
+            trouble = LEASE_OVER
         if trouble:
             raise DejamqError(f"the next try is stored, but {trouble}", code=Code.SYSTEM_ERROR)
 

@@ -158,9 +158,13 @@ class SendPath:
         return self._replicated(self._writer.end) if self._replicated else None
 
     def require_master(self) -> None:
-        """Raise SERVICE_NOT_AVAILABLE at a slave, before it makes a topic for a run that it will not store."""
+        """Raise SERVICE_NOT_AVAILABLE at a slave, before it makes a topic for a run that it will not store.
+
+        At a master whose lease is over too.
+        """
         if not self._writer.site.master:
             raise DejamqError("this broker is a slave; send to its master", code=Code.SERVICE_NOT_AVAILABLE)
+        self._writer.check()
 
     def _refused(self, run: SendRun, code: Code, remark: str, bad_record: int = -1) -> SendOutcome:
         return SendOutcome(refused(run, DejamqError(remark, code=code), bad_record))

@@ -101,7 +101,7 @@ class Replication:
 
     def __init__(self, config: BrokerConfig, store: "MessageStore", journal: Journal, site: Site) -> None:
         self.config, self.store, self._journal, self._site = config, store, journal, site
-        self.boot_id = site.boot_id
+        self.boot_id, self.replica = site.boot_id, site.replica
         needed = config.in_sync_replicas - 1 if config.broker_role == SYNC_MASTER else 0
         self.table = SlaveTable(needed, config.ha_max_gap_not_in_sync)
         self.waits = needed > 0

@@ -20,6 +20,7 @@ from dejamq_broker.base.config import SLAVE, BrokerConfig
 from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.base.identity import Site
 from dejamq_broker.replication.common_end import Apart, LogExtent, check_extents, common_end, first_offset
+from dejamq_broker.replication.mastership import boot_clock_s
 from dejamq_broker.replication.slave_progress import HaStatus
 from dejamq_broker.store import BadCopy, SlaveStore
 
@@ -29,11 +30,12 @@ FIRST_PAUSE = 1 / 16
 
 
 class MasterLog(msgspec.Struct, frozen=True):
-    """The master's log as it says; ``damaged`` are ranges of it that hold no records."""
+    """The master's log as it says; ``damaged`` are ranges of it that hold no records, ``replica`` its store."""
 
     extent: LogExtent
     boot_id: str
     damaged: tuple[tuple[int, int], ...] = ()
+    replica: str = ""
 
 
 class MasterConnection(Protocol):
@@ -50,13 +52,20 @@ class MasterConnection(Protocol):
 
 
 class ReplicationState(msgspec.Struct):
-    """How it stands with the master; ``trouble``: why the last try ended, ``heard_ms``: when it last gave a sign."""
+    """How it stands with the master; ``trouble``: why the last try ended, ``heard_ms``: when it last gave a sign.
+
+    ``heard_s``: the same on a clock that never jumps. ``replica``: whose log is copied, or was when it was lost;
+    ``caught_up``: all of it was there once since.
+    """
 
     master_address: str = ""
     connected: bool = False
     master_end: int = 0
     master_timestamp_ms: int = 0
     heard_ms: int = 0
+    heard_s: float = 0.0
+    replica: str = ""
+    caught_up: bool = False
     trouble: str = "the master is not known yet"
 
 
@@ -175,6 +184,7 @@ class LogFollower:
         self._suspect = 0
         begin = store.begin_copy(master.damaged)
         await link.follow(master.boot_id, begin)
+        self.state.replica, self.state.caught_up = master.replica, False
         sync_flush = self._config.store.sync_flush
         async with asyncio.TaskGroup() as tasks:
             if sync_flush:
@@ -193,12 +203,13 @@ class LogFollower:
             self._note("connected", address)
             self._on_connected()
         state.master_end, state.master_timestamp_ms = slice_.master_end, slice_.master_timestamp_ms
-        state.heard_ms = time.time_ns() // 1_000_000
+        state.heard_ms, state.heard_s = time.time_ns() // 1_000_000, boot_clock_s()
         for topic in slice_.deleted_topics:
             await beside_loop(store.note_deletion, topic)
             store.delete_topic(topic, noted=True)
         if len(slice_.data):
             store.take_copy(slice_.log_offset, slice_.data)
+        state.caught_up = state.caught_up or store.log_max >= slice_.master_end
         self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE
 
     async def _report_flushed(self, link: MasterConnection) -> None:

@@ -46,9 +46,13 @@ class RecordWriter:
 
     def __init__(
         self, store: "MessageStore", journal: Journal, site: Site, counts: Counts,
-        on_append_ms: Callable[[float], None],
+        on_append_ms: Callable[[float], None], check: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """``on_append_ms`` is called with the time that each append, and the event loop with it, stood at the disk."""
+        """``on_append_ms`` is called with the time that each append, and the event loop with it, stood at the disk.
+
+        ``check`` raises DejamqError while this broker may store nothing.
+        """
+        self.check = check
         self._store, self._journal, self.site = store, journal, site
         self.counts, self._on_append_ms = counts, on_append_ms
 
@@ -168,6 +172,7 @@ class RecordWriter:
 
     def _tried(self, append: Callable[[What], Became], what: What) -> Became:
         try:
+            self.check()
             return append(what)
         except DejamqError:
             self.counts.refused()

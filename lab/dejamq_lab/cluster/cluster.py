@@ -153,10 +153,13 @@ class Cluster(ClusterClients):
             found = [await rpc_control.routed_brokers(namesrv.address, topic) for topic in self._plan.topics]
             if not all(names <= some for some in found):
                 return False
+        if any([not await rpc_control.in_place(broker.address) for broker in brokers]):
+            return False
         masters = {broker.name for broker in brokers}
         slaves = [broker for broker in brokers if broker.name not in self._plan.broker_names()]
         return all([
-            await rpc_control.follows(slave.address) for slave in slaves if replica_of(slave.name)[0] in masters
+            await rpc_control.follows(slave.address) for slave in slaves
+            if replica_of(slave.name)[0] in masters and not await rpc_control.is_master(slave.address)
         ])  # fmt: skip
 
     def _running(self, servers: "list[ServerProcess | InProcessServer]") -> "list[ServerProcess | InProcessServer]":

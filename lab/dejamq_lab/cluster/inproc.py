@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.failover import FailoverBroker
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto import failpoints
@@ -33,7 +34,7 @@ class InProcessServer:
         self.name, self.address = server_name(config), ""
         self.role = "broker" if isinstance(config, BrokerConfig) else "namesrv"
         self.process = PlayedProcess(armed)
-        self._server: Broker | NameServer | None = None
+        self._server: Broker | FailoverBroker | NameServer | None = None
 
     @property
     def running(self) -> bool:
@@ -47,10 +48,13 @@ class InProcessServer:
         if broker_id is not None and isinstance(self._config, BrokerConfig):
             self._config = dataclasses.replace(self._config, broker_id=broker_id)
         config, self.process = self._config, PlayedProcess(self._armed)
-        made: Broker | NameServer = (
-            self.process.make(Broker, config) if isinstance(config, BrokerConfig)
-            else self.process.make(NameServer, config)
-        )  # fmt: skip
+        made: Broker | FailoverBroker | NameServer
+        if not isinstance(config, BrokerConfig):
+            made = self.process.make(NameServer, config)
+        elif config.failover_enable:
+            made = self.process.make(FailoverBroker, config)
+        else:
+            made = self.process.make(Broker, config)
         try:
             self.address = await self.process.do(made.start())
         except BaseException:  # also of who waits, in the moment in which the start has just succeeded

@@ -95,7 +95,7 @@ class ClusterPlan:
             BrokerConfig, broker_name=broker_name, broker_id=broker_id, listen=listen, namesrv=namesrv,
             store_directory=store,
         )  # fmt: skip
-        if broker_id:
+        if broker_id and not config.failover_enable:
             config = dataclasses.replace(config, broker_role=ASYNC_MASTER)  # whatever its master is
         own: dict[str, Any] = {}
         if LOG_FILE_SETTINGS.isdisjoint(self.settings):

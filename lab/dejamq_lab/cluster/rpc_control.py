@@ -101,6 +101,17 @@ async def follows(slave: str) -> bool:
     return (await runtime(slave)).get("following") == "true"
 
 
+async def is_master(replica: str) -> bool:
+    """Whether name servers have made this replica its broker's master."""
+    return (await runtime(replica)).get("masterLease") == "true"
+
+
+async def in_place(replica: str) -> bool:
+    """Whether a replica with fail-over is its broker's master, or follows it. True without fail-over."""
+    told = await runtime(replica)
+    return told.get("following") == "true" or told.get("masterLease", "true") == "true"
+
+
 async def update_settings(broker: str, values: Mapping[str, str]) -> None:
     """Change settings of the broker that answers there. Raises DejamqError with the broker's reason."""
     async with _channel(broker) as channel:

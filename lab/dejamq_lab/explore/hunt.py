@@ -39,6 +39,9 @@ class HuntOptions(NamedTuple):
     jobs: int = 1
     kind: Kind = Kind.PROCESS
     at_once: int = AT_ONCE
+    make: Callable[[int, int], World] = world
+    """From a seed and a number."""
+    most_replays: int = MOST_REPLAYS
 
 
 class FoundScenario(NamedTuple):
@@ -57,7 +60,7 @@ def hunt(options: HuntOptions, tell: Tell) -> Hunted:
     """Play for so long; begins no further worlds when the time is over, and reduces what was found by then."""
     deadline, number, found = time.monotonic() + options.minutes * 60, 0, list[FoundScenario]()
     while not number or time.monotonic() < deadline:
-        worlds = [world(options.seed, number + each) for each in range(options.at_once)]
+        worlds = [options.make(options.seed, number + each) for each in range(options.at_once)]
         number += len(worlds)
         scenarios = [each.scenario() for each in worlds]
         folder = options.directory / "worlds"
@@ -92,7 +95,7 @@ def _reduce(options: HuntOptions, made: World, kinds: set[str], tell: Tell) -> l
         outcomes = trial(shorter, [AS_WRITTEN], folder, tell, jobs=options.jobs, kind=options.kind)
         return [not kinds.isdisjoint(kinds_of(outcome)) for outcome in outcomes]
 
-    return reduced(made.units, fails, MOST_REPLAYS)
+    return reduced(made.units, fails, options.most_replays)
 
 
 def _numbered(scenario: Scenario, number: int) -> Scenario:

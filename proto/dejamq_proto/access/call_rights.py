@@ -111,6 +111,7 @@ V1: dict[str, Right] = {
     "NameServer.DeleteConfig": cluster(UPDATE),
     "NameServer.DeleteTopic": right(topic(DELETE)),
     "NameServer.SetWritable": cluster(UPDATE),
+    "NameServer.Mastership": SERVERS,
     "Access.PutUser": SERVERS,
     "Access.DeleteUser": SERVERS,
     "Access.ListUsers": SERVERS,

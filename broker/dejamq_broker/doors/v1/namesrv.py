@@ -52,7 +52,8 @@ class NameServerRegistration:
             caller=self._caller(), broker=self._identity(),
             topics=[topic_to_proto(config, perm_mask=self._topics.perm_mask) for config in self._topics],
             data_version=DataVersion(
-                state_version=version.state_version, timestamp_ms=version.timestamp, counter=version.counter
+                state_version=self._site.epoch or version.state_version, timestamp_ms=version.timestamp,
+                counter=version.counter,
             ),
         )  # fmt: skip
         answer = await call(self._stub.RegisterBroker, request, address=self.address, timeout_ms=self._timeout_ms)

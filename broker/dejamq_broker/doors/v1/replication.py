@@ -60,7 +60,7 @@ class ReplicationService:
         damages = await asyncio.to_thread(store.copy.damages_from, store.log_min, request.suspect_offset)
         return pb.LogExtentResponse(
             min_offset=store.log_min, max_offset=store.log_max, file_size=store.copy.file_size,
-            boot_id=replication.boot_id,
+            boot_id=replication.boot_id, replica=replication.replica,
             damaged=[pb.DamagedPart(log_offset=damage.log_offset, end=damage.end) for damage in damages],
         )  # fmt: skip
 
@@ -140,7 +140,7 @@ class MasterLink:
         answer = await call(self._stub.LogExtent, request, address=self.address, timeout_ms=ASK_MS)
         extent = LogExtent(answer.min_offset, answer.max_offset, answer.file_size)
         damaged = tuple((part.log_offset, part.end) for part in answer.damaged)
-        return MasterLog(extent, answer.boot_id, damaged)
+        return MasterLog(extent, answer.boot_id, damaged, answer.replica)
 
     async def digest(self, boot_id: str, log_offset: int, size: int) -> tuple[int, int]:
         """As ``LogCopy.digest``, of the master's log. Raises DejamqError."""

@@ -7,6 +7,7 @@ import grpc.aio
 from dejamq_proto import common_pb2, namesrv_pb2, namesrv_pb2_grpc
 from dejamq_proto.codes import DejamqError
 
+from dejamq_namesrv.masterships import Candidate
 from dejamq_namesrv.registry import Registry
 from dejamq_namesrv.topology import BrokerData, BrokerIdentity, DataVersion, RegisteredTopic
 
@@ -151,6 +152,24 @@ class NameServerServicer(namesrv_pb2_grpc.NameServerServicer):
         routes = self._registry.delete_topic(request.topic, request.broker_names)
         return namesrv_pb2.DeleteNameServerTopicResponse(routes=routes)
 
+    async def Mastership(
+        self, request: namesrv_pb2.MastershipRequest, context: Context
+    ) -> namesrv_pb2.MastershipResponse:
+        """Refused with SYSTEM_ERROR when an epoch cannot be kept; every other "no" is an answer with its reason."""
+        masterships, candidate = self._registry.masterships, _candidate(request)
+        if request.wish == namesrv_pb2.MASTERSHIP_TAKE:
+            answer = await masterships.take(candidate)
+        elif request.wish == namesrv_pb2.MASTERSHIP_RENEW:
+            answer = await masterships.renew(candidate)
+        else:
+            answer = masterships.look(candidate)
+        granted, confirmed = answer.at.granted, answer.at.confirmed
+        return namesrv_pb2.MastershipResponse(
+            done=answer.done, reason=answer.reason, granted_epoch=granted.epoch, granted_replica=granted.replica,
+            confirmed_epoch=confirmed.epoch, confirmed_replica=confirmed.replica,
+            confirmed_broker_id=confirmed.broker_id, silent_ms=answer.silent_ms,
+        )  # fmt: skip
+
 
 def add_to(server: grpc.aio.Server, servicer: NameServerServicer) -> None:
     """The door of the generated code, in the one file that knows it."""
@@ -161,6 +180,13 @@ def _identity(broker: namesrv_pb2.BrokerIdentity) -> BrokerIdentity:
     return BrokerIdentity(
         broker.cluster, broker.broker_name, broker.broker_id, broker.address, broker.boot_id, dict(broker.advertised)
     )
+
+
+def _candidate(request: namesrv_pb2.MastershipRequest) -> Candidate:
+    return Candidate(
+        cluster=request.cluster, broker_name=request.broker_name, replica=request.replica,
+        broker_id=request.broker_id, epoch=request.epoch, followed=request.followed, lease_ms=request.lease_ms,
+    )  # fmt: skip
 
 
 def _topic(config: common_pb2.TopicConfig) -> RegisteredTopic:

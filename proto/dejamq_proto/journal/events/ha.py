@@ -13,6 +13,8 @@ class ReplicaEvent(Event, tag="REPLICA"):
     - ``begun``: the slave; its empty log begins at ``log_offset``.
     - ``cut``: the slave; the master lacks what stood from ``log_offset`` on. ``size`` bytes are kept in ``kept``.
     - ``refused``: ``reason`` says why it does not follow.
+    - ``took_over``, ``stepped_down``: with ``failover_enable`` its role changes, ``reason`` has the epoch.
+    - ``lease_lost``, ``lease_regained``: a master stores nothing in between.
     - ``promoted``: a store that was a slave's is a master's now.
     """
 
