@@ -1,7 +1,7 @@
 """``python tests/docker/prove_demo.py``: the demo of docker-compose.yml, with its audit in a container.
 
 It builds both images. A producer sends orders, two consumers charge them, one of them is killed with -9, and the
-audit's own image says why orders came twice. Part of ``make prove``; it needs a container engine, and takes some minutes.
+audit's own image says why orders came twice. Part of ``make prove``; it needs a container engine and some minutes.
 """
 
 import argparse
