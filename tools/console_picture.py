@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dejamq_cli.console.server import serving
 from dejamq_cli.console.settings import ConsoleSettings
+from dejamq_cli.console.sources import Sources
 
 TREE = Path(__file__).parents[1]
 PICTURE = TREE / "docs" / "console.png"
@@ -23,7 +24,7 @@ SIZE = "1000,1270"
 
 async def picture(journal: Path) -> None:
     browser = next(filter(None, map(shutil.which, BROWSERS)))
-    async with serving(ConsoleSettings(None, "127.0.0.1:0", [journal])) as address:
+    async with serving(ConsoleSettings(None, "127.0.0.1:0", Sources([journal]))) as address:
         while True:
             told = await asyncio.to_thread(urllib.request.urlopen, f"{address}duplicates.json?cause=O7")
             if found := json.load(told)["duplicates"]:

@@ -52,9 +52,9 @@ ROOMS = {
         "telemetry", "lite", "simple", "admin", "inbox", "", "sync", "integrations",
     ),
     "dejamq_analytics": (
-        "topics", "duck", "frames", "sources", "evidence", "rules", "rules.history", "rules.anomalies", "rules.copies",
-        "rules.pairs", "rules.declared", "survey", "groups", "spark", "pipeline", "report", "since", "log_audit", "run",
-        "chronicle", "", "trial_audit", "follow", "__main__",
+        "topics", "duck", "frames", "sources", "evidence", "options", "rules", "rules.history", "rules.anomalies",
+        "rules.copies", "rules.pairs", "rules.declared", "survey", "groups", "spark", "pipeline", "report", "since",
+        "log_audit", "run", "chronicle", "", "trial_audit", "follow", "__main__",
     ),
     "dejamq_lab": (
         "errors", "duplicates", "broker_duplicates", "auditing", "foreign", "cluster", "control", "dev", "",

@@ -15,8 +15,8 @@ import msgspec
 from dejamq_proto.standard_output import OutputFailed, run
 from dejamq_proto.texts import printable
 
-from dejamq_analytics.evidence.text_lines import layout_of, offset_of
-from dejamq_analytics.evidence.translate import Reading, translate
+from dejamq_analytics import options
+from dejamq_analytics.evidence.translate import translate
 from dejamq_analytics.report.causes import CAUSES
 from dejamq_analytics.report.explain import explained
 from dejamq_analytics.report.tables import Target
@@ -101,27 +101,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 clean, 1 findings, 2 bad use, 3 cannot tell, 130 Ctrl-C.",
     )
     parser.add_argument("journals", nargs="*", metavar="JOURNAL_DIR", help="default: DEJAMQ_JOURNAL_DIR")
-    parser.add_argument("--store", action="append", default=[], metavar="DIR", help="a broker's store directory")
-    parser.add_argument(
-        "--logs", action="append", default=[], metavar="DIR", help="logs of RocketMQ's clients and servers"
-    )
-    parser.add_argument(
-        "--trace", action="append", default=[], metavar="DIR", help="exported messages of its trace topic"
-    )
-    parser.add_argument(
-        "--evidence", action="append", default=[], metavar="DIR",
-        help="any of these, stores, offset files, and what dejamq collect wrote; --logs and --trace find all as well",
-    )  # fmt: skip
-    parser.add_argument(
-        "--zone", action="append", default=[], metavar="[PART=]+HH:MM",
-        help="time zone of logs, for paths with PART in them; by default a log tells it, or it is RocketMQ's +08:00",
-    )  # fmt: skip
+    options.add_options(parser)
     parser.add_argument(
         "--explain-sources", action="store_true", help="audit nothing: say what was found, and what each cause needs"
-    )
-    parser.add_argument("--log-pattern", metavar="PATTERN", help="layout of an application's own log (logback, log4j)")
-    parser.add_argument(
-        "--trace-topic", action="append", default=[], metavar="TOPIC", help="of clients that have their own"
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="writes verdict.json, findings/, anomalies/, report.html"
@@ -163,7 +145,9 @@ def _request(given: argparse.Namespace) -> Request:
     for name in fail_on:
         if name not in FAIL_ON:
             raise BadInput(f"--fail-on takes {', '.join(FAIL_ON)} or never, not {name!r}")
-    reading = _reading(given)
+    reading = options.reading_of(given)
+    if given.follow and reading is not None:
+        raise BadInput("--follow is about journals: leave it out where there are logs")
     return Request(
         journals=given.journals or ([default] if default and reading is None else []),
         reading=reading,
@@ -190,29 +174,14 @@ def _pairs(option: str, entries: Sequence[str]) -> dict[str, str]:
 
 def _target(given: argparse.Namespace) -> Target | None:
     """None where no table is written. Raises BadInput."""
-    options = _pairs("--write-option", given.write_option)
-    if not (given.write_format or given.write_path or given.write_table or options):
+    of_format = _pairs("--write-option", given.write_option)
+    if not (given.write_format or given.write_path or given.write_table or of_format):
         return None
     if given.follow:
         raise BadInput("--follow writes Parquet only: leave --write-… out, or audit again and again with --since")
-    target = Target(given.write_format, given.write_path, given.write_table, options)
+    target = Target(given.write_format, given.write_path, given.write_table, of_format)
     target.check()
     return target
-
-
-def _reading(given: argparse.Namespace) -> Reading | None:
-    """None where there is no evidence but journals and stores."""
-    folders = [*given.logs, *given.trace, *given.evidence]
-    if not folders:
-        return None
-    if given.follow:
-        raise BadInput("--follow is about journals: leave it out where there are logs")
-    zones = {}
-    for zone in given.zone:
-        part, _, offset = zone.rpartition("=")
-        zones[part] = offset_of(offset)
-    layout = layout_of(given.log_pattern) if given.log_pattern else None
-    return Reading(folders, given.store, zones, layout, frozenset(given.trace_topic))
 
 
 def _explain(request: Request) -> int:

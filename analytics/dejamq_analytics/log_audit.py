@@ -15,7 +15,7 @@ from dejamq_analytics.report.result import AuditResult
 from dejamq_analytics.report.scope import LogVerdict, Scope, StoreExtent
 from dejamq_analytics.report.verdict import Totals, weigh
 from dejamq_analytics.rules.evidence import line, lines, offset_message_id, text, timestamp
-from dejamq_analytics.rules.history import stored, stored_causes
+from dejamq_analytics.rules.history import appends, deliveries, queues, stored, stored_causes
 from dejamq_analytics.sources import journals
 from dejamq_analytics.sources.facts import Facts
 from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, DELIVERY, FINDING_COLUMNS, contract, id_of
@@ -26,7 +26,10 @@ def nothing_else(spark: SparkSession) -> Facts:
     """Facts of journals for the report, where there are no journals."""
     events = journals.no_lines(spark)
     processes = journals.processes(events)
-    return Facts(events, processes, events, events, events, events)
+    entered = deliveries.deliveries(events)
+    return Facts(
+        events, processes, entered, appends.appends(events), appends.sends(events), queues.brokers(events, processes)
+    )
 
 
 class Logs(NamedTuple):

@@ -38,7 +38,7 @@ SMALL_LOG_BYTES = 256 << 20
 CLEAN, FOUND, BAD_USE, CANNOT_TELL = 0, 1, 2, 3
 FAIL_ON = ("duplicates", "lost", "out_of_order", "undetermined")
 Untold = Callable[[DataFrame, str], DataFrame]
-Beside = Callable[[Path, AuditResult, Facts], None]
+Beside = Callable[[Path, AuditResult, Facts, "Request"], None]
 
 
 @dataclass(frozen=True)
@@ -303,6 +303,6 @@ def _write(
     moments = sources.moments(request.made.sources, lines) if request.made is not None else {}
     report.write_text(render(result.verdict, told, moments), encoding="utf-8")
     if request.beside is not None:
-        request.beside(out, result, facts)
+        request.beside(out, result, facts, request)
     for path in (write_verdict(result.verdict, out), out / "findings", out / "anomalies", report):
         say(str(path))

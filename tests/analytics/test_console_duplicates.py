@@ -12,6 +12,7 @@ import stories_producers  # noqa: F401
 from console_reader import HOSTILE, Seen, get
 from dejamq_cli.console.server import serving
 from dejamq_cli.console.settings import ConsoleSettings
+from dejamq_cli.console.sources import Sources
 from dejamq_lab.cluster.waiting import until_async
 from journals import History
 from pages import browser
@@ -60,7 +61,9 @@ async def console(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tup
     write_all(directory, ["o1", "o7", "p1"])
     write_stored_twice(directory)
     write_hostile(directory)
-    async with serving(ConsoleSettings(None, "127.0.0.1:0", [directory], refresh_s=0.2, audit_rest=0)) as address:
+    async with serving(
+        ConsoleSettings(None, "127.0.0.1:0", Sources([directory]), refresh_s=0.2, audit_rest=0)
+    ) as address:
 
         async def audited() -> bool:
             return (await get(address, "/duplicates.json")).json()["duplicates"] is not None

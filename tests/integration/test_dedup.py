@@ -1,16 +1,20 @@
 """Messages that are sent again, by retries or by programs, over every door: they are stored once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broker_wire import dialled, running
 from dejamq import Message, MessageQueue, Producer, SendResult, SendTimeout
+from dejamq_broker.paths.send import SendPath
+from dejamq_broker.store import StoreFull
 from dejamq_broker.tables.topics import TopicConfig
+from dejamq_broker.writing.record_writer import RecordWriter
 from dejamq_proto import failpoints
 from dejamq_proto.failpoints import Failpoints
+from dejamq_proto.names import SCHEDULE_TOPIC
 from dejamq_proto.remoting import requests
 from dejamq_proto.v2 import messages_pb2 as pb
 from producer_site import Site, bodies_at
@@ -113,6 +117,44 @@ async def test_a_program_sends_again_after_a_time_out_and_nothing_is_stored_twic
             await producer.send(Message("t", b"x", dedup_id="17"), timeout_ms=300)
         assert (await producer.send(Message("t", b"x", dedup_id="17"))).duplicate
         assert sorted(await bodies_at(site, "t")) == [b"first", b"x"]
+
+
+@pytest.fixture
+def failing_half_way(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From then on the disk has no room, once, for the second record of a run."""
+    accept, put = SendPath.accept, RecordWriter.put
+    in_run, left = [0], [0]
+
+    def accepting(self: SendPath, *run: Any) -> Any:
+        in_run[0] = 0
+        return accept(self, *run)
+
+    def failing(self: RecordWriter, *record: Any) -> Any:
+        in_run[0] += 1
+        if left[0] and in_run[0] == 2:
+            left[0] = 0
+            raise StoreFull("no room")
+        return put(self, *record)
+
+    monkeypatch.setattr(SendPath, "accept", accepting)
+    monkeypatch.setattr(RecordWriter, "put", failing)
+    return lambda: left.__setitem__(0, 1)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_an_error_for_what_is_stored_in_part_stores_nothing_twice(
+    site: Site, idempotent: bool, failing_half_way: Callable[[], None]
+) -> None:
+    """Cause P4: the broker says that it failed, and has some of the messages."""
+    async with site.producer(idempotent=idempotent, send_msg_timeout_ms=20_000) as producer:
+        await producer.send(Message("t", b"first"))
+        failing_half_way()
+        bodies = sorted(b"%d" % number for number in range(100))
+        results = await asyncio.gather(*(producer.submit(Message("t", body, delay_level=3)) for body in bodies))
+        stored = sorted(await bodies_at(site, SCHEDULE_TOPIC))
+        assert any(result.duplicate for result in results) == idempotent
+        assert (stored == bodies) == idempotent
+        assert set(stored) == set(bodies)
 
 
 async def test_a_property_asks_for_it_over_remoting(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ LISTED = subprocess.run(
     ["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=HOUSE, capture_output=True, text=True, check=False
 ).stdout.split()
 PAGES = [HOUSE / name for name in LISTED if (HOUSE / name).exists()]
-LONGEST = {"README.md": 120, "docs/performance.md": 110} | {
+LONGEST = {"README.md": 120, "docs/performance.md": 150} | {
     str(path.relative_to(HOUSE)): 60 for path in sorted((HOUSE / "docs" / "decisions").glob("*.md"))
 }
-"""Lines that a page may have beside what is generated."""
+"""Lines that a page may have."""
 NAMES_PATHS = ("CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md")
 TOP = "analytics|benchmarks|broker|cli|client|docs|lab|namesrv|proto|tests|tools"
 
@@ -49,8 +49,7 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 @pytest.mark.parametrize(("name", "most"), LONGEST.items())
 def test_a_page_with_a_limit_stays_within_it(name: str, most: int) -> None:
-    text = re.sub(r"<!-- made by .*?begin -->.*?end -->", "", (HOUSE / name).read_text("utf-8"), flags=re.DOTALL)
-    assert len(text.splitlines()) <= most
+    assert len((HOUSE / name).read_text("utf-8").splitlines()) <= most
 
 
 @pytest.mark.parametrize("name", NAMES_PATHS)

@@ -42,15 +42,17 @@ def named(spark: SparkSession, findings: DataFrame, sources: Path) -> DataFrame:
 
 
 class Moment(NamedTuple):
-    """When an act was: at this time of its machine's clock, or up to so much later."""
+    """When an act was: at this time of its machine's clock, or up to so much later. ``source`` is its file and line."""
 
     wall_us: int
     within_us: int
+    source: str
 
 
 class _Line(msgspec.Struct):
     boot_id: str
     seq: int
+    source: str
     within_us: int
     wall_us: int
 
@@ -62,7 +64,7 @@ def moments(sources: Path, wanted: AbstractSet[tuple[str, int]]) -> dict[tuple[s
         for text in file:
             line = decoder.decode(text)
             if (line.boot_id, line.seq) in wanted:
-                found[line.boot_id, line.seq] = Moment(line.wall_us, line.within_us)
+                found[line.boot_id, line.seq] = Moment(line.wall_us, line.within_us, line.source)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Audits of the journals while they grow, each in a process of its own. The last one that ended is what pages show."""
+"""Audits of the evidence while it grows, each in a process of its own. The last one that ended is what pages show."""
 
 import asyncio
 import importlib.util
@@ -8,24 +8,23 @@ import tempfile
 import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dejamq_cli.console.settings import ConsoleSettings
+from dejamq_cli.console.sources import Extent
 from dejamq_cli.console.tables import AuditTables
 
 LOOK_S = 0.5
 END_S = 5.0
 NEEDED = ("pyarrow", "duckdb")
-Extent = frozenset[tuple[str, int]]
 
 
 class Audits:
     """``told`` is called after each audit. One task runs it; it owns a temporary folder."""
 
     def __init__(self, settings: ConsoleSettings, told: Callable[[], None]) -> None:
-        self.journals, self._settings, self._told = settings.journals, settings, told
+        self.sources, self._settings, self._told = settings.sources, settings, told
         self.last: AuditTables | None = None
         self.error = ""
         """Why there is no newer one."""
@@ -35,7 +34,7 @@ class Audits:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        if not self.journals:
+        if not self.sources:
             return
         missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
         if missing:
@@ -52,7 +51,7 @@ class Audits:
     async def _follow(self, folder: Path) -> None:
         number, rest_until = 0, 0.0
         while True:
-            extent = await asyncio.to_thread(self._extent)
+            extent = await asyncio.to_thread(self.sources.extent)
             if extent == self._audited or time.monotonic() < rest_until:
                 await asyncio.sleep(LOOK_S)
                 continue
@@ -67,7 +66,7 @@ class Audits:
     async def _audit(self, out: Path, begun: float) -> None:
         self.is_running = True
         try:
-            error = await _audited(self.journals, out)
+            error = await _audited(self.sources.arguments, out)
             if not error:
                 tables = await asyncio.to_thread(AuditTables, out, time.monotonic() - begun)
                 await self._show(tables)
@@ -85,17 +84,9 @@ class Audits:
             old.close()
             await asyncio.to_thread(shutil.rmtree, old.folder, ignore_errors=True)
 
-    def _extent(self) -> Extent:
-        files = (path for journal in self.journals for path in journal.glob("*.jsonl"))
-        found = set()
-        for path in files:
-            with suppress(OSError):  # one that is deleted meanwhile
-                found.add((str(path), path.stat().st_size))
-        return frozenset(found)
-
     def state(self) -> dict[str, Any] | None:
-        """What pages say of the audit; None where no journal was given."""
-        if not self.journals:
+        """What pages say of the audit; None where there is nothing to audit."""
+        if not self.sources:
             return None
         last = self.last
         return {
@@ -105,9 +96,9 @@ class Audits:
         }  # fmt: skip
 
 
-async def _audited(journals: Sequence[Path], out: Path) -> str:
+async def _audited(sources: Sequence[str], out: Path) -> str:
     """Empty when ``out`` has all of it; else why not."""
-    command = [sys.executable, "-m", "dejamq_analytics.chronicle", *map(str, journals), "--out", str(out)]
+    command = [sys.executable, "-m", "dejamq_analytics.chronicle", *sources, "--out", str(out)]
     process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
     try:
         _, said = await process.communicate()

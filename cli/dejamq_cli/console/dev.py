@@ -20,6 +20,7 @@ from dejamq_proto.serving.server import wait_for_signal
 from dejamq_proto.standard_output import run
 
 from dejamq_cli.console.settings import ConsoleSettings, check_needs
+from dejamq_cli.console.sources import Sources
 from dejamq_cli.terminal.output import BAD_USE, NO, OutputClosed, say, tell
 
 READY = re.compile(rb"ready dev ([^;\s]+);")
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = [sys.executable, "-m", "dejamq_lab.dev", *rest, *settings]
         try:
             check_needs()
-            check = ConsoleSettings(None, known.console, [Path(journal)])
+            check = ConsoleSettings(None, known.console, Sources([Path(journal)]))
             check.address  # noqa: B018  # raises before a server is started
             return asyncio.run(_run(command, known.console, Path(journal)))
         except OutputClosed:
@@ -86,7 +87,7 @@ async def _pages(server: Process, listen: str, journal: Path) -> None:
     while line := await server.stdout.readline():
         tell(line.decode(errors="replace").rstrip("\n"))
         if found := READY.match(line):
-            settings = ConsoleSettings(found[1].decode(), listen, [journal])
+            settings = ConsoleSettings(found[1].decode(), listen, Sources([journal]))
             async with serving(settings) as address:
                 tell(f"ready console {address}; export DEJAMQ_JOURNAL_DIR={journal}")
                 if settings.is_open:

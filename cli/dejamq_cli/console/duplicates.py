@@ -19,7 +19,10 @@ AIR = 0.12
 """The time line begins and ends this part of the pair's time before and after it."""
 LEAST_AIR_US = 20_000
 STORED_TWICE = "stored twice"
-NO_JOURNALS = "No journal was given: start with --journal DIR, the journal_dir of brokers and clients."
+NO_EVIDENCE = (
+    "No journal was given: start with --journal DIR, the journal_dir of brokers and clients, or with --evidence DIR, "
+    "logs and stores of a RocketMQ."
+)
 NO_AUDIT = "No audit has ended yet."
 
 
@@ -33,13 +36,13 @@ def needed(request: Request) -> AuditTables:
     tables = tables_of(request)
     if tables is None:
         audits = request.app.state.console.audits
-        raise HTTPException(404 if not audits.journals else 503, _why_none(request))
+        raise HTTPException(404 if not audits.sources else 503, _why_none(request))
     return tables
 
 
 def _why_none(request: Request) -> str:
     audits = request.app.state.console.audits
-    return NO_JOURNALS if not audits.journals else audits.error or NO_AUDIT
+    return NO_EVIDENCE if not audits.sources else audits.error or NO_AUDIT
 
 
 def causes() -> Mapping[str, Any]:

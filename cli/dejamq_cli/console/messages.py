@@ -29,7 +29,7 @@ MOST_SHOWN = 64 << 10
 
 
 def namesrv_of(request: Request) -> str:
-    """Raises HTTPException where the console looks at journals only."""
+    """Raises HTTPException where the console looks at no cluster."""
     namesrv: str | None = request.app.state.console.settings.namesrv
     if namesrv is None:
         raise HTTPException(404, "No cluster is looked at: start the console with --namesrv.")
@@ -121,7 +121,7 @@ async def message(request: Request) -> Page:
             )
         except DejamqError as error:
             trouble = str(error)
-    life = await asyncio.to_thread(_life, console.settings.journals, message_id)
+    life = await asyncio.to_thread(_life, console.settings.sources.journals, message_id)
     tables = tables_of(request)
     found = [] if tables is None else await tables.found(Wanted(message=message_id, asked_for=True), 100, 0)
     if not copies and life is None and not found:

@@ -4,10 +4,11 @@ import importlib.util
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.texts import number_of
+
+from dejamq_cli.console.sources import Sources
 
 LISTEN = "127.0.0.1:8088"
 REFRESH_S = 5.0
@@ -24,7 +25,7 @@ class ConsoleSettings:
 
     namesrv: str | None
     listen: str = LISTEN
-    journals: Sequence[Path] = ()
+    sources: Sources = field(default_factory=Sources)
     token: str | None = field(default=None, repr=False)
     names: Sequence[str] = ()
     refresh_s: float = REFRESH_S

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-CHRONICLE = ("holdings", "commits", "deliveries", "faults", "moments", "processes")
+CHRONICLE = ("holdings", "commits", "deliveries", "faults", "moments", "processes", "places")
 SETTINGS = (
     "SET autoinstall_known_extensions = false", "SET autoload_known_extensions = false", "SET threads = 2",
     "SET memory_limit = '512MB'",
@@ -55,6 +55,19 @@ class Wanted:
 
 Queue = tuple[str, str, str, int]
 """Group, broker, topic, number."""
+
+
+def placed(line: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of evidence with its place beside its words; a stored copy has its time from the finding."""
+    source, wall_us = line["source"], line["wall_us"]
+    summary = line["summary"].partition(f" [{source}")[0] if source else line["summary"]
+    if line["event"] == "RECORD" and wall_us is None:
+        ends = f"{line['seq']:016X}"
+        wall_us = next(
+            (found[f"{side}_us"] for side in ("first", "second")
+             if (found[side]["offset_message_id"] or "").endswith(ends)), None
+        )  # fmt: skip
+    return line | {"summary": summary, "wall_us": wall_us}
 
 
 class AuditTables:
@@ -122,7 +135,7 @@ class AuditTables:
         return int((await self.ask(f"SELECT count(*) AS n FROM findings WHERE {where}", given))[0]["n"])
 
     async def finding(self, finding_id: str) -> dict[str, Any] | None:
-        """With both deliveries and the evidence, each line of it with its time where it is known."""
+        """With both deliveries and the evidence, each line of it with its time and its place where they are known."""
         rows = await self.ask(
             f"SELECT {BRIEF}, first, second, evidence FROM findings WHERE finding_id = ?", [finding_id]
         )
@@ -130,13 +143,15 @@ class AuditTables:
             return None
         lines = await self.ask(
             """SELECT line.process AS process, line.boot_id AS boot_id, line.seq AS seq, line.event AS event,
-                line.summary AS summary, moments.wall_us AS wall_us
+                line.summary AS summary, moments.wall_us AS wall_us, places.source AS source,
+                places.within_us AS within_us
             FROM (SELECT unnest(evidence) AS line, generate_subscripts(evidence, 1) AS place FROM findings
                 WHERE finding_id = ?) LEFT JOIN moments ON moments.boot_id = line.boot_id AND moments.seq = line.seq
+            LEFT JOIN places ON places.whose = coalesce(line.boot_id, line.process) AND places.seq = line.seq
             ORDER BY place""",
             [finding_id],
         )
-        return rows[0] | {"evidence": lines}
+        return rows[0] | {"evidence": [placed(line, rows[0]) for line in lines]}
 
     async def by_time(self, wanted: Wanted, begin_us: int, width_us: int, columns: int) -> Rows:
         """How many of each cause in each of so many columns of that time."""

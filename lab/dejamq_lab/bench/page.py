@@ -1,6 +1,6 @@
 """A report as the table of a page: between two markers, so that no figure is typed by hand. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dejamq_lab.bench.client.worker import OWN
 from dejamq_lab.bench.figures import FRAMES
@@ -123,18 +123,24 @@ def spread_plain(value: Spread) -> str:
 
 
 def _beneath(report: BenchReport) -> Iterator[str]:
-    for peer, promise in report.durability.items():
-        yield f"- {NAMES.get(peer, peer)}: {promise}"
     if report.durability:
+        told = (f"{NAMES.get(peer, peer)}: {promise}" for peer, promise in report.durability.items())
+        yield f"What each promises. {'. '.join(told)}."
         yield ""
-    yield "| what a message cost of a core (µs) | producer | broker | consumer |"
+    yield "## Cost by process"
+    yield ""
+    yield f"| what a message cost of a core (µs), {NAMES[OWN]} · {NAMES[FRAMES]} | producer | broker | consumer |"
     yield "|---|---|---|---|"
     for row in report.rows:
-        for side, cost in row.cores_us.items():
-            if cost and not row.title.endswith(SAME):
-                cells = [f"{cost[name]:.3g}" if name in cost else "" for name in PROCESSES]
-                yield f"| {row.title}{', frames' if side == FRAMES else ''} | {' | '.join(cells)} |"
+        own, frames = (row.cores_us.get(side, {}) for side in (OWN, FRAMES))
+        if own and not row.title.endswith(SAME):
+            yield f"| {row.title} | {' | '.join(_cost(own, frames, name) for name in PROCESSES)} |"
     yield ""
+
+
+def _cost(own: Mapping[str, float], frames: Mapping[str, float], process: str) -> str:
+    """Of one process, by gRPC and by frames."""
+    return " · ".join(f"{side[process]:.3g}" for side in (own, frames) if process in side)
 
 
 SAME = "99th percentile"
