@@ -15,7 +15,6 @@ from typing import Any
 
 from broker_wire import Wire, a_run
 from dejamq import Admin
-from dejamq_lab.cluster.usage import memory_mib
 from dejamq_proto import client_pb2, namesrv_pb2, namesrv_pb2_grpc
 from dejamq_proto.common_pb2 import QueueKey
 from dejamq_proto.remoting import requests
@@ -74,11 +73,12 @@ class Told:
                 f"({self.connect_cpu_s[kind] / number * 1e4:.1f} s of processor for 10,000); "
                 f"heartbeats {self.beat_cpu_s[kind] / number * 1e4:.2f} s of processor for 10,000"
             )
-        by_topic, by_group = self.growth("empty", "topics"), self.growth("topics", "groups")
-        lines.append(
-            f"{by_topic / self.topics * 1024:.1f} KiB a topic, {by_group / self.groups * 1024:.1f} KiB a group; name "
-            f"server {(self.namesrv_mib['topics'] - self.namesrv_mib['empty']) / self.topics * 1024:.1f} KiB a topic"
-        )
+        if "topics" in self.own_mib:  # else the store was there
+            by_topic, by_group = self.growth("empty", "topics"), self.growth("topics", "groups")
+            lines.append(
+                f"{by_topic / self.topics * 1024:.1f} KiB a topic, {by_group / self.groups * 1024:.1f} KiB a group; name "
+                f"server {(self.namesrv_mib['topics'] - self.namesrv_mib['empty']) / self.topics * 1024:.1f} KiB a topic"
+            )
         return lines
 
     def growth(self, before: str, after: str) -> float:
@@ -238,9 +238,7 @@ async def create_groups(broker: str, topics: int, groups: int) -> None:
                     for queue_id in range(QUEUES)
                 ]
                 asked = [
-                    client_pb2.UpdateOffsetRequest(
-                        caller=wire.caller(), group=group_name(group), queue=key, offset=1
-                    )
+                    client_pb2.UpdateOffsetRequest(caller=wire.caller(), group=group_name(group), queue=key, offset=1)
                     for key in keys
                 ]
                 asked[0].also.extend(asked[1:])
@@ -286,5 +284,3 @@ async def descriptors_at_most(broker: Server, most: int) -> None:
     end_s = time.monotonic() + DEADLINE_S
     while broker.descriptors > most and time.monotonic() < end_s:
         await asyncio.sleep(0.1)
-
-

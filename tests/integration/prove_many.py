@@ -50,7 +50,9 @@ def main() -> int:
     connections = {"remoting": options.connections - 2 * quarter, "v1": quarter, "v2": quarter}
     needed = connections["remoting"] + quarter + 3 * quarter + 200  # the acceptor and gRPC hold three for one of v2
     if most < needed:
-        parser.error(f"{options.connections} connections need {needed} descriptors of one process, ulimit -Hn is {most}")
+        parser.error(
+            f"{options.connections} connections need {needed} descriptors of one process, ulimit -Hn is {most}"
+        )
     with tempfile.TemporaryDirectory(prefix="many-") as name:
         directory = options.directory or Path(name)
         directory.mkdir(exist_ok=True)

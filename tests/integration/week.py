@@ -98,6 +98,8 @@ class Told:
     sent: int = 0
     delivered: int = 0
     looks: int = 0
+    gone: int = 0
+    """Messages that had expired at the last look."""
     ids: int = 0
     restarts: int = 0
     rotations: int = 0
@@ -108,7 +110,7 @@ class Told:
     def lines(self) -> list[str]:
         return [
             f"{self.sent} messages, {self.delivered} of them for a time, {self.ids} ids, {self.looks} looks at all that "
-            f"is kept, {self.restarts} restarts, {self.rotations} rotations of the journal, zones {sorted(self.zones)}",
+            f"is kept ({self.gone} had expired at the last), {self.restarts} restarts, {self.rotations} rotations of the journal, zones {sorted(self.zones)}",
             *(
                 f"{day.at}: {day.descriptors} descriptors, {day.own_mib:.1f} MiB, {day.log_files} log files, "
                 f"{day.index_files} index files, {day.files} files in all"
@@ -215,7 +217,9 @@ class Life:
 
     async def _hour(self, wire: Wire) -> None:
         wait_ms = self._chance.randrange(1, LONGEST_WAIT_H * 60) * MINUTE_MS
-        await self._send(wire, "timed", due_ms=self.clock.now_ms + wait_ms, TIMER_DELIVER_MS=self.clock.now_ms + wait_ms)
+        await self._send(
+            wire, "timed", due_ms=self.clock.now_ms + wait_ms, TIMER_DELIVER_MS=self.clock.now_ms + wait_ms
+        )
         await self._send(wire, "timed", due_ms=self.clock.now_ms + 2 * HOUR_MS, DELAY=18)
         await wire.commit("readers", "orders", self.broker.domain.store.max_offset("orders", 0))
         self._look_by_key()
@@ -345,9 +349,11 @@ class Life:
             await until(lambda: self._followed(store.log_min), DEADLINE_S)
         except AssertionError:
             self.told.faults.append(f"{self._now()}: files that have expired are still there")
+        self.told.gone = 0
         for (topic, queue_id), sent in self._sent.items():
             kept = [record.properties["UNIQ_KEY"] for record in self._records(topic, queue_id, 0)]
             gone = len(sent) - len(kept)
+            self.told.gone += gone
             if kept != [one.key for one in sent[gone:]]:
                 self.told.faults.append(f"{self._now()}: {topic} {queue_id}: not the messages that were sent")
             if any(one.stored_ms > self.clock.now_ms - self._reserved_ms for one in sent[:gone]):
@@ -361,7 +367,9 @@ class Life:
         store = self.broker.domain.store
         for topic, queue_id in store.queues():
             begin = store.min_offset(topic, queue_id)
-            entries = store.queue_entries(topic, queue_id, begin, 1) if begin < store.max_offset(topic, queue_id) else []
+            entries = (
+                store.queue_entries(topic, queue_id, begin, 1) if begin < store.max_offset(topic, queue_id) else []
+            )
             if entries and entries[0][0] < log_min:
                 return False
         return True
@@ -407,5 +415,3 @@ async def lived(directory: Path, begins: datetime, days: float, **more: Any) -> 
     with zone(BERLIN):
         life = Life(directory, begins, **more)
         return await life.days(days)
-
-
