@@ -26,7 +26,6 @@ from scale import DEADLINE_S, QUEUES, Answers, Server
 
 HOSTS = 8
 CREATED_AT_A_TIME = 16
-PROCESSES = {"remoting": 2, "v1": 2, "v2": 2}
 SMALL_FILES = "--set=mappedFileSizeConsumeQueue=20000"
 
 
@@ -74,10 +73,11 @@ class Told:
                 f"heartbeats {self.beat_cpu_s[kind] / number * 1e4:.2f} s of processor for 10,000"
             )
         if "topics" in self.own_mib:  # else the store was there
-            by_topic, by_group = self.growth("empty", "topics"), self.growth("topics", "groups")
+            topic, group = self.growth("empty", "topics") / self.topics, self.growth("topics", "groups") / self.groups
+            routes = (self.namesrv_mib["topics"] - self.namesrv_mib["empty"]) / self.topics
             lines.append(
-                f"{by_topic / self.topics * 1024:.1f} KiB a topic, {by_group / self.groups * 1024:.1f} KiB a group; name "
-                f"server {(self.namesrv_mib['topics'] - self.namesrv_mib['empty']) / self.topics * 1024:.1f} KiB a topic"
+                f"{topic * 1024:.1f} KiB a topic, {group * 1024:.1f} KiB a group; name server "
+                f"{routes * 1024:.1f} KiB a topic"
             )
         return lines
 
@@ -114,8 +114,8 @@ class Crowd:
             pipe.close()
 
 
-async def many(directory: Path, connections: dict[str, int], topics: int, groups: int) -> Told:
-    """One run in this directory. A store that is there already is used as it is."""
+async def many(directory: Path, connections: dict[str, int], topics: int, groups: int, processes: int = 2) -> Told:
+    """One run in this directory. A store that is there already is used as it is. ``processes``: of each kind."""
     told = Told(connections, topics, groups)
     namesrv = Server("dejamq_namesrv", directory)
     namesrv.start()
@@ -136,7 +136,7 @@ async def many(directory: Path, connections: dict[str, int], topics: int, groups
         broker.stop()
         told.restart_s, told.restart_cpu_s = await asyncio.to_thread(broker.start), broker.cpu_s
         measure(told, "restarted", broker, namesrv)
-        await connect(told, crowds, broker, namesrv)
+        await connect(told, crowds, broker, namesrv, processes)
         told.load = os.getloadavg()[0]
         told.routes = await ask_routes(namesrv.address, topics)
         before_s = broker.cpu_s
@@ -158,13 +158,15 @@ def measure(told: Told, name: str, broker: Server, namesrv: Server) -> None:
     told.descriptors[name] = broker.descriptors
 
 
-async def connect(told: Told, crowds: dict[str, list[Crowd]], broker: Server, namesrv: Server) -> None:
+async def connect(
+    told: Told, crowds: dict[str, list[Crowd]], broker: Server, namesrv: Server, processes: int
+) -> None:  # fmt: skip
     """All clients of a kind, then of the next; each sends heartbeats when all are there."""
     first = 0
     for kind, number in told.connections.items():
         address = broker.address if kind != "v1" else below(broker.address)
         began_s, cpu_s = time.monotonic(), broker.cpu_s
-        shares = shared(number, PROCESSES[kind])
+        shares = shared(number, processes)
         crowds[kind] = []
         for share in shares:
             crowds[kind].append(Crowd(kind, first, share, told.groups, told.topics, HOSTS, address))
@@ -265,7 +267,8 @@ async def ask_routes(namesrv: str, topics: int) -> dict[str, Answers]:
 
         async def ask_remoting(name: str) -> None:
             answer = await client.ask(requests.GET_ROUTE, topic=name)
-            assert answer.code == 0 and b"queueDatas" in answer.body
+            assert answer.code == 0
+            assert b"queueDatas" in answer.body
 
         await timed(by_remoting, wanted, ask_remoting)
     return {"gRPC": by_grpc, "remoting": by_remoting}

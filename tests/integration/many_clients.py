@@ -1,7 +1,8 @@
 """``python many_clients.py KIND FIRST COUNT GROUPS TOPICS HOSTS ADDRESS``: one process with many clients of a broker.
 
-It says ``connected`` when each client has its heartbeat acknowledged. Then it takes a line of input at a time: ``beat``
-sends one heartbeat of each client and waits for the answers, ``close`` ends all connections. Each is answered by a line.
+It says ``connected`` when each client has its heartbeat acknowledged. Then it takes a line of input at a time:
+``beat`` sends one heartbeat of each client and waits for the answers, ``close`` ends all connections. Each is answered
+by a line.
 ``KIND`` is ``remoting`` (RocketMQ's Java clients), ``v1`` (gRPC of dejamq) or ``v2`` (gRPC of RocketMQ 5).
 """
 
@@ -60,8 +61,8 @@ class Remoting:
                 "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": False,
                 "subscriptionDataSet": [
                     {
-                        "topic": name, "subString": "*", "expressionType": "TAG", "subVersion": 1, "classFilterMode": False,
-                        "codeSet": [], "tagsSet": [],
+                        "topic": name, "subString": "*", "expressionType": "TAG", "subVersion": 1,
+                        "classFilterMode": False, "codeSet": [], "tagsSet": [],
                     }
                     for name in names
                 ],
@@ -76,7 +77,7 @@ class Remoting:
     async def beat(self) -> None:
         assert self._client is not None
         answer = await self._client.ask(requests.HEART_BEAT, self._body)
-        assert answer.code == 0 and not answer.remark, answer
+        assert (answer.code, answer.remark) == (0, None), answer
         while not self._client.pushed.empty():
             self._client.pushed.get_nowait()
 

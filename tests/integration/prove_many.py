@@ -1,8 +1,8 @@
 """``python tests/integration/prove_many.py``: 10,000 connections, 5,000 topics and 1,000 groups at one broker.
 
-Half of the connections speak RocketMQ's remoting, a quarter gRPC of dejamq, a quarter gRPC of RocketMQ 5. It prints what
-each connection, topic and group costs, and fails where a limit is passed: memory, the time of a restart, route answers,
-and descriptors that stay when the connections have ended.
+Half of the connections speak RocketMQ's remoting, a quarter gRPC of dejamq, a quarter gRPC of RocketMQ 5. It prints
+what each connection, topic and group costs, and fails where a limit is passed: memory, the time of a restart, route
+answers, and descriptors that stay when the connections have ended.
 """
 
 import argparse

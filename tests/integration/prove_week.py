@@ -1,9 +1,9 @@
 """``python tests/integration/prove_week.py``: two weeks in the life of a broker, each in a minute.
 
-The machine stands in Berlin. One week has the night that is an hour shorter (March), the other the night that is an hour
-longer (October), and each ends a month. Messages are sent each quarter of an hour, log files roll and expire, topics
-come and go with their offsets, messages wait for hours and days, the broker restarts each 30 hours. Nothing that was
-acknowledged is lost within retention, everything older goes, and descriptors, memory and files stay flat.
+The machine stands in Berlin. One week has the night that is an hour shorter (March), the other the night that is an
+hour longer (October), and each ends a month. Messages are sent each quarter of an hour, log files roll and expire,
+topics come and go with their offsets, messages wait for hours and days, the broker restarts each 30 hours. Nothing that
+was acknowledged is lost within retention, everything older goes, and descriptors, memory and files stay flat.
 """
 
 import argparse

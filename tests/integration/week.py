@@ -12,7 +12,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +38,8 @@ BODY = 2_000
 QUEUES = 4
 LONGEST_WAIT_H = 70
 DEADLINE_S = 30
+LOOKED_AT = 4, 45
+"""The last step of the hour in which files expire."""
 BERLIN = "Europe/Berlin"
 
 
@@ -84,11 +86,13 @@ class Day:
 
     at: str
     descriptors: int
+    """Of sockets, folders and whatever else is no file of the store."""
+    open_files: int
     own_mib: float
     log_files: int
     index_files: int
     files: int
-    """In the store and the journals, all together."""
+    """In the store, all together."""
 
 
 @dataclass
@@ -109,11 +113,12 @@ class Told:
 
     def lines(self) -> list[str]:
         return [
-            f"{self.sent} messages, {self.delivered} of them for a time, {self.ids} ids, {self.looks} looks at all that "
-            f"is kept ({self.gone} had expired at the last), {self.restarts} restarts, {self.rotations} rotations of the journal, zones {sorted(self.zones)}",
+            f"{self.sent} messages, {self.delivered} of them for a time, {self.ids} ids, {self.looks} looks at what is "
+            f"kept ({self.gone} messages had expired at the last one)",
+            f"{self.restarts} restarts, {self.rotations} rotations of the journal, zones {sorted(self.zones)}",
             *(
-                f"{day.at}: {day.descriptors} descriptors, {day.own_mib:.1f} MiB, {day.log_files} log files, "
-                f"{day.index_files} index files, {day.files} files in all"
+                f"{day.at}: {day.descriptors} descriptors and {day.open_files} of files, {day.own_mib:.1f} MiB, "
+                f"{day.log_files} log files, {day.index_files} index files, {day.files} files in all"
                 for day in self.days
             ),
             *(f"FAULT: {fault}" for fault in self.faults[:20]),
@@ -144,8 +149,9 @@ class Life:
             SMALL, mapped_file_size_commit_log=LOG_FILE, mapped_file_size_timer_log=4096, max_index_num=60,
             max_hash_slot_num=97, file_reserved_time_hours=reserved_hours, delete_when=delete_when,
             clean_resource_interval_ms=20, clean_resource_delay_ms=1, disk_check_delay_ms=1,
-            delete_commit_log_files_interval_ms=1, flush_interval_commit_log_ms=5, flush_commit_log_thorough_interval_ms=20,
-            flush_interval_consume_queue_ms=5, flush_consume_queue_least_pages=1,
+            delete_commit_log_files_interval_ms=1, flush_interval_commit_log_ms=5,
+            flush_commit_log_thorough_interval_ms=20, flush_interval_consume_queue_ms=5,
+            flush_consume_queue_least_pages=1,
             flush_consume_queue_thorough_interval_ms=50,
         )  # fmt: skip
         self._config = broker_config(
@@ -202,16 +208,18 @@ class Life:
                 await self._hour(wire)
             if now.tm_mday != before.tm_mday:
                 await self._midnight(wire)
-            if before.tm_hour == 4 != now.tm_hour:
+            if (now.tm_hour, now.tm_min) == LOOKED_AT:
                 await self._look()
 
     # what happens
 
     async def _step(self, wire: Wire) -> None:
+        begin = self.broker.domain.store.log_max
         for _ in range(self._per_step):
             await self._send(wire, "orders")
-        files = self.broker.domain.store.inspect().log.files.files
-        self._written_ms[files[-1].path.name] = self.clock()
+        for file in self.broker.domain.store.inspect().log.files.files:
+            if file.end >= begin:
+                self._written_ms[file.path.name] = self.clock()
         self._take_ids()
         await self._arrived()
 
@@ -238,7 +246,7 @@ class Life:
         for _ in range(QUEUES):
             await self._send(wire, self._day_topics[0])
         await wire.commit("daily", self._day_topics[0], 1)
-        await self._measure()
+        self._measure()
 
     def _forgotten(self, topic: str) -> bool:
         folder = self._directory / "store"
@@ -293,7 +301,7 @@ class Life:
     async def _arrived(self) -> None:
         """Messages for a time are there when they are due, once, and not before."""
         store = self.broker.domain.store
-        due = [sent for sent in self._waiting.values() if sent.due_ms <= self.clock.now_ms - 1000]
+        due = [sent for sent in self._waiting.values() if sent.due_ms <= self.clock.now_ms]
         places = {queue_id: len(self._sent.get(("timed", queue_id), ())) for queue_id in range(QUEUES)}
         wanted = Counter(sent.queue_id for sent in due)
 
@@ -339,7 +347,7 @@ class Life:
         """Everything within retention is there, and everything older is gone."""
         store = self.broker.domain.store
         files = store.inspect().log.files
-        keeps_from_ms = self.clock.now_ms - STEP_MS - self._reserved_ms
+        keeps_from_ms = self.clock.now_ms - self._reserved_ms
 
         def expired_are_gone() -> bool:
             return all(self._written_ms.get(file.path.name, self.clock()) > keeps_from_ms for file in files.files[:-1])
@@ -392,7 +400,7 @@ class Life:
         if sent[found].stored_ms != wanted or (found and sent[found - 1].stored_ms >= wanted):
             self.told.faults.append(f"{self._now()}: the search for {wanted} finds offset {found}")
 
-    async def _measure(self) -> None:
+    def _measure(self) -> None:
         gc.collect()
         journals = list((self._directory / "journal").glob("*.jsonl"))
         for path in journals:
@@ -400,14 +408,23 @@ class Life:
                 self.told.faults.append(f"{self._now()}: {path.name} has {path.stat().st_size} bytes")
         self.told.rotations = sum(path.name.endswith(".1.jsonl") for path in journals)
         store = self._directory / "store"
+        opened = list(_opened())
+        files = sum(path.startswith(str(store.resolve())) for path in opened)
         self.told.days.append(Day(
-            self._now(), len(os.listdir("/proc/self/fd")), memory_mib(os.getpid()),
+            self._now(), len(opened) - files, files, memory_mib(os.getpid()),
             len(list((store / "commitlog").iterdir())), len(list((store / "index").iterdir())),
-            sum(path.is_file() for path in self._directory.rglob("*")),
+            sum(path.is_file() for path in store.rglob("*")),
         ))  # fmt: skip
 
     def _now(self) -> str:
         return f"{datetime.fromtimestamp(self.clock.seconds()):%Y-%m-%d %H:%M}"
+
+
+def _opened() -> Iterator[str]:
+    """What is behind the descriptors of this process; that of the look itself is gone already."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            yield os.readlink(f"/proc/self/fd/{name}")
 
 
 async def lived(directory: Path, begins: datetime, days: float, **more: Any) -> Told:
