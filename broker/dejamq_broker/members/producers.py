@@ -28,7 +28,7 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self._producers: dict[Channel, ProducerChannel] = {}
-        self._by_client: dict[str, dict[Channel, None]] = {}
+        self._by_client: dict[str, tuple[Channel, ...]] = {}
 
     def __iter__(self) -> Iterator[tuple[Channel, ProducerChannel]]:
         return iter(self._producers.items())
@@ -46,17 +46,17 @@ class ProducerTable:
         if known is not None and known.client_id != client_id:
             self.leave(channel)
         self._producers[channel] = told = ProducerChannel(client_id, frozenset(groups), now_ms, boot_id)
-        self._by_client.setdefault(client_id, {})[channel] = None
+        if known is None or known.client_id != client_id:
+            self._by_client[client_id] = (*self._by_client.get(client_id, ()), channel)
         return known is None or known.groups != told.groups
 
     def leave(self, channel: Channel) -> None:
         """The channel ended; no error for one that is not known."""
         producer = self._producers.pop(channel, None)
         if producer is not None:
-            channels = self._by_client[producer.client_id]
-            del channels[channel]
-            if not channels:
-                del self._by_client[producer.client_id]
+            left = tuple(each for each in self._by_client.pop(producer.client_id) if each != channel)
+            if left:
+                self._by_client[producer.client_id] = left
 
     def unregister(self, client_id: str, group: str) -> None:
         """The client's producers of this group end, its channels may stay."""
