@@ -1,4 +1,4 @@
-"""A broker with many connections, topics and groups: what each of them costs, for `make prove` and a short test.
+"""A broker with many connections, topics and groups: what each of them costs, for `make prove`.
 
 Servers and clients are processes of their own. Nothing is judged here.
 """
@@ -25,6 +25,8 @@ from remoting_wire import remoting
 from scale import DEADLINE_S, QUEUES, Answers, Server
 
 HOSTS = 8
+PROCESSES = 2
+"""Of each kind of clients."""
 CREATED_AT_A_TIME = 16
 SMALL_FILES = "--set=mappedFileSizeConsumeQueue=20000"
 
@@ -39,6 +41,8 @@ class Told:
     own_mib: dict[str, float] = field(default_factory=dict)
     """By what had just come: ``empty``, ``topics``, ``groups``, each kind of connections, ``closed``."""
     namesrv_mib: dict[str, float] = field(default_factory=dict)
+    empty_start_s: float = 0.0
+    """Of a broker without anything: what the machine can do now."""
     restart_s: float = 0.0
     restart_cpu_s: float = 0.0
     connect_s: dict[str, float] = field(default_factory=dict)
@@ -59,7 +63,8 @@ class Told:
         lines = [
             f"{total} connections ({', '.join(f'{n} {kind}' for kind, n in self.connections.items())}), {self.topics} "
             f"topics of {QUEUES} queues, {self.groups} groups; load {self.load:.1f}",
-            f"restart with them in the store {self.restart_s:.1f} s ({self.restart_cpu_s:.1f} s of processor)",
+            f"restart with them in the store {self.restart_s:.1f} s ({self.restart_cpu_s:.1f} s of processor); an "
+            f"empty broker starts in {self.empty_start_s:.1f} s",
             "broker's own memory, MiB: " + ", ".join(f"{name} {mib:.0f}" for name, mib in self.own_mib.items()),
             "name server's, MiB: " + ", ".join(f"{name} {mib:.0f}" for name, mib in self.namesrv_mib.items()),
             f"descriptors of the broker: {self.descriptors}",
@@ -114,8 +119,8 @@ class Crowd:
             pipe.close()
 
 
-async def many(directory: Path, connections: dict[str, int], topics: int, groups: int, processes: int = 2) -> Told:
-    """One run in this directory. A store that is there already is used as it is. ``processes``: of each kind."""
+async def many(directory: Path, connections: dict[str, int], topics: int, groups: int) -> Told:
+    """One run in this directory. A store that is there already is used as it is."""
     told = Told(connections, topics, groups)
     namesrv = Server("dejamq_namesrv", directory)
     namesrv.start()
@@ -124,8 +129,11 @@ async def many(directory: Path, connections: dict[str, int], topics: int, groups
         "dejamq_broker", directory, "--namesrv", namesrv.address, "--store", str(store), "--listen", "0.0.0.0:0",
         "--advertise", "127.0.0.1:0", SMALL_FILES,
     )  # fmt: skip
+    empty = Server("dejamq_broker", directory, "--namesrv", namesrv.address, "--store", str(directory / "empty"))
     crowds: dict[str, list[Crowd]] = {}
     try:
+        told.empty_start_s = await asyncio.to_thread(empty.start)
+        empty.stop()
         await asyncio.to_thread(broker.start)
         measure(told, "empty", broker, namesrv)
         if not filled:
@@ -136,7 +144,7 @@ async def many(directory: Path, connections: dict[str, int], topics: int, groups
         broker.stop()
         told.restart_s, told.restart_cpu_s = await asyncio.to_thread(broker.start), broker.cpu_s
         measure(told, "restarted", broker, namesrv)
-        await connect(told, crowds, broker, namesrv, processes)
+        await connect(told, crowds, broker, namesrv)
         told.load = os.getloadavg()[0]
         told.routes = await ask_routes(namesrv.address, topics)
         before_s = broker.cpu_s
@@ -148,6 +156,7 @@ async def many(directory: Path, connections: dict[str, int], topics: int, groups
         for some in crowds.values():
             for crowd in some:
                 crowd.end()
+        empty.stop()
         broker.stop()
         namesrv.stop()
     return told
@@ -158,15 +167,13 @@ def measure(told: Told, name: str, broker: Server, namesrv: Server) -> None:
     told.descriptors[name] = broker.descriptors
 
 
-async def connect(
-    told: Told, crowds: dict[str, list[Crowd]], broker: Server, namesrv: Server, processes: int
-) -> None:  # fmt: skip
+async def connect(told: Told, crowds: dict[str, list[Crowd]], broker: Server, namesrv: Server) -> None:
     """All clients of a kind, then of the next; each sends heartbeats when all are there."""
     first = 0
     for kind, number in told.connections.items():
         address = broker.address if kind != "v1" else below(broker.address)
         began_s, cpu_s = time.monotonic(), broker.cpu_s
-        shares = shared(number, processes)
+        shares = shared(number, PROCESSES)
         crowds[kind] = []
         for share in shares:
             crowds[kind].append(Crowd(kind, first, share, told.groups, told.topics, HOSTS, address))

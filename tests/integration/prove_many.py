@@ -7,7 +7,6 @@ answers, and descriptors that stay when the connections have ended.
 
 import argparse
 import asyncio
-import os
 import resource
 import sys
 import tempfile
@@ -16,8 +15,10 @@ from pathlib import Path
 from many import Told, many
 
 MEMORY_MIB, RESTART_S, ROUTE_MS, LEFT_OPEN = 400.0, 10.0, 10.0, 10
-QUIET_LOAD = 2.0
-"""With more load than processors a late answer says nothing about the server."""
+QUIET_S = 1.0
+"""Where an empty broker takes longer to start, late answers say nothing about the servers, and the processor's time of
+a restart is judged.
+"""
 
 
 def too_much(told: Told) -> list[str]:
@@ -25,7 +26,7 @@ def too_much(told: Told) -> list[str]:
     found = []
     if told.highest_mib > MEMORY_MIB:
         found.append(f"the broker needs {told.highest_mib:.0f} MiB, more than {MEMORY_MIB:.0f}")
-    quiet = told.load <= max(QUIET_LOAD, os.cpu_count() or 1)
+    quiet = told.empty_start_s <= QUIET_S
     if (told.restart_s if quiet else told.restart_cpu_s) > RESTART_S:
         found.append(f"a restart takes more than {RESTART_S:.0f} s")
     for name, answers in told.routes.items():
