@@ -40,6 +40,8 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/integration/prove_churn.py
 	$(BIN)/python tests/integration/prove_scale.py
 	$(BIN)/python tests/integration/prove_topics.py
+	$(BIN)/python tests/integration/prove_many.py
+	$(BIN)/python tests/integration/prove_week.py
 	$(BIN)/python tests/integration/prove_delay_kill.py
 	$(BIN)/python tests/integration/prove_transactions.py
 	$(BIN)/python tests/unit/prove_remoting_fuzz.py

@@ -199,7 +199,7 @@ class Services:
     ) -> None:  # fmt: skip
         """``wake`` makes held pulls of queues look again."""
         topics, groups, offsets, clock_ms = tables.topics, tables.groups, tables.offsets, clocks.wall_ms
-        reserved_ms = config.store.file_reserved_time_hours * config.store.file_reserved_hour_ms
+        reserved_ms = config.store.file_reserved_ms
         self.transaction_rounds = CheckRounds(
             paths.transactions, writer, topics, members.clients, journal,
             CheckLimits(config.transaction_timeout_ms, config.transaction_check_max, reserved_ms),
@@ -269,8 +269,9 @@ class Domain:
         self.streams, self.fast_failure = Streams(), FastFailure(config)
         counts, filters = Counts(), FilterFactory(sql=config.enable_property_filter)
         timing = TimerRules(
-            config.timer_precision_ms, config.timer_max_delay_sec * 1000, config.timer_roll_window_slot, self.clock_ms
-        )
+            config.timer_precision_ms, config.timer_max_delay_sec * 1000, config.timer_roll_window_slot, self.clock_ms,
+            config.store.file_reserved_ms,
+        )  # fmt: skip
         may_store = mastership.check if mastership and site.master else no_check
         self.writer = RecordWriter(store, journal, site, counts, self.fast_failure.appended, may_store)
         self.tables = Tables(

@@ -500,16 +500,13 @@ def test_a_queue_file_that_goes_during_a_read_means_an_offset_that_is_too_small(
     store = open_small(tmp_path, small())
     store.inspect().retention.safe_end = lambda: store.log_max
     at_use(store, 99)
-    queue = store.inspect().queues.get(("T", 0))
-    assert queue is not None
-    real = queue.entries
 
-    def slow(queue_offset: int, count: int) -> object:
+    def slow(queue: ConsumeQueue, queue_offset: int, count: int) -> object:
         monkeypatch.undo()
         clean(store)
-        return real(queue_offset, count)
+        return queue.entries(queue_offset, count)
 
-    monkeypatch.setattr(queue, "entries", slow)
+    monkeypatch.setattr(ConsumeQueue, "entries", slow)
     late = store.read("T", 0, 10)
     assert (late.status, late.next_offset) == (ReadStatus.OFFSET_TOO_SMALL, 3 * PER_FILE)
 

@@ -93,3 +93,10 @@ def test_members_of_different_groups_may_do_as_they_like(clients: Clients) -> No
     beat(clients, one, "a")
     consumer = Consumer("h", **ALIKE | {"handlers": "in order"})  # type: ignore[arg-type]  # as named
     assert clients.heartbeat(other, Asker("b", "b-boot"), [consumer]) == ""
+
+
+def test_a_retry_topic_that_only_some_subscribe_to_is_no_difference(clients: Clients) -> None:
+    one, other = (clients.open(lambda group: None) for _ in range(2))
+    assert beat(clients, one, "a") == ""
+    orders = GroupSubscription("orders", "a || b")
+    assert beat(clients, other, "b", subscriptions=(orders, GroupSubscription("%RETRY%g"))) == ""

@@ -118,3 +118,20 @@ def test_members_of_a_broadcasting_group_are_not_told() -> None:
 def test_an_unknown_group_has_nobody() -> None:
     assert GroupTable().members("nobody") == []
     assert GroupTable().leave(A, ["nobody"], reason="unregister") == []
+
+
+def test_members_that_tell_the_same_share_what_they_told() -> None:
+    table = joined(A)
+    table.heartbeat(B, "c2", "boot2", msgspec.structs.replace(ORDERS, model="CLUSTERING"), 1000)
+    one, (other,) = table.member("g", A) or pytest.fail("it is there")
+    assert one.consumer is other.consumer
+    assert one.ways is other.ways
+
+
+def test_a_channel_that_ends_leaves_its_own_groups_and_no_other() -> None:
+    table = joined(A, B)
+    table.heartbeat(A, "c1", "boot1", Consumer("other"), 1000)
+    table.leave(A, ["g"], reason="unregister")
+    assert [change.group for change in table.leave(A, reason="close")] == ["other"]
+    assert table.leave(A, reason="close") == []
+    assert table.members("g") == ["c2"]

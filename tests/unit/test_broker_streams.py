@@ -1,6 +1,7 @@
 """Outboxes of open streams, and how closing ends them."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 from dejamq_broker.base.streams import MOST_ASKED, Outbox, Streams
@@ -129,3 +130,28 @@ async def test_a_client_that_reads_nothing_is_not_read_from() -> None:
     assert not waiting.done()
     outbox.made_room()
     await waiting
+
+
+async def test_a_taker_that_waits_gets_the_next_item_also_after_one_that_gave_up() -> None:
+    outbox: Outbox[str] = Outbox()
+    gives_up = asyncio.create_task(outbox.get())
+    await asyncio.sleep(0)
+    gives_up.cancel()
+    await asyncio.wait((gives_up,))
+    waits = asyncio.create_task(outbox.get())
+    await asyncio.sleep(0)
+    outbox.put("first")
+    outbox.put("second")
+    assert (await waits, await outbox.get()) == ("first", "second")
+
+
+def test_an_outbox_that_is_empty_takes_little_memory() -> None:
+    """A broker has one for each stream of each client."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        outboxes = [Outbox[str]() for _ in range(100)]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / len(outboxes) < 2000

@@ -88,6 +88,19 @@ def test_a_message_beyond_the_window_waits_on_the_way(in_ms: int, place: Place) 
     assert rules(window=1800).place(NOW + in_ms, NOW + 400) == place
 
 
+@pytest.mark.parametrize(("kept_h", "longest_h"), [(72, 48), (12, 8), (1, 2 / 3)])
+def test_no_message_waits_in_one_place_for_more_than_two_thirds_of_the_time_that_the_log_is_kept(
+    kept_h: int, longest_h: float
+) -> None:
+    timing = TimerRules(1000, 3 * DAY_MS, 172_800, Clock(), kept_h * 2 * HALF_HOUR_MS)
+    out_ms, stored_ms, waits_ms = NOW + 3 * DAY_MS, NOW, list[int]()
+    while (place := timing.place(out_ms, stored_ms)).rolled:
+        waits_ms.append(place.slot_ms - stored_ms)
+        stored_ms = place.slot_ms
+    assert max(waits_ms) == longest_h * 2 * HALF_HOUR_MS
+    assert out_ms - stored_ms <= longest_h * 2 * HALF_HOUR_MS
+
+
 @given(st.integers(1, 3 * DAY_MS), st.integers(0, 5000), st.sampled_from([10, 200, 1000]), st.integers(2, 5000))
 def test_a_slot_begins_before_its_messages_are_due_and_is_over_soon_after(
     delay_ms: int, later_ms: int, precision_ms: int, window: int

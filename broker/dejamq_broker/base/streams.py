@@ -1,6 +1,7 @@
 """The open streams of clients: each ends with its client, or when the broker closes."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
@@ -17,8 +18,12 @@ class Outbox(Generic[Item]):
     read from either. Other items are bounded by their kind: ``put_once``, ``offer``.
     """
 
+    __slots__ = ("_bytes", "_ended", "_pending", "_places", "_queue", "_taker")
+
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[tuple[Item | None, int, object]] = asyncio.Queue()
+        self._queue: deque[tuple[Item | None, int, object]] = deque()
+        self._taker: asyncio.Future[None] | None = None
+        """Waits for an item. Each stream has an outbox: an ``asyncio.Queue`` would take 3 KiB of memory more."""
         self._pending: set[object] = set()
         self._places = asyncio.Semaphore(MOST_ASKED)
         self._bytes = 0
@@ -26,7 +31,7 @@ class Outbox(Generic[Item]):
 
     def put(self, item: Item) -> None:
         """Queue an item; items that come after the end are never written."""
-        self._queue.put_nowait((item, 0, None))
+        self._put((item, 0, None))
 
     async def room(self) -> None:
         """Wait for a place for what the client asks next. The taker of the item gives it back: ``made_room``."""
@@ -36,31 +41,42 @@ class Outbox(Generic[Item]):
         """One of the things that the client asked for is out."""
         self._places.release()
 
+    def _put(self, entry: tuple[Item | None, int, object]) -> None:
+        self._queue.append(entry)
+        if self._taker is not None and not self._taker.done():
+            self._taker.set_result(None)
+
     def put_once(self, item: Item, name: object) -> None:
         """Queue what needs to be said once, however often it becomes true before it is read."""
         if name not in self._pending:
             self._pending.add(name)
-            self._queue.put_nowait((item, 0, name))
+            self._put((item, 0, name))
 
     def offer(self, item: Item, size: int, most: int) -> bool:
         """Queue an item of this size, unless more than ``most`` bytes wait already."""
         if self._bytes + size > most:
             return False
         self._bytes += size
-        self._queue.put_nowait((item, size, None))
+        self._put((item, size, None))
         return True
 
     def end(self) -> None:
         """Let the stream end after what was put so far."""
-        self._queue.put_nowait((None, 0, None))
+        self._put((None, 0, None))
 
     async def get(self) -> Item | None:
-        """The next item; None at the end."""
-        return None if self._ended else self._taken(await self._queue.get())
+        """The next item; None at the end. One task takes at a time."""
+        while not (self._ended or self._queue):
+            self._taker = asyncio.get_running_loop().create_future()
+            try:
+                await self._taker
+            finally:
+                self._taker = None
+        return None if self._ended else self._taken(self._queue.popleft())
 
     def get_now(self) -> Item | None:
         """The next item; None when nothing waits, and at the end."""
-        return None if self._ended or self._queue.empty() else self._taken(self._queue.get_nowait())
+        return None if self._ended or not self._queue else self._taken(self._queue.popleft())
 
     def _taken(self, entry: tuple[Item | None, int, object]) -> Item | None:
         item, size, name = entry

@@ -7,6 +7,7 @@ queues. That is RocketMQ's behaviour, so nothing is refused here; ``clashes`` ma
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from dejamq_proto.names import retry_topic
 
 Channel = int
 GRACEFUL = "graceful"
@@ -48,12 +49,16 @@ class Consumer(msgspec.Struct, frozen=True):
 
 
 class GroupMember(msgspec.Struct):
-    """One client in one group, by its channel. ``seen_ms``: its last heartbeat, ``consumer``: the content of that."""
+    """One client in one group, by its channel. ``seen_ms``: its last heartbeat, ``consumer``: the content of that.
+
+    ``ways``: what has to be alike in one group; one object for all members that do it alike.
+    """
 
     client_id: str
     boot_id: str
     seen_ms: int
     consumer: Consumer
+    ways: tuple[str, ...] = ()
 
 
 class MemberChange(msgspec.Struct, frozen=True):
@@ -78,6 +83,8 @@ class GroupTable:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
+        self._joined: dict[Channel, dict[str, None]] = {}
+        """The groups of each channel, in the order in which it joined them."""
 
     def members(self, group: str) -> list[str]:
         """Client ids in the order they joined; one id twice when two processes share it."""
@@ -149,9 +156,13 @@ class GroupTable:
         group = self._groups.setdefault(consumer.group, _Group())
         member = group.members.get(channel)
         if member is None:
-            group.members[channel] = GroupMember(client_id, boot_id, now_ms, consumer)
+            consumer, ways = _shared(consumer, group)
+            group.members[channel] = GroupMember(client_id, boot_id, now_ms, consumer, ways)
+            self._joined.setdefault(channel, {})[consumer.group] = None
         else:
-            member.seen_ms, member.consumer = now_ms, consumer
+            member.seen_ms = now_ms
+            if member.consumer != consumer:
+                member.consumer, member.ways = _shared(consumer, group)
         resubscribed = False
         if consumer.shares or not any(each.consumer.shares for each in group.members.values()):
             group.broadcasting = consumer.model == "BROADCASTING"
@@ -167,7 +178,7 @@ class GroupTable:
         A group without members is forgotten with its subscriptions: the next member's heartbeat brings them
         again.
         """
-        wanted = self.names() if groups is None else groups
+        wanted = self._joined.get(channel, ()) if groups is None else groups
         changes = (self._remove(name, channel, reason) for name in list(wanted))
         return [change for change in changes if change is not None]
 
@@ -199,7 +210,22 @@ class GroupTable:
             return None
         if not group.members:
             del self._groups[name]
+        joined = self._joined[channel]
+        del joined[name]
+        if not joined:
+            del self._joined[channel]
         return MemberChange(name, member.client_id, member.boot_id, "-", reason, _to_notify(group, member.consumer))
+
+
+def _shared(consumer: Consumer, group: _Group) -> tuple[Consumer, tuple[str, ...]]:
+    """The consumer and its ways: the objects of the group's first member, where that has told the same.
+
+    So a thousand members need little memory, and are compared at a glance.
+    """
+    ways = _ways(consumer)
+    for first in group.members.values():
+        return first.consumer if first.consumer == consumer else consumer, first.ways if first.ways == ways else ways
+    return consumer, ways
 
 
 def _to_notify(group: _Group, changed: Consumer) -> tuple[Channel, ...]:
@@ -234,20 +260,23 @@ def differences(one: GroupMember, other: GroupMember) -> Iterator[str]:
     """One sentence for each thing that these two do differently; a value that a client did not send is no
     difference.
     """
-    mine, theirs = _ways(one.consumer), _ways(other.consumer)
-    for what in mine:
-        if mine[what] and theirs[what] and mine[what] != theirs[what]:
-            yield f"{one.client_id} has {what} {mine[what]}, {other.client_id} has {theirs[what]}"
+    if one.ways is other.ways:
+        return
+    for what, mine, theirs in zip(WAYS, one.ways, other.ways, strict=True):
+        if mine and theirs and mine != theirs:
+            yield f"{one.client_id} has {what} {mine}, {other.client_id} has {theirs}"
 
 
-def _ways(consumer: Consumer) -> dict[str, str]:
-    subscriptions = sorted(consumer.subscriptions, key=lambda each: each.topic)
+WAYS = ("the model", "the subscriptions", "the handlers", "the start", "the allocation", "the hand-over")
+
+
+def _ways(consumer: Consumer) -> tuple[str, ...]:
+    """The retry topic is left out: some kinds of clients subscribe to it, and brokers give it to others."""
+    subscriptions = sorted(
+        (each for each in consumer.subscriptions if each.topic != retry_topic(consumer.group)),
+        key=lambda each: each.topic,
+    )  # fmt: skip
     wanted = ", ".join(f"{each.topic} ({each.expression_type} {each.expression})" for each in subscriptions)
-    return {
-        "the model": consumer.model,
-        "the subscriptions": wanted,
-        "the handlers": consumer.handlers,
-        "the start": consumer.consume_from,
-        "the allocation": consumer.allocation,
-        "the hand-over": consumer.handover,
-    }
+    return (
+        consumer.model, wanted, consumer.handlers, consumer.consume_from, consumer.allocation, consumer.handover,
+    )  # fmt: skip

@@ -28,6 +28,7 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self._producers: dict[Channel, ProducerChannel] = {}
+        self._by_client: dict[str, tuple[Channel, ...]] = {}
 
     def __iter__(self) -> Iterator[tuple[Channel, ProducerChannel]]:
         return iter(self._producers.items())
@@ -42,35 +43,48 @@ class ProducerTable:
         if not groups:
             return False
         known = self._producers.get(channel)
+        if known is not None and known.client_id != client_id:
+            self.leave(channel)
         self._producers[channel] = told = ProducerChannel(client_id, frozenset(groups), now_ms, boot_id)
+        if known is None or known.client_id != client_id:
+            self._by_client[client_id] = (*self._by_client.get(client_id, ()), channel)
         return known is None or known.groups != told.groups
 
     def leave(self, channel: Channel) -> None:
         """The channel ended; no error for one that is not known."""
-        self._producers.pop(channel, None)
+        producer = self._producers.pop(channel, None)
+        if producer is not None:
+            left = tuple(each for each in self._by_client.pop(producer.client_id) if each != channel)
+            if left:
+                self._by_client[producer.client_id] = left
 
     def unregister(self, client_id: str, group: str) -> None:
         """The client's producers of this group end, its channels may stay."""
-        for channel, producer in tuple(self._producers.items()):
-            if producer.client_id == client_id and group in producer.groups:
+        for channel, producer in self._of(client_id):
+            if group in producer.groups:
                 producer.groups -= {group}
                 if not producer.groups:
-                    del self._producers[channel]
+                    self.leave(channel)
 
     def users(self, group: str, client_id: str) -> list[tuple[Channel, str]]:
         """The channels of this client id in the group, each with the start of the client that it belongs to."""
-        found = self._producers.items()
-        return [(at, one.boot_id) for at, one in found if one.client_id == client_id and group in one.groups]
+        return [(at, one.boot_id) for at, one in self._of(client_id) if group in one.groups]
 
     def expire(self, now_ms: int, timeout_ms: int) -> list[str]:
         """Forget channels that were silent for longer than this; their client ids."""
         silent = [channel for channel, producer in self._producers.items() if now_ms - producer.seen_ms > timeout_ms]
-        return [self._producers.pop(channel).client_id for channel in silent]
+        ids = [self._producers[channel].client_id for channel in silent]
+        for channel in silent:
+            self.leave(channel)
+        return ids
 
     def channel_of(self, client_id: str) -> Channel | None:
         """The client's newest channel, None for a client that is not connected."""
-        return max((channel for channel, one in self._producers.items() if one.client_id == client_id), default=None)
+        return max(self._by_client.get(client_id, ()), default=None)
 
     def channels_of(self, group: str) -> list[Channel]:
         """Every channel of the group's producers, in the order in which they came."""
         return sorted(channel for channel, one in self._producers.items() if group in one.groups)
+
+    def _of(self, client_id: str) -> list[tuple[Channel, ProducerChannel]]:
+        return [(channel, self._producers[channel]) for channel in self._by_client.get(client_id, ())]

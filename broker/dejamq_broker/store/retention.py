@@ -154,8 +154,7 @@ class Retention:
         files, safe_end = self._log.files.files, self.safe_end()
         deletable = [file for file in files[: -config.log_files_kept] if file.end <= safe_end]
         count = expired(
-            (file.modified_ms() for file in deletable), now_ms,
-            config.file_reserved_time_hours * config.file_reserved_hour_ms,
+            (file.modified_ms() for file in deletable), now_ms, config.file_reserved_ms,
             forced=state.clean_now and config.clean_file_forcibly_enable, most=config.delete_file_batch_max,
         )  # fmt: skip
         if state.clean and not count:

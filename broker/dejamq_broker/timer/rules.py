@@ -14,6 +14,7 @@ from dejamq_proto.records.record import MAX_PROPERTIES_SIZE, BadRecord, Record, 
 WHEEL_SLOTS = 7 * 24 * 3600
 """A message never waits in a slot that is further away (RocketMQ: TIMER_WHEEL_TTL_DAY, whatever the precision)."""
 SPARE_SLOTS = 60
+NO_END_MS = (1 << 63) - 1
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -26,10 +27,17 @@ class Place(msgspec.Struct, frozen=True):
 class TimerRules:
     """The limits of one broker, applied to messages."""
 
-    def __init__(self, precision_ms: int, max_delay_ms: int, window_slots: int, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, precision_ms: int, max_delay_ms: int, window_slots: int, clock_ms: Callable[[], int],
+        log_kept_ms: int = NO_END_MS,
+    ) -> None:  # fmt: skip
+        """``log_kept_ms``: after so long log files expire. No message waits in one place for more than two thirds of
+        that, or it would expire with the log, as RocketMQ lets it. With the defaults both bounds are two days.
+        """
         self.precision_ms, self._max_delay_ms, self._clock_ms = precision_ms, max_delay_ms, clock_ms
         most = WHEEL_SLOTS - SPARE_SLOTS
-        self._window_ms = (window_slots if 2 <= window_slots <= most else most) * precision_ms
+        slots = window_slots if 2 <= window_slots <= most else most
+        self._window_ms = min(slots, max(2, log_kept_ms * 2 // 3 // precision_ms)) * precision_ms
 
     def waiting(self, record: Record) -> Record:
         """The record as it waits for its time, or itself when it asks for none or its time has come.

@@ -152,6 +152,11 @@ class StoreConfig:
     def sync_flush(self) -> bool:
         return self.flush_disk_type == SYNC_FLUSH
 
+    @property
+    def file_reserved_ms(self) -> int:
+        """For how long log files are kept after their last write."""
+        return self.file_reserved_time_hours * self.file_reserved_hour_ms
+
     @cached_property
     def delay_levels_ms(self) -> tuple[int, ...]:
         """Delay of level 1, 2, …"""

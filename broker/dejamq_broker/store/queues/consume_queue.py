@@ -23,9 +23,13 @@ RECOVERED_FILES = 3
 class ConsumeQueue:
     """Entries by queue offset, from ``min_offset`` up to but not including ``max_offset``."""
 
+    __slots__ = (
+        "_files", "_kept_in_memory", "_tail", "max_log_offset", "max_offset", "min_offset", "synced", "written",
+    )  # fmt: skip
+
     def __init__(self, folder: Path, file_size: int, kept_in_memory: Callable[[], int]) -> None:
         """``kept_in_memory``: how many entries that are in the files stay in memory too, for readers a little late."""
-        self.folder, self._kept_in_memory = folder, kept_in_memory
+        self._kept_in_memory = kept_in_memory
         self.min_offset = 0
         self.max_offset = 0
         self.max_log_offset = 0
@@ -36,6 +40,11 @@ class ConsumeQueue:
         """Entries before this queue offset are on disk. Only the flush thread moves it."""
         self._files = EntryFiles(folder, file_size)
         self._tail = EntryTail(0)
+
+    @property
+    def folder(self) -> Path:
+        """Of its files."""
+        return self._files.folder
 
     # Recovery, before any thread runs.
 

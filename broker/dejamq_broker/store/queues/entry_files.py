@@ -33,13 +33,20 @@ PAGE = 4096
 class EntryFiles:
     """Entries on disk, ``per_file`` in each file. One thread writes; any thread reads what was written."""
 
+    __slots__ = ("_prefix", "_size", "_unsynced", "per_file", "unsynced_names")
+
     def __init__(self, folder: Path, file_size: int) -> None:
-        self.folder, self.per_file = folder, file_size // QUEUE_ENTRY_SIZE
+        """A store has tens of thousands of these, so they are small: no Path is kept, and no empty set."""
+        self.per_file = file_size // QUEUE_ENTRY_SIZE
         self._size = self.per_file * QUEUE_ENTRY_SIZE
         self._prefix = f"{folder}/"
-        self._unsynced: set[int] = set()
+        self._unsynced: dict[int, None] = {}
         self.unsynced_names = False
         """A file or folder is new, and a crash may lose its name."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._prefix)
 
     def check(self, end: int | None = None) -> tuple[list[int], str]:
         """The first queue offset of each file, in order, and the fault of the files ("": nothing).
@@ -92,7 +99,7 @@ class EntryFiles:
                 data, position = data[taken:], position + taken
         finally:
             os.close(descriptor)
-        self._unsynced.add(queue_offset - at)
+        self._unsynced[queue_offset - at] = None
 
     def sync(self) -> list[Path]:
         """Put on disk what was written. Gives the folders to sync as well, for names that are new. Raises OSError."""
@@ -100,13 +107,13 @@ class EntryFiles:
             try:
                 descriptor = os.open(self._path(first), os.O_RDWR)
             except FileNotFoundError:  # expired since
-                self._unsynced.discard(first)
+                self._unsynced.pop(first, None)
                 continue
             try:
                 os.fdatasync(descriptor)
             finally:
                 os.close(descriptor)
-            self._unsynced.discard(first)
+            self._unsynced.pop(first, None)
         names, self.unsynced_names = self.unsynced_names, False
         return [self.folder, *list(self.folder.parents)[:3]] if names and self.folder.is_dir() else []
 
@@ -118,7 +125,7 @@ class EntryFiles:
 
     def mark_unsynced(self) -> None:
         """The writer of the files may not have synced them, nor their names."""
-        self._unsynced.update(self.check()[0])
+        self._unsynced.update(dict.fromkeys(self.check()[0]))
         self.unsynced_names = True
 
     def clear_from(self, queue_offset: int) -> None:
@@ -138,7 +145,7 @@ class EntryFiles:
                     continue
                 os.truncate(self._path(first), min(lengths[start], kept * QUEUE_ENTRY_SIZE))
                 os.truncate(self._path(first), self._size)
-                self._unsynced.add(first)
+                self._unsynced[first] = None
 
     def discard(self) -> None:
         """Delete all data files, whatever their length. Raises OSError."""

@@ -25,8 +25,8 @@ class EntryTail:
     __slots__ = ("_bytes", "entries", "room_end", "start")
 
     def __init__(self, start: int, room: int = 0) -> None:
-        self.start, self.entries = start, np.empty(room, ENTRY)
-        self._bytes = rows_of(self.entries)
+        self.start, self.entries = start, np.empty(room, ENTRY) if room else NOTHING
+        self._bytes = rows_of(self.entries) if room else NO_ROWS
         self.room_end = start + room
         """The first queue offset for which there is no space here."""
 
@@ -62,3 +62,8 @@ class EntryTail:
 def rows_of(entries: Entries) -> memoryview:
     """Entries as bytes: far quicker to copy than field by field, and to write one entry to."""
     return entries.view(np.uint8).data
+
+
+NOTHING = np.empty(0, ENTRY)
+NO_ROWS = rows_of(NOTHING)
+"""Of every queue to which nothing was added since the start: thousands are mostly so."""
