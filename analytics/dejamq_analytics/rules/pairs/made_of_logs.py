@@ -19,7 +19,7 @@ WORDS = {
     "tail": "the end of the log of %s: whether it told its offset once more before it ended",
     "broker.log": "broker.log of %s",
     "store.log": "store.log of %s",
-    "lock.log": "lock.log of %s",
+    "lock.log": "lock.log (RocketMQ 5.3: filter.log) of %s",
     "store": "the commit log of %s (--store)",
 }
 """Kinds of evidence, and how ``missing`` speaks of them."""
