@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from dejamq_analytics.evidence.client import Client, Given, Hold
+from dejamq_analytics.evidence.lack import Untraced, untraced
 from dejamq_analytics.evidence.mark import Mark, Queue
 from dejamq_analytics.evidence.stored import Records, Stored
 from dejamq_analytics.evidence.text_lines import layout_of
 from dejamq_analytics.evidence.translate import Reading
-from dejamq_analytics.evidence.untraced import Untraced, untraced
 from dejamq_analytics.report.evidence_scope import EvidenceVerdict
 from dejamq_analytics.run import Request, run_audit
 from dejamq_analytics.sources.commit_log import scan

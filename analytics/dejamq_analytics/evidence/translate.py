@@ -32,7 +32,6 @@ from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records
 from dejamq_analytics.evidence.text_lines import Layout, Zone, lines_of, raw_lines, zones_of
 from dejamq_analytics.evidence.trace import TraceMessage
-from dejamq_analytics.evidence.untraced import Untraced, untraced
 from dejamq_analytics.sources.journaled import Journaled, journaled
 from dejamq_analytics.sources.paths import BadInput
 
@@ -153,7 +152,7 @@ def _zone(zone: Zone) -> str:
 
 def _processes(
     marks: _Marks, records: Records, files: Iterable[Found], known: Journaled
-) -> tuple[list[Process], list[Untraced]]:
+) -> tuple[list[Process], list[lack.Untraced]]:
     """Every step needs the ones before it: who is who, what each had, what each was given, and what that proves.
 
     Beside the processes, what they were given and did not trace.
@@ -193,7 +192,7 @@ def _processes(
     servers = [name_servers.of_host(host, told, brokers.names) for host, told in marks.name_servers.items()]
     own = {*known.names.values()}
     found = [*every.by_key.values(), *(one for one in brokers.every() if one.name not in own), *servers]
-    return found, untraced(every.by_key.values(), given, records)
+    return found, lack.untraced(every.by_key.values(), given, records)
 
 
 def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Found]) -> None:
