@@ -16,7 +16,7 @@ async def test_a_message_of_our_own_sdk_may_be_traced_by_whoever_pulls_it() -> N
             pulled = await client.ask(r.PULL_MESSAGE, **a_pull())
     (record,) = decode_each(pulled.body)
     assert (record.body, record.queue_offset) == (b"body", 0)
-    assert record.properties == {"UNIQ_KEY": sent.message_id, "KEYS": "k", "color": "red"} | TRACEABLE
+    assert record.properties == {"UNIQ_KEY": sent.message_id, "KEYS": "k", "color": "red"} | dict(TRACEABLE)
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "::1"])
@@ -30,6 +30,6 @@ def test_only_records_without_the_word_change_and_nothing_else_of_them_does(host
     changed, *others = decode_each(traceable(b"".join(map(encode, (plain, marked, full)))))
     assert others == [*decode_each(encode(marked) + encode(full))]
     (before,) = decode_each(encode(plain))
-    assert changed.properties == TRACEABLE | {"KEYS": "k"}
+    assert changed.properties == dict(TRACEABLE) | {"KEYS": "k"}
     for name in set(Record.__struct_fields__) - {"raw_properties"}:
         assert getattr(changed, name) == getattr(before, name), name

@@ -61,7 +61,7 @@ NEEDS = {
     "O15": Needs(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
     "O17": Needs(("trace",), ("log", "trace"), ("broker.log", "store")),
     "R1": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "R2": Needs(("log", "trace"), ("log", "trace"), ("store",)),
+    "R2": Needs(("log", "trace", "tail"), ("log", "trace"), ("store",)),
     "R3": Needs(("log", "trace"), ("log", "trace"), ("store",)),
     "R4": Needs(("log", "trace"), ("log", "trace"), ("store",)),
     "R5": Needs(("log", "trace"), ("log", "trace"), ("store",)),
