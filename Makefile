@@ -53,6 +53,7 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/integration/prove_collector.py
 	$(BIN)/python tests/analytics/prove_cluster.py
 	$(BIN)/python tests/analytics/prove_follow.py
+	$(BIN)/python tests/analytics/prove_less_evidence.py
 	$(BIN)/python tests/analytics/prove_lost_tails.py
 	$(BIN)/python tests/analytics/prove_tables.py
 	$(MAKE) dist && $(BIN)/python tests/lab/prove_dist.py

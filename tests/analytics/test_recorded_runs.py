@@ -2,59 +2,30 @@
 
 import gzip
 import json
+import os
 import random
 import re
 import shutil
-from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
-from zlib import crc32
 
 import pyarrow.parquet as pq
 import pytest
+from dejamq_analytics.evidence.client import Client, Given, Hold
+from dejamq_analytics.evidence.lack import Untraced, untraced
+from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.stored import Records, Stored
 from dejamq_analytics.evidence.text_lines import layout_of
 from dejamq_analytics.evidence.translate import Reading
 from dejamq_analytics.report.evidence_scope import EvidenceVerdict
-from dejamq_analytics.report.verdict import Verdict
 from dejamq_analytics.run import Request, run_audit
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_analytics.sources.paths import BadInput
+from less_evidence import random_loss, without_traces, wrong
+from recorded import NAMES, RECORDED, audited, came_twice, causes_of, found_twice, truth_of
 
-RECORDED = Path(__file__).parents[1] / "data" / "rocketmq"
-NAMES = sorted(run.parent.name for run in RECORDED.glob("*/truth.json"))
 LIKELY = {"o2": "O2", "o20": "O20", "p3": "P3", "r13": "R13", "r2": "R2"}
 """Runs whose cause no evidence tells from others: all findings are undetermined, and name it among them."""
-RECORD = re.compile(rb"(?:Pub|SubBefore|SubAfter)(?=\x01)")
-
-
-def audited(folder: Path, out: Path) -> tuple[Verdict, list[dict[str, Any]]]:
-    """The verdict on a recorded run, and its findings."""
-    _, verdict = run_audit(Request([], out=out, reading=Reading([str(folder)]), engine="duckdb"), lambda text: None)
-    return verdict, [row for part in out.rglob("findings/*/*.parquet") for row in pq.read_table(part).to_pylist()]
-
-
-def truth_of(name: str) -> dict[str, Any]:
-    truth: dict[str, Any] = json.loads((RECORDED / name / "truth.json").read_text())
-    return truth
-
-
-def causes_of(truth: dict[str, Any], finding: dict[str, Any]) -> list[str]:
-    """The causes that this message's duplicates may have."""
-    keys = {one["unique_key"]: one["key"] for one in truth["deliveries"]}
-    causes: dict[str, list[str]] = truth["causes"]
-    return causes.get(keys[finding["message_id"]], causes.get("*", []))
-
-
-def came_twice(truth: dict[str, Any]) -> set[tuple[str, str, int, int]]:
-    """Records that handlers of one group were given more than once, as the handlers themselves said."""
-    place = ("unique_key", "topic", "queue_id", "queue_offset")
-    seen = Counter(
-        (one["machine"].partition("-")[0], one.get("broker"), *(one[part] for part in place))
-        for one in truth["deliveries"]
-    )  # fmt: skip
-    return {record[2:] for record, times in seen.items() if times > 1}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,10 +37,7 @@ def test_each_duplicate_of_a_recorded_run_has_its_cause(name: str, tmp_path: Pat
         assert wrong
         assert [one for one in wrong if one[0] or LIKELY[name] not in one[1]] == []
         return
-    place = ("topic", "queue_id", "queue_offset")
-    again = {(one["message_id"], *(one["second"][part] for part in place)) for one in findings
-             if one["identity"] == "I1" and one["cause"] != "L9"}  # fmt: skip
-    assert again == came_twice(truth)
+    assert found_twice(findings) == came_twice(truth)
     assert wrong == []
     assert {one["cause"] for one in findings} == {cause for causes in truth["causes"].values() for cause in causes}
 
@@ -233,52 +201,39 @@ def test_spark_tells_of_a_recorded_run_what_duckdb_tells(tmp_path: Path) -> None
     assert told[0] == told[1]
 
 
-def without_traces(log: Path, chance: random.Random) -> bytes:
-    """A commit log whose trace messages have lost a third of their records: those get a name that nobody knows."""
-    data, at = bytearray(log.read_bytes()), 0
-    for record, size in scan(log):
-        if record.topic == "RMQ_SYS_TRACE_TOPIC":
-            body = RECORD.sub(lambda one: chance.choice([one[0], one[0], b"x" + one[0][1:]]), record.body)
-            start = data.index(record.body, at)
-            data[start : start + len(body)] = body
-            data[at + 8 : at + 12] = (crc32(body) & 0x7FFFFFFF).to_bytes(4, "big")
-        at += size
-    return bytes(data)
+def test_less_evidence_never_makes_a_verdict_wrong(tmp_path: Path) -> None:
+    """Of some runs; ``prove_less_evidence.py`` takes all, other seeds, and each single loss."""
+    seed = int(os.environ.get("DEJAMQ_SEED", "1"))
+    print(f"seed {seed}; another one with DEJAMQ_SEED=N")
+    chance = random.Random(seed)
+    for name in chance.sample(NAMES, 5):
+        losses = [random_loss(RECORDED / name, chance) for _ in range(chance.randint(1, 3))]
+        assert wrong(name, losses, tmp_path / name) == [], (name, [loss.what for loss in losses])
 
 
-def damages(chance: random.Random, folder: Path) -> Iterator[str]:
-    """Take away a file, a machine, lines here and there, a log's end, begin or middle, a store's end, or traces."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "truth.json")
-    logs = [path for path in files if path.suffix == ".log"]
-    for _ in range(chance.randint(1, 3)):
-        kind = chance.choice(["file", "machine", "lines", "end", "begin", "hour", "store", "traces"])
-        if kind == "file":
-            chance.choice(files).unlink(missing_ok=True)
-        elif kind == "machine":
-            machines = sorted(path for path in folder.iterdir() if path.is_dir())
-            shutil.rmtree(chance.choice(machines))
-        elif kind in ("store", "traces"):
-            log = next(iter(folder.rglob("commitlog/*")), None)
-            if log and kind == "store":
-                log.write_bytes(log.read_bytes()[: chance.randrange(max(1, log.stat().st_size))])
-            elif log:
-                log.write_bytes(without_traces(log, chance))
-        elif (log := chance.choice(logs)).exists():
-            text = log.read_bytes()
-            at = chance.randrange(max(1, len(text)))
-            some = b"".join(line for line in text.splitlines(keepends=True) if chance.random() > 0.3)
-            until = text.find(b"\n", at + len(text) // 4) + 1
-            left = {"lines": some, "end": text[:at], "begin": text[at:], "hour": text[:at] + text[until:]}
-            log.write_bytes(left[kind])
-        yield kind
+def test_lost_traces_of_messages_that_offsets_were_told_of_leave_the_verdict_open(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "healthy", tmp_path / "run")
+    (store,) = (tmp_path / "run").rglob("commitlog/*")
+    chance = random.Random(1)
+    without_traces(store, lambda record: True, lambda: chance.random() < 1 / 10)
+    verdict, findings = audited(tmp_path / "run", tmp_path / "out")
+    assert (verdict.verdict, findings) == ("undetermined", [])
+    assert isinstance(verdict, EvidenceVerdict)
+    assert any("message(s) that " in lack for lack in verdict.evidence.lacking), verdict
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 3))])
-@pytest.mark.parametrize("name", NAMES)
-def test_less_evidence_never_makes_a_cause_wrong(name: str, seed: int, tmp_path: Path) -> None:
-    chance, truth = random.Random(f"{name} {seed}"), truth_of(name)
-    shutil.copytree(RECORDED / name, tmp_path / "run")
-    taken = [*damages(chance, tmp_path / "run")]
-    _, findings = audited(tmp_path / "run", tmp_path / "out")
-    wrong = [one["cause"] for one in findings if one["cause"] and one["cause"] not in causes_of(truth, one)]
-    assert wrong == [], taken
+def test_a_tag_that_a_group_leaves_out_is_no_lost_trace() -> None:
+    queue = Queue("orders", "broker-a", 0)
+    tagged = [
+        Stored(queue, offset, offset, f"k{offset}", 0, "", "", 0, 0, tags=tags)
+        for offset, tags in enumerate(("paid", "sent", "paid", "paid"))
+    ]
+    records, member = Records(), Client("c", "billing-1", "10.0.0.1@1#2")
+    member.has.add("trace")
+    member.holds.append(Hold(1, "billing", queue, None, persisted=[(1, 0), (2, 4)]))
+    records.by_key.update({one.unique_key: [one] for one in tagged})
+    said = {"group": "billing"}
+    given = [Given(Mark(1, 1, "", "", "entered", said), 1, member, one) for one in (tagged[0], tagged[3])]
+    assert untraced([member], given, records) == [
+        Untraced("billing-1", 1, queue, 2), Untraced("the members of billing", 1, queue, 2)
+    ]  # fmt: skip

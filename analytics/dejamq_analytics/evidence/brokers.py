@@ -340,6 +340,11 @@ class Brokers:
 
 
 def _kind_of(source: str) -> str:
-    """``broker.log``, ``store.log``, …: whichever of its files a line came from."""
+    """``broker.log``, ``store.log``, …: whichever of its files a line came from.
+
+    RocketMQ 5.3 writes what belongs in ``lock.log`` into ``filter.log``: its logging has one appender's name twice.
+    """
     name = source.rpartition(":")[0].rpartition("/")[2]
+    if name.startswith("filter"):
+        return "lock.log"
     return next((f"{one}.log" for one in ("broker", "store", "lock", "transaction") if name.startswith(one)), name)

@@ -56,7 +56,8 @@ def _place(found: list[Given], records: Records) -> None:
             fitting = records.of_delivery(key, group, 0)
             for given in some:
                 given.kind = "suspend_retry" if in_order else "local_retry"
-        _give(some, group, fitting)
+        if len(some) == 1 or not _elsewhere(some, group, records):
+            _give(some, group, fitting)
     for given in found:
         if given.record is not None:
             _hold(given, given.record)
@@ -68,6 +69,12 @@ def _kept_it(given: Given) -> bool:
     return any(
         mark.what == "not_sent_back" and since_us <= mark.at_us <= given.mark.at_us for mark in given.process.marks
     )
+
+
+def _elsewhere(some: list[Given], group: str, records: Records) -> bool:
+    """Whether these members had queues of brokers whose stores are not there: another record may lie there."""
+    held = {hold.queue.broker_name for given in some for hold in given.process.holds if hold.group == group}
+    return not held <= records.brokers
 
 
 def _give(some: list[Given], group: str, fitting: list[Stored]) -> None:

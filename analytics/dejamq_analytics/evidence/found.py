@@ -20,7 +20,7 @@ CLIENT, GO, SERVER = "log of a Java client", "log of a Go client", "log of a ser
 OFFSETS, TRACE, POLLED, STORE, UNKNOWN = (
     "file of offsets", "exported trace", "answers that dejamq collect polled", "store", "not known"
 )  # fmt: skip
-SERVERS = re.compile(r"(broker|store|storeerror|lock|transaction|namesrv|broker_default)(?=[._\d-]).*log")
+SERVERS = re.compile(r"(broker|store|storeerror|lock|filter|transaction|namesrv|broker_default)(?=[._\d-]).*log")
 NAMES = [
     (re.compile(r"rocketmq_client.*log"), CLIENT),
     (SERVERS, SERVER),

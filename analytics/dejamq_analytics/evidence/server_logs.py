@@ -1,5 +1,7 @@
 """Logs of RocketMQ's brokers and name servers: broker.log, store.log, lock.log, transaction.log, namesrv.log.
 
+RocketMQ 5.3 writes lock.log into filter.log.
+
 Their times are whole seconds. Accepted commits that go forward, reads of offsets and pulls are in none of them.
 """
 

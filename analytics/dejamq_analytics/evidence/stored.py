@@ -45,6 +45,7 @@ class Stored(NamedTuple):
     prepared: int = 0
     """Whether it ended a transaction, and the log offset of the half message that it ended."""
     checks: int = 0
+    tags: str = ""
 
     @property
     def waited(self) -> Waited:
@@ -86,6 +87,8 @@ class Records:
         self.counted: dict[str, Counter[str]] = defaultdict(Counter)
         """What there is in each store."""
         self.hosts: dict[str, set[str]] = defaultdict(set)
+        self.brokers: set[str] = set()
+        """Names of brokers whose stores these are."""
         self._seen: set[tuple[str, int]] = set()
         self._spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
 
@@ -150,6 +153,7 @@ class Records:
 
     def named(self, names: dict[str, str]) -> None:
         """Give brokers their names, by the addresses that records have."""
+        self.brokers = {names.get(host, store) for store, hosts in self.hosts.items() for host in hosts}
         for records in (*self.by_key.values(), *self.waiting.values(), *self.halves.values()):
             records[:] = [
                 one._replace(queue=one.queue._replace(broker_name=names.get(one.store_host, one.store)))
@@ -184,7 +188,7 @@ def _stored(record: Record, key: str, host: str, store: str) -> Stored:
         by_consumer=record.reconsume_times > 0
         and properties.get(names.PROPERTY_RECONSUME_TIME) == str(record.reconsume_times),
         committed=record.sys_flag & SYS_TRANSACTION_MASK == SYS_TRANSACTION_COMMIT,
-        prepared=record.prepared_transaction_offset, checks=checks or 0,
+        prepared=record.prepared_transaction_offset, checks=checks or 0, tags=properties.get(names.PROPERTY_TAGS, ""),
     )  # fmt: skip
 
 

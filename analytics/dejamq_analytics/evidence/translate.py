@@ -90,7 +90,7 @@ def translate(reading: Reading, into: Path) -> Evidence:
     records.read(stores, reading.trace_topics)
     said = [f"{file.shown}: {_read(file, reading.layout, zones.get(file.path), marks, records)}" for file in files]
     known = journaled(reading.journals)
-    every = _processes(marks, records, files, known)
+    every, lost = _processes(marks, records, files, known)
     journals, sources = into / "journals", into / "sources.jsonl"
     journals.mkdir()
     with sources.open("wb") as told:
@@ -98,7 +98,7 @@ def translate(reading: Reading, into: Path) -> Evidence:
             process.write(journals, told)
     if not any(journals.iterdir()) and not known.names:
         raise BadInput(f"nothing that tells of a client or a broker in {', '.join([*reading.folders, *stores])}")
-    lacking, blind = lack.of(every, stores, journaled=bool(known.names))
+    lacking, blind = lack.of(every, stores, lost, journaled=bool(known.names))
     return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
 
 
@@ -150,8 +150,12 @@ def _zone(zone: Zone) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02} ({zone.how})"
 
 
-def _processes(marks: _Marks, records: Records, files: Iterable[Found], known: Journaled) -> list[Process]:
+def _processes(
+    marks: _Marks, records: Records, files: Iterable[Found], known: Journaled
+) -> tuple[list[Process], list[lack.Untraced]]:
     """Every step needs the ones before it: who is who, what each had, what each was given, and what that proves.
+
+    Beside the processes, what they were given and did not trace.
 
     A broker that has a journal is not among them: all that is known of it stands there.
     """
@@ -187,7 +191,8 @@ def _processes(marks: _Marks, records: Records, files: Iterable[Found], known: J
     brokers.share_kinds({one.queue.broker_name for some in records.by_key.values() for one in some})
     servers = [name_servers.of_host(host, told, brokers.names) for host, told in marks.name_servers.items()]
     own = {*known.names.values()}
-    return [*every.by_key.values(), *(one for one in brokers.every() if one.name not in own), *servers]
+    found = [*every.by_key.values(), *(one for one in brokers.every() if one.name not in own), *servers]
+    return found, lack.untraced(every.by_key.values(), given, records)
 
 
 def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Found]) -> None:

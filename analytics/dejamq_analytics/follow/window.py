@@ -1,42 +1,19 @@
 """Lines that stay after reading: all lines younger than the floor, and older lines that still hold.
 
 An owner may have opened its queue hours ago and a broker may have begun last week. So the last old line of each kind
-stays for each subject. Old lines about messages go: deliveries, results, appends, sends. So the traffic of the window
-and the present state bound the size, whatever was before.
+stays for each subject. Old lines that only tell what was done go, as rules declare them (``passing``): deliveries,
+results, appends, sends. So the traffic of the window and the present state bound the size, whatever was before.
 """
 
-from dejamq_proto.journal.events import (
-    Ack,
-    AckTry,
-    Append,
-    Change,
-    ClockJump,
-    Deliver,
-    Handout,
-    Pop,
-    PopDrop,
-    PqDrop,
-    Pull,
-    Result,
-    Revive,
-    Sendback,
-    SendEnd,
-    SendResultEvent,
-    SendTry,
-)
-from dejamq_proto.journal.lines import tag_of
+from dejamq_proto.journal.events import ClockJump, PqDrop
 
 from dejamq_analytics.frames import Column, DataFrame, Window
 from dejamq_analytics.frames import functions as sf
+from dejamq_analytics.rules import declared
 from dejamq_analytics.rules.history import queues
 from dejamq_analytics.rules.history.queues import PQ
 from dejamq_analytics.sources import journals
 
-OF_POPS = (Ack, AckTry, Change, Pop, PopDrop, Revive)
-OF_MESSAGES = tuple(
-    tag_of(event)
-    for event in (Append, Deliver, Handout, Pull, Result, Sendback, SendEnd, SendResultEvent, SendTry, *OF_POPS)
-)
 THING = (
     "boot_id", "event", "pq_id", "group", "topic", "broker_name", "queue_id", "client_id", "client_boot_id", "by",
     "state", "service", "kind", "target", "change", "peer_id",
@@ -52,7 +29,7 @@ def kept(lines: DataFrame, processes: DataFrame, floor_us: int) -> DataFrame:
     young = lines.where(sf.col("wall_us") >= floor_us)
     gone = queues.needs.lines(lines, PqDrop).where(sf.col("wall_us") < floor_us).select(*PQ).distinct()
     here = sf.broadcast(processes.where(~_ended(floor_us)).select("boot_id"))
-    old = lines.where((sf.col("wall_us") < floor_us) & ~sf.col("event").isin(*OF_MESSAGES))
+    old = lines.where((sf.col("wall_us") < floor_us) & ~sf.col("event").isin(*declared.passing()))
     # a line of no process queue has no pq_id, and stays
     old = old.join(here, "boot_id", how="left_semi").join(sf.broadcast(gone), list(PQ), how="left_anti")
     last = Window.partitionBy(*THING).orderBy(sf.desc("seq"))

@@ -41,6 +41,11 @@ def about_messages() -> list[str]:
     return sorted({tag_of(need.event) for need in EVERYTHING.declared if need.of_messages})
 
 
+def passing() -> list[str]:
+    """Events of rules that read parts, whose lines tell what was done and not what holds."""
+    return sorted({tag_of(need.event) for need in BY_PARTS.declared if need.passing})
+
+
 def always(event: type[Event]) -> list[Condition]:
     """Of an event about messages: lines that rules need whatever becomes of their messages."""
     return [need.where for need in EVERYTHING.declared if need.event is event and need.where and not need.by]

@@ -28,7 +28,8 @@ class Need(NamedTuple):
     """Lines of one event, those of which ``where`` holds.
 
     With ``by`` one line of each is enough: the first one, or with ``rank`` the one that ranks highest. ``of_messages``:
-    only lines about messages that may be part of a finding are.
+    only lines about messages that may be part of a finding are. ``passing``: a line tells what was done, not what holds
+    from then on; once everything of its time is told, no later finding needs it.
     """
 
     event: type[Event]
@@ -36,6 +37,7 @@ class Need(NamedTuple):
     by: tuple[str, ...] = ()
     rank: tuple[str, ...] = ()
     of_messages: bool = False
+    passing: bool = False
 
 
 def every(*events: type[Event]) -> list[Need]:
@@ -44,8 +46,13 @@ def every(*events: type[Event]) -> list[Need]:
 
 
 def of_messages(*events: type[Event]) -> list[Need]:
-    """Of these events the lines of messages that did not simply come once."""
-    return [Need(event, of_messages=True) for event in events]
+    """Of these events the lines of messages that did not simply come once. They are passing."""
+    return [Need(event, of_messages=True, passing=True) for event in events]
+
+
+def passing(needs: Iterable[Need]) -> list[Need]:
+    """These needs, of events that tell what was done to some messages."""
+    return [need._replace(passing=True) for need in needs]
 
 
 def those(event: type[Event], where: Condition) -> list[Need]:

@@ -2,6 +2,9 @@
 
 A line of deliveries or results is taken whole when one of its messages matters. Of appends and sends only the messages
 that matter are taken: an append without its delivery would look as if nobody had been given it.
+
+Rules declare of which events they need such lines. Which messages matter they cannot declare: a need is asked of one
+line, and a message matters for what all other lines say of it. Tests of each reason have small histories of their own.
 """
 
 from collections import defaultdict
@@ -12,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from dejamq_proto.journal.events import Append, SendTry
+from dejamq_proto.journal.lines import tag_of
 from dejamq_proto.journal.readings import COLUMNS as COLUMNS_OF
 
 from dejamq_analytics.survey import keys, places, wire
@@ -23,7 +27,7 @@ from dejamq_analytics.survey.wire import JournalLine
 
 COLUMNS = "text string, file string"
 SCHEMA = pa.schema([("text", pa.string()), ("file", pa.string())])
-NAMED = ("DELIVER", "APPEND", "SEND_TRY")
+NAMED = frozenset(tag_of(event) for event, of in COLUMNS_OF.items() if "unique_keys" in of.always) & wire.PICKED
 """Events that tell the unique keys of their messages."""
 SIDE_BY_SIDE = frozenset(COLUMNS_OF[Append].every + COLUMNS_OF[SendTry].every)
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 import pyarrow as pa
-from dejamq_proto.journal.events import Append, Deliver
+from dejamq_proto.journal.events import Append, Deliver, Sendback
 from dejamq_proto.journal.lines import tag_of
 from dejamq_proto.journal.readings import COLUMNS
 from dejamq_proto.loose_json import BAD_JSON
@@ -15,7 +15,7 @@ from dejamq_analytics.rules import declared
 
 OF_ALL_GROUPS = ("END_TRANSACTION", "CHECK_TRANSACTION", "APPEND", "STATE")
 """Events that an audit of one group reads for every group: the first two name a producer's group."""
-PICKED = ("DELIVER", "RESULT", "APPEND", "SEND_TRY", "SEND_RESULT")
+PICKED = frozenset(declared.about_messages()) - {tag_of(Sendback)}
 """Events about messages of which the second reading picks lines. A message that was sent back always matters."""
 ALWAYS = {tag_of(event): attrgetter(*COLUMNS[event].always) for event in (Append, Deliver)}
 WHOLE = {tag_of(event): declared.always(event) for event in (Append, Deliver)}

@@ -9,7 +9,7 @@ from typing import Any
 from dejamq_lab.rocketmq.servers import Server
 from dejamq_lab.rocketmq.stage import Stage
 
-LOGS = ("broker.log", "store.log", "lock.log", "transaction.log", "broker_default.log")
+LOGS = ("broker.log", "store.log", "lock.log", "filter.log", "transaction.log", "broker_default.log")
 CONFIGS = ("consumerOffset.json", "delayOffset.json")
 HOME = b"/home/rocketmq"
 Causes = dict[str, list[str]]

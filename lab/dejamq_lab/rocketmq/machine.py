@@ -91,4 +91,6 @@ class Machine:
         """At once, if it runs."""
         if self._process.poll() is None:
             self.kill()
+        if self._process.stdin:
+            self._process.stdin.close()
         self._said.close()

@@ -1,5 +1,6 @@
 """Scenarios of the family R: a queue has two owners at once."""
 
+from dejamq_lab.machines.rocketmq import Failed
 from dejamq_lab.rocketmq.collecting import Causes
 from dejamq_lab.rocketmq.machine import Machine
 from dejamq_lab.rocketmq.scenario import RealScenario
@@ -102,6 +103,48 @@ def r6(stage: Stage) -> Causes:
     return {"*": ["R6"]}
 
 
+def _hung(stage: Stage, work_ms: int) -> tuple[Machine, str]:
+    """A member in order whose handler takes long for order-1, and a name by which another one gets that queue."""
+    one = stage.consumer("billing-1", "instance=m", "orderly=true", f"slow=order-1:{work_ms}", "heartbeat=2000")
+    stage.send(8)
+    one.wait("got", "order-1")
+    queue = next(int(line.split()[5]) for line in one.said() if " got order-1 " in line)
+    return one, "instance=z" if queue else "instance=a"
+
+
+def _taken(stage: Stage, one: Machine, two: Machine) -> None:
+    """The other member has the message while the handler of the first one still works."""
+    two.wait("got", "order-1")
+    if "order-1" in one.keys("done"):
+        raise Failed("the handler of the first member ended before the other one had the queue")
+    two.wait("done", "order-1")
+    one.wait("done", "order-1")
+    stage.sleep(TRACE_S + 6, "both tell their offsets")
+    two.stop()
+    one.stop()
+
+
+def r9(stage: Stage) -> Causes:
+    """A member in order is cut off while its handler works, and its lock ends; the next member gets it."""
+    one, name = _hung(stage, 150_000)
+    stage.traces()
+    stage.links.cut("billing-1", "broker-a")
+    two = stage.consumer("billing-2", name, "orderly=true", "heartbeat=2000")
+    two.wait("got", "order-1")
+    stage.links.heal("billing-1", "broker-a")
+    _taken(stage, one, two)
+    return {"*": ["R9"]}
+
+
+def r11(stage: Stage) -> Causes:
+    """A member has to give a queue up while its handler works. It waits for 20 s, and gives its lock back then."""
+    one, name = _hung(stage, 120_000)
+    stage.traces()
+    two = stage.consumer("billing-2", name, "orderly=true", "heartbeat=2000")
+    _taken(stage, one, two)
+    return {"*": ["R11"]}
+
+
 def r13(stage: Stage) -> Causes:
     """Two programs assign the same queues to themselves."""
     one, two = stage.reader("billing-1"), stage.reader("billing-2")
@@ -121,5 +164,7 @@ ALL = (
     RealScenario("R4", r4),
     RealScenario("R5", r5),
     RealScenario("R6", r6, Layout(settings={"channelExpiredTimeout": 10_000})),
+    RealScenario("R9", r9, Layout(links=True)),
+    RealScenario("R11", r11),
     RealScenario("R13", r13),
 )

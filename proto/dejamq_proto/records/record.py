@@ -234,6 +234,12 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         return b"".join((head, body, self.topic, I16.pack(len(properties)), properties))
 
 
+def size_at(buffer: bytes | memoryview, at: int = 0) -> int:
+    """Bytes of the whole record that begins at ``at``."""
+    size: int = I32.unpack_from(buffer, at)[0]
+    return size
+
+
 def stored_at(buffer: bytes | memoryview, at: int = 0) -> tuple[int, int]:
     """(log offset, store timestamp in ms) of a whole record, without looking at the rest of it."""
     log_offset, sys_flag, timestamp_ms = STORED.unpack_from(buffer, at)
@@ -279,7 +285,7 @@ def decode_each(buffer: bytes) -> Iterator[Record]:
     at = 0
     while at < len(buffer):
         yield decode(buffer, at)
-        at += I32.unpack_from(buffer, at)[0]
+        at += size_at(buffer, at)
 
 
 def _read_variable_part(

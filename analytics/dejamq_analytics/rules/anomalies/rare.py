@@ -11,7 +11,7 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.anomalies import odd_retries, places
 from dejamq_analytics.rules.evidence import line, lines, text, timestamp
 from dejamq_analytics.sources.facts import Facts
-from dejamq_analytics.sources.needs import Needs, every, those
+from dejamq_analytics.sources.needs import Needs, every, passing, those
 from dejamq_analytics.sources.schema import ANOMALY_COLUMNS, contract
 
 # Messages that should not be there. Some were delivered although their send had failed for certain, or their
@@ -31,7 +31,7 @@ def is_of_half(delivery: Any) -> Any:
     return delivery.topic == HALF_TOPIC
 
 
-needs = Needs(every(Boot, EndTransaction), those(Pull, is_skip), those(Deliver, is_of_half))
+needs = Needs(every(Boot, EndTransaction), passing(those(Pull, is_skip)), passing(those(Deliver, is_of_half)))
 
 
 def failed(sends: DataFrame, processes: DataFrame) -> DataFrame:

@@ -16,9 +16,9 @@ from dejamq_analytics.rules.history import pops
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.stage import NOT_BY_THIS_VERSION, blamed, undecided
 from dejamq_analytics.sources.facts import Facts
-from dejamq_analytics.sources.needs import Needs, every
+from dejamq_analytics.sources.needs import Needs, every, passing
 
-needs = Needs(every(Revive))
+needs = Needs(passing(every(Revive)))
 TARGET = {
     "broker_name": "second.broker_name", "target_topic": "second.topic", "target_queue_id": "second.queue_id",
     "target_offset": "second.queue_offset",

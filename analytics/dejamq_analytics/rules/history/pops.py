@@ -12,9 +12,9 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.history import losses
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.sources.facts import Facts, all_of, rare, settled
-from dejamq_analytics.sources.needs import Needs, every
+from dejamq_analytics.sources.needs import Needs, every, passing
 
-needs = Needs(every(Ack, AckTry, Change, Pop))
+needs = Needs(passing(every(Ack, AckTry, Change, Pop)))
 MESSAGE = ("consumer_group", "broker_name", "topic", "queue_id", "queue_offset")
 LINES_BETWEEN = 3
 """Of a broker, from the APPEND of a check point or acknowledgement to the line about it."""

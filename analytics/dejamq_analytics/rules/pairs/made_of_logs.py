@@ -19,7 +19,7 @@ WORDS = {
     "tail": "the end of the log of %s: whether it told its offset once more before it ended",
     "broker.log": "broker.log of %s",
     "store.log": "store.log of %s",
-    "lock.log": "lock.log of %s",
+    "lock.log": "lock.log (RocketMQ 5.3: filter.log) of %s",
     "store": "the commit log of %s (--store)",
 }
 """Kinds of evidence, and how ``missing`` speaks of them."""
@@ -61,7 +61,7 @@ NEEDS = {
     "O15": Needs(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
     "O17": Needs(("trace",), ("log", "trace"), ("broker.log", "store")),
     "R1": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "R2": Needs(("log", "trace"), ("log", "trace"), ("store",)),
+    "R2": Needs(("log", "trace", "tail"), ("log", "trace"), ("store",)),
     "R3": Needs(("log", "trace"), ("log", "trace"), ("store",)),
     "R4": Needs(("log", "trace"), ("log", "trace"), ("store",)),
     "R5": Needs(("log", "trace"), ("log", "trace"), ("store",)),

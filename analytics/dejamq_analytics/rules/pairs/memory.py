@@ -10,7 +10,7 @@ from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.history.queues import BY_OPERATORS, QUEUE, is_lowered, late_us
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.rules.pairs.locks import grants
-from dejamq_analytics.sources.needs import Needs, columns, every, is_one_of, those
+from dejamq_analytics.sources.needs import Needs, columns, every, is_one_of, passing, those
 
 
 def is_by_operator(offset: Any) -> Any:
@@ -24,7 +24,10 @@ def is_corrected(pull: Any) -> Any:
 
 
 needs = Needs(
-    every(OffFlush, OffLoad), those(OffSet, is_by_operator), those(OffSet, is_lowered), those(Pull, is_corrected)
+    every(OffFlush, OffLoad),
+    those(OffSet, is_by_operator),
+    those(OffSet, is_lowered),
+    passing(those(Pull, is_corrected)),
 )
 
 

@@ -18,6 +18,7 @@ from dejamq_proto.remoting.frames import answer
 from dejamq_proto.remoting.header import Command
 
 from dejamq_broker.doors.remoting.session import ClientSession, Handler
+from dejamq_broker.doors.remoting.traceable import traceable
 from dejamq_broker.pop.handles import KINDS, NORMAL, ORDER_QUEUE, Handle, physical_topic
 from dejamq_broker.pop.query import POINT_MESSAGES, PopAnswer, Popped, PopQuery
 from dejamq_broker.pop.records import REVIVE_QUEUE
@@ -156,7 +157,7 @@ def _popped(command: Command, query: PopQuery, found: PopAnswer) -> Command:
     if not found.batches:
         return answer(command, Code.POLLING_TIMEOUT, "no message came", _fields(query, found))
     body = b"".join(batch.records if batch.kind == NORMAL else _as_asked(batch, query.topic) for batch in found.batches)
-    return answer(command, remark="FOUND", fields=_fields(query, found), body=body)
+    return answer(command, remark="FOUND", fields=_fields(query, found), body=traceable(body))
 
 
 def _fields(query: PopQuery, found: PopAnswer) -> pop_requests.MessagePopped:

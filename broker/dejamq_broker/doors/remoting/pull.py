@@ -1,5 +1,6 @@
-"""Pulls: headers become queries, answers carry records as they lie in the log. Source: RocketMQ
-``PullMessageProcessor``.
+"""Pulls: headers become queries, answers carry records as they lie in the log, and ``traceable``.
+
+Source: RocketMQ ``PullMessageProcessor``.
 """
 
 from functools import partial
@@ -11,6 +12,7 @@ from dejamq_proto.remoting.header import Command
 from dejamq_proto.wire.messages import PullAnswer
 
 from dejamq_broker.doors.remoting.session import ClientSession, Handler
+from dejamq_broker.doors.remoting.traceable import traceable
 from dejamq_broker.paths.long_poll import HeldRequest, LongPoll
 from dejamq_broker.paths.pull import Puller
 from dejamq_broker.paths.rules import PullQuery
@@ -91,4 +93,4 @@ def _answer(command: Command, found: PullAnswer) -> Command:
         min_offset=found.min_offset, max_offset=found.max_offset,
     )  # fmt: skip
     remark = found.remark or ("FOUND" if code is Code.SUCCESS else None)
-    return answer(command, code, remark, fields if code in SENT_ON else None, b"".join(found.records))
+    return answer(command, code, remark, fields if code in SENT_ON else None, traceable(b"".join(found.records)))

@@ -31,6 +31,7 @@ from dejamq_broker.base.identity import Site
 from dejamq_broker.deferred.retry import GivenBack
 from dejamq_broker.deferred.transactions.service import Ending, Transactions
 from dejamq_broker.doors.remoting.session import ClientSession, Handler
+from dejamq_broker.doors.remoting.traceable import TRACEABLE
 from dejamq_broker.paths.confirmation import Confirmation
 from dejamq_broker.paths.repeats import log_offsets
 from dejamq_broker.paths.send import SendOutcome, SendPath
@@ -41,7 +42,6 @@ STORED = (Code.SUCCESS, Code.FLUSH_DISK_TIMEOUT, Code.SLAVE_NOT_AVAILABLE, Code.
 """Answers that say where the message is."""
 REWRITTEN = (names.PROPERTY_DELAY, names.PROPERTY_TRANSACTION, *names.ASKING_FOR_A_TIME)
 """Messages with one of these are stored in another form than they come in."""
-REGION = "DefaultRegion"
 KEPT_FLAGS = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 """Bits of a client's sys flag that a record keeps: transactions are begun by a property, hosts are the broker's."""
 
@@ -147,7 +147,7 @@ def run_of(header: SendMessage, command: Command, cluster: str, *, reply: bool) 
     texts = header.properties.encode()
     messages = elements(command.body) if batch else [Element(header.flag, command.body, texts)]
     properties = [decode_properties(each.properties) for each in messages]
-    more = {names.PROPERTY_CLUSTER: cluster, "MSG_REGION": REGION, "TRACE_ON": "true"}
+    more = {names.PROPERTY_CLUSTER: cluster, **TRACEABLE}
     if header.max_reconsume_times is not None and header.topic.startswith(names.RETRY_PREFIX):
         more[names.PROPERTY_MAX_RECONSUME_TIMES] = str(header.max_reconsume_times)
     records = [_record(header, each, more, known) for each, known in zip(messages, properties, strict=True)]
