@@ -1,9 +1,10 @@
 """``python benchmarks/timer.py``: what waiting timed messages cost a broker, and how those of one second are delivered.
 
 A broker in this process takes ``--messages`` that are due within two days, and then ``--due`` of one second.
-Then it starts on what a SIGKILL would leave, after a clean stop, and once more without the wheel and the timer log, which
-are made anew of the timer topic: so does a slave that becomes the master. Memory is the process's own, without the pages of files. The longest gap is the time that the event loop was away from
-others while those of one second were delivered.
+Then it starts on what a SIGKILL would leave, after a clean stop, and once more without the wheel and the timer log,
+which are made anew of the timer topic: so does a slave that becomes the master. Memory
+is the process's own, without the pages of files. The longest gap is the time that the event loop was away from others
+while those of one second were delivered.
 """
 
 import argparse

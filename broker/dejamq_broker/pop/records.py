@@ -168,8 +168,8 @@ def check_point(
 ) -> Record:
     """Messages at ``offsets`` (ascending) of a queue are given to the group from ``pop_time`` on.
 
-    ``replaces``: the delivery that this one continues, ``asked``: the one by whose handle that was asked. ``start``: the start offset of a check point that is written
-    again, without those that are acknowledged.
+    ``replaces``: the delivery that this one continues, ``asked``: the one by whose handle that was asked.
+    ``start``: the start offset of a check point that is written again, without those that are acknowledged.
     """
     start = offsets[0] if start is None else start
     body = CheckPointBody(
@@ -224,7 +224,8 @@ def read(record: Record) -> Found | None:
         return None
     try:
         body = msgspec.json.decode(record.body, type=kind)
-        return Found(body, *(_delivery(properties.get(name)) for name in (REPLACES, ASKED)), properties.get(KEPT, ""))
+        replaces, asked = _delivery(properties.get(REPLACES)), _delivery(properties.get(ASKED))
+        return Found(body, replaces, asked, properties.get(KEPT, ""))
     except (ValueError, TypeError, *BAD_JSON):
         return None
 

@@ -123,7 +123,8 @@ class PopState:
     ) -> CheckPoint:  # fmt: skip
         """A message in flight is so for another time. Raises what the store raises; then nothing has changed.
 
-        ``asked``: the delivery by whose handle the consumer asked. It is another one where answers were lost. The new check point says what it replaces, so it alone is the whole change. The acknowledgement beside it is
+        ``asked``: the delivery by whose handle the consumer asked. It is another one where answers were lost.
+        The new check point says what it replaces, so it alone is the whole change. The acknowledgement beside it is
         for a RocketMQ that reads the records.
         """
         queue = self.flights.get(point.at)

@@ -63,9 +63,10 @@ class Performer:
         self._polling: asyncio.Task[None] | None = None
 
     def _made(self) -> Client:
+        return self._made_to_speak_v2() if self._actor.kind in V2_KINDS else self._made_of_the_sdk()
+
+    def _made_of_the_sdk(self) -> Client:
         group, namesrv, settings = self._actor.group, self._part.namesrv, self._part.settings
-        if self._actor.kind in V2_KINDS:
-            return self._made_to_speak_v2()
         if self._actor.kind == "producer":
             if self._actor.transaction is not None:
                 return self._transactions.producer(group, namesrv, self._actor.topics, settings)
