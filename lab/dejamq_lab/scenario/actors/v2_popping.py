@@ -95,7 +95,7 @@ class V2Push:
         except ScriptedFailure:
             done = False
         journal.write(delivery.ended(number, "success" if done else "exception"))
-        named = {"group": pb.Resource(name=self._group), "topic": given.topic}
+        named: dict[str, Any] = {"group": pb.Resource(name=self._group), "topic": given.topic}
         system = given.system_properties
         if done:
             journal.write(delivery.trying(self._client.client_id, number))
@@ -128,7 +128,7 @@ class _Delivery:
         self._message, self._handle = message, Handle.read(message.system_properties.receipt_handle)
         topic = physical_topic(group, message.topic.name, self._handle.kind)
         self._queue = MessageQueue(topic, broker_name, self._handle.queue_id)
-        self._place = {
+        self._place: dict[str, Any] = {
             "group": group, "topic": topic, "broker_name": broker_name, "queue_id": self._handle.queue_id,
         }  # fmt: skip
 
