@@ -124,7 +124,7 @@ async def test_a_message_whose_time_is_nearly_over_is_not_kept_longer_when_its_c
         world.now_ms += 59_500
         world.popping.renewals.gone(CLIENT.client_id)
         (queue,) = [queue for queue in world.popping.state.flights if queue.flight]
-        assert [point.visible_ms - world.now_ms for point in queue.popped.values()] == [500]
+        assert [point.visible_ms - world.now_ms for point in queue.popped.values()] == [490]
 
 
 async def test_a_message_is_not_kept_beyond_the_longest_time(tmp_path: Path) -> None:
