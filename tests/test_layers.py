@@ -26,7 +26,7 @@ ONLY_ON_USE = (("dejamq_lab", "dejamq_analytics"), ("dejamq_cli", "dejamq_analyt
 # Rooms that may know gRPC: helpers of both ends, doors, the SDK's connections, and the lab's own questions and echoes.
 GRPC_ROOMS = (
     "dejamq_proto", "dejamq_broker.doors", "dejamq_namesrv.doors", "dejamq.net", "dejamq.admin.calls",
-    "dejamq_lab.cluster.rpc_control", "dejamq_lab.bench.rpc_echo",
+    "dejamq_lab.cluster.rpc_control", "dejamq_lab.bench.rpc_echo", "dejamq_lab.scenario.actors.v2_client",
 )  # fmt: skip
 # Applications hang the doors.
 STUB_ROOMS = ("dejamq_broker.doors", "dejamq_namesrv.doors", "dejamq_broker.app", "dejamq_namesrv.app")

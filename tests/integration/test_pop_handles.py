@@ -1,4 +1,4 @@
-"""Receipt handles that are none, of others, old, or of deleted topics: both doors refuse them, and nothing changes."""
+"""Receipt handles that are none, of others, old, or of deleted topics: all doors refuse them, and nothing changes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,9 +12,12 @@ from dejamq_proto import pop_pb2 as pb
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.pop_pb2_grpc import PopStub
 from dejamq_proto.remoting import pop_requests as r
+from dejamq_proto.v2 import messages_pb2 as v2
 from remoting_wire import RemotingClient, remoting
 from test_remoting_broker import sent
 from test_remoting_pop import a_pop, an_ack, handle
+from v2_wire import V2Client
+from v2_wire import v2 as v2_client
 
 FORGED = (
     "x", "1 2 3", "9" * 5_000, "0 0 0 0 0 broker-a 0 0", "0 1 2 0 0 broker-a 0 " + "9" * 40,
@@ -90,17 +93,47 @@ class RemotingDoor:
         return an_ack(text, offset, consumerGroup=group, topic=topic)
 
 
+class V2Door:
+    """Its one refusal of a handle is INVALID_RECEIPT_HANDLE; with any other status push consumers ask for ever."""
+
+    def __init__(self, client: V2Client) -> None:
+        self._client = client
+
+    async def pop(self, group: str = "g", invisible_ms: int = 60_000) -> str:
+        _, found = await self._client.receive("t", group, invisible_s=invisible_ms / 1000, wait_s=0, batch=1)
+        return str(found[0].system_properties.receipt_handle) if found else ""
+
+    async def ack(self, text: str, group: str = "g") -> int:
+        return _code_of(await self._client.ack(self._named(text), group=group))
+
+    async def change(self, text: str, group: str = "g") -> int:
+        """Also said as a consumer in order gives up a message."""
+        changed = _code_of(await self._client.change(self._named(text), 0, group=group))
+        if changed:
+            assert _code_of(await self._client.bury(self._named(text), group=group)) == changed
+        return changed
+
+    def _named(self, text: str) -> v2.Message:
+        return v2.Message(topic=v2.Resource(name="t"), system_properties=v2.SystemProperties(receipt_handle=text))
+
+
+def _code_of(answer: Any) -> int:
+    assert answer.status.code in (v2.OK, v2.INVALID_RECEIPT_HANDLE), answer.status
+    return 0 if answer.status.code == v2.OK else Code.NO_MESSAGE
+
+
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     async with running(tmp_path) as broker:
         yield broker
 
 
-@pytest.fixture(params=["ours", "remoting"])
+@pytest.fixture(params=["ours", "remoting", "v2"])
 async def door(request: pytest.FixtureRequest, broker: Broker) -> AsyncIterator[Door]:
-    async with remoting(broker.address) as client, Wire(dialled(broker)) as wire:
+    async with remoting(broker.address) as client, Wire(dialled(broker)) as wire, v2_client(broker.address) as official:
         await sent(client, b"x")
-        yield OurDoor(wire) if request.param == "ours" else RemotingDoor(client)
+        doors: dict[str, Door] = {"ours": OurDoor(wire), "remoting": RemotingDoor(client), "v2": V2Door(official)}
+        yield doors[request.param]
 
 
 async def still_held(door: Door, text: str) -> None:

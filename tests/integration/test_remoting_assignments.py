@@ -90,6 +90,17 @@ async def test_modes_that_cannot_be_are_refused_with_rocketmqs_codes(broker: Bro
         assert (await client.ask(pop_requests.QUERY_ASSIGNMENT, b"{")).code == Code.SYSTEM_ERROR
 
 
+async def test_all_modes_are_told_to_who_asks_for_them(broker: Broker) -> None:
+    broker.domain.tables.groups.require("cg")
+    async with remoting(broker.address) as client:
+        told = await client.ask(pop_requests.GET_ALL_REQUEST_MODES)
+        assert (told.code, json.loads(told.body)) == (Code.SUCCESS, {"messageRequestModeMap": {}})
+        assert await set_mode(client, "POP", 2) == 0
+        told = await client.ask(pop_requests.GET_ALL_REQUEST_MODES)
+    kept = {"topic": "t", "consumerGroup": "cg", "mode": "POP", "popShareQueueNum": 2}
+    assert json.loads(told.body) == {"messageRequestModeMap": {"t": {"cg": kept}}}
+
+
 async def test_a_mode_outlives_the_broker_in_rocketmqs_file_and_ends_with_its_topic(tmp_path: Path) -> None:
     file = tmp_path / "config" / "messageRequestMode.json"
     async with running(tmp_path) as broker:

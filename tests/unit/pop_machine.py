@@ -1,7 +1,8 @@
 """Random histories of what a group pops, beside a plain model of it: a few lists.
 
 The model knows messages by what a consumer sees: body and attempt. Deliveries in flight have a time at which they end.
-A crash changes nothing in the model: that is the claim.
+A crash changes nothing in the model: that is the claim. Members of the group share the queues as RocketMQ's broker
+shares them (``popShareQueueNum``): each pops one queue, or any; what it has in hand stays its own over a rebalance.
 """
 
 import random
@@ -10,11 +11,16 @@ from pathlib import Path
 from unittest.mock import patch
 
 import msgspec
-from dejamq_broker.tables.offsets import Position
+from dejamq_broker.pop.query import ANY_QUEUE
+from dejamq_broker.tables.offsets import Asker, Position
 from pop_world import GROUP, TOPIC, Given, PopWorld, bodies
 
 QUEUES, TRIES = 2, 4
 INVISIBLE_MS = (1_000, 5_000, 20_000)
+START_MS = 10
+"""No start takes less. Pop times run ahead of the clock by a few ms, and a start does not know those of ended pops."""
+SHARES = ((ANY_QUEUE, ANY_QUEUE), (0, 1), (1, 0), (0, 0), (0, ANY_QUEUE))
+"""The queue of each of two members."""
 
 
 class Delivery(msgspec.Struct, eq=False):
@@ -37,16 +43,18 @@ class PopMachine:
         self.retries: Counter[tuple[bytes, int]] = Counter()
         self.dead: Counter[bytes] = Counter()
         self.deliveries: list[Delivery] = []
+        self.shares = SHARES[0]
         self.sent = 0
         self.told: list[str] = []
 
     async def run(self, steps: int) -> None:
         kinds = [self.send, self.pop, self.pop, self.ack, self.ack, self.change, self.time, self.crash, self.stop]
+        seldom = [self.flush, self.reset, self.rebalance]
         points = patch("dejamq_broker.pop.service.POINT_MESSAGES", self.chance.choice((2, 32)))
         try:
             with points:  # a pop makes several check points here and there
                 for _ in range(steps):
-                    step = self.chance.choice([*kinds, self.flush, self.reset] if self.chance.random() < 0.3 else kinds)
+                    step = self.chance.choice([*kinds, *seldom] if self.chance.random() < 0.3 else kinds)
                     self.told.append(step.__name__)
                     await step()
                 await self.drain()
@@ -66,10 +74,13 @@ class PopMachine:
             self.world.send(body, queue_id=queue_id)
 
     async def pop(self, most: int = 0) -> None:
+        """By one of the members, of its share; retries are everybody's."""
         most, invisible_ms = most or self.chance.randint(1, 8), self.chance.choice(INVISIBLE_MS)
-        given = self.world.pop(most, invisible_ms)
-        waiting = sum(len(queue) - at for queue, at in zip(self.queues, self.next, strict=True))
-        waiting += self.retries.total()
+        member = self.chance.randrange(len(self.shares))
+        share, asker = self.shares[member], Asker(f"c{member}", f"b{member}", len(self.told))
+        given = self.world.pop(most, invisible_ms, queue_id=share, asker=asker)
+        queues = range(QUEUES) if share == ANY_QUEUE else (share,)
+        waiting = sum(len(self.queues[one]) - self.next[one] for one in queues) + self.retries.total()
         assert len(given) == min(most, waiting), f"{len(given)} of {waiting} were given, {most} were asked for"
         for each in given:
             self._given(each, self.world.now_ms + invisible_ms)
@@ -111,6 +122,7 @@ class PopMachine:
                     self.retries[delivery.given.body, delivery.given.attempt + 1] += 1
 
     async def crash(self) -> None:
+        self.world.now_ms += START_MS
         self.world.crash()
 
     async def flush(self) -> None:
@@ -118,6 +130,7 @@ class PopMachine:
 
     async def stop(self) -> None:
         if self.chance.random() < 0.3:
+            self.world.now_ms += START_MS
             await self.world.restart()
 
     async def reset(self) -> None:
@@ -133,8 +146,13 @@ class PopMachine:
             if delivery.place is not None and delivery.place[0] == queue_id and delivery.place[1] >= offset:
                 delivery.state = "over" if delivery.state == "flight" else delivery.state
 
+    async def rebalance(self) -> None:
+        """The members have other shares from now on."""
+        self.shares = self.chance.choice(SHARES)
+
     async def drain(self) -> None:
         """Everything comes to an end, and nothing is left."""
+        self.shares = SHARES[0]
         while True:
             await self.time(30_000)
             self.world.crash()

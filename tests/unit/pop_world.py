@@ -95,6 +95,7 @@ class PopWorld:
     async def restart(self) -> None:
         """A clean stop, and a start."""
         await self.flush()
+        await self.domain.tables.kept()
         self.store.close()
         self._open()
 

@@ -18,6 +18,7 @@ from pop_order_machine import OrderedPopMachine
 MACHINES = (PopMachine, OrderedPopMachine)
 MEMORY = Path("/dev/shm")
 """Nothing here loses power, and most of a history's time is a disk's."""
+TOLD_EACH = 500
 
 
 async def history(number: int, directory: Path, chance: random.Random, steps: int) -> None:
@@ -43,6 +44,8 @@ def main() -> None:
             raise
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+        if (number + 1 - options.first) % TOLD_EACH == 0:
+            print(f"{number + 1 - options.first} histories, {time.monotonic() - began:.0f} s", flush=True)
     print(
         f"{options.histories} histories of {options.steps} steps, {time.monotonic() - began:.0f} s: as the model says"
     )

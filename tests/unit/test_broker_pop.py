@@ -347,6 +347,44 @@ async def test_a_full_flight_gives_no_more_until_some_are_done(tmp_path: Path) -
         assert bodies(world.pop()) == [b"3"]
 
 
+async def test_all_handles_of_a_batch_count_after_a_restart_though_no_answer_to_a_change_came(tmp_path: Path) -> None:
+    with pop_world(tmp_path, queues=1) as world:
+        world.send(b"x", b"y")
+        both = world.pop()
+        for given in both:
+            world.change(given, 6_000)
+        await world.restart()  # the record of the batch is not read any more
+        assert world.ack(*both) == [0, 0]
+
+
+async def test_handles_count_after_a_restart_though_no_answer_to_their_changes_came(tmp_path: Path) -> None:
+    with pop_world(tmp_path, queues=1) as world:
+        world.send(b"x", b"y")
+        both = world.pop()
+        for given in both * 2:
+            world.change(given, 6_000 + world.now_ms % 10)
+            world.now_ms += 1
+        await world.restart()
+        await world.restart()  # its records before the last changes are not read any more
+        assert world.ack(*both) == [0, 0]
+        await world.after(60_000)
+        assert world.pop() == []
+
+
+async def test_a_changed_handle_counts_although_its_check_point_was_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejamq_broker.pop.state.MOST_BEHIND", 1)
+    with pop_world(tmp_path, queues=1) as world:
+        world.send(b"x", b"y")
+        (given,) = world.pop(1)
+        world.change(given, 60_000)
+        world.ack(*world.pop(1))
+        await world.restart()
+        await world.restart()
+        assert world.ack(given) == [0]
+
+
 async def test_a_change_asked_again_with_the_old_handle_makes_no_second_delivery(tmp_path: Path) -> None:
     with pop_world(tmp_path) as world:
         world.send(b"x")

@@ -117,6 +117,16 @@ async def test_messages_of_a_client_that_is_gone_come_again_soon(tmp_path: Path)
         assert bodies(world.pop()) == [b"silent"]
 
 
+async def test_a_message_whose_time_is_nearly_over_is_not_kept_longer_when_its_client_goes(tmp_path: Path) -> None:
+    with pop_world(tmp_path) as world:
+        world.send(b"x")
+        kept(world, world.pop(invisible_ms=60_000))
+        world.now_ms += 59_500
+        world.popping.renewals.gone(CLIENT.client_id)
+        (queue,) = [queue for queue in world.popping.state.flights if queue.flight]
+        assert [point.visible_ms - world.now_ms for point in queue.popped.values()] == [490]
+
+
 async def test_a_message_is_not_kept_beyond_the_longest_time(tmp_path: Path) -> None:
     with pop_world(tmp_path, renew_max_time_ms=100_000) as world:
         world.send(b"x")

@@ -27,6 +27,13 @@ class Keeper(NamedTuple):
     pop_time: int
 
 
+class Delivery(NamedTuple):
+    """What names a check point of a known queue."""
+
+    start_offset: int
+    pop_time: int
+
+
 class CheckPoint(msgspec.Struct, eq=False):
     """Messages of a queue that were popped at one time, to be visible again at ``visible_ms``.
 
@@ -43,10 +50,21 @@ class CheckPoint(msgspec.Struct, eq=False):
     due_ms: int = 0
     asked_ms: int = -1
     """The invisible time that a change asked for."""
+    asked: Delivery | None = None
+    """By whose handle a change was asked: the one that the consumer surely has, as an answer may be lost."""
     replaced: "dict[int, CheckPoint]" = {}
     lost: set[int] = set()
     """Offsets that are not this delivery's any more, though nobody acknowledged them."""
     keeper: Keeper | None = None
+
+    def go_on(self, by: "dict[int, CheckPoint]") -> None:
+        """These messages of it continue by other deliveries."""
+        self.replaced = self.replaced | by
+        self.offsets = tuple(sorted({*self.offsets, *by}))
+
+    @property
+    def name(self) -> Delivery:
+        return Delivery(self.start_offset, self.pop_time)
 
     @property
     def visible_ms(self) -> int:

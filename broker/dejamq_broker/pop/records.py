@@ -17,7 +17,7 @@ from dejamq_proto.records.hosts import Host
 from dejamq_proto.records.record import Record, encode_properties
 from dejamq_proto.texts import number_of
 
-from dejamq_broker.pop.flight import Keeper
+from dejamq_broker.pop.flight import Delivery, Keeper
 from dejamq_broker.tables.offsets import Position
 
 REVIVE_QUEUE = 0
@@ -31,6 +31,8 @@ REPLACES = "POP_REPLACES"
 
 RocketMQ needs an acknowledgement of the earlier one beside it. A crash between the two makes two copies there.
 """
+ASKED = "POP_ASKED"
+"""A property of ours: the delivery by whose handle the check point was asked, where it is not the one replaced."""
 KEPT = "POP_KEPT"
 """A property of ours: the broker keeps the messages for this client until it says what became of them.
 
@@ -117,18 +119,12 @@ KINDS: dict[str, type[CheckPointBody | AckBody | MovedBody | OrderBody]] = {
 }  # fmt: skip
 
 
-class Delivery(NamedTuple):
-    """What names a check point of a known queue."""
-
-    start_offset: int
-    pop_time: int
-
-
 class Found(NamedTuple):
-    """What a record says, and what it replaces. ``kept`` is the property of that name."""
+    """What a record says, what it replaces, and by whose handle it was asked. ``kept`` is the property of that name."""
 
     body: Body
     replaces: Delivery | None
+    asked: Delivery | None
     kept: str
 
     def keeper(self) -> Keeper | None:
@@ -166,20 +162,23 @@ def check_point(
     invisible_ms: int,
     *,
     replaces: Delivery | None = None,
+    asked: Delivery | None = None,
     start: int | None = None,
     keeper: Keeper | None = None,
 ) -> Record:
     """Messages at ``offsets`` (ascending) of a queue are given to the group from ``pop_time`` on.
 
-    ``replaces``: the delivery that this one continues. ``start``: the start offset of a check point that is written
-    again, without those that are acknowledged.
+    ``replaces``: the delivery that this one continues, ``asked``: the one by whose handle that was asked.
+    ``start``: the start offset of a check point that is written again, without those that are acknowledged.
     """
     start = offsets[0] if start is None else start
     body = CheckPointBody(
         start_offset=start, pop_time=pop_time, invisible_ms=invisible_ms, count=len(offsets), queue_id=at.queue_id,
         topic=at.topic, group=at.group, distances=[offset - start for offset in offsets], broker_name=on.broker_name,
     )  # fmt: skip
-    more = {REPLACES: f"{replaces.start_offset} {replaces.pop_time}"} if replaces else {}
+    more = {REPLACES: _named(replaces)} if replaces else {}
+    if asked is not None and asked != replaces:
+        more[ASKED] = _named(asked)
     if keeper is not None:
         more[KEPT] = f"{keeper.times} {keeper.start_offset} {keeper.pop_time} {keeper.client_id}"
     key = _key(on, at, start, pop_time, CHECK_POINT)
@@ -225,10 +224,19 @@ def read(record: Record) -> Found | None:
         return None
     try:
         body = msgspec.json.decode(record.body, type=kind)
-        replaced = properties.get(REPLACES)
-        return Found(body, Delivery(*map(int, replaced.split(" "))) if replaced else None, properties.get(KEPT, ""))
+        replaces, asked = _delivery(properties.get(REPLACES)), _delivery(properties.get(ASKED))
+        return Found(body, replaces, asked, properties.get(KEPT, ""))
     except (ValueError, TypeError, *BAD_JSON):
         return None
+
+
+def _named(delivery: Delivery) -> str:
+    return f"{delivery.start_offset} {delivery.pop_time}"
+
+
+def _delivery(text: str | None) -> Delivery | None:
+    """Raises ValueError or TypeError for a text that names none."""
+    return Delivery(*map(int, text.split(" "))) if text else None
 
 
 def _key(on: Writing, at: Position, offset: int, pop_time: int, tag: str) -> str:

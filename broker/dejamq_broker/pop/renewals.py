@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 LADDER_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
 """What each further renewal asks for; the last one serves all others."""
 GONE_MS = 1_000
-"""Messages of a client that is gone are visible again after this time."""
+"""Messages of a client that is gone are visible again after this time, if not sooner."""
+EARLIER_MS = 10
+"""The clock goes on meanwhile, and nothing of it may be visible later than it would have been."""
 
 
 class Delivery(NamedTuple):
@@ -96,7 +98,8 @@ class Renewals:
         for delivery in tuple(self._by_client.get(client_id, ())):
             kept = self._kept[delivery]
             self._forget(delivery)
-            self._change(delivery, kept, GONE_MS, go_on=False)
+            left_ms = kept.handle.pop_time + kept.handle.invisible_ms - self._clock_ms() - EARLIER_MS
+            self._change(delivery, kept, min(GONE_MS, max(0, left_ms)), go_on=False)
 
     def turn(self, alive: Callable[[str], bool]) -> None:
         """Renew what ends soon; ``alive`` knows which clients are there."""

@@ -330,7 +330,7 @@ class Pops:
         if point is not asked and point.asked_ms == invisible_ms:
             new, how = point, "again"
         else:
-            new = self.state.changed(point, offset, self._clock_ms(), invisible_ms, keeper)
+            new = self.state.changed(point, offset, self._clock_ms(), invisible_ms, asked, keeper)
             how = "renewed" if new.visible_ms > point.visible_ms else "visible"
         self._tell_change(point.at, offset, point.pop_time, new.pop_time, new.invisible_ms, asker, how)
         return msgspec.structs.replace(

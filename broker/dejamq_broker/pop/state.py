@@ -16,10 +16,10 @@ from dejamq_proto.records.record import MAX_PROPERTIES_SIZE, BadRecord, Record, 
 from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_broker.pop import records
-from dejamq_broker.pop.flight import CheckPoint, Flights, Keeper, PopQueue
+from dejamq_broker.pop.flight import CheckPoint, Delivery, Flights, Keeper, PopQueue
 from dejamq_broker.pop.order import OrderInfo, OrderQueue
 from dejamq_broker.pop.order_file import OrderFile
-from dejamq_broker.pop.records import AckBody, CheckPointBody, Delivery, Found, MovedBody, OrderBody, Writing
+from dejamq_broker.pop.records import AckBody, CheckPointBody, Found, MovedBody, OrderBody, Writing
 from dejamq_broker.tables.offsets import OffsetTable, Position
 from dejamq_broker.tables.topics import TopicTable
 from dejamq_broker.writing.record_writer import RecordOrigin, RecordWriter
@@ -118,10 +118,12 @@ class PopState:
             yield point, offsets
 
     def changed(
-        self, point: CheckPoint, offset: int, now_ms: int, invisible_ms: int, keeper: Keeper | None = None
-    ) -> CheckPoint:
+        self, point: CheckPoint, offset: int, now_ms: int, invisible_ms: int, asked: CheckPoint,
+        keeper: Keeper | None = None,
+    ) -> CheckPoint:  # fmt: skip
         """A message in flight is so for another time. Raises what the store raises; then nothing has changed.
 
+        ``asked``: the delivery by whose handle the consumer asked. It is another one where answers were lost.
         The new check point says what it replaces, so it alone is the whole change. The acknowledgement beside it is
         for a RocketMQ that reads the records.
         """
@@ -130,18 +132,13 @@ class PopState:
         pop_time, asked_ms = max(now_ms, queue.pop_time + 1), invisible_ms
         invisible_ms = max(0, now_ms + invisible_ms - pop_time)  # pop times may run ahead of the clock
         record = records.check_point(
-            self._writing,
-            point.at,
-            [offset],
-            pop_time,
-            invisible_ms,
-            replaces=Delivery(point.start_offset, point.pop_time),
+            self._writing, point.at, [offset], pop_time, invisible_ms, replaces=point.name, asked=asked.name,
             keeper=keeper,
-        )
+        )  # fmt: skip
         place = self._put(record)
         self.flights.settle(point, [offset])
         new = self._added(point.at, [offset], pop_time, invisible_ms, place, keeper=keeper)
-        new.asked_ms = asked_ms
+        new.asked_ms, new.asked = asked_ms, asked.name
         point.replaced[offset] = new
         self._put_ack(point, [offset])
         return new
@@ -305,7 +302,7 @@ class PopState:
         """What is left of it, behind all other records."""
         record = records.check_point(
             self._writing, point.at, sorted(point.left), point.pop_time, point.invisible_ms, start=point.start_offset,
-            keeper=point.keeper,
+            asked=point.asked, keeper=point.keeper,
         )  # fmt: skip
         self.flights.move_record(point, self._put(record))
 
@@ -325,7 +322,7 @@ class PopState:
             return
         body = found.body
         if isinstance(body, CheckPointBody) and self.flights.find(body.at, body.pop_time) is None:
-            self._seen(body, place, found._replace(replaces=None))
+            self._seen(body, place, found._replace(replaces=None, asked=None))
         elif isinstance(body, AckBody):
             self._acknowledged(body)
 
@@ -397,11 +394,21 @@ class PopState:
             self.flights.settle(earlier, offsets if replaces else tuple(earlier.left))
         if left:
             new = self._added(at, left, body.pop_time, body.invisible_ms, place, start=body.start_offset, keeper=keeper)
+            new.asked = found.asked or replaces
+            if earlier is not None and replaces is None:
+                new.go_on(earlier.replaced)
             if earlier is not None and replaces is not None:
-                earlier.replaced |= dict.fromkeys(left, new)
-                if keeper is not None and self.flights.find(at, keeper.pop_time) is None:
-                    first = self.flights.remember(at, keeper.start_offset, keeper.pop_time, offsets)
-                    first.replaced = dict.fromkeys(left, new)
+                earlier.go_on(dict.fromkeys(left, new))
+            first = None if keeper is None else Delivery(keeper.start_offset, keeper.pop_time)
+            for named in (first, new.asked):
+                self._continued(at, named, new)
+
+    def _continued(self, at: Position, named: Delivery | None, new: CheckPoint) -> None:
+        """Whoever has the handle of this delivery has the messages, too; the records between may be read no more."""
+        if named is None or named == new.name:
+            return
+        over = self.flights.find(at, named.pop_time) or self.flights.remember(at, *named, ())
+        over.go_on({offset: new for offset in new.offsets if offset not in over.replaced})
 
     def _copies_after(self, log_offset: int) -> Iterator[Record]:
         """Retries and dead letters that lie behind this place in the log, by the topics that hold such."""

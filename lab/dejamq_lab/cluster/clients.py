@@ -27,12 +27,13 @@ class ClusterClients:
         raise NotImplementedError
 
     def client_settings(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Keyword arguments of a client: journal, time scale, and what is given. Kinds: producer, push, lite, pop."""
+        """Keyword arguments of a client: journal, time scale, and what is given. Kinds: those of actors."""
         from dejamq.values.config import FOR_HANDLERS, ConsumerConfig, LitePullConfig, SimpleConfig
         from dejamq.values.producer_config import ProducerConfig
 
         configs: dict[str, type[Any]] = {
             "producer": ProducerConfig, "push": ConsumerConfig, "lite": LitePullConfig, "pop": SimpleConfig,
+            "v2-producer": ProducerConfig, "v2-push": SimpleConfig,
         }  # fmt: skip
         every = self._plan.client(configs[kind], given)
         unfit = FOR_HANDLERS if kind == "lite" else ()

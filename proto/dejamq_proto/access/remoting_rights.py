@@ -151,6 +151,7 @@ _TABLE: tuple[tuple[requests.Request[Any], Right], ...] = (
         (requests.GET_ALL_GROUPS, cluster(LIST)),
         (requests.GET_ALL_CONSUMER_OFFSET, cluster(LIST)),
         (requests.GET_ALL_DELAY_OFFSET, cluster(LIST)),
+        (pop_requests.GET_ALL_REQUEST_MODES, cluster(LIST)),
         (requests.GET_ALL_PRODUCERS, cluster(LIST)),
         (requests.GET_SYSTEM_TOPICS, cluster(LIST)),
         (requests.GET_CONSUMPTION, cluster(LIST)),

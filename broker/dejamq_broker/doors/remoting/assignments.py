@@ -5,6 +5,7 @@ Source: RocketMQ ``QueryAssignmentProcessor``.
 
 import logging
 
+import msgspec
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.remoting import bodies, pop_requests
@@ -38,7 +39,10 @@ class Assigning:
 
     def handlers(self) -> dict[int, Handler]:
         """By the numbers of their requests."""
-        return {pop_requests.QUERY_ASSIGNMENT.code: self._query, pop_requests.SET_REQUEST_MODE.code: self._set}
+        return {
+            pop_requests.QUERY_ASSIGNMENT.code: self._query, pop_requests.SET_REQUEST_MODE.code: self._set,
+            pop_requests.GET_ALL_REQUEST_MODES.code: self._all,
+        }  # fmt: skip
 
     async def _query(self, client: ClientSession, command: Command) -> Command:
         asked = bodies.read(command.body, bodies.AssignmentQuestion)
@@ -98,6 +102,10 @@ class Assigning:
         self._modes.set(RequestMode(wanted.topic, wanted.consumer_group, mode, wanted.pop_share_queue_num))
         await self._modes.kept()
         return answer(command)
+
+    async def _all(self, _: ClientSession, command: Command) -> Command:
+        """What operators set, as RocketMQ's slaves copy it from their master and ``MQAdminExt`` reads it."""
+        return answer(command, body=msgspec.json.encode(self._modes.content()))
 
 
 def _told(queue: QueueThere, topic: str, mode: str) -> bodies.Assignment:

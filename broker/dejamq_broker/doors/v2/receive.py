@@ -3,7 +3,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dejamq_proto import failpoints
@@ -23,6 +23,7 @@ from dejamq_broker.doors.v2.sessions import TYPES, Session, Sessions
 from dejamq_broker.pop.handles import Handle
 from dejamq_broker.pop.query import POINT_MESSAGES, PopAnswer, Popped, PopQuery
 from dejamq_broker.pop.service import LONGEST_INVISIBLE_MS
+from dejamq_broker.tables.offsets import Asker
 from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
 
 Context = Any
@@ -30,8 +31,8 @@ MOST_HANDLES = 1024
 """Of one call: the event loop has others to serve."""
 LEFT_MS = 400
 """So long before a client gives up, it is told that nothing came. Rust's client leaves no time for that itself."""
-HANDLES = {Code.NO_MESSAGE: pb.INVALID_RECEIPT_HANDLE, Code.MESSAGE_ILLEGAL: pb.INVALID_RECEIPT_HANDLE}
-"""With any other status push consumers repeat the call each second, for ever."""
+HANDLES = dict.fromkeys((Code.NO_MESSAGE, Code.MESSAGE_ILLEGAL, Code.TOPIC_NOT_EXIST), pb.INVALID_RECEIPT_HANDLE)
+"""With any other status push consumers repeat the call each second, for ever; also for a topic that was deleted."""
 AT_ONCE_MS = 0
 MOST_BYTES = 3 << 20
 """Of records in one answer, besides a last message: a client's limit is 4 MiB for each message of the stream alone."""
@@ -178,7 +179,7 @@ class Receiving:
                     handles[number] = self._renewals.ended(group, topic, Handle.read(entry.receipt_handle))
                 except DejamqError as error:
                     statuses[number] = status_of(error, HANDLES)
-            outcomes = self._pops.ack(group, topic, tuple(handles.values()), asker)
+            outcomes = self._acked(group, topic, tuple(handles.values()), asker)
             for number, outcome in zip(handles, outcomes, strict=True):
                 if outcome is not None:
                     statuses[number] = status_of(outcome, HANDLES)
@@ -187,6 +188,15 @@ class Receiving:
                 for each, status in zip(request.entries, statuses, strict=True)
             ]
             return pb.AckMessageResponse(status=_together(statuses), entries=entries)
+
+    def _acked(self, group: str, topic: str, handles: tuple[Handle, ...], asker: Asker) -> Sequence[DejamqError | None]:
+        """The outcome of each. Raises what the store raises."""
+        try:
+            return self._pops.ack(group, topic, handles, asker)
+        except DejamqError as error:
+            if error.code != Code.TOPIC_NOT_EXIST:
+                raise
+            return [error] * len(handles)
 
     async def _change(
         self, request: pb.ChangeInvisibleDurationRequest, call: Call

@@ -18,16 +18,20 @@ from dejamq import (
     SimpleConsumer,
     TransactionProducer,
 )
+from dejamq.values.config import SimpleConfig
+from dejamq.values.producer_config import ProducerConfig
 from dejamq_proto.codes import ConfigError, DejamqError
 
 from dejamq_lab.scenario.actors import handling
 from dejamq_lab.scenario.actors.dialogue import OwnOffsets, Replier, ScriptedTransactions
 from dejamq_lab.scenario.actors.popping import PoppingProgram
+from dejamq_lab.scenario.actors.v2_popping import V2Push
+from dejamq_lab.scenario.actors.v2_producing import V2Producer
 from dejamq_lab.scenario.script.ledger import EffectLedger
 from dejamq_lab.scenario.script.steps import Send
-from dejamq_lab.scenario.script.text import Actor, Transacting
+from dejamq_lab.scenario.script.text import V2_KINDS, Actor, Transacting
 
-Client = Producer | PushConsumer | LitePullConsumer | SimpleConsumer
+Client = Producer | PushConsumer | LitePullConsumer | SimpleConsumer | V2Producer | V2Push
 POLL_MS, REQUEST_MS = 100, 20_000
 ABANDON_S = 5.0
 
@@ -59,6 +63,9 @@ class Performer:
         self._polling: asyncio.Task[None] | None = None
 
     def _made(self) -> Client:
+        return self._made_to_speak_v2() if self._actor.kind in V2_KINDS else self._made_of_the_sdk()
+
+    def _made_of_the_sdk(self) -> Client:
         group, namesrv, settings = self._actor.group, self._part.namesrv, self._part.settings
         if self._actor.kind == "producer":
             if self._actor.transaction is not None:
@@ -83,6 +90,12 @@ class Performer:
         for topic in self._actor.topics:
             self._subscribe(push, topic)
         return push
+
+    def _made_to_speak_v2(self) -> V2Producer | V2Push:
+        group, topics, settings = self._actor.group, self._actor.topics, self._part.settings
+        if self._actor.kind == "v2-producer":
+            return V2Producer(group, topics, self._part.namesrv, ProducerConfig(**settings))
+        return V2Push(group, topics, self._part.namesrv, SimpleConfig(**settings), self._handlers)
 
     def _made_to_pop(self, simple: SimpleConsumer) -> SimpleConsumer:
         for topic in self._actor.topics:
@@ -141,7 +154,7 @@ class Performer:
             self._client.hurry()
         with suppress(TimeoutError, DejamqError):
             async with asyncio.timeout(ABANDON_S):
-                await self._client.close(0)
+                await (self._client.close() if isinstance(self._client, V2Producer | V2Push) else self._client.close(0))
                 if self._replier is not None:
                     await self._replier.producer.close(0)
 
@@ -166,7 +179,7 @@ class Performer:
         return sum(await asyncio.gather(*works))
 
     async def _send(self, step: Send, first: int) -> int:
-        assert isinstance(self._client, Producer), "check() of the scenario"
+        assert isinstance(self._client, Producer | V2Producer), "check() of the scenario"
         topic = step.topic or self._actor.topics[0]
         made = [
             handling.message(topic, first + number, step)
@@ -175,7 +188,7 @@ class Performer:
         failed, pause_s = 0, 1 / step.rate if step.rate else 0
         for turn in range(step.times):
             wave = made if step.same or not turn else [each.replace() for each in made]
-            if step.batch:
+            if step.batch and isinstance(self._client, Producer):
                 failed += await _failed([self._client.send_batch(wave)], step.outcome)
             elif pause_s:
                 for each in wave:
@@ -186,6 +199,8 @@ class Performer:
         return failed
 
     def _sending(self, message: Message, step: Send) -> Awaitable[Any]:
+        if isinstance(self._client, V2Producer):
+            return self._client.send(message)
         assert isinstance(self._client, Producer)
         queue = queue_at(message.topic, step.queue) if step.queue else None
         if isinstance(self._client, TransactionProducer):

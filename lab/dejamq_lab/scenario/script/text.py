@@ -10,8 +10,10 @@ from dejamq_proto.loose_json import BAD_JSON
 from dejamq_lab.scenario.script.steps import Step
 
 TOPIC, ANY = "orders", "any"
-CONSUMERS = ("push", "lite", "pop")
+CONSUMERS = ("push", "lite", "pop", "v2-push")
 """Kinds of actors that handle messages."""
+V2_KINDS = ("v2-producer", "v2-push")
+"""Kinds of actors that speak ``apache.rocketmq.v2`` as RocketMQ 5's clients do."""
 ANSWERS = ("error", "later", "suspend", "rollback", "rest")
 """How a handler says that it failed."""
 
@@ -73,8 +75,8 @@ class Transacting(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
 
 
 class Actor(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A client process: ``kind`` producer, push, lite or pop (a SimpleConsumer). ``settings`` are its own, unscaled, as
-    keyword arguments.
+    """A client process: ``kind`` producer, push, lite, pop (a SimpleConsumer), v2-producer or v2-push. ``settings`` are
+    its own, unscaled, as keyword arguments.
     """
 
     kind: str
@@ -146,7 +148,7 @@ def read(path: Path) -> Scenario:
 def check(scenario: Scenario) -> None:
     """Raise ConfigError for a step whose actor does not exist, and for an actor that cannot be."""
     for name, actor in scenario.actors.items():
-        if actor.kind not in ("producer", *CONSUMERS):
+        if actor.kind not in ("producer", *CONSUMERS, *V2_KINDS):
             raise ConfigError(f"scenario {scenario.id}: actor {name} is of the kind {actor.kind!r}, which there is not")
         if actor.handler.answer not in ANSWERS:
             raise ConfigError(
