@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +19,7 @@ SMALL = (
     "mapped_file_size_commit_log=67108864", "disk_check_enable=false", "max_message_size=4194304",
     "max_hash_slot_num=50021", "max_index_num=200000",
 )  # fmt: skip
+METRICS = "metrics_listen=127.0.0.1:0"
 READY_S = 120
 
 
@@ -81,27 +82,20 @@ def _link(path: str) -> str:
         return ""
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
-
-
 def start_servers(directory: Path) -> tuple[Process, Process]:
     """A name server and a broker that knows none, so that nobody but the attacker speaks to either."""
     settings = [part for one in SMALL for part in ("--set", one)]
     broker = Process(
         directory / "broker", "dejamq_broker", "--namesrv", "", "--store", "store", "--journal-dir", "journal",
-        "--set", "enable_property_filter=true", *settings, "--set", f"metrics_listen=127.0.0.1:{free_port()}",
+        "--set", "enable_property_filter=true", *settings, "--set", METRICS,
     )  # fmt: skip
-    metrics = f"metrics_listen=127.0.0.1:{free_port()}"
-    return broker, Process(directory / "namesrv", "dejamq_namesrv", "--set", metrics)
+    return broker, Process(directory / "namesrv", "dejamq_namesrv", "--set", METRICS)
 
 
 def metrics_of(process: Process) -> str:
-    """Where a server of ``start_servers`` serves ``/metrics``."""
-    arguments: list[str] = list(process.popen.args)  # type: ignore[arg-type]
-    (told,) = (one for one in arguments if one.startswith("metrics_listen="))
-    return told.partition("=")[2]
+    """Where a server of ``start_servers`` serves ``/metrics``, once it is ready."""
+    (found,) = re.findall(r"event=metrics_served address=(\S+)", process.err.read_text(errors="replace"))
+    return str(found)
 
 
 class Dev(Process):

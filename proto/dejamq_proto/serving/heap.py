@@ -53,9 +53,12 @@ def _library() -> Any:
 LIBRARY = _library()
 
 
-def free_bytes() -> int:
-    """Free bytes within the heaps of this process; a part of them may have been given back already."""
-    return int(LIBRARY.mallinfo2().fordblks) if LIBRARY else 0
+def used_bytes() -> int:
+    """What this process has from the C library and has not freed; 0 where the library does not tell."""
+    if not LIBRARY:
+        return 0
+    told = LIBRARY.mallinfo2()
+    return int(told.uordblks + told.hblkhd)
 
 
 def own_bytes() -> int:
@@ -67,23 +70,31 @@ def own_bytes() -> int:
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith(OWN)), 0)
 
 
-def give_back(most_kept_bytes: int = 0) -> bool:
-    """Give all free pages back if more than this is free. Whether it did so.
+def give_back() -> None:
+    """Give all free pages back. Other threads may wait for memory meanwhile: 20 to 60 ms for 300 MiB."""
+    if LIBRARY:
+        LIBRARY.malloc_trim(0)
 
-    Other threads may wait for memory meanwhile: 20 to 60 ms for 300 MiB.
+
+def looked(least: int, most_kept_bytes: int) -> int:
+    """Give back what is kept, if it is much. ``least``: the memory beside what is in use when it was last least.
+
+    That is what the interpreter has for small objects, and pages of which a part is in use. Returns it as it is now.
     """
-    if not LIBRARY or free_bytes() <= most_kept_bytes:
-        return False
-    LIBRARY.malloc_trim(0)
-    return True
+    rest = own_bytes() - used_bytes()
+    if rest - least <= most_kept_bytes:
+        return min(least, rest)
+    give_back()
+    left = own_bytes() - used_bytes()
+    log.debug("heap_given_back mib=%d", (rest - left) >> 20)
+    return left
 
 
 class Heap:
     """Looks now and then whether much is kept. Owned by the event loop; the work is done beside it."""
 
     def __init__(self, look_s: float = LOOK_S, most_kept_bytes: int = MOST_KEPT_BYTES) -> None:
-        self._look_s, self._most = look_s, most_kept_bytes
-        self._least = 0
+        self._look_s, self._most, self._least = look_s, most_kept_bytes, 0
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -92,10 +103,5 @@ class Heap:
             await self.look()
 
     async def look(self) -> None:
-        """Give back what is kept, if it is much and the process has grown by as much since the last time."""
-        now = own_bytes()
-        self._least = min(self._least, now) if self._least else 0
-        if now - self._least <= self._most or not await asyncio.to_thread(give_back, self._most):
-            return
-        self._least = own_bytes()
-        log.debug("heap_given_back mib=%d", (now - self._least) >> 20)
+        """Once."""
+        self._least = await asyncio.to_thread(looked, self._least, self._most)
