@@ -4,6 +4,7 @@ An input counts once its answer is here, or its refusal. One that nobody can be 
 """
 
 import asyncio
+import gc
 import json
 import random
 from collections import Counter
@@ -103,6 +104,7 @@ class GrpcAttack:
         finally:
             for channel in [each for channels in self._channels.values() for each in channels]:
                 await channel.close(None)
+            gc.collect()  # a call that was left keeps its channel's connection until then
 
     async def _one(self) -> None:
         method = self._methods[self._number % len(self._methods)]
