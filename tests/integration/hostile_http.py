@@ -94,7 +94,7 @@ class HttpAttack:
                     break
         except TimeoutError:
             self.told.wrong.append(f"no answer within {ANSWER_S} s to {request[:3000]!r}")
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError):
             self.told.reached("connection ended")
         finally:
             writer.close()

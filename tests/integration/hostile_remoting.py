@@ -64,6 +64,8 @@ class RemotingAttack:
                 answered, whole = await self._answers(reader)
         except TimeoutError:
             self.told.wrong.append(f"{many} frames, the last one damaged: {damaged}, had no end within {ANSWER_S} s")
+        except OSError:  # the server ended it before the client did
+            self.told.outcomes["ended before it was written"] += 1
         else:
             self.told.reached("read", many if whole else min(answered, many))
             self.told.reached("answered at once" if whole else "damaged: connection ended")
