@@ -52,6 +52,8 @@ RANGES = {
 RUN_FIELDS = "dejamq.v1.SendRun"
 DEEPEST = 4
 LONG = 1000
+MOST_VALUES = 1500
+"""Of one message: lists of lists would take minutes to make."""
 
 
 class Method(NamedTuple):
@@ -83,11 +85,11 @@ class Hostile:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self.seq = 0
+        self.seq = self._values = 0
 
     def frame(self, method: Method) -> bytes:
         """One message's bytes, or something that is no message."""
-        chance = self._random.random()
+        chance, self._values = self._random.random(), 0
         if chance < 0.02:
             return self._random.randbytes(self._random.choice((0, 1, 7, 300, 5000)))
         if method.request.full_name == RUN_FIELDS and chance < 0.7:
@@ -125,6 +127,7 @@ class Hostile:
 
     def _value(self, field: Any, depth: int) -> Any:
         kind = field.cpp_type
+        self._values += 1
         if field.message_type is not None:
             return self.message(field.message_type, depth + 1)
         if kind == FieldDescriptor.CPPTYPE_BOOL:
@@ -161,6 +164,8 @@ class Hostile:
         return self._random.randbytes(self._random.choice((0, 1, 91, 1000, 70_000)))
 
     def _count(self) -> int:
+        if self._values > MOST_VALUES:
+            return 0
         return self._random.choice((0, 1, 1, 2, 3)) if self._random.random() < 0.99 else 1000
 
     def _damaged(self, frame: bytes) -> bytes:

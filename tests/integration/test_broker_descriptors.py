@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from broker_wire import Wire, a_run, records_of, until
 from dejamq_proto.codes import Code
-from hostile_attack import Process
+from hostile_servers import Process
 
 pytestmark = pytest.mark.process
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from dejamq_proto.remoting import pop_requests, requests
 from dejamq_proto.v2 import messages_pb2 as pb
-from hostile_attack import CRASHES, Process
 from hostile_bytes import NUMBERS, TEXTS
+from hostile_servers import CRASHES, Process
 from remoting_wire import remoting
 from v2_wire import V2Client
 

@@ -21,7 +21,7 @@ from dejamq_proto.common_pb2 import Caller
 from dejamq_proto.serving.server import STREAM_WINDOW_BYTES, Server
 from dejamq_proto.wire.calling import dial
 from dejamq_proto.wire.messages import PullAnswer
-from hostile_attack import Process
+from hostile_servers import Process
 from relay import Relay
 
 pytestmark = pytest.mark.process

@@ -1,9 +1,10 @@
 """Parts of ``apache.rocketmq.v2`` that need no server."""
 
 import pytest
+from dejamq_broker.doors.v2.messages import message_of
 from dejamq_broker.doors.v2.send import bucket_of
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.records.record import java_hash
+from dejamq_proto.records.record import Record, java_hash
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2.queues import assignments_of, dialled, endpoints_of, queues_of
 from dejamq_proto.v2.statuses import Refused, status_of
@@ -79,3 +80,27 @@ def test_an_error_without_a_status_of_its_own_is_the_servers() -> None:
         pb.INVALID_RECEIPT_HANDLE
     )
     assert len(status_of(DejamqError("x" * 9999)).message) <= 512
+
+
+@pytest.mark.parametrize("number", [(1 << 31) - 1, -(1 << 31), 0])
+def test_whatever_numbers_a_producer_put_into_a_record_its_message_can_be_told(number: int) -> None:
+    record = Record(
+        "orders", number, b"x", reconsume_times=number, born_timestamp_ms=number << 32, store_timestamp_ms=number << 32,
+        queue_offset=number << 32, sys_flag=number & ~48,
+    )  # fmt: skip
+    told = message_of(record, TOPIC, attempt=1 + number)
+    assert pb.Message.FromString(told.SerializeToString()).system_properties.delivery_attempt == min(
+        1 + number, (1 << 31) - 1
+    )
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"\xff\xfe\x01\xff\x02", b"KEYS\x01" + b"k " * 9000 + b"\x02", b"UNIQ_KEY\x01\xff\xff\x02", b"\x01\x02",
+        b"TIMER_DELIVER_MS\x01" + b"9" * 400 + b"\x02", b"CHECK_IMMUNITY_TIME_IN_SECONDS\x01\xd9\xa3\x02", b"TAGS",
+    ],
+)  # fmt: skip
+def test_whatever_properties_a_record_has_its_message_can_be_told(properties: bytes) -> None:
+    told = message_of(Record("orders", 0, b"x", properties), TOPIC, attempt=1)
+    assert pb.Message.FromString(told.SerializeToString()).body == b"x"

@@ -10,49 +10,66 @@ from typing import Any
 from dejamq_analytics.evidence.mark import Mark, Queue, whole
 from dejamq_analytics.evidence.text_lines import Line
 
-QUEUE = r"MessageQueue \[topic=(?P<topic>[^,\]]+), brokerName=(?P<broker>[^,\]]+), queueId=(?P<queue>\d+)\]"
+
+def to(text: str) -> str:
+    """A pattern of everything up to this text, of its first occurrence only: the time is linear in the line, whatever
+    stands in it. A search would begin again at each occurrence.
+    """
+    return f"(?>.*?{text})"
+
+
+QUEUE = r"MessageQueue \[topic=(?P<topic>[^,\[\]]+), brokerName=(?P<broker>[^,\[\]]+), queueId=(?P<queue>\d+)\]"
 ALL_QUEUES = re.compile(QUEUE)
-ROUTED = re.compile(r"BrokerData \[brokerName=([^,\]]+), brokerAddrs=\{([^}]*)\}")
+ROUTED = re.compile(r"BrokerData \[brokerName=([^,\[\]]+), brokerAddrs=\{([^{}]*)\}")
+OF_ONE = "(?:(?!queueId=).)*?"
 MESSAGE = re.compile(
-    r"queueId=(\d+)(?:(?!queueId=).)*?queueOffset=(\d+)(?:(?!queueId=).)*?reconsumeTimes=(\d+)(?:(?!queueId=).)*?UNIQ_KEY=(\w+)"
+    rf"queueId=(\d++)(?>{OF_ONE}queueOffset=)(\d++)(?>{OF_ONE}reconsumeTimes=)(\d++)(?>{OF_ONE}UNIQ_KEY=)(\w+)"
 )
 
 PATTERNS: dict[str, str] = {
-    "created": r"Created a new client Instance, InstanceIndex:\d+, ClientID:(?P<client_id>[^,\s]+)",
-    "starting": r"the consumer \[(?P<group>[^\]]+)\] start beginning\. messageModel=(?P<model>\w+)",
-    "stopped": r"the consumer \[(?P<group>[^\]]+)\] shutdown OK",
-    "closed": r"the client factory \[(?P<client_id>[^\]]+)\] shutdown OK",
-    "told": r"receive broker's notification\[(?P<address>[^\]]+)\], the consumer group: (?P<group>\S+) changed",
-    "assigned": r"(?:client )?rebalanced result changed\. allocateMessageQueueStrategyName=(?P<strategy>[^,]+), "
+    "created": to("Created a new client Instance, InstanceIndex:") + r"\d+, ClientID:(?P<client_id>[^,\s]+)",
+    "starting": to(r"the consumer \[") + r"(?P<group>[^\]]+)\] start beginning\. messageModel=(?P<model>\w+)",
+    "stopped": to(r"the consumer \[") + r"(?P<group>[^\]]+)\] shutdown OK",
+    "closed": to(r"the client factory \[") + r"(?P<client_id>[^\]]+)\] shutdown OK",
+    "told": to(r"receive broker's notification\[")
+    + r"(?P<address>[^\]]+)\], the consumer group: (?P<group>\S+) changed",
+    "assigned": to(r"rebalanced result changed\. allocateMessageQueueStrategyName=") + r"(?P<strategy>[^,]+), "
     r"group=(?P<group>[^,]+), topic=(?P<topic_of_round>[^,]+), clientId=(?P<client_id>[^,]+), "
     r"mqAllSize=(?P<all_queues>\d+), cidAllSize=(?P<all_members>\d+), rebalanceResultSize=\d+, "
     r"rebalanceResultSet=\[(?P<queues>.*)\]",
-    "opened": rf"doRebalance, (?P<group>[^,]+), add a new mq, {QUEUE}",
-    "begun": rf"doRebalance, (?P<group>[^,]+), add a new pull request PullRequest \[.*?{QUEUE}.*?"
-    r"nextOffset=(?P<value>\d+)",
-    "idle": rf"\[BUG\]doRebalance, (?P<group>[^,]+), (?:try )?remove unnecessary mq, {QUEUE}",
-    "fixed": rf"Fix Offset, (?P<group>[^,]+), remove unnecessary mq, {QUEUE}",
-    "dropped": rf"doRebalance, (?P<group>[^,]+), remove unnecessary mq, {QUEUE}",
-    "unsubscribed": rf"doRebalance, (?P<group>[^,]+), truncateMessageQueueNotMyTopic remove unnecessary mq, {QUEUE}",
-    "persisted": r"\[(?P<reason>persist|persistAll)\] Group: (?P<group>\S+) ClientId: (?P<client_id>\S+) "
+    "opened": to("doRebalance, ") + rf"(?P<group>[^,]+), add a new mq, {QUEUE}",
+    "begun": to("doRebalance, ")
+    + r"(?P<group>[^,]+), add a new pull request PullRequest \["
+    + to(QUEUE)
+    + to("nextOffset=")
+    + r"(?P<value>\d+)",
+    "idle": to(r"\[BUG\]doRebalance, ") + rf"(?P<group>[^,]+), (?:try )?remove unnecessary mq, {QUEUE}",
+    "fixed": to("Fix Offset, ") + rf"(?P<group>[^,]+), remove unnecessary mq, {QUEUE}",
+    "dropped": to("doRebalance, ") + rf"(?P<group>[^,]+), remove unnecessary mq, {QUEUE}",
+    "unsubscribed": to("doRebalance, ")
+    + rf"(?P<group>[^,]+), truncateMessageQueueNotMyTopic remove unnecessary mq, {QUEUE}",
+    "persisted": to(r"\[(?P<reason>persist|persistAll)\] Group: ") + r"(?P<group>\S+) ClientId: (?P<client_id>\S+) "
     rf"updateConsumeOffsetToBroker {QUEUE} (?P<value>\d+)",
-    "not_persisted": rf"updateConsumeOffsetToBroker exception, {QUEUE}",
-    "unlocked": rf"unlock messageQueue\. group:(?P<group>[^,]+), clientId:(?P<client_id>[^,]+), mq:{QUEUE}",
-    "thrown_away": rf"processQueue is dropped without process consume result\. messageQueue={QUEUE}, "
-    r"msgs=(?P<messages>.*)",
-    "suspended_queue": r"consumeMessage Orderly return not OK, Group: (?P<group>\S+) Msgs: (?P<messages>.*?) MQ: "
-    + QUEUE,
-    "not_sent_back": r"(?:sendMessageBack [Ee]xception|Failed to send message back),? ?(?:group: |consumerGroup=)?"
-    r"(?P<group>[^,\s]*)",
-    "expired": r"send expire msg back\. topic=[^,]*, msgId=(?P<unique_key>\w+), storeHost=[^,]*, "
+    "not_persisted": to("updateConsumeOffsetToBroker exception, ") + QUEUE,
+    "unlocked": to(r"unlock messageQueue\. group:") + rf"(?P<group>[^,]+), clientId:(?P<client_id>[^,]+), mq:{QUEUE}",
+    "thrown_away": to(r"processQueue is dropped without process consume result\. messageQueue=")
+    + rf"{QUEUE}, msgs=(?P<messages>.*)",
+    "suspended_queue": to("consumeMessage Orderly return not OK, Group: ") + r"(?P<group>\S+) Msgs: "
+    r"(?P<messages>(?>.*?(?= MQ: ))) MQ: " + QUEUE,
+    "not_sent_back": to("(?:sendMessageBack [Ee]xception|Failed to send message back)")
+    + r",? ?(?:group: |consumerGroup=)?(?P<group>[^,\s]*)",
+    "expired": to(r"send expire msg back\. topic=") + r"[^,]*, msgId=(?P<unique_key>\w+), storeHost=[^,]*, "
     r"queueId=(?P<queue_id>\d+), queueOffset=(?P<offset>\d+)",
-    "suspended": r"suspend this consumer, (?P<group>\S+)",
-    "resumed": r"resume this consumer, (?P<group>\S+)",
-    "lock": rf"message queue lock (?P<granted>OK|[Ff]ailed),? (?P<group>\S+) {QUEUE}",
-    "direct": r"consumeMessageDirectly receive new message: (?P<messages>.*)",
-    "tried_again": r"sendKernelImpl exception, (?P<then>resend at once|throw exception), InvokeID: (?P<call>-?\d+), "
-    rf"RT: (?P<cost_ms>\d+)ms, Broker: {QUEUE}",
-    "routed": r"the topic\[(?P<topic_of_route>[^\]]+)\] route info changed, .*?,? ?new\[(?P<route>.*)\]",
+    "suspended": to("suspend this consumer, ") + r"(?P<group>\S+)",
+    "resumed": to("resume this consumer, ") + r"(?P<group>\S+)",
+    "lock": to("message queue lock (?P<granted>OK|[Ff]ailed)") + rf",? (?P<group>\S+) {QUEUE}",
+    "direct": to("consumeMessageDirectly receive new message: ") + "(?P<messages>.*)",
+    "tried_again": to("sendKernelImpl exception, (?P<then>resend at once|throw exception), InvokeID: ")
+    + rf"(?P<call>-?\d+), RT: (?P<cost_ms>\d+)ms, Broker: {QUEUE}",
+    "routed": to(r"the topic\[")
+    + r"(?P<topic_of_route>[^\]]+)\] route info changed, "
+    + to(r"new\[")
+    + r"(?P<route>.*)\]",
 }
 CLUES = {
     "updateConsumeOffsetToBroker": ("persisted", "not_persisted"),
@@ -76,7 +93,7 @@ CLUES = {
 }
 """Words of which one is in every line of use, and the lines that it may be: one look decides for most lines."""
 COMPILED: dict[str, list[tuple[str, Callable[[str], re.Match[str] | None]]]] = {
-    clue: [(name, re.compile(PATTERNS[name]).search) for name in names] for clue, names in CLUES.items()
+    clue: [(name, re.compile(PATTERNS[name]).match) for name in names] for clue, names in CLUES.items()
 }
 
 
@@ -95,8 +112,8 @@ def marks(lines: Iterable[Line], path: str, host: str) -> Iterator[Mark]:
 def _read(text: str) -> tuple[str, dict[str, Any]] | None:
     for clue, patterns in COMPILED.items():
         if clue in text:
-            for what, search in patterns:
-                if found := search(text):
+            for what, match in patterns:
+                if found := match(text):
                     return _told(what, found.groupdict())
     return None
 

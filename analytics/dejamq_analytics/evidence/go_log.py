@@ -24,7 +24,7 @@ WORDS = {
     "processQueue is dropped without process consume result.": "thrown_away",
 }
 GO_QUEUE = re.compile(
-    r"topic[=:]\s?([^,\]\s]+),\s*(?:brokerName|broker)[=:]\s?([^,\]\s]+),\s*queueId[=:]\s?(\d+)", re.I
+    r"topic[=:]\s?([^,\]\s=:]+),\s*(?:brokerName|broker)[=:]\s?([^,\]\s]+),\s*queueId[=:]\s?(\d+)", re.I
 )
 
 

@@ -9,44 +9,54 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dejamq_analytics.evidence.client_log import QUEUE
+from dejamq_analytics.evidence.client_log import QUEUE, to
 from dejamq_analytics.evidence.mark import Mark, Queue, whole
 from dejamq_analytics.evidence.text_lines import Line
 
-CLIENT = r"ClientChannelInfo \[channel=\[.*?R:/?(?P<address>[^\]\s]+)\].*?clientId=(?P<client_id>[^,]+)"
+CLIENT = (
+    r"ClientChannelInfo \[channel=\[" + to("R:/?") + r"(?P<address>[^\]\s]++)\]" + to("clientId=")
+    + r"(?P<client_id>[^,]++)"
+)  # fmt: skip
+REGISTERED = r"\w+ ?[\[{]" + to("brokerAddr='?") + r"(?P<address>[^'\],}]+)"
+SETTINGS = "brokerName|brokerId|brokerIP1|listenPort|brokerRole|flushConsumerOffsetInterval"
 PATTERNS: dict[str, str] = {
-    "set": r"- (?P<name>brokerName|brokerId|brokerIP1|listenPort|brokerRole|flushConsumerOffsetInterval)=(?P<text>\S+)",
-    "joined": rf"new consumer connected, group: (?P<group>\S+) .*?channel: {CLIENT}",
-    "left": rf"unregister a consumer\[(?P<group>[^\]]+)\] from consumerGroupInfo {CLIENT}",
-    "lost": rf"NETTY EVENT: remove not active channel\[{CLIENT}.*consumer group: (?P<group>\S+)",
-    "expired": rf"SCAN: remove expired channel from ConsumerManager consumerTable\. "
-    rf"channel=(?:{CLIENT}|/?(?P<remote>[^,\s]+)).*"
-    r"consumerGroup=(?P<group>\S+)",
-    "lowered": r"update consumer offset less than store\. clientHost=/?(?P<address>[^,]+), key=(?P<topic>[^@]+)@"
-    r"(?P<group>[^,]+), queueId=(?P<queue_id>\d+), requestOffset=(?P<new>-?\d+), storeOffset=(?P<old>-?\d+)",
-    "reset": r"\[reset-offset\] reset offset started by (?P<address>\S+?)\. topic=(?P<topic>[^,]+), "
+    "set": to(f"- (?P<name>{SETTINGS})=") + r"(?P<text>\S+)",
+    "joined": to("new consumer connected, group: ")
+    + r"(?P<group>\S+) "
+    + to("channel: (?=ClientChannelInfo)")
+    + CLIENT,
+    "left": to(r"unregister a consumer\[") + rf"(?P<group>[^\]]+)\] from consumerGroupInfo {CLIENT}",
+    "lost": to(r"NETTY EVENT: remove not active channel\[") + CLIENT + r"(?>.*consumer group: )(?P<group>\S+)",
+    "expired": to(r"SCAN: remove expired channel from ConsumerManager consumerTable\. channel=")
+    + rf"(?:{CLIENT}|/?(?P<remote>[^,\s]++))(?>.*consumerGroup=)(?P<group>\S+)",
+    "lowered": to(r"update consumer offset less than store\. clientHost=/?") + r"(?P<address>[^,]+), "
+    r"key=(?P<topic>[^@]+)@(?P<group>[^,]+), queueId=(?P<queue_id>\d+), requestOffset=(?P<new>-?\d+), "
+    r"storeOffset=(?P<old>-?\d+)",
+    "reset": to(r"\[reset-offset\] reset offset started by ") + r"(?P<address>\S+?)\. topic=(?P<topic>[^,]+), "
     r"group=(?P<group>[^,]+), timestamp=(?P<timestamp>-?\d+)",
-    "reset_to": r"Reset offset, topic=(?P<topic>[^,]+), group=(?P<group>[^,]+), queues=(?P<offsets>.*)",
-    "reset_one": r"Reset offset OK\. Topic=(?P<topic>[^,]+), group=(?P<group>[^,]+), queueId=(?P<queue_id>\d+), "
-    r"resetOffset=(?P<new>-?\d+)",
-    "cleaned": r"Clean (?:group's|topic's) offset, (?P<topic>[^@,]+)@(?P<group>[^,]+), (?P<cleaned>\{.*\})",
-    "cleaned_all": r"Consumer offset manager clean group offset, groupName=(?P<group>[^,]+), "
-    r"offsetTable=true",
-    "loaded": r"load \S*?(?P<file>consumerOffset|delayOffset)\.json(?P<bak>\.bak)? OK",
-    "began": r"last shutdown (?P<how>normally|abnormally)",
-    "recovered": r"message store recover end, and the max phy offset = (?P<log_max>\d+)",
-    "locked": r"tryLock(?:Batch)?: lock a message (?:queue )?which has not been locked yet, group=(?P<group>[^,]+), "
-    rf"clientId=(?P<client_id>[^,]+), mq={QUEUE}",
-    "locked_4": r"tryLock(?:Batch)?, message queue not locked, I got it\. Group: (?P<group>\S+) "
-    rf"NewClientId: (?P<client_id>\S+) {QUEUE}",
-    "checked": r"Check transaction\. real_topic=(?P<topic>[^,]+), ?uniqKey=(?P<unique_key>[^,]+), ?"
+    "reset_to": to("Reset offset, topic=") + "(?P<topic>[^,]+), group=(?P<group>[^,]+), queues=(?P<offsets>.*)",
+    "reset_one": to(r"Reset offset OK\. Topic=") + r"(?P<topic>[^,]+), group=(?P<group>[^,]+), "
+    r"queueId=(?P<queue_id>\d+), resetOffset=(?P<new>-?\d+)",
+    "cleaned": to("Clean (?:group's|topic's) offset, ") + r"(?P<topic>[^@,]+)@(?P<group>[^,]+), (?P<cleaned>\{.*\})",
+    "cleaned_all": to("Consumer offset manager clean group offset, groupName=") + "(?P<group>[^,]+), offsetTable=true",
+    "loaded": to("load ") + r"\S*?(?P<file>consumerOffset|delayOffset)\.json(?P<bak>\.bak)? OK",
+    "began": to("last shutdown (?P<how>normally|abnormally)"),
+    "recovered": to("message store recover end, and the max phy offset = ") + r"(?P<log_max>\d+)",
+    "locked": to("tryLock(?:Batch)?: lock a message (?:queue )?which has not been locked yet, group=")
+    + rf"(?P<group>[^,]+), clientId=(?P<client_id>[^,]+), mq={QUEUE}",
+    "locked_4": to(r"tryLock(?:Batch)?, message queue not locked, I got it\. Group: ")
+    + rf"(?P<group>\S+) NewClientId: (?P<client_id>\S+) {QUEUE}",
+    "checked": to(r"Check transaction\. real_topic=") + r"(?P<topic>[^,]+), ?uniqKey=(?P<unique_key>[^,]+), ?"
     r"offset=(?P<half_offset>\d+), ?commitLogOffset=(?P<half_log_offset>\d+)",
-    "answered": r"Check producer\[(?P<address>[^\]]*)\] transaction state, the producer commit the message\."
-    r".*?commitLogOffset=(?P<half_log_offset>\d+)",
-    "registered": r"new broker registered, \w+ ?[\[{].*?brokerAddr='?(?P<address>[^'\],}]+)",
-    "unregistered": r"unregisterBroker, remove from brokerLiveTable \w+ ?[\[{].*?brokerAddr='?(?P<address>[^'\],}]+)",
-    "silent": r"The broker channel expired, \w+ ?[\[{].*?brokerAddr='?(?P<address>[^'\],}]+)",
-    "taken_over": rf"tryLock(?:Batch)?: try to lock a expired message queue, group=(?P<group>[^,]+), mq={QUEUE}, "
+    "answered": to(r"Check producer\[")
+    + r"(?P<address>[^\]]*)\] transaction state, the producer commit the message\."
+    + to("commitLogOffset=")
+    + r"(?P<half_log_offset>\d+)",
+    "registered": to("new broker registered, ") + REGISTERED,
+    "unregistered": to("unregisterBroker, remove from brokerLiveTable ") + REGISTERED,
+    "silent": to("The broker channel expired, ") + REGISTERED,
+    "taken_over": to("tryLock(?:Batch)?: try to lock a expired message queue, group=")
+    + rf"(?P<group>[^,]+), mq={QUEUE}, "
     r"old client id=(?P<owner>[^,]+), new client id=(?P<client_id>\S+)",
 }
 ANY = re.compile(
@@ -55,11 +65,11 @@ ANY = re.compile(
     "Clean group's offset|Clean topic's offset|clean group offset|"
     "tryLock|unlockBatch|broker registered|remove from brokerLiveTable|channel expired|"
     "Check transaction\\.|Check producer\\[|"
-    "- (?:brokerName|brokerId|brokerIP1|listenPort|brokerRole|flushConsumerOffsetInterval)="
+    f"- (?:{SETTINGS})="
 )
-RESET_TO = re.compile(r'"queueId":(\d+)[^}]*\}:(-?\d+)')
-CLEANED = re.compile(r"(\d+)=(-?\d+)")
-COMPILED = [(name, re.compile(pattern).search) for name, pattern in PATTERNS.items()]
+RESET_TO = re.compile(r'"queueId":(\d++)(?>(?:(?!"queueId":)[^{}])*)\}:(-?\d++)')
+CLEANED = re.compile(r"(?<!\d)(\d++)=(-?\d++)")
+COMPILED = [(name, re.compile(pattern).match) for name, pattern in PATTERNS.items()]
 
 
 def is_one(text: str) -> bool:
@@ -78,8 +88,8 @@ def marks(lines: Iterable[Line], path: str, host: str) -> Iterator[Mark]:
 
 
 def _read(text: str) -> tuple[str, dict[str, Any]] | None:
-    for what, search in COMPILED:
-        if found := search(text):
+    for what, match in COMPILED:
+        if found := match(text):
             try:
                 return what, _said(found.groupdict())
             except ValueError:  # a number that no server writes: the line is damaged

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from dejamq_proto.texts import number_of
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -96,7 +96,11 @@ async def form_of(request: Request) -> dict[str, str]:
         raise HTTPException(415, f"This takes {FORM_TYPE}.")
     if number_of(request.headers.get("content-length"), MOST_FORM_BYTES) is None:
         raise HTTPException(413, "That is more than a form has.")
-    return dict(parse_qsl((await request.body()).decode(errors="replace")))
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        raise HTTPException(400, "The form ended early.") from None  # nobody hears it
+    return dict(parse_qsl(body.decode(errors="replace")))
 
 
 OWN_SITES: Collection[str | None] = (None, "same-origin", "none")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
+from dejamq_lab.control.connection import PageConnection
 from dejamq_proto.codes import ConfigError
 
 from dejamq_cli.console.app import Console, application
@@ -31,6 +32,7 @@ async def serving(settings: ConsoleSettings) -> AsyncIterator[str]:
     server = _Server(uvicorn.Config(
         application(Console(settings)), log_level="warning", access_log=False, server_header=False,
         timeout_graceful_shutdown=END_S, lifespan="on", proxy_headers=False, ws="none", log_config=None,
+        http=PageConnection,
     ))  # fmt: skip
     task = asyncio.create_task(server.serve([listener]))
     try:

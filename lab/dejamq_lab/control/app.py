@@ -8,7 +8,7 @@ import msgspec
 from dejamq_proto.codes import Code, ConfigError, DejamqError
 from dejamq_proto.loose_json import BAD_JSON
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -120,10 +120,13 @@ async def _not_found(request: Request, _: Exception) -> Response:
 
 async def _body(request: Request) -> bytes:
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BYTES:
-            raise Refused(413, f"a body has at most {MOST_BYTES} bytes")
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_BYTES:
+                raise Refused(413, f"a body has at most {MOST_BYTES} bytes")
+    except ClientDisconnect:
+        raise Refused(400, "the body ended early") from None  # nobody hears it
     return body
 
 

@@ -13,6 +13,7 @@ from dejamq_proto.codes import ConfigError
 from dejamq_proto.serving.server import CANNOT_LISTEN, wait_for_signal
 
 from dejamq_lab.control.app import app
+from dejamq_lab.control.connection import PageConnection
 from dejamq_lab.control.server import ServerUnderTest
 
 
@@ -31,7 +32,9 @@ async def serve(config: BrokerConfig, control: str, directory: Path) -> None:
     """
     listener = _bound(control)
     server = ServerUnderTest(config, directory)
-    pages = Pages(uvicorn.Config(app(server), log_config=None, access_log=False, lifespan="off", ws="none"))
+    pages = Pages(uvicorn.Config(
+        app(server), log_config=None, access_log=False, lifespan="off", ws="none", http=PageConnection
+    ))  # fmt: skip
     signalled = asyncio.create_task(wait_for_signal())
     serving = asyncio.create_task(pages.serve(sockets=[listener]))
     try:

@@ -18,6 +18,7 @@ from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.serving.access_gate import AccessGate
 from dejamq_proto.serving.access_service import AccessService
 from dejamq_proto.serving.faults import RpcFaults
+from dejamq_proto.serving.heap import Heap
 from dejamq_proto.serving.refusals import Refusals
 from dejamq_proto.serving.through_port import OnlyThroughPort
 from dejamq_proto.serving.timings import Timings
@@ -75,7 +76,7 @@ class Server:
         self._services, self._ready = services, False
         self.acceptor, self._tls = Acceptor(), tls
         self.acceptor.tls = tls
-        self._watching: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
         self.direct = ""
         """gRPC's own address; known after ``start``."""
         self.stable_direct = ""
@@ -114,8 +115,9 @@ class Server:
         await self.grpc.start()
         self.acceptor.pass_to_grpc(HERE.get(direct_host.strip("[]"), direct_host.strip("[]")), _port(self.direct))
         await self.acceptor.listen()
+        self._beside.append(asyncio.create_task(Heap().run(), name="heap"))
         if self._tls is not None:
-            self._watching = asyncio.create_task(self._tls.watch(), name="certificates")
+            self._beside.append(asyncio.create_task(self._tls.watch(), name="certificates"))
         await self._set((LIVENESS,), True)
         return f"{host}:{port}"
 
@@ -159,9 +161,10 @@ class Server:
     async def stop(self, grace_ms: float) -> None:
         """Refuse new calls, let running ones end within the grace. May be called twice."""
         self.stop_listening()
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait((self._watching,))
+        for task in self._beside:
+            task.cancel()
+        if self._beside:
+            await asyncio.wait(self._beside)
         await self._health.enter_graceful_shutdown()
         await self.grpc.stop(grace_ms / 1000)
         self.acceptor.close()

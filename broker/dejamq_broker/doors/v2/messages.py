@@ -20,6 +20,8 @@ MOST_GROUP_BYTES, MOST_ID_CHARACTERS = 64, 255
 MOST_UNPACKED = 8 << 20
 """Bytes: a body that unpacks to more goes out packed."""
 HOUR_S = 3600
+MOST_ATTEMPTS = (1 << 31) - 1
+"""That the field holds. A producer may say of a new message that it was tried as often already."""
 VISIBLE = frozenset({
     names.PROPERTY_SHARDING_KEY, names.PROPERTY_TRANSACTION_ID, names.PROPERTY_CHECK_TIMES, "INNER_NUM", "INNER_BASE",
     "INNER_MULTI_DISPATCH",
@@ -93,7 +95,7 @@ def message_of(record: Record, topic: pb.Resource, *, attempt: int, handle: str 
     if handle:
         system.receipt_handle = handle
     system.queue_id, system.queue_offset = record.queue_id, record.queue_offset
-    system.delivery_attempt = attempt
+    system.delivery_attempt = min(attempt, MOST_ATTEMPTS)
     if group := properties.get(names.PROPERTY_SHARDING_KEY):
         system.message_group = group
     if trace := properties.get(names.PROPERTY_TRACE_CONTEXT):
