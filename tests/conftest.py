@@ -242,6 +242,8 @@ def patient_producers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def patient(self: Any, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         own = {"send_msg_timeout_ms", "sendMsgTimeout"} & {*self._plan.settings}
-        return kept(self, kind, given if kind != "producer" or own else {"send_msg_timeout_ms": 20_000} | {**given})
+        patience = {} if own or kind != "producer" else {"send_msg_timeout_ms": 20_000}
+        chosen: dict[str, Any] = kept(self, kind, patience | {**given})
+        return chosen
 
     monkeypatch.setattr(clients.ClusterClients, "client_settings", patient)
