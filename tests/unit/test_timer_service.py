@@ -243,6 +243,32 @@ async def test_a_slave_that_becomes_the_master_goes_on_by_the_progress_that_it_c
         assert_all_once(await finished(here))
 
 
+@pytest.mark.parametrize("windows", [(120, 16), (16, 120)], ids=["shorter", "longer"])
+@pytest.mark.parametrize("copied", [False, True], ids=["restarted", "promoted"])
+async def test_a_start_with_another_longest_wait_delivers_every_message_once(
+    tmp_path: Path, clock: Clock, windows: tuple[int, int], copied: bool
+) -> None:
+    """It follows from how long log files are kept, which an operator changes, and a slave may have otherwise."""
+    before, after = (Limits(window=window) for window in windows)
+    with world(tmp_path, clock, before) as here:
+        await fill(here)
+        await here.service.flush()
+        told = here.progress.content()
+    if copied:
+        shutil.rmtree(tmp_path / "store" / "timerlog")
+        (tmp_path / "store" / "timerwheel").unlink()
+        (tmp_path / "store" / "config" / "timercheck").unlink()
+        with world(tmp_path, clock, after) as here:
+            here.progress.take_copy(**told)
+            await here.service.flush()
+    for _ in range(2):  # the second start has what the first one left
+        with world(tmp_path, clock, after) as here:
+            await here.at(clock.now_ms + 5000)
+            await here.service.flush()
+    with world(tmp_path, clock, after) as here:
+        assert_all_once(await finished(here))
+
+
 async def test_units_that_the_crash_left_without_a_slot_are_found(tmp_path: Path, clock: Clock) -> None:
     with world(tmp_path, clock) as here:
         await fill(here)

@@ -15,6 +15,8 @@ from dejamq_analytics.rules.joins import beside, united
 from dejamq_analytics.sources.overlap import Overlap
 
 SEVERAL_GROUPS = "L9"
+MADE_UP = r"@\d+~[0-9A-Fa-f]{8}"
+"""In a client id that was made of a trace record, where no log tells the real one."""
 PAIRS = "first_group string, second_group string, pair_topic string, counted bigint"
 SPOTS = "spot_broker string, spot_topic string, spot_queue bigint, first_offset bigint, last_offset bigint, counts int"
 
@@ -67,7 +69,19 @@ def by_member(deliveries: DataFrame, broadcasting: tuple[str, ...]) -> DataFrame
         .alias("first"),
     )  # fmt: skip
     pairs = ranked.where(sf.col("first").isNotNull()).select("first", "second")
-    return _meant(pairs, "L8", "I1", text("%s and %s each have all messages", "first.client_id", "second.client_id"))
+    words = text("%s and %s each have all messages", "first.client_id", "second.client_id")
+    meant = _meant(pairs, "L8", "I1", words)
+    # a process without a log may be a member that began again with its offsets lost (O20), and then it is not clean
+    unknown = sf.col("first.client_id").rlike(MADE_UP) | sf.col("second.client_id").rlike(MADE_UP)
+    return (
+        meant.withColumn("cause", sf.when(~unknown, sf.col("cause")))
+        .withColumn("trigger", sf.when(~unknown, sf.col("trigger")))
+        .withColumn("missing", sf.when(unknown, text(
+            "which members %s and %s are: the log of the client that has none tells (L8 or O20)",
+            "first.client_id", "second.client_id",
+        )))
+        .withColumn("expected", ~unknown)
+    )  # fmt: skip
 
 
 def by_group(deliveries: DataFrame, shared: tuple[str, ...], known: Overlap) -> DataFrame:

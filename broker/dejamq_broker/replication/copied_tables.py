@@ -44,6 +44,7 @@ class TimedOf(msgspec.Struct, frozen=True):
 
     read_ms: int = 0
     queue_offset: int = 0
+    window_ms: int = 0
 
 
 class ModesOf(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,7 +93,7 @@ class CopiedTables:
             self._take_offsets(content)
         elif table == "timer_progress":
             found = _read(content, TimedOf)
-            self._timed.take_copy(found.read_ms, found.queue_offset)
+            self._timed.take_copy(found.read_ms, found.queue_offset, found.window_ms)
         elif table == "request_modes":
             self._modes.take_copy(_read(content, ModesOf).message_request_mode_map)
         else:

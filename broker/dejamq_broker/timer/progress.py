@@ -13,9 +13,10 @@ from dejamq_broker.base.disk_work import beside_loop
 from dejamq_broker.store.files.directories import make_directory
 
 _THEIRS = struct.Struct(">7q")
-_OURS = struct.Struct(">4q")
+_OURS = struct.Struct(">5q")
 OURS_AT = 64
-"""Numbers of ours: the slot of ``slot_done``, that number, the precision of the wheel, and ``queue_offset`` again.
+"""Numbers of ours: the slot of ``slot_done``, that number, the precision of the wheel, ``queue_offset`` again, and
+``window_ms``.
 
 RocketMQ leaves them as they are.
 """
@@ -28,6 +29,7 @@ class Reached(msgspec.Struct, frozen=True):
     """Slots before ``read_ms`` are done, and of that one ``slot_done`` units. Messages of the timer topic before
     ``queue_offset`` are delivered, or wait in the wheel. ``log_end`` is that of the timer log.
 
+    ``window_ms``: the longest wait in one place of those that are delivered; 0: RocketMQ's, which is not told.
     ``in_wheel`` is False as long as the wheel has still to be made of the timer topic.
     """
 
@@ -36,6 +38,7 @@ class Reached(msgspec.Struct, frozen=True):
     slot_done: int = 0
     log_end: int = 0
     in_wheel: bool = True
+    window_ms: int = 0
     handled: int = 0
     """Units that this start has handled: time that passes without any is nothing to write."""
 
@@ -59,11 +62,12 @@ class TimerProgress:
         raw = self.path.read_bytes() if self.path.exists() else b""
         if len(raw) >= _THEIRS.size:
             read_ms, log_end, queue_offset, *_ = _THEIRS.unpack_from(raw)
-            slot_ms, done, self.found_ms, offset = _OURS.unpack_from(raw.ljust(FILE_SIZE, b"\0"), OURS_AT)
+            slot_ms, done, self.found_ms, offset, window_ms = _OURS.unpack_from(raw.ljust(FILE_SIZE, b"\0"), OURS_AT)
             done, in_wheel = done if slot_ms == read_ms else 0, self.found_ms != NO_WHEEL
             self._reached = self._written = Reached(
-                max(0, read_ms), max(0, queue_offset if in_wheel else offset), done, max(0, log_end), in_wheel
-            )
+                max(0, read_ms), max(0, queue_offset if in_wheel else offset), done, max(0, log_end), in_wheel,
+                max(0, window_ms),
+            )  # fmt: skip
         self._journal.write(ProgressLoad(
             broker_name=self._broker_name, service="timer", source="main" if raw else "none",
             progress=_text(self._reached),
@@ -79,19 +83,21 @@ class TimerProgress:
 
     def content(self) -> dict[str, int]:
         """As slaves get it."""
-        return {"read_ms": self._reached.read_ms, "queue_offset": self._reached.queue_offset}
+        reached = self._reached
+        return {"read_ms": reached.read_ms, "queue_offset": reached.queue_offset, "window_ms": reached.window_ms}
 
-    def take_copy(self, read_ms: int, queue_offset: int) -> None:
+    def take_copy(self, read_ms: int, queue_offset: int, window_ms: int = 0) -> None:
         """A slave takes its master's progress; a master that does not tell it has zeros."""
         if read_ms:
-            self._reached = Reached(read_ms, queue_offset, in_wheel=False)
+            self._reached = Reached(read_ms, queue_offset, in_wheel=False, window_ms=window_ms)
 
     def begin_anew(self) -> None:
         """The wheel is made again, of the timer topic: a start that comes before it is done has to begin again too.
 
         Raises OSError.
         """
-        self._reached = Reached(self._reached.read_ms, self._reached.queue_offset, in_wheel=False)
+        before = self._reached
+        self._reached = Reached(before.read_ms, before.queue_offset, in_wheel=False, window_ms=before.window_ms)
         self._write(self._reached)
         self._written = self._reached
 
@@ -115,7 +121,7 @@ class TimerProgress:
         seen = reached.queue_offset if reached.in_wheel else 0
         theirs = _THEIRS.pack(reached.read_ms, reached.log_end, seen, seen, 0, 0, 0).ljust(OURS_AT, b"\0")
         precision_ms = self._precision_ms if reached.in_wheel else NO_WHEEL
-        ours = _OURS.pack(reached.read_ms, reached.slot_done, precision_ms, reached.queue_offset)
+        ours = _OURS.pack(reached.read_ms, reached.slot_done, precision_ms, reached.queue_offset, reached.window_ms)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if os.fstat(file).st_size != FILE_SIZE:

@@ -37,7 +37,9 @@ class TimerRules:
         self.precision_ms, self._max_delay_ms, self._clock_ms = precision_ms, max_delay_ms, clock_ms
         most = WHEEL_SLOTS - SPARE_SLOTS
         slots = window_slots if 2 <= window_slots <= most else most
-        self._window_ms = min(slots, max(2, log_kept_ms * 2 // 3 // precision_ms)) * precision_ms
+        self.roll_window_ms = slots * precision_ms
+        """As RocketMQ has it, which pays no heed to the log's life."""
+        self.window_ms = min(slots, max(2, log_kept_ms * 2 // 3 // precision_ms)) * precision_ms
 
     def waiting(self, record: Record) -> Record:
         """The record as it waits for its time, or itself when it asks for none or its time has come.
@@ -86,13 +88,13 @@ class TimerRules:
     def floor(self, time_ms: int) -> int:
         return time_ms // self.precision_ms * self.precision_ms
 
-    def place(self, out_ms: int, stored_ms: int) -> Place:
+    def place(self, out_ms: int, stored_ms: int, window_ms: int | None = None) -> Place:
         """Where a message waits that was stored at this time.
 
         What waits for longer than the window is stored again on its way, so that the log keeps it. The place follows
-        from the record alone: who makes the wheel anew puts it there again.
+        from the record and the window: who makes the wheel anew puts it there again.
         """
-        stored_ms, window_ms = self.floor(stored_ms), self._window_ms
+        stored_ms, window_ms = self.floor(stored_ms), self.window_ms if window_ms is None else window_ms
         beyond_ms = out_ms - stored_ms - window_ms
         if beyond_ms < 0:
             return Place(self.floor(out_ms), rolled=False)

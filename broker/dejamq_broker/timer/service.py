@@ -138,6 +138,8 @@ class TimerService:
             return "it was not complete, or this broker was a slave"
         if self._progress.found_ms not in (0, self._rules.precision_ms):
             return f"it was made for slots of {self._progress.found_ms} ms"
+        if reached != Reached() and self._window_of(reached) != self._rules.window_ms:
+            return f"it was made for waits of up to {self._window_of(reached)} ms in one place"
         try:
             self._units.load()
             self._wheel.load()
@@ -161,6 +163,9 @@ class TimerService:
             return "the timer log is missing"
         self._queue_offset = max(reached.queue_offset, 0 if last is None else self._after(last))
         return ""
+
+    def _window_of(self, reached: Reached) -> int:
+        return reached.window_ms or self._rules.roll_window_ms
 
     def _begin_anew(self, reached: Reached) -> None:
         self._wheel.clear()
@@ -230,9 +235,12 @@ class TimerService:
         out_ms = rules.out_of(properties)
         if out_ms is None or properties.get(names.PROPERTY_REAL_TOPIC) == self.left_to_others:
             return
-        place = self._rules.place(out_ms, record.store_timestamp_ms)
-        if queue_offset < self._delivered.queue_offset and place.slot_ms < self._delivered.read_ms:
-            return
+        stored_ms, delivered = record.store_timestamp_ms, self._delivered
+        place = self._rules.place(out_ms, stored_ms)
+        if queue_offset < delivered.queue_offset:
+            waited_at = self._rules.place(out_ms, stored_ms, self._window_of(delivered))
+            if waited_at.slot_ms < delivered.read_ms:
+                return
         slot_ms = max(place.slot_ms, self._read_ms)
         if slot_ms != place.slot_ms and self._first_late < 0:
             self._first_late = queue_offset
@@ -380,7 +388,10 @@ class TimerService:
             return
         if self._queue_offset >= self._delivered.queue_offset:
             offset = self._queue_offset if self._first_late < 0 else self._first_late
-            self._progress.set(Reached(self._read_ms, offset, self._slot_done, self._units.end, handled=self._handled))
+            self._progress.set(Reached(
+                self._read_ms, offset, self._slot_done, self._units.end, window_ms=self._rules.window_ms,
+                handled=self._handled,
+            ))  # fmt: skip
 
     def _sync(self) -> None:
         self._units.sync()
