@@ -33,3 +33,23 @@ def test_only_records_without_the_word_change_and_nothing_else_of_them_does(host
     assert changed.properties == dict(TRACEABLE) | {"KEYS": "k"}
     for name in set(Record.__struct_fields__) - {"raw_properties"}:
         assert getattr(changed, name) == getattr(before, name), name
+
+
+@pytest.mark.parametrize("topic", ["t", "t" * 200], ids=["V1", "V2"])
+def test_a_word_in_the_body_or_in_another_name_is_not_the_word(topic: str) -> None:
+    properties = {"X_TRACE_ON": "true", "MSG_REGION": "here"}
+    plain = Record(
+        topic=topic, queue_id=0, body=b"TRACE_ON\x01true\x02", raw_properties=encode_properties(properties)
+    )  # fmt: skip
+    (changed,) = decode_each(traceable(encode(plain)))
+    assert changed.properties == properties | {"TRACE_ON": "true"}
+
+
+def test_a_damaged_record_goes_out_as_it_lies_with_all_behind_it() -> None:
+    plain = encode(Record(topic="t", queue_id=0, body=b"x" * 20, raw_properties=b"a\x01b"))
+    (first,) = decode_each(traceable(plain))
+    for at, damage in ((0, b"\x7f"), (84, b"\x7f"), (0, b"\0\0\0\0"), (88 + 20, b"\xff")):
+        damaged = plain[:at] + damage + plain[at + len(damage) :]
+        assert traceable(plain + damaged + plain) == encode(first) + damaged + plain
+    assert traceable(plain + plain[:50]) == encode(first) + plain[:50]
+    assert traceable(b"") == b""

@@ -56,7 +56,7 @@ def _place(found: list[Given], records: Records) -> None:
             fitting = records.of_delivery(key, group, 0)
             for given in some:
                 given.kind = "suspend_retry" if in_order else "local_retry"
-        if len(some) == 1 or not _elsewhere(some, group, records):
+        if len(some) == 1 or not _elsewhere(some, group, fitting, records):
             _give(some, group, fitting)
     for given in found:
         if given.record is not None:
@@ -71,9 +71,15 @@ def _kept_it(given: Given) -> bool:
     )
 
 
-def _elsewhere(some: list[Given], group: str, records: Records) -> bool:
-    """Whether these members had queues of brokers whose stores are not there: another record may lie there."""
-    held = {hold.queue.broker_name for given in some for hold in given.process.holds if hold.group == group}
+def _elsewhere(some: list[Given], group: str, fitting: list[Stored], records: Records) -> bool:
+    """Whether these members had queues of the topic at brokers whose stores are not there: a record may lie there."""
+    topics = {one.queue.topic for one in fitting}
+    held = {
+        hold.queue.broker_name
+        for given in some
+        for hold in given.process.holds
+        if hold.group == group and hold.queue.topic in topics
+    }
     return not held <= records.brokers
 
 

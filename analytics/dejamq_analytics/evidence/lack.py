@@ -4,8 +4,9 @@ Traces may be lost. A client drops those that it cannot send, and one that is ki
 offsets that it told show that: its handlers had what lies below. So do records between two of a queue that were traced.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dejamq_analytics.evidence.client import Client, Given
@@ -89,12 +90,15 @@ def untraced(clients: Iterable[Client], given: Iterable[Given], records: Records
     for client in clients:
         for hold in client.holds if "trace" in client.has else []:
             told = [value for _, value in hold.persisted]
-            there = [*_between(by_queue[hold.queue], told)]
+            there, absent = [*_between(by_queue[hold.queue], told)], NONE
             gone = [
                 one.queue_offset for one in there
                 if not traced.by_member(client, hold.group, one) and traced.would_have(hold.group, one)
             ]  # fmt: skip
-            found += _told(client.name, hold.queue, gone + _absent(there, told))
+            if hold.queue.broker_name in records.brokers:
+                lowest = by_queue[hold.queue][0].queue_offset if by_queue[hold.queue] else 0
+                absent = _absent(there, told, lowest)
+            found += _told(client.name, hold.queue, gone, absent)
     for (group, queue), offsets in sorted(traced.offsets.items()):
         gone = [
             one.queue_offset for one in _between(by_queue[queue], offsets)
@@ -102,6 +106,16 @@ def untraced(clients: Iterable[Client], given: Iterable[Given], records: Records
         ]  # fmt: skip
         found += _told(f"the members of {group}", queue, gone)
     return found
+
+
+class Absent(NamedTuple):
+    """How many offsets a store lacks, and the first one."""
+
+    messages: int
+    first: int
+
+
+NONE = Absent(0, 0)
 
 
 class _Traced:
@@ -147,23 +161,37 @@ def _by_queue(records: Records) -> dict[Queue, list[Stored]]:
     for some in records.by_key.values():
         for one in some:
             found[one.queue].append(one)
+    for there in found.values():
+        there.sort(key=_offset)
     return found
 
 
-def _between(records: Iterable[Stored], offsets: Sequence[int]) -> Iterator[Stored]:
-    """Those from the lowest of the offsets up to the highest one."""
-    if offsets:
-        begin, end = min(offsets), max(offsets)
-        yield from (one for one in records if begin <= one.queue_offset < end)
+def _offset(one: Stored) -> int:
+    return one.queue_offset
 
 
-def _absent(there: Iterable[Stored], offsets: Sequence[int]) -> list[int]:
-    """Offsets of that range that no store has a record of."""
-    known = {one.queue_offset for one in there}
-    if not offsets or len(known) == max(offsets) - min(offsets):
-        return []
-    return [offset for offset in range(min(offsets), max(offsets)) if offset not in known]
+def _between(records: Sequence[Stored], offsets: Sequence[int]) -> Sequence[Stored]:
+    """Those from the lowest of the offsets up to the highest one, of records in their order."""
+    if not offsets:
+        return ()
+    begin, end = (bisect_left(records, offset, key=_offset) for offset in (min(offsets), max(offsets)))
+    return records[begin:end]
 
 
-def _told(who: str, queue: Queue, gone: list[int]) -> list[Untraced]:
-    return [Untraced(who, len(gone), queue, min(gone))] if gone else []
+def _absent(there: Sequence[Stored], offsets: Sequence[int], lowest: int) -> Absent:
+    """Offsets of that range that no store has a record of. Below the ``lowest`` that it has they expired."""
+    if not offsets:
+        return NONE
+    begin = max(min(offsets), lowest)
+    known = sorted({one.queue_offset for one in there})
+    count = max(offsets) - begin - len(known)
+    if count <= 0:
+        return NONE
+    gaps = (begin + at for at, offset in enumerate(known) if offset != begin + at)
+    return Absent(count, next(gaps, begin + len(known)))
+
+
+def _told(who: str, queue: Queue, gone: Sequence[int], absent: Absent = NONE) -> list[Untraced]:
+    count = len(gone) + absent.messages
+    first = min([*gone, *([absent.first] if absent.messages else [])], default=0)
+    return [Untraced(who, count, queue, first)] if count else []

@@ -397,7 +397,7 @@ class PopState:
             new.asked = found.asked or replaces
             if earlier is not None and replaces is None:
                 new.go_on(earlier.replaced)
-            if earlier is not None and replaces is not None:
+            if earlier is not None:  # handles of before may lead to it
                 earlier.go_on(dict.fromkeys(left, new))
             first = None if keeper is None else Delivery(keeper.start_offset, keeper.pop_time)
             for named in (first, new.asked):

@@ -134,12 +134,9 @@ class TimerService:
 
     def _load(self, reached: Reached) -> str:
         """Bring the files into what they were, and find how far the timer topic is in them. Answers what hinders it."""
-        if not reached.in_wheel:
-            return "it was not complete, or this broker was a slave"
-        if self._progress.found_ms not in (0, self._rules.precision_ms):
-            return f"it was made for slots of {self._progress.found_ms} ms"
-        if reached != Reached() and self._window_of(reached) != self._rules.window_ms:
-            return f"it was made for waits of up to {self._window_of(reached)} ms in one place"
+        trouble = self._other_than_now(reached)
+        if trouble:
+            return trouble
         try:
             self._units.load()
             self._wheel.load()
@@ -162,6 +159,16 @@ class TimerService:
         if last is None and reached.log_end:
             return "the timer log is missing"
         self._queue_offset = max(reached.queue_offset, 0 if last is None else self._after(last))
+        return ""
+
+    def _other_than_now(self, reached: Reached) -> str:
+        """What the files were made for that this start is not."""
+        if not reached.in_wheel:
+            return "it was not complete, or this broker was a slave"
+        if self._progress.found_ms not in (0, self._rules.precision_ms):
+            return f"it was made for slots of {self._progress.found_ms} ms"
+        if reached != Reached() and self._window_of(reached) != self._rules.window_ms:
+            return f"it was made for waits of up to {self._window_of(reached)} ms in one place"
         return ""
 
     def _window_of(self, reached: Reached) -> int:

@@ -8,11 +8,14 @@ is done: those libraries give back by themselves.
 import asyncio
 import ctypes
 import logging
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 log = logging.getLogger(__name__)
 LOOK_S = 10.0
+LOOKS = 3
+"""Under steady load memory is free for moments. What was free at so many looks, one after the other, is given back."""
 MOST_KEPT_BYTES = 32 << 20
 """More than this beside what is in use is given back."""
 STATUS = Path("/proc/self/status")
@@ -25,18 +28,9 @@ class _MallInfo(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_size_t)
         for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "top",
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "top",
         )
-    ]
+    ]  # fmt: skip
 
 
 def _library() -> Any:
@@ -76,25 +70,19 @@ def give_back() -> None:
         LIBRARY.malloc_trim(0)
 
 
-def looked(least: int, most_kept_bytes: int) -> int:
-    """Give back what is kept, if it is much. ``least``: the memory beside what is in use when it was last least.
-
-    That is what the interpreter has for small objects, and pages of which a part is in use. Returns it as it is now.
-    """
-    rest = own_bytes() - used_bytes()
-    if rest - least <= most_kept_bytes:
-        return min(least, rest)
-    give_back()
-    left = own_bytes() - used_bytes()
-    log.debug("heap_given_back mib=%d", (rest - left) >> 20)
-    return left
+def unused_bytes() -> int:
+    """What the process has beside what is in use: kept buffers, and what the interpreter has for small objects."""
+    return own_bytes() - used_bytes()
 
 
 class Heap:
     """Looks now and then whether much is kept. Owned by the event loop; the work is done beside it."""
 
-    def __init__(self, look_s: float = LOOK_S, most_kept_bytes: int = MOST_KEPT_BYTES) -> None:
-        self._look_s, self._most, self._least = look_s, most_kept_bytes, 0
+    def __init__(self, look_s: float = LOOK_S, most_kept_bytes: int = MOST_KEPT_BYTES, looks: int = LOOKS) -> None:
+        self._look_s, self._most = look_s, most_kept_bytes
+        self._last: deque[int] = deque(maxlen=looks)
+        self._least = 0
+        """What was unused when that was last least: it cannot be given back."""
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -104,4 +92,14 @@ class Heap:
 
     async def look(self) -> None:
         """Once."""
-        self._least = await asyncio.to_thread(looked, self._least, self._most)
+        await asyncio.to_thread(self._look)
+
+    def _look(self) -> None:
+        self._last.append(unused_bytes())
+        self._least = min(self._least, self._last[-1]) if self._least else self._last[-1]
+        if len(self._last) < (self._last.maxlen or 0) or min(self._last) - self._least <= self._most:
+            return
+        give_back()
+        self._least = unused_bytes()
+        log.debug("heap_given_back mib=%d", (self._last[-1] - self._least) >> 20)
+        self._last.clear()
