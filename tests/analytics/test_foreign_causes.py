@@ -260,7 +260,7 @@ def test_offsets_that_an_operator_deleted_are_O15(incident: Incident) -> None:
 
 def contested(
     incident: Incident, *, until: int = 80_000, members: int = 2, strategy: str = "AVG", suspended: bool = False
-) -> None:
+) -> Consumer:
     """A member that keeps the queue although another one has it too, and both are given a message."""
     incident.send(0, at=50_000)
     one = owner(incident, "billing-1", 41, 500)
@@ -273,13 +273,21 @@ def contested(
     two.handle(50_200, key_of(0))
     one.rounds(50_900, until, 1)
     two.rounds(50_400, until, 1)
+    return one
 
 
 def test_members_that_disagree_on_how_many_they_are_are_R2(incident: Incident) -> None:
-    contested(incident)
+    contested(incident).stop(85_000)
     verdict, _ = incident.audit()
     assert (verdict.causes, verdict.undetermined) == ({"R2": 1}, 0)
     assert verdict.anomalies == {"two_owners": 1}
+
+
+def test_a_member_whose_log_may_lack_its_end_may_have_learned_of_the_other_one(incident: Incident) -> None:
+    contested(incident)
+    verdict, findings = incident.audit()
+    assert (verdict.causes, verdict.undetermined) == ({}, 1)
+    assert "the end of the log" in words(findings)
 
 
 def test_members_with_different_strategies_are_R3(incident: Incident) -> None:

@@ -130,7 +130,10 @@ class Pair:
             mine, theirs = await self.slave.ends(), await self.master.ends()
             return mine == theirs and mine[1] == "0"
 
-        await until(together, f"after {fault}: the slave does not come to its master's end")
+        try:
+            await until(together, f"after {fault}: the slave does not come to its master's end")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {await self.slave.ends()}, {await self.master.ends()}") from None
         # queues are in the files a moment later
         await until(lambda: not self._difference(), f"after {fault}: the slave is not its master's copy")
 

@@ -92,7 +92,11 @@ async def test_two_slaves_are_waited_for_when_three_replicas_are_to_be_in_sync(t
         assert (await send(wire)).code == Code.SLAVE_NOT_AVAILABLE
         async with a_slave(tmp_path / "second", master.address, broker_id=2) as second:
             await following(second)
-            assert (await send(wire)).code == Code.SUCCESS
+
+            async def stored() -> bool:  # the master hears of a slave's place a moment after the slave
+                return (await send(wire)).code == Code.SUCCESS
+
+            await until(stored)
             assert master.domain.store.log_max == slave.domain.store.log_max == second.domain.store.log_max
 
 

@@ -46,7 +46,7 @@ def timer_progress(path: Path, journal: Journal, *, precision_ms: int = 1000) ->
 
 
 def a_writer(store: MessageStore, journal: Journal, site: Site) -> RecordWriter:
-    return RecordWriter(store, journal, site, Counts(), lambda took_ms: None)
+    return RecordWriter(store, journal, site, Counts(), lambda took_ms: None, lambda: None)
 
 
 def clients_of(

@@ -55,7 +55,7 @@ async def test_an_idle_producer_costs_the_broker_no_copy_of_its_last_run(tmp_pat
     with parts_in(tmp_path) as parts:
         frame = a_run("orders", [b"x" * 1000]).encode()
         alone, client = getrefcount(frame), Client(frame)
-        confirmation = Confirmation(parts.sender, parts.retries, 1000)
+        confirmation = Confirmation(parts.sender, parts.retries, 1000, lambda: True)
         service = SendService(
             parts.sender, confirmation, parts.recalls, Streams(), FastFailure(LimitSettings()), Acceptor()
         )

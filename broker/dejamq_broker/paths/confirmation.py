@@ -24,8 +24,7 @@ class Confirmation:
     """Owned by the event loop. What is late or failed is stored all the same: no answer here is a refusal."""
 
     def __init__(
-        self, sender: SendPath, retries: Retries, sync_flush_timeout_ms: float,
-        still_master: Callable[[], bool] = lambda: True,
+        self, sender: SendPath, retries: Retries, sync_flush_timeout_ms: float, still_master: Callable[[], bool],
     ) -> None:  # fmt: skip
         """``still_master``: whether surely no other replica takes messages. What slaves have is safe either way."""
         self._still_master = still_master

@@ -46,7 +46,7 @@ class RecordWriter:
 
     def __init__(
         self, store: "MessageStore", journal: Journal, site: Site, counts: Counts,
-        on_append_ms: Callable[[float], None], check: Callable[[], None] = lambda: None,
+        on_append_ms: Callable[[float], None], check: Callable[[], None],
     ) -> None:  # fmt: skip
         """``on_append_ms`` is called with the time that each append, and the event loop with it, stood at the disk.
 

@@ -189,7 +189,9 @@ class Performer:
         for turn in range(step.times):
             wave = made if step.same or not turn else [each.replace() for each in made]
             if step.batch and isinstance(self._client, Producer):
-                failed += await _failed([self._client.send_batch(wave)], step.outcome)
+                failed += await _failed(
+                    [self._client.send_batch(wave, timeout_ms=step.timeout_ms or None)], step.outcome
+                )
             elif pause_s:
                 for each in wave:
                     failed += await _failed([self._sending(each, step)], step.outcome)
