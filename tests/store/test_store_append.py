@@ -1,5 +1,6 @@
 """Appending: dense offsets, file ends, refusals."""
 
+import errno
 import os
 import resource
 import threading
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from dejamq_broker.store import MessageStore, StoreClosed, StoreConfig, StoreError, StoreFull
 from dejamq_broker.store.files.errors import StoreSlow
+from dejamq_broker.store.files.file_queue import FileQueue
 from dejamq_broker.store.files.mapped_file import MappedFile
 from dejamq_broker.store.log import next_file
 from dejamq_proto.codes import Code, MessageTooLarge
@@ -324,6 +326,28 @@ def test_an_event_loop_does_not_wait_for_a_file_that_a_disk_does_not_make(
     assert threading.get_ident() not in makers
     settle(store)
     assert len(bodies_of(store)) == stored + 1
+
+
+def test_an_event_loop_takes_the_file_that_the_flush_thread_made_after_a_try_of_its_own_had_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a replica whose log stands still for want of a file would refuse for ever."""
+    files, real, full = FileQueue(tmp_path, 1 << 16), MappedFile.create, True
+
+    def create(path: Path, start: int, size: int) -> MappedFile:
+        if full:
+            raise OSError(errno.ENOSPC, "no room")
+        return real(path, start, size)
+
+    monkeypatch.setattr(MappedFile, "create", create)
+    ahead = next_file.NextFile(files, lambda: 0, in_loop=True)
+    with pytest.raises(OSError, match="no room"):
+        ahead.take(0)
+    full = False
+    ahead.prepare(0)
+    taken = ahead.take(0)
+    assert taken.start == 0
+    taken.close()
 
 
 def appended(store: MessageStore) -> bool:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from dejamq_broker.__main__ import unfenced
+from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.replication.mastership import TRUSTED, Mastership, Role, RoleFile, Verdict, Wish
 from dejamq_namesrv.masterships import FILE_NAME, Candidate, MastershipAnswer, Masterships
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError
@@ -272,3 +274,12 @@ async def test_of_two_name_servers_one_keeps_the_master_and_both_make_one(tmp_pa
     assert (site.replicas[0].right.needed, site.replicas[0].right.renewals_needed) == (2, 1)
     three = Site(tmp_path / "three", 1, 3).replicas[0].right
     assert (three.needed, three.renewals_needed) == (2, 2)
+
+
+async def test_a_store_that_took_part_in_fail_over_is_not_served_without_it(tmp_path: Path) -> None:
+    config = BrokerConfig(store_directory=str(tmp_path), listen="127.0.0.1:0")
+    assert unfenced(config)
+    (tmp_path / "config").mkdir()
+    await RoleFile(tmp_path).write(Role("m", 0, epoch=5))
+    with pytest.raises(ConfigError, match=r"took part in fail-over \(epoch 5\).*set failover_enable=true"):
+        unfenced(config)

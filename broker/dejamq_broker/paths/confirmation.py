@@ -30,6 +30,10 @@ class Confirmation:
         self._still_master = still_master
         self._sender, self._retries, self._sync_timeout = sender, retries, sync_flush_timeout_ms / 1000
 
+    def needed(self, outcome: SendOutcome) -> bool:
+        """Whether the answer has to wait, or is not the one that the outcome has."""
+        return not outcome.at_once or not self._still_master()
+
     async def of(self, outcome: SendOutcome) -> SendRunResult:
         """Wait for disk and slaves if the run asked for it.
 

@@ -76,9 +76,9 @@ class Sending:
         run.dedup &= self._sender.knows_repeats
         run.client_id, run.boot_id, run.seq = client.asker(command)
         outcome = self._sender.accept(run, client.born_host)
-        if outcome.at_once:
-            return self._answer(command, header, run, outcome.result)
-        return self._confirmed(command, header, run, outcome)
+        if self._confirmation.needed(outcome):
+            return self._confirmed(command, header, run, outcome)
+        return self._answer(command, header, run, outcome.result)
 
     async def _confirmed(self, command: Command, header: SendMessage, run: SendRun, outcome: SendOutcome) -> Command:
         self._fast.waiting += 1

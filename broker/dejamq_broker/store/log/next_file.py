@@ -57,8 +57,10 @@ class NextFile:
 
     def _take_made(self, start: int) -> MappedFile:
         """As ``take``; a thread makes the file where none is ready, or waits for the one that does."""
-        if self._ready is None and (self._maker is None or not self._maker.is_alive()):
-            self._trouble = None
+        maker_rests = self._maker is None or not self._maker.is_alive()
+        if self._ready is not None or maker_rests:
+            self._trouble = None  # of an earlier try: the flush thread may have made the file since
+        if self._ready is None and maker_rests:
             self._maker = threading.Thread(target=self._make, args=(start,), name="dejamq-next-file", daemon=True)
             self._maker.start()
         if self._maker is not None:
