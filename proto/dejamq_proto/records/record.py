@@ -250,24 +250,21 @@ def stored_at(buffer: bytes | memoryview, at: int = 0) -> tuple[int, int]:
 
 def decode(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = True) -> Record:
     """Read the record that begins at ``at``. Raises BadRecord; never reads beyond the buffer."""
-    available = len(buffer) - at
-    if available < OVERHEAD:
-        raise BadRecord(f"only {available} bytes left, a record has at least {OVERHEAD}")
-    size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms = FIXED.unpack_from(buffer, at)
-    if magic not in (MAGIC_V1, MAGIC_V2):
-        raise BadRecord(f"magic {magic & 0xFFFFFFFF:#010x} is not that of a record")
-    if not OVERHEAD <= size <= available:
-        raise BadRecord(f"record says {size} bytes, {available} are there")
-    born_width = 20 if sys_flag & SYS_BORN_HOST_V6 else 8
-    store_width = 20 if sys_flag & SYS_STORE_HOST_V6 else 8
+    fixed = _fixed_part(buffer, at)
+    size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms = fixed
+    born_width, store_width = _host_widths(sys_flag)
     store_at = at + FIXED.size + born_width
     tail_at = store_at + 8 + store_width
     body_at = tail_at + TAIL.size
     if body_at > at + size:
         raise BadRecord("the record ends inside its header")
     reconsume_times, prepared, body_size = TAIL.unpack_from(buffer, tail_at)
-    body_end, topic, properties = _read_variable_part(buffer, body_at, at + size, body_size, magic)
-    body = bytes(buffer[body_at:body_end])
+    body_end, topic_at, properties_begin = _variable_part(buffer, body_at, at + size, body_size, magic)
+    try:
+        topic = bytes(buffer[topic_at : properties_begin - 2]).decode()
+    except UnicodeDecodeError as error:
+        raise BadRecord(f"the topic is not UTF-8: {error.reason}") from None
+    body, properties = bytes(buffer[body_at:body_end]), bytes(buffer[properties_begin : at + size])
     if check_crc and body_crc(body) != crc:
         raise BadRecord(f"body CRC is {body_crc(body):#010x}, the record says {crc:#010x}")
     return Record(
@@ -280,6 +277,15 @@ def decode(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = True) -
     )  # fmt: skip
 
 
+def properties_at(buffer: bytes | memoryview, at: int = 0) -> int:
+    """Where the properties begin of the record that begins at ``at``; they end with it. Raises as ``decode``."""
+    size, magic, *_, sys_flag, _ = _fixed_part(buffer, at)
+    body_at = at + FIXED.size + sum(_host_widths(sys_flag)) + 8 + TAIL.size
+    if body_at > at + size:
+        raise BadRecord("the record ends inside its header")
+    return _variable_part(buffer, body_at, at + size, I32.unpack_from(buffer, body_at - 4)[0], magic)[2]
+
+
 def decode_each(buffer: bytes) -> Iterator[Record]:
     """Records one after the other, as the answer to a pull has them. Raises BadRecord at the first one that is none."""
     at = 0
@@ -288,26 +294,41 @@ def decode_each(buffer: bytes) -> Iterator[Record]:
         at += size_at(buffer, at)
 
 
-def _read_variable_part(
+def _fixed_part(buffer: bytes | memoryview, at: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    available = len(buffer) - at
+    if available < OVERHEAD:
+        raise BadRecord(f"only {available} bytes left, a record has at least {OVERHEAD}")
+    fixed = FIXED.unpack_from(buffer, at)
+    size, magic = fixed[:2]
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise BadRecord(f"magic {magic & 0xFFFFFFFF:#010x} is not that of a record")
+    if not OVERHEAD <= size <= available:
+        raise BadRecord(f"record says {size} bytes, {available} are there")
+    return fixed
+
+
+def _host_widths(sys_flag: int) -> tuple[int, int]:
+    """Bytes of the born host and of the store host."""
+    return 20 if sys_flag & SYS_BORN_HOST_V6 else 8, 20 if sys_flag & SYS_STORE_HOST_V6 else 8
+
+
+def _variable_part(
     buffer: bytes | memoryview, body_at: int, end: int, body_size: int, magic: int
-) -> tuple[int, str, bytes]:
+) -> tuple[int, int, int]:
+    """Where the body ends, and where topic and properties begin."""
     width = 1 if magic == MAGIC_V1 else 2
     body_end = body_at + body_size
     if body_size < 0 or body_end + width + 2 > end:
         raise BadRecord(f"body length {body_size} does not fit the record")
     topic_size = buffer[body_end] if width == 1 else I16.unpack_from(buffer, body_end)[0]
     topic_at = body_end + width
-    properties_at = topic_at + topic_size + 2
-    if not 0 <= topic_size <= (MAX_TOPIC_SIZE_V1 if width == 1 else MAX_TOPIC_SIZE) or properties_at > end:
+    begin = topic_at + topic_size + 2
+    if not 0 <= topic_size <= (MAX_TOPIC_SIZE_V1 if width == 1 else MAX_TOPIC_SIZE) or begin > end:
         raise BadRecord(f"topic length {topic_size} does not fit the record")
-    properties_size = I16.unpack_from(buffer, properties_at - 2)[0]
-    if properties_size < 0 or properties_at + properties_size != end:
+    properties_size = I16.unpack_from(buffer, begin - 2)[0]
+    if properties_size < 0 or begin + properties_size != end:
         raise BadRecord(f"properties length {properties_size} does not end where the record does")
-    try:
-        topic = bytes(buffer[topic_at : topic_at + topic_size]).decode()
-    except UnicodeDecodeError as error:
-        raise BadRecord(f"the topic is not UTF-8: {error.reason}") from None
-    return body_end, topic, bytes(buffer[properties_at:end])
+    return body_end, topic_at, begin
 
 
 def _with_host_bits(record: Record) -> int:

@@ -5,14 +5,20 @@ log without them: consumers of RocketMQ would trace none. They get them on their
 Source: RocketMQ 5.3, ``SendMessageProcessor``, ``ConsumeMessageTraceHookImpl``, ``AsyncTraceDispatcher``.
 """
 
-from dejamq_proto.records import record as r
+from dejamq_proto.records.record import (
+    I16,
+    I32,
+    MAX_PROPERTIES_SIZE,
+    BadRecord,
+    encode_properties,
+    properties_at,
+    size_at,
+)
 
 REGION = "DefaultRegion"
 TRACEABLE = {"MSG_REGION": REGION, "TRACE_ON": "true"}
-ADDED = b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"
-WORD_ALONE = b"TRACE_ON\x01true\x02"
-MARK, REGION_MARK, END = b"TRACE_ON\x01", b"MSG_REGION\x01", b"\x02"
-SYS_FLAG_AT = 36
+WORD_ALONE, BOTH = encode_properties({"TRACE_ON": "true"}), encode_properties(TRACEABLE)
+WORD, REGION_NAME, END = b"TRACE_ON\x01", b"MSG_REGION\x01", b"\x02"
 
 
 def traceable(records: bytes) -> bytes:
@@ -21,41 +27,28 @@ def traceable(records: bytes) -> bytes:
     """
     pieces: list[bytes] = []
     at = kept = 0  # from ``kept`` on nothing is in the pieces
-    while len(records) - at >= r.OVERHEAD:
-        end = at + r.size_at(records, at)
-        properties_at = _properties_at(records, at)
-        if not at < properties_at <= end <= len(records):
+    while at < len(records):
+        try:
+            begin = properties_at(records, at)
+        except BadRecord:
             break
-        more = _missing(records[properties_at:end])
+        end = at + size_at(records, at)
+        more = _missing(records[begin:end])
         if more:
-            size = r.I32.pack(end - at + len(more))
-            length = r.I16.pack(end - properties_at + len(more))
-            pieces += (records[kept:at], size, records[at + 4 : properties_at - 2], length, more)
-            kept = properties_at
+            size, length = I32.pack(end - at + len(more)), I16.pack(end - begin + len(more))
+            pieces += (records[kept:at], size, records[at + 4 : begin - 2], length, more)
+            kept = begin
         at = end
     return b"".join((*pieces, records[kept:])) if pieces else records
 
 
-def _properties_at(records: bytes, at: int) -> int:
-    """Where the properties of the record begin that begins at ``at``; 0 when it ends before."""
-    flag = r.I32.unpack_from(records, at + SYS_FLAG_AT)[0]
-    widths = (20 if flag & r.SYS_BORN_HOST_V6 else 8) + (20 if flag & r.SYS_STORE_HOST_V6 else 8)
-    body_at = at + r.FIXED.size + widths + 8 + r.TAIL.size
-    wide = r.I32.unpack_from(records, at + 4)[0] == r.MAGIC_V2
-    topic_at = body_at + max(0, r.I32.unpack_from(records, body_at - 4)[0]) if body_at <= len(records) else 0
-    if not topic_at or topic_at + 2 > len(records):
-        return 0
-    topic_size = r.I16.unpack_from(records, topic_at)[0] if wide else records[topic_at]
-    return int(topic_at + (2 if wide else 1) + max(0, topic_size) + 2)
-
-
 def _missing(properties: bytes) -> bytes:
     """What is to stand before these; nothing where the word is there, or no room."""
-    if _has(properties, MARK):
+    if _has(properties, WORD):
         return b""
-    more = WORD_ALONE if _has(properties, REGION_MARK) else ADDED
-    return more if len(properties) + len(more) <= r.MAX_PROPERTIES_SIZE else b""
+    more = WORD_ALONE if _has(properties, REGION_NAME) else BOTH
+    return more if len(properties) + len(more) <= MAX_PROPERTIES_SIZE else b""
 
 
-def _has(properties: bytes, mark: bytes) -> bool:
-    return properties.startswith(mark) or END + mark in properties
+def _has(properties: bytes, name: bytes) -> bool:
+    return properties.startswith(name) or END + name in properties
