@@ -81,6 +81,11 @@ class ClusterPlan:
         """``broker-a-s1`` is slave 1 of ``broker-a``."""
         return [f"{name}-s{number}" for name in self.broker_names() for number in range(1, self.slaves + 1)]
 
+    @property
+    def failover(self) -> bool:
+        """Whether replicas change their roles by themselves."""
+        return self._config(BrokerConfig).failover_enable
+
     def namesrv(self, name: str, listen: str = "") -> NamesrvConfig:
         """``listen``: a free port of the host by default."""
         listen = listen or f"{self.host}:0"

@@ -107,9 +107,9 @@ async def is_master(replica: str) -> bool:
 
 
 async def in_place(replica: str) -> bool:
-    """Whether a replica with fail-over is its broker's master, or follows it. True without fail-over."""
+    """Whether a replica follows its master, or has been made the master by name servers."""
     told = await runtime(replica)
-    return told.get("following") == "true" or told.get("masterLease", "true") == "true"
+    return "true" in (told.get("following"), told.get("masterLease"))
 
 
 async def update_settings(broker: str, values: Mapping[str, str]) -> None:
