@@ -272,8 +272,10 @@ class Domain:
             config.timer_precision_ms, config.timer_max_delay_sec * 1000, config.timer_roll_window_slot, self.clock_ms,
             config.store.file_reserved_ms,
         )  # fmt: skip
-        may_store = mastership.check if mastership and site.master else no_check
-        self.writer = RecordWriter(store, journal, site, counts, self.fast_failure.appended, may_store)
+        fence = mastership if site.master else None
+        self.writer = RecordWriter(
+            store, journal, site, counts, self.fast_failure.appended, fence.check if fence else no_check
+        )
         self.tables = Tables(
             config, journal, clocks.wall_ms, on_topics=on_topics,
             fenced=lambda at, asker: self.members.handovers.fenced(at, asker),
@@ -285,7 +287,7 @@ class Domain:
         self.paths = Paths(
             config, store, journal, site, clocks, self.writer, self.tables, self.members, filters,
             timing=timing, counts=counts, master_there=master_there,
-            still_master=mastership.holds if mastership and site.master else lambda: True,
+            still_master=fence.holds if fence else lambda: True,
         )  # fmt: skip
         self.popping = Popping(
             config, store, journal, site, clocks.wall_ms, self.writer, self.tables, self.paths.pull_rules, counts=counts

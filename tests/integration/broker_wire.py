@@ -51,7 +51,10 @@ def dialled(broker: Broker) -> str:
     return broker.site.advertised.get(DIRECT, broker.address)
 
 
-async def until(holds: Callable[[], Any] | Callable[[], Awaitable[Any]], deadline_s: float = 30) -> Any:
+async def until(
+    holds: Callable[[], Any] | Callable[[], Awaitable[Any]], deadline_s: float = 30,
+    why: str = "the condition did not come true in time",
+) -> Any:  # fmt: skip
     """Wait until it returns something true, and return that."""
     end = time.monotonic() + deadline_s
     while True:
@@ -60,7 +63,7 @@ async def until(holds: Callable[[], Any] | Callable[[], Awaitable[Any]], deadlin
             value = await value
         if value:
             return value
-        assert time.monotonic() < end, "the condition did not come true in time"
+        assert time.monotonic() < end, why
         await asyncio.sleep(0.01)
 
 

@@ -8,9 +8,10 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import broker_wire
 from dejamq import Message, SendStatus
 from dejamq_broker.app import wall_clock_ms
 from dejamq_broker.store import MessageStore, StoreConfig
@@ -112,17 +113,16 @@ class Lives:
             assert not lost, f"{name} lost {len(lost)} of {len(self.answered)} answered messages, e.g. {min(lost)}"
 
 
-async def until(holds, why: str) -> None:  # type: ignore[no-untyped-def]  # a condition, or one that waits
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
+async def until(holds: Callable[[], object], why: str) -> None:
+    """A server that does not answer is asked again."""
+
+    async def asked() -> object:
         with contextlib.suppress(DejamqError):
             value = holds()
-            if asyncio.iscoroutine(value):
-                value = await value
-            if value:
-                return
-        assert time.monotonic() < deadline, why
-        await asyncio.sleep(0.05)
+            return await value if asyncio.iscoroutine(value) else value
+        return None
+
+    await broker_wire.until(asked, DEADLINE_S, why)
 
 
 async def outlived_by_itself(directory: Path, seed: int, lives: int) -> tuple[int, list[float]]:

@@ -10,11 +10,11 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import broker_wire
 from broker_wire import SMALL, Wire, a_run
 from dejamq_broker.app import wall_clock_ms
 from dejamq_broker.base.config import BrokerConfig
@@ -258,12 +258,4 @@ async def suffered(directory: Path, seed: int, faults: list[str]) -> int:
 
 
 async def until(holds: Callable[[], object], why: str = "it never came") -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        value = holds()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return
-        assert time.monotonic() < deadline, why
-        await asyncio.sleep(0.02)
+    await broker_wire.until(holds, DEADLINE_S, why)

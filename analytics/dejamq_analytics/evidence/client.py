@@ -12,6 +12,9 @@ OPENED, ENTERED, PERSISTED, ENDED, DROPPED, LAST = range(6)
 """The order of a client's acts within one moment of its clock."""
 REQUEST = re.compile(r"[0-9A-Fa-f]{32}$|[0-9A-Fa-f]{56}$")
 
+MADE_UP = r"@\d+~[0-9A-Fa-f]{8}"
+"""In the name of a client that is known by an ``Origin`` alone: no log tells its id."""
+
 
 class Origin:
     """The process that made an id of RocketMQ's: its address, the lower half of its process id, its class loader."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dejamq_analytics.evidence.client import MADE_UP
 from dejamq_analytics.frames import Column, DataFrame, Row, Window
 from dejamq_analytics.frames import functions as sf
 from dejamq_analytics.rules.evidence import line, lines, text
@@ -15,8 +16,6 @@ from dejamq_analytics.rules.joins import beside, united
 from dejamq_analytics.sources.overlap import Overlap
 
 SEVERAL_GROUPS = "L9"
-MADE_UP = r"@\d+~[0-9A-Fa-f]{8}"
-"""In a client id that was made of a trace record, where no log tells the real one."""
 PAIRS = "first_group string, second_group string, pair_topic string, counted bigint"
 SPOTS = "spot_broker string, spot_topic string, spot_queue bigint, first_offset bigint, last_offset bigint, counts int"
 

@@ -4,8 +4,8 @@ A line of deliveries or results is taken whole when one of its messages matters.
 that matter are taken: an append without its delivery would look as if nobody had been given it.
 
 Rules declare of which events they need such lines. Which messages matter they cannot declare: a need is asked of one
-line, and a message matters for what all other lines say of it. The stories of the
-tests tell where a reason is missing: an audit of them reads what is picked here.
+line, and a message matters for what all other lines say of it. The stories of the tests tell where a reason is missing:
+an audit of them reads what is picked here.
 """
 
 from collections import defaultdict

@@ -222,10 +222,10 @@ def _shared(consumer: Consumer, group: _Group) -> tuple[Consumer, tuple[str, ...
 
     So a thousand members need little memory, and are compared at a glance.
     """
-    ways = _ways(consumer)
-    for first in group.members.values():
-        return first.consumer if first.consumer == consumer else consumer, first.ways if first.ways == ways else ways
-    return consumer, ways
+    ways, first = _ways(consumer), next(iter(group.members.values()), None)
+    if first is None:
+        return consumer, ways
+    return first.consumer if first.consumer == consumer else consumer, first.ways if first.ways == ways else ways
 
 
 def _to_notify(group: _Group, changed: Consumer) -> tuple[Channel, ...]:

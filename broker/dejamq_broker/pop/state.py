@@ -395,9 +395,9 @@ class PopState:
         if left:
             new = self._added(at, left, body.pop_time, body.invisible_ms, place, start=body.start_offset, keeper=keeper)
             new.asked = found.asked or replaces
-            if earlier is not None and replaces is None:
-                new.go_on(earlier.replaced)
             if earlier is not None:  # handles of before may lead to it
+                if replaces is None:
+                    new.go_on(earlier.replaced)
                 earlier.go_on(dict.fromkeys(left, new))
             first = None if keeper is None else Delivery(keeper.start_offset, keeper.pop_time)
             for named in (first, new.asked):
