@@ -9,17 +9,19 @@ from dejamq_lab.scenario.script.variants import with_inbox
 ON_PROCESSES = ("O3", "R1", "R2")
 """With what cannot be played elsewhere. The others inside the tests' process, which takes a second or two each."""
 PLAYED = tuple(catalogue())
-INBOX = "O3-inbox"
+INBOX = {"O3": "O3-inbox", "O10-v2": "O10-v2-inbox"}
+"""Played with an inbox too: a consumer of ours, and a client of RocketMQ 5."""
 SIDE_BY_SIDE = 3
 TRIES = 2
 """Two busy workers on two cores may miss a deadline; a scenario that misses it twice is broken."""
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of them, and one with an inbox."""
+    """All of them, and those of ``INBOX`` with one."""
     known = catalogue()
     yield from map(patient, known.values())
-    yield msgspec.structs.replace(patient(with_inbox(known["O3"])), id=INBOX)
+    for name, careful in INBOX.items():
+        yield msgspec.structs.replace(patient(with_inbox(known[name])), id=careful)
 
 
 def patient(scenario: Scenario) -> Scenario:

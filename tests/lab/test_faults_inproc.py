@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from dejamq_lab.errors import ClusterFailed
+from dejamq_lab.scenario.faults import harm
+from dejamq_proto.codes import ConfigError
 from test_stage_inproc import Line, played, with_steps
 
 START: list[Line] = [{"do": "start", "who": "c1"}, {"do": "start", "who": "p"}]
@@ -64,6 +66,17 @@ async def test_a_torn_log_loses_its_last_message_and_nothing_before(tmp_path: Pa
     offsets = [offset for line in delivered for offset in line["queue_offsets"]]
     assert len(boots) == 2
     assert sorted(offsets) == list(range(8))
+
+
+def test_all_files_of_a_kind_are_deleted_also_where_a_killed_broker_has_written_none(tmp_path: Path) -> None:
+    harm(tmp_path, "consumequeue/orders/*/*", "delete")
+    file = tmp_path / "consumequeue" / "orders" / "0" / "00"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"entries")
+    harm(tmp_path, "consumequeue/orders/*/*", "delete")
+    assert not file.exists()
+    with pytest.raises(ConfigError, match="there is no file"):
+        harm(tmp_path, "consumequeue/orders/*/*", "flip")
 
 
 async def test_what_is_not_there_cannot_be_damaged(tmp_path: Path) -> None:

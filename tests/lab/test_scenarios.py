@@ -18,8 +18,11 @@ def test_the_proof_of_a_cause_is_told_line_by_line(outcomes: dict[str, ScenarioO
     assert any("OFF_LOAD" in line for line in proof)
 
 
-def test_effects_that_were_there_twice_are_there_once_with_an_inbox(outcomes: dict[str, ScenarioOutcome]) -> None:
-    careless, careful = outcomes["O3"], outcomes[INBOX]
+@pytest.mark.parametrize(("name", "cause"), [("O3", "O3"), ("O10-v2", "O10")])
+def test_effects_that_were_there_twice_are_there_once_with_an_inbox(
+    outcomes: dict[str, ScenarioOutcome], name: str, cause: str
+) -> None:
+    careless, careful = outcomes[name], outcomes[INBOX[name]]
     assert careless.double_effects > 0
-    assert careful.verdict["causes"]["O3"] > 0, "it was delivered twice all the same"
+    assert careful.verdict["causes"][cause] > 0, "it was delivered twice all the same"
     assert (careful.double_effects, careful.problems) == (0, [])

@@ -143,7 +143,7 @@ class _Delivery:
             queue_offset=handle.queue_offset, log_offset=handle.log_offset,
         ))  # fmt: skip
         batch, (made,) = receive(PullAnswer(sizes=np.array([len(raw)], "<u4"), records=(raw,)), self._queue, boot_id)
-        batch.first_topic, made.delivery_number = self._message.topic.name, number
+        batch.first_topic, batch.group, made.delivery_number = self._message.topic.name, self._place["group"], number
         return made
 
     def entered(self, client_id: str, number: int) -> Deliver:
