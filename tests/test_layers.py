@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,17 @@ def test_an_import_through_a_door_is_allowed(tmp_path: Path, path: str, source: 
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(source, encoding="utf-8")
     assert violations(tmp_path) == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """A reader who meets a name knows its class. Only the SDK's blocking twins share the names of what they wrap."""
+    places: dict[str, list[str]] = {}
+    for name, path in modules(HOUSE).items():
+        for found in ast.parse(path.read_text()).body:
+            if isinstance(found, ast.ClassDef):
+                places.setdefault(found.name, []).append(name)
+    shared = {
+        name: found for name, found in places.items()
+        if sum(not module.startswith("dejamq.sync.") for module in found) > 1
+    }  # fmt: skip
+    assert shared == {}

@@ -54,7 +54,7 @@ class _Time(msgspec.Struct):
     wall_us: int = 0
 
 
-class _Line(msgspec.Struct, kw_only=True, omit_defaults=True):
+class _FollowedLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The chunker's own line among lines of journals; without ``seq`` it is no event to the audit."""
 
     event: str
@@ -155,7 +155,7 @@ class Chunker:
                     yield key, path
 
     def _publish(self, lines: list[bytes], step: ChunkStep) -> None:
-        own = msgspec.json.encode(_Line(event=STEP, reason=msgspec.json.encode(step).decode()))
+        own = msgspec.json.encode(_FollowedLine(event=STEP, reason=msgspec.json.encode(step).decode()))
         name = f"{step.number:012d}.jsonl"
         written = self._spool / f".{name}.tmp"
         written.write_bytes(b"\n".join([*lines, own]) + b"\n")
@@ -172,7 +172,7 @@ def _number(path: Path) -> int:
 
 
 def _last_step(chunk: Path) -> ChunkStep:
-    own = msgspec.json.decode(chunk.read_bytes().splitlines()[-1], type=_Line)
+    own = msgspec.json.decode(chunk.read_bytes().splitlines()[-1], type=_FollowedLine)
     return msgspec.json.decode(own.reason, type=ChunkStep)
 
 
@@ -214,4 +214,4 @@ def _readable(block: bytes, path: Path) -> list[bytes]:
 
 
 def _torn_line(path: Path) -> bytes:
-    return msgspec.json.encode(_Line(event=TORN, boot_id=boot_id(path)))
+    return msgspec.json.encode(_FollowedLine(event=TORN, boot_id=boot_id(path)))

@@ -29,7 +29,7 @@ Places = dict[str, dict[str, int]]
 """The next offset to be read of each queue of the trace topic, by broker name and queue id."""
 
 
-class _Line(msgspec.Struct):
+class _EvidenceLine(msgspec.Struct):
     """What of a line says how far the trace topic was read."""
 
     kind: str
@@ -43,7 +43,7 @@ class _Line(msgspec.Struct):
     to_offset: int | None = None
 
 
-_decoder = msgspec.json.Decoder(_Line)
+_decoder = msgspec.json.Decoder(_EvidenceLine)
 
 
 class EvidenceFiles:
@@ -241,7 +241,7 @@ def _places_of(folder: Path, topic: str) -> Places:
     return {}
 
 
-def _lines_of(path: Path) -> Iterator[_Line]:
+def _lines_of(path: Path) -> Iterator[_EvidenceLine]:
     """Lines that say something of places, but for a torn one."""
     with gzip.open(path) if path.suffix == GZIPPED else path.open("rb") as file:
         for line in file:

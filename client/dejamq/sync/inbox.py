@@ -44,12 +44,12 @@ class Inbox:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
 
-class _Turn:
+class _TurnOfThreads:
     def __init__(self) -> None:
         self.lock, self.users = threading.Lock(), 0
 
 
-_turns: dict[int, _Turn] = {}
+_turns: dict[int, _TurnOfThreads] = {}
 _guard = threading.Lock()
 
 
@@ -57,7 +57,7 @@ _guard = threading.Lock()
 def _turn(connection: Any) -> Iterator[None]:
     """One transaction of a connection at a time, whichever inbox opens it. Kept only while somebody is in it."""
     with _guard:
-        turn = _turns.setdefault(id(connection), _Turn())
+        turn = _turns.setdefault(id(connection), _TurnOfThreads())
         turn.users += 1
     try:
         with turn.lock:

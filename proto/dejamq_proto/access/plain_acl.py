@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from dejamq_proto import names
-from dejamq_proto.access.model import Action, Effect, PolicyType, Rule, User, UserType
+from dejamq_proto.access.model import Action, PolicyType, Rule, RuleEffect, User, UserType
 from dejamq_proto.codes import ConfigError
 
 PERMS = {"DENY": (), "PUB": (Action.PUB,), "SUB": (Action.SUB,), "ANY": (Action.PUB, Action.SUB)}
@@ -45,7 +45,7 @@ class _Account(msgspec.Struct, rename="camel"):
         return str(self.access_key)
 
 
-class _File(msgspec.Struct, rename="camel"):
+class _AclFile(msgspec.Struct, rename="camel"):
     global_white_remote_addresses: list[str] | None = None
     accounts: list[_Account] | None = None
 
@@ -59,7 +59,7 @@ def read_plain_acl(file: Path) -> PlainAcl:
     except OSError as error:
         raise ConfigError(f"cannot read the accounts in {file}: {error.strerror}") from None
     try:
-        read = msgspec.yaml.decode(raw, type=_File, strict=False) if raw.strip() else _File()
+        read = msgspec.yaml.decode(raw, type=_AclFile, strict=False) if raw.strip() else _AclFile()
     except ImportError:
         raise ConfigError(f"{file} needs PyYAML: pip install 'dejamq[broker]'") from None
     except (msgspec.DecodeError, ValueError) as error:
@@ -70,7 +70,7 @@ def read_plain_acl(file: Path) -> PlainAcl:
         raise ConfigError(f"{file}: {error}") from None
 
 
-def _of(read: _File) -> PlainAcl:
+def _of(read: _AclFile) -> PlainAcl:
     accounts = read.accounts or []
     for one in accounts:
         if not one.name.strip() or len(str(one.secret_key)) < SHORTEST_SECRET:
@@ -103,7 +103,7 @@ def _rules(account: _Account) -> list[Rule]:
             actions = _actions(text)
             found.append(Rule(
                 account.name, f"{of}:{name}", actions or (Action.ALL,),
-                Effect.ALLOW if actions else Effect.DENY,
+                RuleEffect.ALLOW if actions else RuleEffect.DENY,
             ))  # fmt: skip
     return found
 

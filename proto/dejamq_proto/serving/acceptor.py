@@ -281,7 +281,7 @@ def hand_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol, firs
         rest = rest[taken:]
 
 
-class _Half(asyncio.Protocol):
+class _PassedEnd(asyncio.Protocol):
     """One end of a connection that is passed on. Who writes faster than the other end reads is not read from.
 
     Bytes that wait for this end have a limit of time, also when the other end is gone already.
@@ -290,7 +290,7 @@ class _Half(asyncio.Protocol):
     def __init__(self, acceptor: Acceptor) -> None:
         self._acceptor = acceptor
         self._stuck: asyncio.TimerHandle | None = None
-        self.other: _Half | None = None
+        self.other: _PassedEnd | None = None
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -354,7 +354,7 @@ class _Half(asyncio.Protocol):
         self.other = None
 
 
-class _Client(_Half):
+class _Client(_PassedEnd):
     """The client's end; nothing more is read from it before gRPC's end is there."""
 
     def __init__(self, acceptor: Acceptor, host: str, port: int) -> None:
@@ -378,7 +378,7 @@ class _Client(_Half):
 
     async def _dial(self) -> None:
         assert self.transport is not None
-        server = _Server(self._acceptor, peer_name(peer_of(self.transport)))
+        server = _GrpcEnd(self._acceptor, peer_name(peer_of(self.transport)))
         try:
             async with asyncio.timeout(STUCK_S):
                 await asyncio.get_running_loop().create_connection(lambda: server, self._host, self._port)
@@ -394,7 +394,7 @@ class _Client(_Half):
             self.transport.resume_reading()
 
 
-class _Server(_Half):
+class _GrpcEnd(_PassedEnd):
     """gRPC's end. Its local port stands for the client in what gRPC says of its peers."""
 
     def __init__(self, acceptor: Acceptor, client: str) -> None:

@@ -134,7 +134,7 @@ def configure(config: WatchingConfig) -> Callable[[], None]:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if config.log_format == "json" else TextLines())
-    held = _Held(HELD_LINES, logging.WARNING, handler)
+    held = _HeldLines(HELD_LINES, logging.WARNING, handler)
     logging.basicConfig(level=config.log_level_number, handlers=[held], force=True)
 
     def release() -> None:
@@ -200,7 +200,7 @@ class JsonLines(logging.Formatter):
         return _json(told)
 
 
-class _Held(MemoryHandler):
+class _HeldLines(MemoryHandler):
     """Lines that it still holds when the process ends are not written."""
 
     released = False

@@ -66,7 +66,7 @@ def _stream(handler: Any) -> Any:
     inner, deserializer = handler.stream_stream, handler.request_deserializer
 
     async def guarded(frames: AsyncIterator[Any], context: Any) -> None:
-        requests = _Read(frames, deserializer)
+        requests = _ReadRequests(frames, deserializer)
         try:
             await inner(requests if deserializer else frames, context)
         except DejamqError as error:
@@ -75,7 +75,7 @@ def _stream(handler: Any) -> Any:
             await refuse(context, requests.refusal)
 
     async def guarded_answers(frames: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        requests = _Read(frames, deserializer)
+        requests = _ReadRequests(frames, deserializer)
         try:
             async for answer in inner(requests if deserializer else frames, context):
                 yield answer
@@ -90,14 +90,14 @@ def _stream(handler: Any) -> Any:
     )
 
 
-class _Read:
+class _ReadRequests:
     """The requests of a stream, up to the first one in a wrong form, which becomes ``refusal``."""
 
     def __init__(self, frames: AsyncIterator[bytes], deserializer: Reader | None) -> None:
         self._frames, self._read = frames, _reader(deserializer)
         self.refusal: DejamqError | None = None
 
-    def __aiter__(self) -> "_Read":
+    def __aiter__(self) -> "_ReadRequests":
         self._frames = aiter(self._frames)
         return self
 
