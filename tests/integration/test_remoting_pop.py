@@ -77,6 +77,13 @@ async def test_a_message_given_back_comes_under_its_topic_with_the_handle_of_its
     assert (await client.ask(p.ACK_MESSAGE, **ack)).code == 0
 
 
+async def test_a_popped_message_that_is_sent_on_loses_the_handle_of_its_first_pop(client: RemotingClient) -> None:
+    await sent(client, b"x", i="TAGS\x01a\x02POP_CK\x010 1 3000 0 0 broker-b 7 0\x02UNIQ_KEY\x01k\x02")
+    (record,) = records(await client.ask(p.POP_MESSAGE, **a_pop()))
+    assert "POP_CK" not in record.properties
+    assert (record.properties["TAGS"], record.properties["UNIQ_KEY"]) == ("a", "k")
+
+
 async def test_a_pop_that_waits_is_answered_when_something_comes_and_one_too_many_at_once(
     client: RemotingClient, broker: Broker
 ) -> None:

@@ -166,6 +166,8 @@ def run_of(header: SendMessage, command: Command, cluster: str, *, reply: bool) 
 def _record(header: SendMessage, message: Element, more: Mapping[str, str], known: Mapping[str, str]) -> bytes:
     """``more`` are the properties that it gets unless it has them. 4.x clients leave out the last separator."""
     properties = message.properties
+    if names.PROPERTY_POP_CK in known:  # of the pop that its sender got it from: it would hide that of the next pop
+        properties = encode_properties({name: known[name] for name in known if name != names.PROPERTY_POP_CK})
     end = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
     properties += end + encode_properties({name: value for name, value in more.items() if name not in known})
     if len(properties) > MAX_PROPERTIES_SIZE:
