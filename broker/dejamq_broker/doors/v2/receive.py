@@ -160,9 +160,8 @@ class Receiving:
 
     def _give_back(self, query: PopQuery, handles: list[Handle]) -> None:
         for handle in handles:
-            now = self._renewals.ended(query.group, query.topic, handle)
             try:
-                self._pops.change(query.group, query.topic, now, AT_ONCE_MS, query.asker)
+                self._renewals.changed(query.group, query.topic, handle, AT_ONCE_MS, query.asker)
             except DejamqError:
                 return  # it comes when its time is over
 
@@ -205,8 +204,8 @@ class Receiving:
             group, topic, asker = self._named(request.group, request.topic, call)
             invisible_ms = invisible_ms_of(request.invisible_duration)
             try:
-                handle = self._renewals.ended(group, topic, Handle.read(request.receipt_handle))
-                changed = self._pops.change(group, topic, handle, invisible_ms, asker)
+                handle = Handle.read(request.receipt_handle)
+                changed = self._renewals.changed(group, topic, handle, invisible_ms, asker)
             except DejamqError as error:
                 return pb.ChangeInvisibleDurationResponse(status=status_of(error, HANDLES))
             return pb.ChangeInvisibleDurationResponse(status=OK, receipt_handle=str(changed))
