@@ -142,20 +142,19 @@ class Receiving:
             self._held.forget(hold)
 
     async def _tell(self, context: Context, topic: pb.Resource, query: PopQuery, found: PopAnswer) -> None:
-        told: set[Handle] = set()
+        told, handles = 0, [batch.handles() for batch in found.batches]
         try:
             status = OK if found.batches else pb.Status(code=pb.MESSAGE_NOT_FOUND, message="no message came")
             await _write(context, pb.ReceiveMessageResponse(status=status))
-            for batch in found.batches:
-                for handle, message in _messages(batch, topic):
+            for batch, named in zip(found.batches, handles, strict=True):
+                for message in _messages(batch, named, topic):
                     await _write(context, pb.ReceiveMessageResponse(message=message))
-                    told.add(handle)
+                    told += 1
             ended = pb.ReceiveMessageResponse()
             set_ms(ended.delivery_timestamp, self._clock_ms())
             await _write(context, ended)
         except BaseException:
-            handles = [handle for batch in found.batches for handle in batch.handles()]
-            self._give_back(query, [handle for handle in handles if handle not in told])
+            self._give_back(query, [handle for named in handles for handle in named][told:])
             raise
 
     def _give_back(self, query: PopQuery, handles: list[Handle]) -> None:
@@ -236,13 +235,13 @@ def invisible_ms_of(duration: Any) -> int:
     return invisible_ms
 
 
-def _messages(batch: Popped, topic: pb.Resource) -> Iterator[tuple[Handle, pb.Message]]:
+def _messages(batch: Popped, handles: Sequence[Handle], topic: pb.Resource) -> Iterator[pb.Message]:
     """In the order of the queue, with the deliveries before this one counted."""
     at, counts = 0, batch.counts or [None] * len(batch.sizes)
-    for handle, size, count in zip(batch.handles(), batch.sizes, counts, strict=True):
+    for handle, size, count in zip(handles, batch.sizes, counts, strict=True):
         record = decode(batch.records, at, check_crc=False)
         attempt = 1 + (record.reconsume_times if count is None else count)
-        yield handle, message_of(record, topic, attempt=attempt, handle=str(handle))
+        yield message_of(record, topic, attempt=attempt, handle=str(handle))
         at += size
 
 
