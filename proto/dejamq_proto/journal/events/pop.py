@@ -45,8 +45,8 @@ class Change(Event, tag="CHANGE"):
     """A popped message is invisible for another time, counted from ``new_pop_time``.
 
     ``how``: visible (earlier than before, or at once), renewed (later), again (the same question once more, and the
-    same answer). ``pop_time`` names the delivery that ends with it. ``asked_pop_time`` names the one by whose handle the
-    consumer asked, where that is an earlier one: an answer was lost, or the broker had renewed the message by itself.
+    same answer). ``pop_time`` names the delivery that ends with it. ``asked_pop_time`` names the one by whose handle
+    the consumer asked, where that is an earlier one: an answer was lost, or the broker had renewed the message.
     """
 
     broker_name: str
