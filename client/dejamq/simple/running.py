@@ -80,8 +80,10 @@ class SimpleRunning:
                 await asyncio.gather(*(self.change(message, 0) for message in spare), return_exceptions=True)
         except TimeoutError:
             pass
-        for calls in (*self._receives.values(), *self._acks.values()):
-            calls.close()
+        for receives in self._receives.values():
+            receives.close()
+        for acks in self._acks.values():
+            acks.close()
         await self.instance.close(timeout_s)
 
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
