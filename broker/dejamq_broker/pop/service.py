@@ -21,7 +21,7 @@ from dejamq_broker.base.counts import Counts
 from dejamq_broker.base.identity import Site
 from dejamq_broker.paths.filtered import Most, read_wanted
 from dejamq_broker.paths.rules import PullQuery, PullRules
-from dejamq_broker.pop.flight import CheckPoint, Delivery, Keeper, PopQueue
+from dejamq_broker.pop.flight import CheckPoint, CheckPointName, Keeper, PopQueue
 from dejamq_broker.pop.handles import NORMAL, ORDER_QUEUE, RETRY_V1, RETRY_V2, Handle, physical_topic
 from dejamq_broker.pop.order import OrderQueue
 from dejamq_broker.pop.ordered import OrderedPops, stale
@@ -329,7 +329,7 @@ class Pops:
         point = _own(named, handle)
         if offset not in point.left:
             raise stale(handle)
-        by = named.name if asked is None else Delivery(asked.start_offset, asked.pop_time)
+        by = named.name if asked is None else CheckPointName(asked.start_offset, asked.pop_time)
         if point is not named and point.asked_ms == invisible_ms:
             new, how = point, "again"
         else:
@@ -431,7 +431,7 @@ class Pops:
             ))  # fmt: skip
 
     def _tell_change(
-        self, point: CheckPoint, offset: int, new: CheckPoint, by: Delivery, asker: Asker, how: str
+        self, point: CheckPoint, offset: int, new: CheckPoint, by: CheckPointName, asker: Asker, how: str
     ) -> None:  # fmt: skip
         if self._journal.on:
             self._journal.write(self._change_line(
