@@ -27,6 +27,9 @@ class Took(msgspec.Struct):
     rate: float
     receive_p50_ms: float = 0.0
     ack_p50_ms: float = 0.0
+    consumer_us: float = 0.0
+    broker_us: float = 0.0
+    """Of a core, a message."""
 
 
 async def simple(given: argparse.Namespace, group: str, *, at_once: int, together: bool) -> Took:
@@ -35,13 +38,13 @@ async def simple(given: argparse.Namespace, group: str, *, at_once: int, togethe
         group, namesrv=given.namesrv, consume_from=ConsumeFrom.FIRST_OFFSET, **common.journal()
     )  # fmt: skip
     consumer.subscribe(TOPIC)
-    left, received, acked = given.messages, list[float](), list[float]()
+    left, received, acked, ended = given.messages, list[float](), list[float](), 0.0
 
     async def loop() -> None:
-        nonlocal left
+        nonlocal left, ended
         while left > 0:
             began = time.perf_counter()
-            found = await consumer.receive(max_messages=at_once, invisible_ms=INVISIBLE_MS, timeout_ms=1_000)
+            found = await consumer.receive(max_messages=at_once, invisible_ms=INVISIBLE_MS, timeout_ms=5_000)
             left -= len(found)
             answered = time.perf_counter()
             assert all(message.body for message in found)
@@ -51,12 +54,14 @@ async def simple(given: argparse.Namespace, group: str, *, at_once: int, togethe
                 await asyncio.gather(*map(consumer.ack, found))
             received.append(answered - began)
             acked.append(time.perf_counter() - answered)
+            ended = time.perf_counter() if found else ended
 
     async with consumer:
-        began = time.perf_counter()
+        began, before_s = time.perf_counter(), time.process_time()
         await asyncio.gather(*(loop() for _ in range(given.loops)))
-        rate = given.messages / (time.perf_counter() - began)
-    return Took(rate, 1000 * statistics.median(received), 1000 * statistics.median(acked))
+        rate = given.messages / (ended - began)
+        busy_us = 1e6 * (time.process_time() - before_s) / given.messages
+    return Took(rate, 1000 * statistics.median(received), 1000 * statistics.median(acked), busy_us)
 
 
 async def push(given: argparse.Namespace, group: str) -> Took:
@@ -73,9 +78,10 @@ async def push(given: argparse.Namespace, group: str) -> Took:
     consumer.subscribe(TOPIC, one)
     async with consumer:
         await consumer.wait_assigned(10_000)
-        began = time.perf_counter()
+        began, before_s = time.perf_counter(), time.process_time()
         await everything.wait()
-        return Took(given.messages / (time.perf_counter() - began))
+        busy_us = 1e6 * (time.process_time() - before_s) / given.messages
+        return Took(given.messages / (time.perf_counter() - began), consumer_us=busy_us)
 
 
 WAYS: dict[str, Callable[[argparse.Namespace, str], Awaitable[Took]]] = {
@@ -109,9 +115,9 @@ async def alone(servers: Cluster, given: argparse.Namespace, way: str, group: st
     async with common.clients(servers, __file__, {"consume": arguments}) as processes:
         output, _ = await processes["consume"].communicate()
     took = msgspec.json.decode(output, type=Took)
-    busy_s = core_seconds(pid) - before
-    print(f"{group:32} {took.rate:10,.0f}/s  broker {1e6 * busy_s / given.messages:5.1f} us of a core a message, "
-          f"{time.monotonic() - began:.1f} s")  # fmt: skip
+    took.broker_us = 1e6 * (core_seconds(pid) - before) / given.messages
+    print(f"{group:32} {took.rate:10,.0f}/s  a message takes {took.broker_us:5.1f} us of a core in the broker, "
+          f"{took.consumer_us:5.1f} in the consumer; {time.monotonic() - began:.1f} s")  # fmt: skip
     return took
 
 

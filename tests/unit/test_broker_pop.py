@@ -488,6 +488,19 @@ async def test_in_order_what_is_left_comes_again_alone_and_what_is_done_behind_i
         assert bodies(world.pop(ordered=True)) == [b"3"]
 
 
+async def test_in_order_a_handle_stays_done_when_its_pop_time_comes_again_after_a_start(tmp_path: Path) -> None:
+    with pop_world(tmp_path, queues=1) as world:
+        world.send(b"0")
+        (zero,) = world.pop(ordered=True)
+        assert world.ack(zero) == [0]
+        await world.restart()
+        world.send(b"1")
+        (one,) = world.pop(ordered=True)
+        assert one.handle.pop_time == zero.handle.pop_time
+        assert world.ack(zero) == [0]
+        assert world.ack(one) == [0]
+
+
 async def test_in_order_the_same_attempt_gets_the_same_messages_and_counts_once(tmp_path: Path) -> None:
     with pop_world(tmp_path, queues=1) as world:
         world.send(b"0", b"1")

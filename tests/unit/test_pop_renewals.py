@@ -1,6 +1,7 @@
 """Messages that the broker keeps for their consumers, and messages that a consumer gives up."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,12 +97,40 @@ async def test_a_message_that_was_given_back_is_not_kept_after_a_restart(tmp_pat
         world.send(b"x")
         (given,) = world.pop(invisible_ms=60_000, ordered=ordered, kept=True, asker=CLIENT)
         kept(world, [given])
-        handle = world.popping.renewals.ended(GROUP, TOPIC, given.handle)
-        assert not isinstance(world.change(given._replace(handle=handle), 5_000), int)
+        world.popping.renewals.changed(GROUP, TOPIC, given.handle, 5_000, CLIENT)
         await world.restart()
         assert len(world.popping.renewals) == 0
         await passes(world, 6_000)
         assert bodies(world.pop(ordered=ordered)) == [b"x"]
+
+
+async def test_after_a_lost_answer_to_a_change_the_first_handle_of_a_renewed_message_stays_good(tmp_path: Path) -> None:
+    with pop_world(tmp_path, queues=1) as world:
+        world.send(b"x")
+        (given,) = world.pop(invisible_ms=60_000, kept=True, asker=CLIENT)
+        kept(world, [given])
+        await passes(world, 130_000)
+        renewals = world.popping.renewals
+        changed = renewals.changed(GROUP, TOPIC, given.handle, 200_000, CLIENT)
+        assert renewals.changed(GROUP, TOPIC, given.handle, 200_000, CLIENT) == changed
+        await world.restart()
+        await world.restart()  # the records before the change are not read any more
+        assert world.ack_handles([given.handle]) == [0]
+        await passes(world, 300_000)
+        assert world.pop() == []
+
+
+async def test_a_change_names_the_handle_by_which_it_was_asked_in_the_journal(tmp_path: Path) -> None:
+    with pop_world(tmp_path, queues=1) as world:
+        world.send(b"x")
+        (given,) = world.pop(invisible_ms=60_000)
+        kept(world, [given])
+        await passes(world, 60_000)
+        told: list[Any] = []
+        world.popping.pops._journal = SimpleNamespace(on=True, write=told.append)  # type: ignore[assignment]
+        world.popping.renewals.changed(GROUP, TOPIC, given.handle, 5_000, CLIENT)
+        (line,) = told
+        assert line.asked_pop_time == given.handle.pop_time < line.pop_time < line.new_pop_time
 
 
 async def test_messages_of_a_client_that_is_gone_come_again_soon(tmp_path: Path) -> None:
@@ -142,8 +171,7 @@ async def test_a_message_that_was_given_back_is_not_renewed(tmp_path: Path) -> N
         (given,) = world.pop(invisible_ms=60_000)
         kept(world, [given])
         await passes(world, 55_000)
-        handle = world.popping.renewals.ended(GROUP, TOPIC, given.handle)
-        assert not isinstance(world.change(given._replace(handle=handle), 5_000), int)
+        world.popping.renewals.changed(GROUP, TOPIC, given.handle, 5_000, CLIENT)
         await passes(world, 6_000)
         assert bodies(world.pop()) == [b"x"]
 

@@ -93,6 +93,12 @@ class Renewals:
         """Its consumer decides about the message now: today's handle, which is renewed no more."""
         return self._forget(HandedMessage.of(group, topic, handle)) or handle
 
+    def changed(self, group: str, topic: str, handle: Handle, invisible_ms: int, asker: Asker) -> Handle:
+        """As ``Pops.change``, by the handle that its consumer has; it is renewed no more."""
+        today = self.ended(group, topic, handle)
+        asked = None if today is handle else handle
+        return self._pops.change(group, topic, today, invisible_ms, asker, asked=asked)
+
     def gone(self, client_id: str) -> None:
         """The client has ended: what it has comes again soon."""
         for delivery in tuple(self._by_client.get(client_id, ())):

@@ -7,7 +7,7 @@ given away again, or was revived, is refused with NO_MESSAGE.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from dejamq_proto import names
@@ -21,7 +21,7 @@ from dejamq_broker.base.counts import Counts
 from dejamq_broker.base.identity import Site
 from dejamq_broker.paths.filtered import Most, read_wanted
 from dejamq_broker.paths.rules import PullQuery, PullRules
-from dejamq_broker.pop.flight import CheckPoint, Keeper, PopQueue
+from dejamq_broker.pop.flight import CheckPoint, CheckPointName, Keeper, PopQueue
 from dejamq_broker.pop.handles import NORMAL, ORDER_QUEUE, RETRY_V1, RETRY_V2, Handle, physical_topic
 from dejamq_broker.pop.order import OrderQueue
 from dejamq_broker.pop.ordered import OrderedPops, stale
@@ -310,11 +310,13 @@ class Pops:
         return outcomes
 
     def change(
-        self, group: str, topic: str, handle: Handle, invisible_ms: int, asker: Asker, keeper: Keeper | None = None
-    ) -> Handle:
+        self, group: str, topic: str, handle: Handle, invisible_ms: int, asker: Asker, keeper: Keeper | None = None,
+        *, asked: Handle | None = None,
+    ) -> Handle:  # fmt: skip
         """The message is invisible for so long from now on; 0: it comes again at once. Its new handle.
 
-        ``keeper``: the broker keeps it so, and for whom.
+        ``keeper``: the broker keeps it so, and for whom. ``asked``: the handle that the consumer has and asked by,
+        where the broker has changed it since.
         Asked the same again with the old handle, as after a lost answer, it is the same answer. Raises as ``ack``.
         """
         self._check_serving()
@@ -323,16 +325,17 @@ class Pops:
         offset = handle.queue_offset
         if handle.revive_queue_id == ORDER_QUEUE:
             return self._change_in_order(group, topic, handle, invisible_ms, asker, kept=keeper is not None)
-        asked = self._point(group, topic, handle)
-        point = _own(asked, handle)
+        named = self._point(group, topic, handle)
+        point = _own(named, handle)
         if offset not in point.left:
             raise stale(handle)
-        if point is not asked and point.asked_ms == invisible_ms:
+        by = named.name if asked is None else CheckPointName(asked.start_offset, asked.pop_time)
+        if point is not named and point.asked_ms == invisible_ms:
             new, how = point, "again"
         else:
-            new = self.state.changed(point, offset, self._clock_ms(), invisible_ms, asked, keeper)
+            new = self.state.changed(point, offset, self._clock_ms(), invisible_ms, by, keeper)
             how = "renewed" if new.visible_ms > point.visible_ms else "visible"
-        self._tell_change(point.at, offset, point.pop_time, new.pop_time, new.invisible_ms, asker, how)
+        self._tell_change(point, offset, new, by, asker, how)
         return msgspec.structs.replace(
             handle,
             start_offset=offset,
@@ -347,9 +350,11 @@ class Pops:
         at = self._at(group, topic, handle)
         changed = self._in_order.change(at, handle, invisible_ms, kept=kept)
         how = "renewed" if changed.invisible_ms > handle.invisible_ms else "visible"
-        self._tell_change(
-            at, handle.queue_offset, handle.pop_time, changed.pop_time, changed.invisible_ms, asker, how
-        )  # fmt: skip
+        if self._journal.on:
+            self._journal.write(self._change_line(
+                at, handle.queue_offset, asker, pop_time=handle.pop_time, new_pop_time=changed.pop_time,
+                invisible_ms=changed.invisible_ms, how=how,
+            ))  # fmt: skip
         return changed
 
     def bury(self, group: str, topic: str, handle: Handle) -> None:
@@ -426,14 +431,19 @@ class Pops:
             ))  # fmt: skip
 
     def _tell_change(
-        self, at: Position, offset: int, pop_time: int, new_pop_time: int, invisible_ms: int, asker: Asker, how: str
-    ) -> None:
+        self, point: CheckPoint, offset: int, new: CheckPoint, by: CheckPointName, asker: Asker, how: str
+    ) -> None:  # fmt: skip
         if self._journal.on:
-            self._journal.write(Change(
-                broker_name=self._site.broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq, queue_offset=offset,
-                pop_time=pop_time, new_pop_time=new_pop_time, invisible_ms=invisible_ms, how=how,
+            self._journal.write(self._change_line(
+                point.at, offset, asker, pop_time=point.pop_time, new_pop_time=new.pop_time,
+                invisible_ms=new.invisible_ms, how=how, asked_pop_time=by.pop_time if by != point.name else 0,
             ))  # fmt: skip
+
+    def _change_line(self, at: Position, offset: int, asker: Asker, **what: Any) -> Change:
+        return Change(
+            broker_name=self._site.broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
+            client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq, queue_offset=offset, **what,
+        )  # fmt: skip
 
 
 def _check_invisible(invisible_ms: int) -> None:
@@ -445,6 +455,8 @@ def _check_invisible(invisible_ms: int) -> None:
 def _own(point: CheckPoint, handle: Handle) -> CheckPoint:
     """The delivery by which the message of a handle goes on. Raises NO_MESSAGE where it is none of these, or lost."""
     offset = handle.queue_offset
+    if offset in point.left and offset not in point.replaced:  # nearly always
+        return point
     if offset not in point.offsets:
         raise stale(handle)
     while (later := point.replaced.get(offset)) is not None:

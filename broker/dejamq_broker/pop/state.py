@@ -118,12 +118,13 @@ class PopState:
             yield point, offsets
 
     def changed(
-        self, point: CheckPoint, offset: int, now_ms: int, invisible_ms: int, asked: CheckPoint,
+        self, point: CheckPoint, offset: int, now_ms: int, invisible_ms: int, asked: CheckPointName,
         keeper: Keeper | None = None,
     ) -> CheckPoint:  # fmt: skip
         """A message in flight is so for another time. Raises what the store raises; then nothing has changed.
 
-        ``asked``: the delivery by whose handle the consumer asked. It is another one where answers were lost.
+        ``asked``: the delivery by whose handle the consumer asked. It is another one where answers were lost, or the
+        broker had renewed the message.
         The new check point says what it replaces, so it alone is the whole change. The acknowledgement beside it is
         for a RocketMQ that reads the records.
         """
@@ -132,14 +133,16 @@ class PopState:
         pop_time, asked_ms = max(now_ms, queue.pop_time + 1), invisible_ms
         invisible_ms = max(0, now_ms + invisible_ms - pop_time)  # pop times may run ahead of the clock
         record = records.check_point(
-            self._writing, point.at, [offset], pop_time, invisible_ms, replaces=point.name, asked=asked.name,
+            self._writing, point.at, [offset], pop_time, invisible_ms, replaces=point.name, asked=asked,
             keeper=keeper,
         )  # fmt: skip
         place = self._put(record)
         self.flights.settle(point, [offset])
         new = self._added(point.at, [offset], pop_time, invisible_ms, place, keeper=keeper)
-        new.asked_ms, new.asked = asked_ms, asked.name
+        new.asked_ms, new.asked = asked_ms, asked
         point.replaced[offset] = new
+        if asked != point.name:
+            self._continued(point.at, asked, new)
         self._put_ack(point, [offset])
         return new
 

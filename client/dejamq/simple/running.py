@@ -23,6 +23,7 @@ from dejamq.receiving.deliveries import business_key
 from dejamq.receiving.delivery_columns import Stretches
 from dejamq.receiving.received import ReceivedMessage, receive
 from dejamq.simple.acks import Acks
+from dejamq.simple.receives import Receives
 from dejamq.values.config import SimpleConfig
 from dejamq.values.message import MessageQueue
 from dejamq.values.namespace import unwrap, unwrap_queue, wrap
@@ -32,6 +33,10 @@ NO_QUEUE = 0
 """A popped message comes of no process queue."""
 ROUTE_PAUSE_S = 0.5
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+MOST_RECEIVES = 64
+"""Places and invisible times whose receives are gathered."""
+RUN_BYTES = 1 << 20
+"""Of records that are received as one run, at most: a message keeps its run in memory."""
 
 
 class TopicAtBroker(NamedTuple):
@@ -52,6 +57,7 @@ class SimpleRunning:
         self.instance.on_fatal.connect(lambda error: self.failed.set())
         self.instance.register_consumer(self._consumer_data)
         self._acks: dict[TopicAtBroker, Acks] = {}
+        self._receives: dict[tuple[TopicAtBroker, int], Receives] = {}
         self._numbers, self._turn = count(1), 0
         self._spare: list[ReceivedMessage] = []
 
@@ -74,12 +80,14 @@ class SimpleRunning:
                 await asyncio.gather(*(self.change(message, 0) for message in spare), return_exceptions=True)
         except TimeoutError:
             pass
+        for receives in self._receives.values():
+            receives.close()
         for acks in self._acks.values():
             acks.close()
         await self.instance.close(timeout_s)
 
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """The program did not get these; ``close`` makes them visible."""
+        """The program did not get these: the next receive does, or ``close`` makes them visible."""
         self._spare += messages
 
     # receiving
@@ -160,25 +168,45 @@ class SimpleRunning:
         return found[:most]
 
     async def _ask(self, place: TopicAtBroker, *, most: int, invisible_ms: int, wait_ms: int) -> list[ReceivedMessage]:
+        receives = self._receives.get((place, invisible_ms))
+        if receives is None:
+            if len(self._receives) >= MOST_RECEIVES:  # a program that asks for another time each time
+                return await self._popped(place, invisible_ms, most, wait_ms)
+            call = partial(self._popped, place, invisible_ms)
+            receives = self._receives[place, invisible_ms] = Receives(call, self.give_back)
+        return await receives.ask(most, wait_ms)
+
+    async def _popped(self, place: TopicAtBroker, invisible_ms: int, most: int, wait_ms: int) -> list[ReceivedMessage]:
         subscription = self._subscriptions.get(place.topic)
         if subscription is None:
             return []
-        caller = self.instance.caller()
         answer = await self._link(place.broker_name).pop(pb.ReceiveRequest(
-            caller=caller, group=self._group, topic=place.topic, max_messages=most, invisible_ms=invisible_ms,
-            wait_ms=wait_ms, expression=subscription.expression, expression_type=subscription.expression_type,
-            from_min=self._from_min,
+            caller=self.instance.caller(), group=self._group, topic=place.topic, max_messages=most,
+            invisible_ms=invisible_ms, wait_ms=wait_ms, expression=subscription.expression,
+            expression_type=subscription.expression_type, from_min=self._from_min,
         ))  # fmt: skip
-        return [message for batch in answer.batches for message in self._received(place, subscription, batch)]
+        return [
+            message for batches in _neighbours(answer.batches)
+            for message in self._received(place, subscription, batches)
+        ]  # fmt: skip
 
-    def _received(self, place: TopicAtBroker, wanted: Subscription, batch: pb.PoppedMessages) -> list[ReceivedMessage]:
-        """Brokers compare the hashes of tags only: a message of another tag with the same hash is done at once."""
-        namespace = self.config.namespace
+    def _received(
+        self, place: TopicAtBroker, wanted: Subscription, batches: Sequence[pb.PoppedMessages]
+    ) -> list[ReceivedMessage]:
+        """Brokers compare the hashes of tags only: a message of another tag with the same hash is done at once.
+
+        The batches are of one queue, and are one run here: most of the work is one for each run.
+        """
+        namespace, batch = self.config.namespace, batches[0]
         queue = unwrap_queue(namespace, MessageQueue(batch.topic, place.broker_name, batch.queue_id))
-        answer = PullAnswer(sizes=np.array(batch.sizes, "<u4"), records=(batch.records,))
+        sizes = [size for each in batches for size in each.sizes]
+        answer = PullAnswer(sizes=np.array(sizes, "<u4"), records=tuple(each.records for each in batches))
         made, messages = receive(answer, queue, self.instance.boot_id)
         made.group, made.namespace = unwrap(namespace, self._group), namespace
-        made.first_topic, made.handles = unwrap(namespace, place.topic), list(batch.handles)
+        made.first_topic, made.handles = (
+            unwrap(namespace, place.topic),
+            [handle for each in batches for handle in each.handles],
+        )
         if wanted.tags and batch.topic == place.topic:
             strangers = [message for message in messages if message.tags not in wanted.tags]
             for message in strangers:
@@ -327,6 +355,20 @@ class SimpleRunning:
                 queue_offsets=[message.queue_offset for message in messages], status="success",
                 mem_off=messages[-1].queue_offset,
             ))  # fmt: skip
+
+
+def _neighbours(batches: Sequence[pb.PoppedMessages]) -> list[list[pb.PoppedMessages]]:
+    """Batches that follow one another and are of one queue."""
+    found: list[list[pb.PoppedMessages]] = []
+    queue, size = ("", 0), 0
+    for batch in batches:
+        size += len(batch.records)
+        if found and queue == (batch.topic, batch.queue_id) and size <= RUN_BYTES:
+            found[-1].append(batch)
+        else:
+            found.append([batch])
+            queue, size = (batch.topic, batch.queue_id), len(batch.records)
+    return found
 
 
 def _by_queue(messages: Sequence[ReceivedMessage]) -> list[tuple[MessageQueue, list[ReceivedMessage]]]:

@@ -142,27 +142,25 @@ class V2Receiving:
             self._held.forget(hold)
 
     async def _tell(self, context: Context, topic: pb.Resource, query: PopQuery, found: PopAnswer) -> None:
-        told: set[Handle] = set()
+        told, handles = 0, [batch.handles() for batch in found.batches]
         try:
             status = OK if found.batches else pb.Status(code=pb.MESSAGE_NOT_FOUND, message="no message came")
             await _write(context, pb.ReceiveMessageResponse(status=status))
-            for batch in found.batches:
-                for handle, message in _messages(batch, topic):
+            for batch, named in zip(found.batches, handles, strict=True):
+                for message in _messages(batch, named, topic):
                     await _write(context, pb.ReceiveMessageResponse(message=message))
-                    told.add(handle)
+                    told += 1
             ended = pb.ReceiveMessageResponse()
             set_ms(ended.delivery_timestamp, self._clock_ms())
             await _write(context, ended)
         except BaseException:
-            handles = [handle for batch in found.batches for handle in batch.handles()]
-            self._give_back(query, [handle for handle in handles if handle not in told])
+            self._give_back(query, [handle for named in handles for handle in named][told:])
             raise
 
     def _give_back(self, query: PopQuery, handles: list[Handle]) -> None:
         for handle in handles:
-            now = self._renewals.ended(query.group, query.topic, handle)
             try:
-                self._pops.change(query.group, query.topic, now, AT_ONCE_MS, query.asker)
+                self._renewals.changed(query.group, query.topic, handle, AT_ONCE_MS, query.asker)
             except DejamqError:
                 return  # it comes when its time is over
 
@@ -205,8 +203,8 @@ class V2Receiving:
             group, topic, asker = self._named(request.group, request.topic, call)
             invisible_ms = invisible_ms_of(request.invisible_duration)
             try:
-                handle = self._renewals.ended(group, topic, Handle.read(request.receipt_handle))
-                changed = self._pops.change(group, topic, handle, invisible_ms, asker)
+                handle = Handle.read(request.receipt_handle)
+                changed = self._renewals.changed(group, topic, handle, invisible_ms, asker)
             except DejamqError as error:
                 return pb.ChangeInvisibleDurationResponse(status=status_of(error, HANDLES))
             return pb.ChangeInvisibleDurationResponse(status=OK, receipt_handle=str(changed))
@@ -237,13 +235,13 @@ def invisible_ms_of(duration: Any) -> int:
     return invisible_ms
 
 
-def _messages(batch: Popped, topic: pb.Resource) -> Iterator[tuple[Handle, pb.Message]]:
+def _messages(batch: Popped, handles: Sequence[Handle], topic: pb.Resource) -> Iterator[pb.Message]:
     """In the order of the queue, with the deliveries before this one counted."""
     at, counts = 0, batch.counts or [None] * len(batch.sizes)
-    for handle, size, count in zip(batch.handles(), batch.sizes, counts, strict=True):
+    for handle, size, count in zip(handles, batch.sizes, counts, strict=True):
         record = decode(batch.records, at, check_crc=False)
         attempt = 1 + (record.reconsume_times if count is None else count)
-        yield handle, message_of(record, topic, attempt=attempt, handle=str(handle))
+        yield message_of(record, topic, attempt=attempt, handle=str(handle))
         at += size
 
 

@@ -45,7 +45,8 @@ class Change(Event, tag="CHANGE"):
     """A popped message is invisible for another time, counted from ``new_pop_time``.
 
     ``how``: visible (earlier than before, or at once), renewed (later), again (the same question once more, and the
-    same answer).
+    same answer). ``pop_time`` names the delivery that ends with it. ``asked_pop_time`` names the one by whose handle
+    the consumer asked, where that is an earlier one: an answer was lost, or the broker had renewed the message.
     """
 
     broker_name: str
@@ -60,6 +61,7 @@ class Change(Event, tag="CHANGE"):
     new_pop_time: int
     invisible_ms: int
     how: str
+    asked_pop_time: int = 0
 
 
 class Revive(Event, tag="REVIVE"):
