@@ -67,7 +67,7 @@ async def v1_stream(site: Site) -> str:
 async def unary(site: Site, name: str, raw: bytes) -> bytes:
     channel = dial(site.address, account=FITTING)
     try:
-        method: Any = channel.unary_unary(f"/dejamq.v1.{name}")
+        method: Any = channel.unary_unary(f"/dejamq.v1.{name}")  # type: ignore[call-arg]
         answer: bytes = await call(method, raw, address=site.address, timeout_ms=WAIT_MS)
         return answer
     except DejamqError as error:
@@ -146,7 +146,7 @@ async def remoting_notification(site: Site) -> str:
 async def v2(site: Site, name: str, request: Any) -> str:
     channel = dial(site.address)
     try:
-        method: Any = channel.unary_stream(f"/{methods.SERVICE}/{name}")
+        method: Any = channel.unary_stream(f"/{methods.SERVICE}/{name}")  # type: ignore[call-arg]
         frames = method(request.SerializeToString(), metadata=v2_headers(FITTING), timeout=WAIT_MS / 1000)
         return "".join([str(methods.STREAMS[name][1].FromString(raw)) async for raw in frames])
     finally:
@@ -209,7 +209,7 @@ async def test_a_request_that_is_held_ends_without_a_message_when_its_senders_ri
 
 
 async def joined_v1(site: Site) -> tuple[Any, Any]:
-    channel = dial(site.address, account=FITTING)
+    channel: Any = dial(site.address, account=FITTING)
     stream: Any = channel.stream_stream(
         "/dejamq.v1.Client/ClientChannel", client_pb2.Heartbeat.SerializeToString, client_pb2.BrokerCommand.FromString
     )()  # fmt: skip
@@ -238,7 +238,7 @@ async def direct(site: Site, client_id: str, message_id: str) -> None:
     """As an operator: this client shall take this message."""
     channel = dial(site.address, account=ACCOUNTS["root"])
     asked = running_pb2.ConsumeDirectlyRequest(group=GROUP, client_id=client_id, message_id=message_id)
-    method: Any = channel.unary_unary("/dejamq.v1.Running/ConsumeDirectly")
+    method: Any = channel.unary_unary("/dejamq.v1.Running/ConsumeDirectly")  # type: ignore[call-arg]
     try:
         await call(method, asked.SerializeToString(), address=site.address, timeout_ms=WAIT_MS)
     finally:

@@ -34,7 +34,8 @@ Request = TypeVar("Request", bound=Message)
 Context = Any
 USER: ContextVar[str] = ContextVar("user", default="")
 """Who makes the call that this task answers, where there is access control."""
-HEARER: ContextVar[Hearer] = ContextVar("hearer", default=Hearer(None, None))
+NOBODY = Hearer(None, None)
+HEARER: ContextVar[Hearer] = ContextVar("hearer", default=NOBODY)  # a tuple, which nobody changes
 """The same, for what he is told later by the stream that he opens."""
 
 
