@@ -1,4 +1,4 @@
-"""Are there known vulnerabilities in the versions that constraints.txt names? ``make check-deps``; it needs the network.
+"""Are there known vulnerabilities in the versions of constraints.txt? ``make check-deps``; it needs the network.
 
 ``pip-audit`` asks, in an environment of its own. It calls a package that its source does not know "skipped" and ends
 well all the same; here that is no answer.

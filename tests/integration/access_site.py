@@ -56,7 +56,7 @@ async def guarded(directory: Path, **settings: Any) -> AsyncIterator[Site]:
     try:
         root = ACCOUNTS["root"]
         async with Producer("makers", namesrv=broker.address, access_key="root", secret_key=root.secret_key) as made:
-            sent = await made.send(Message(TOPIC, b"body", keys=["k"]))
+            sent = await made.send(Message(TOPIC, b"body", keys=["k"]), timeout_ms=30_000)
         assert sent.offset_message_id is not None
         yield Site(broker, int(sent.offset_message_id[-16:], 16), sent.offset_message_id)
     finally:

@@ -39,6 +39,11 @@ class Hearer(NamedTuple):
     guard: Guard | None
     who: Who | None
 
+    @property
+    def name(self) -> str:
+        """'' without access control."""
+        return "" if self.who is None else self.who.name
+
     def is_there(self) -> bool:
         """He is a user as he was."""
         return self.guard is None or self.who is None or self.guard.still(self.who)

@@ -108,6 +108,7 @@ class ClientService(ClientServicer):
                 lambda record, _: heard_by.is_there() and self._offer(outbox, _reply(record)),
                 command=offer, address=peer_text(peer),
             )  # fmt: skip
+            self._clients.peer(channel).user = heard_by.name
             try:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(beats, channel, outbox, admit))

@@ -122,7 +122,7 @@ class Sessions:
                 address=session.address,
             )  # fmt: skip
             peer = self._clients.peer(session.channel)
-            peer.version, peer.language = session.version, session.language
+            peer.version, peer.language, peer.user = session.version, session.language, session.user
         consumers = [Consumer(group, "CLUSTERING", tuple(session.subscriptions.values()), kind=POPS)]
         try:
             self._clients.heartbeat(
