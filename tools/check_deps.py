@@ -40,7 +40,7 @@ def main() -> int:
 def installed(environment: Path) -> str:
     """Why not; '' when it is."""
     venv.create(environment, with_pip=True, clear=True)
-    command = [environment / "bin" / "pip", "install", "--quiet", "-c", HOUSE / "constraints.txt", PINNED]
+    command = [str(environment / "bin" / "pip"), "install", "--quiet", "-c", str(HOUSE / "constraints.txt"), PINNED]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     return last_line(ran.stderr) if ran.returncode else ""
 
