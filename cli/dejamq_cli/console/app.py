@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from dejamq_cli.console import duplicates, groups, messages, overview
 from dejamq_cli.console.answers import STATIC, shown, troubled
 from dejamq_cli.console.audits import Audits
-from dejamq_cli.console.guard import Guard
+from dejamq_cli.console.guard import HostGuard
 from dejamq_cli.console.live import Bell, Watch
 from dejamq_cli.console.settings import ConsoleSettings
 from dejamq_cli.console.visitors import Visitors
@@ -93,7 +93,7 @@ def application(console: Console) -> Starlette:
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[
-            Middleware(Guard, names=console.settings.names),
+            Middleware(HostGuard, names=console.settings.names),
             Middleware(Visitors, settings=console.settings),
         ],
         exception_handlers={HTTPException: _trouble},

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dejamq_lab.broker_duplicates import Repeat, find_repeats
+from dejamq_lab.broker_duplicates import RepeatedHandOut, find_repeats
 from dejamq_lab.control import faults
 from dejamq_lab.control.server import ServerUnderTest
 
@@ -26,7 +26,7 @@ HEALTH = "/health"
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Refused(Exception):
+class ProblemError(Exception):
     """A request that is answered with a Problem."""
 
     def __init__(self, status: int, error: str, hint: str = READ, **headers: str) -> None:
@@ -38,10 +38,10 @@ class Repeats(msgspec.Struct, frozen=True):
     """The answer on ``/duplicates``."""
 
     group: str
-    duplicates: list[Repeat]
+    duplicates: list[RepeatedHandOut]
 
 
-class Pages:
+class ControlPages:
     """Each method answers one kind of request."""
 
     def __init__(self, server: ServerUnderTest) -> None:
@@ -66,7 +66,7 @@ class Pages:
         """Tell what the broker handed to a group twice, or stored twice."""
         group = request.query_params.get("group", "")
         if not group:
-            raise Refused(400, "the consumer group is missing", "GET /duplicates?group=GROUP")
+            raise ProblemError(400, "the consumer group is missing", "GET /duplicates?group=GROUP")
         return _json(Repeats(group, find_repeats(self._server.journal_dir, group, self._server.strikes())))
 
     async def advertise(self, request: Request) -> Response:
@@ -90,7 +90,7 @@ def app(server: ServerUnderTest, guard: Guard | None = None) -> Starlette:
 
     ``guard`` is asked for everything but health; None: whoever reaches it may do everything.
     """
-    pages = Pages(server)
+    pages = ControlPages(server)
     table: list[tuple[str, str, Handler]] = [
         ("/faults", "POST", pages.strike), ("/faults", "DELETE", pages.clear), ("/faults", "GET", pages.standing),
         ("/duplicates", "GET", pages.duplicates), ("/advertise", "POST", pages.advertise),
@@ -107,15 +107,15 @@ def _route(path: str, handlers: dict[str, Handler], guard: Guard | None) -> Rout
     async def answer(request: Request) -> Response:
         try:
             if "origin" in request.headers:
-                raise Refused(403, "a web page asked for this", "programs and curl are served, pages are not")
+                raise ProblemError(403, "a web page asked for this", "programs and curl are served, pages are not")
             method = "GET" if request.method == "HEAD" else request.method
             handler = handlers.get(method)
             if guard is not None and path != HEALTH:
                 _admit(guard, f"{method} {path}", request)
             if handler is None:
-                raise Refused(405, f"{path} knows {', '.join(handlers)}, not {request.method}")
+                raise ProblemError(405, f"{path} knows {', '.join(handlers)}, not {request.method}")
             return await handler(request)
-        except Refused as refused:
+        except ProblemError as refused:
             return _json(refused.problem, refused.status, refused.headers)
         except DejamqError as error:
             if isinstance(error, ConfigError) or error.code == Code.INVALID_PARAMETER:
@@ -131,9 +131,9 @@ def _admit(guard: Guard, page: str, request: Request) -> None:
     try:
         guard.http(page, request.headers.get("authorization"), request.client.host if request.client else "", asked)
     except Unauthenticated as error:
-        raise Refused(401, str(error), KEYS, **{"WWW-Authenticate": CHALLENGE}) from None
+        raise ProblemError(401, str(error), KEYS, **{"WWW-Authenticate": CHALLENGE}) from None
     except PermissionDenied as error:
-        raise Refused(403, str(error), KEYS) from None
+        raise ProblemError(403, str(error), KEYS) from None
 
 
 async def _not_found(request: Request, _: Exception) -> Response:
@@ -146,9 +146,9 @@ async def _body(request: Request) -> bytes:
         async for piece in request.stream():
             body += piece
             if len(body) > MOST_BYTES:
-                raise Refused(413, f"a body has at most {MOST_BYTES} bytes")
+                raise ProblemError(413, f"a body has at most {MOST_BYTES} bytes")
     except ClientDisconnect:
-        raise Refused(400, "the body ended early") from None  # nobody hears it
+        raise ProblemError(400, "the body ended early") from None  # nobody hears it
     return body
 
 
@@ -159,7 +159,7 @@ def _decoded(body: bytes, kind: Any, name: str, example: str) -> Any:
         text = str(error)[:MOST_SHOWN]  # it quotes what came
         if "$.operation" in text:
             example = f"operation is one of {', '.join(faults.OPERATIONS)}"
-        raise Refused(400, f"the body is no {name}: {text}", example) from None
+        raise ProblemError(400, f"the body is no {name}: {text}", example) from None
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -22,7 +22,7 @@ from dejamq_lab.control.connection import PageConnection
 from dejamq_lab.control.server import ServerUnderTest
 
 
-class Pages(uvicorn.Server):
+class ControlServer(uvicorn.Server):
     """Signals are the command's."""
 
     @contextmanager
@@ -38,7 +38,7 @@ async def serve(config: BrokerConfig, control: str, directory: Path) -> None:
     guard = guard_of(config, StorePaths(Path(config.store_directory)).topics.parent, config.cluster_name)
     listener = _bound(control, guard is not None)
     server = ServerUnderTest(config, directory, lambda: None if guard is None else acting_account(guard))
-    pages = Pages(uvicorn.Config(
+    pages = ControlServer(uvicorn.Config(
         app(server, guard), log_config=None, access_log=False, lifespan="off", ws="none", http=PageConnection
     ))  # fmt: skip
     signalled = asyncio.create_task(wait_for_signal())

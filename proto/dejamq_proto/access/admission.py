@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from dejamq_proto.access.guard import Guard, Who
+from dejamq_proto.access.guard import Caller, Guard
 
 Again = Callable[[], None]
 """Raises PermissionDenied for a request whose sender may not make it any more."""
@@ -37,7 +37,7 @@ class Hearer(NamedTuple):
     """What the one who opened a stream may hear from the broker now. Nobody is told of a refusal."""
 
     guard: Guard | None
-    who: Who | None
+    who: Caller | None
 
     @property
     def name(self) -> str:
