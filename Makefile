@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo prove trial recorded interop test test-fast test-versions cover sanitize check format-check lint types layers stubs-fresh settings-fresh pictures pictures-fresh site proto duplicates settings format bench bench-page bench-quick dist image image-audit clean
+.PHONY: help setup demo prove trial recorded interop test test-fast test-versions cover sanitize check check-deps format-check lint types layers stubs-fresh settings-fresh pictures pictures-fresh site proto duplicates settings format bench bench-page bench-quick dist image image-audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -101,6 +101,9 @@ test: check ## everything that is checked: `make check`, then all tests
 # The tests of one module each and those of the store on its own, without what takes long.
 test-fast: setup ## units and store, in less than a minute
 	$(BIN)/python -m pytest -q -n $(TEST_JOBS) --dist loadscope -m "not slow" --hypothesis-profile quick $(PYTEST_ARGS) tests/unit tests/store
+
+check-deps: setup ## known vulnerabilities of the versions in constraints.txt (needs the network)
+	$(BIN)/python tools/check_deps.py
 
 VERSIONS ?= 3.11 3.12 3.13 3.14
 

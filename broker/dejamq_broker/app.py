@@ -283,7 +283,9 @@ class Broker:
         self._server = Server(tuple(services), timings, TlsDoor.of(config), self.guard)
         self.watched = Watched(
             self._server, self._store, self.domain.measures.rates, self.domain.measures.stats,
-            out=MetricsOut(config, service="dejamq-broker", name=f"{config.broker_name}-{config.broker_id}"),
+            out=MetricsOut(
+                config, self.guard, service="dejamq-broker", name=f"{config.broker_name}-{config.broker_id}"
+            ),
             metrics=partial(self._metrics, timings),
         )  # fmt: skip
         routes = KnownQueues(

@@ -91,10 +91,6 @@ def configured(arguments: argparse.Namespace, store: str) -> BrokerConfig:
     config = load(BrokerConfig, overrides=SMALL | given)
     if config.only_tls and not config.dials_tls:
         raise ConfigError("with tls_server_mode=enforcing the server registers at itself by TLS: set tls_ca too")
-    if config.acl_enable and arguments.control:
-        raise ConfigError(
-            "--control asks nobody who he is, so it stays shut while acl_enable is on: leave one of them out"
-        )
     return config
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.access.settings import guard_of, warn_if_open
 from dejamq_proto.journal.events import State
 from dejamq_proto.journal.writer import Journal, new_boot_id, open_journal
@@ -71,18 +72,18 @@ class NameServer:
         self._parts.callback(doors.end_channels)
         self._parts.push_async_callback(_cancelled, asyncio.create_task(self._expire_forever(registry)))
         if timings is not None:
-            await self._serve_metrics(registry, timings)
+            await self._serve_metrics(registry, timings, guard)
         await server.ready()
         self._parts.push_async_callback(server.drain)
         return self.address
 
-    async def _serve_metrics(self, registry: Registry, timings: Timings) -> None:
+    async def _serve_metrics(self, registry: Registry, timings: Timings, guard: Guard | None) -> None:
         def gather() -> Gather:
             from dejamq_namesrv.metrics import NamesrvMetrics
 
             return NamesrvMetrics(registry, timings, self._config.name).gather
 
-        out = MetricsOut(self._config, service="dejamq-namesrv", name=self._config.name)
+        out = MetricsOut(self._config, guard, service="dejamq-namesrv", name=self._config.name)
         self._parts.push_async_callback(out.close)
         await out.start(gather)
         self.metrics_address = out.address

@@ -49,6 +49,10 @@ class Account(NamedTuple):
         proof = call_proof(self.secret_key, method, str(now_ms))
         return f"{OURS} Credential={self.access_key}, Date={now_ms}, Signature={proof}"
 
+    def basic(self) -> str:
+        """The header ``Authorization`` of HTTP. Source: RFC 7617."""
+        return "Basic " + base64.b64encode(f"{self.access_key}:{self.secret_key}".encode()).decode()
+
 
 def account_of(access_key: str | None, secret_key: str | None) -> Account | None:
     """Both keys, or None for none. Raises ConfigError for one without the other."""

@@ -13,7 +13,7 @@ from dejamq_namesrv.doors.services import NameServerDoors
 from dejamq_proto.access.book import Contents, write_contents
 from dejamq_proto.access.model import Action, Rule, User, UserType
 from dejamq_proto.access.needs import NeededRight, Of, Right
-from dejamq_proto.account import Account
+from dejamq_proto.account import Account, v2_proof
 
 TOPIC, GROUP, CLUSTER = "orders", "billing", "DefaultCluster"
 SECRETS = {name: f"{name}-keeps-this-secret" for name in ("root", "inner", "fitting", "stranger")}
@@ -56,7 +56,7 @@ async def guarded(directory: Path, **settings: Any) -> AsyncIterator[Site]:
     try:
         root = ACCOUNTS["root"]
         async with Producer("makers", namesrv=broker.address, access_key="root", secret_key=root.secret_key) as made:
-            sent = await made.send(Message(TOPIC, b"body", keys=["k"]))
+            sent = await made.send(Message(TOPIC, b"body", keys=["k"]), timeout_ms=30_000)
         assert sent.offset_message_id is not None
         yield Site(broker, int(sent.offset_message_id[-16:], 16), sent.offset_message_id)
     finally:
@@ -168,3 +168,15 @@ def filled(message: Any, site: Site, depth: int = 0) -> Any:
 
 def _resource_name(message: Any, site: Site, name: str) -> str:
     return "" if name == "resource_namespace" else TOPIC
+
+
+def v2_headers(account: Account | None) -> tuple[tuple[str, str], ...]:
+    """As Python's client of RocketMQ 5 signs."""
+    who = (("x-mq-client-id", f"client-of-{account}"),)
+    if account is None:
+        return who
+    date = "20261128T000000Z"
+    proof = v2_proof(account.secret_key, date)
+    name = f"{account.access_key}/cn/Rocketmq"
+    told = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={proof}"
+    return (*who, ("x-mq-date-time", date), ("authorization", told))

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from access_site import ACCOUNTS, GROUP, TOLD, TOPIC, WRONG, Site, filled, for_servers, guarded, rules_for
+from access_site import ACCOUNTS, GROUP, TOLD, TOPIC, WRONG, Site, filled, for_servers, guarded, rules_for, v2_headers
 from dejamq import Message, Producer
 from dejamq_broker.doors.services import SERVICES
 from dejamq_namesrv.doors.services import NameServerDoors
@@ -186,18 +186,6 @@ async def test_health_is_everybodys_and_reflection_every_users(site: Site) -> No
 
 
 # RocketMQ 5's service.
-
-
-def v2_headers(account: Account | None) -> tuple[tuple[str, str], ...]:
-    """As Python's client of RocketMQ 5 signs."""
-    who = (("x-mq-client-id", f"client-of-{account}"),)
-    if account is None:
-        return who
-    date = "20261128T000000Z"
-    proof = v2_proof(account.secret_key, date)
-    name = f"{account.access_key}/cn/Rocketmq"
-    told = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={proof}"
-    return (*who, ("x-mq-date-time", date), ("authorization", told))
 
 
 def v2_request(name: str, site: Site) -> Any:

@@ -4,7 +4,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.journal.events import ClientClash, MemberEvent, MemberList
 from dejamq_proto.journal.writer import Journal
 from dejamq_proto.names import retry_topic
@@ -57,6 +57,9 @@ class Clients:
         self._handover_off: dict[str, str] = {}
         """The groups whose hand-over is not graceful although some want it, and for the sake of which member."""
         self._peers: dict[Channel, ChannelPeer] = {}
+        self._owners: dict[str, tuple[str, set[Channel]]] = {}
+        """Whose client has this id, and its open channels. Only with access control."""
+        self._claims: dict[Channel, set[str]] = {}
         self._numbers = itertools.count(1)
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -83,9 +86,12 @@ class Clients:
         differences between this client and another member of its group, and filters with which its pulls will be
         refused. RocketMQ registers such filters without a word. '' without either.
 
+        Raises NO_PERMISSION for the id of another user's client: replies and questions would go to the wrong one.
+
         The retry topic has as many queues as the group wants (1 by default). The first heartbeat makes it, so that a
         consumer can subscribe to it before anything failed (RocketMQ: ClientManageProcessor.heartBeat).
         """
+        self._claim(channel, asker.client_id)
         who = asker.client_id, producer_groups, self._clock_ms(), asker.boot_id
         if self.producers.heartbeat(channel, *who):
             for producer_group in producer_groups:
@@ -103,6 +109,20 @@ class Clients:
             raise errors[0]
         return "; ".join(filter(None, told))
 
+    def _claim(self, channel: Channel, client_id: str) -> None:
+        user = self._peers[channel].user if channel in self._peers else ""
+        if not user:
+            return
+        owner, channels = self._owners.setdefault(client_id, (user, set()))
+        if owner != user:
+            log.warning(
+                "access_refused subject=%s action=none resource=none source=%s request=heartbeat reason=%s", user,
+                self._peers[channel].address, "the client id is that of another user's client",
+            )  # fmt: skip
+            raise PermissionDenied(f"client id {client_id!r:.80} is that of another user's client", definite=True)
+        channels.add(channel)
+        self._claims.setdefault(channel, set()).add(client_id)
+
     def close(self, channel: Channel) -> None:
         """The stream ended: the member leaves at once, as on RocketMQ's channel close."""
         self._tells.pop(channel, None)
@@ -110,6 +130,11 @@ class Clients:
         self._commands.pop(channel, None)
         self._told.pop(channel, None)
         self._peers.pop(channel, None)
+        for client_id in self._claims.pop(channel, ()):
+            channels = self._owners[client_id][1]
+            channels.discard(channel)
+            if not channels:
+                del self._owners[client_id]
         self.producers.leave(channel)
         self._apply(self.groups.leave(channel, reason="close"))
         self.on_closed.tell(channel)

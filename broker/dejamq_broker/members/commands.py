@@ -4,7 +4,7 @@ An operator cannot reach a client, which may sit behind anything; its broker can
 """
 
 import asyncio
-import itertools
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +46,7 @@ class ForeignAnswer(msgspec.Struct, frozen=True):
     body: bytes
 
 
+MOST_NUMBER = 1 << 53
 Make = Callable[[int], TellRunning | TellOffsets | TakeDirectly]
 
 
@@ -57,7 +58,6 @@ class PendingCommands:
 
     def __init__(self, clients: Clients, timeout_ms: float) -> None:
         self._clients, self._timeout_ms = clients, timeout_ms
-        self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[Channel, str, asyncio.Future[Any]]] = {}
         clients.on_closed.connect(self._closed)
 
@@ -74,7 +74,7 @@ class PendingCommands:
         if channel is None:
             text = f"client {client_id!r} is not in group {group!r} at this broker; connections() lists who is"
             raise DejamqError(text, code=Code.CONSUMER_NOT_ONLINE, definite=True)
-        number = next(self._numbers)
+        number = secrets.randbelow(MOST_NUMBER)  # nobody else can guess it, and answer in the client's place
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = channel, client_id, answer
         try:

@@ -9,11 +9,15 @@ from dejamq_broker.members.producers import ProducerTable
 
 
 class ChannelPeer(msgspec.Struct):
-    """The other end of a channel: its address, and the version and language of its library by its heartbeat."""
+    """The other end of a channel: its address, and the version and language of its library by its heartbeat.
+
+    ``user``: who has shown there who he is; '' without access control.
+    """
 
     address: str
     version: str = ""
     language: str = ""
+    user: str = ""
 
 
 class MemberConnection(msgspec.Struct, frozen=True):

@@ -23,6 +23,10 @@ Pair = tuple[str, str]
 NOTHING, SOMETHING = PopAnswer(0), PopAnswer(0, rest=1)
 
 
+def _nothing() -> None:
+    """Asks nobody."""
+
+
 class HeldPop(msgspec.Struct, eq=False):
     """``told`` is called once, with the answer or with why there is none, unless the hold is forgotten before."""
 
@@ -31,6 +35,8 @@ class HeldPop(msgspec.Struct, eq=False):
     owner: object = None
     peek: bool = False
     """Only whether there are messages is asked; the answer then has none, and a rest."""
+    admit: Callable[[], None] = _nothing
+    """Raises DejamqError for who may not have messages any more."""
     timer: asyncio.TimerHandle | None = None
 
 
@@ -51,15 +57,17 @@ class HeldPops:
 
     def park(
         self, query: PopQuery, wait_ms: float, told: Callable[[PopAnswer | DejamqError], None], owner: object = None, *,
-        peek: bool = False,
+        peek: bool = False, admit: Callable[[], None] = _nothing,
     ) -> HeldPop:  # fmt: skip
-        """Hold a request that found nothing. Raises POLLING_FULL."""
+        """Hold a request that found nothing. ``admit`` is asked again before a message is given. Raises
+        POLLING_FULL.
+        """
         pair = query.group, query.topic
         holds = self._by_pair.get(pair, {})
         if self._count >= self._settings.max_pop_polling_size or len(holds) >= self._settings.pop_polling_size:
             text = "[POLLING_FULL]as many pops wait for messages here as may (pop_polling_size): pop again later"
             raise DejamqError(text, code=Code.POLLING_FULL)
-        hold = HeldPop(query, told, owner, peek)
+        hold = HeldPop(query, told, owner, peek, admit)
         if self._closed:
             self._loop.call_soon(told, NOTHING)
             return hold
@@ -109,6 +117,7 @@ class HeldPops:
         """A hold that wants any message of any queue, and finds none, speaks for those behind it."""
         for hold in tuple(self._by_pair.get(pair, ())):
             try:
+                hold.admit()
                 if hold.peek:
                     if self._pops.has_messages(hold.query):
                         self._tell(hold, SOMETHING)

@@ -7,6 +7,7 @@ from typing import TypeVar
 import typer
 from dejamq import Admin
 from dejamq.values.config import parse_addresses
+from dejamq_proto.account import Account
 from dejamq_proto.codes import BrokerUnavailable, Code, ConfigError, DejamqError
 from dejamq_proto.names import MASTER_ID
 
@@ -28,8 +29,10 @@ def ask_half(namesrv: str, question: Question[Answer]) -> tuple[Answer, Silent]:
     return asyncio.run(asked_half(namesrv, question))
 
 
-async def asked(namesrv: str, question: Question[Answer]) -> Answer:
-    async with Admin(namesrv) as admin:
+async def asked(namesrv: str, question: Question[Answer], account: Account | None = None) -> Answer:
+    """``account``: whose keys are shown; None: those of the environment."""
+    keys = {} if account is None else {"access_key": account.access_key, "secret_key": account.secret_key}
+    async with Admin(namesrv, **keys) as admin:
         try:
             return await question(admin)
         except DejamqError as error:
@@ -38,12 +41,14 @@ async def asked(namesrv: str, question: Question[Answer]) -> Answer:
             raise nobody_answers(namesrv, error) from None
 
 
-async def asked_half(namesrv: str, question: Question[Answer]) -> tuple[Answer, Silent]:
+async def asked_half(
+    namesrv: str, question: Question[Answer], account: Account | None = None
+) -> tuple[Answer, Silent]:  # fmt: skip
     async def half(admin: Admin) -> tuple[Answer, Silent]:
         silent = await admin.leave_out_silent()
         return await question(admin), silent
 
-    return await asked(namesrv, half)
+    return await asked(namesrv, half, account)
 
 
 def nobody_answers(namesrv: str, error: DejamqError) -> BrokerUnavailable:

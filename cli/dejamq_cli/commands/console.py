@@ -9,7 +9,7 @@ import typer
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.serving.server import wait_for_signal
 
-from dejamq_cli.console.settings import LISTEN, REFRESH_S, ConsoleSettings, check_needs
+from dejamq_cli.console.settings import LISTEN, REFRESH_S, WARNING, ConsoleSettings, check_needs
 from dejamq_cli.console.sources import Sources
 from dejamq_cli.terminal.help_text import examples
 from dejamq_cli.terminal.output import DEFAULT_NAMESRV, Namesrv, say, tell
@@ -86,7 +86,7 @@ def console(
     sources = Sources(journal or (), store or (), logs or (), trace or (), evidence or (), reading)
     settings = ConsoleSettings(
         None if no_cluster else namesrv, listen, sources, secrets.token_urlsafe(24) if allow_changes else None,
-        host_name or (), refresh,
+        names=host_name or (), refresh_s=refresh,
     )  # fmt: skip
     if no_cluster and not sources:
         raise ConfigError("--no-cluster leaves nothing to show without --journal DIR or other evidence")
@@ -111,4 +111,4 @@ def announce(settings: ConsoleSettings, address: str) -> None:
     if settings.token is not None:
         tell(f"token {settings.token}")
     if settings.is_open:
-        say(f"everybody who reaches {settings.listen} can read all messages: nothing asks who they are")
+        say(WARNING.format(listen=settings.listen))

@@ -147,6 +147,8 @@ def shown(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
 def status_of(error: DejamqError) -> int:
     if isinstance(error, BrokerUnavailable):
         return 502
+    if error.code == Code.NO_PERMISSION:
+        return 403
     if error.code in NOT_FOUND:
         return 404
     bad_use = isinstance(error, ConfigError | InvalidName) or error.code == Code.INVALID_PARAMETER

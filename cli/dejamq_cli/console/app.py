@@ -19,6 +19,7 @@ from dejamq_cli.console.audits import Audits
 from dejamq_cli.console.guard import HostGuard
 from dejamq_cli.console.live import Bell, Watch
 from dejamq_cli.console.settings import ConsoleSettings
+from dejamq_cli.console.visitors import Visitors
 
 
 class Console:
@@ -91,7 +92,10 @@ def application(console: Console) -> Starlette:
             Route("/events", events),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(HostGuard, names=console.settings.names)],
+        middleware=[
+            Middleware(HostGuard, names=console.settings.names),
+            Middleware(Visitors, settings=console.settings),
+        ],
         exception_handlers={HTTPException: _trouble},
         lifespan=lifespan,
     )

@@ -19,7 +19,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_proto.serving.server import wait_for_signal
 from dejamq_proto.standard_output import run
 
-from dejamq_cli.console.settings import ConsoleSettings, check_needs
+from dejamq_cli.console.settings import WARNING, ConsoleSettings, check_needs
 from dejamq_cli.console.sources import Sources
 from dejamq_cli.terminal.output import BAD_USE, NO, OutputClosed, say, tell
 
@@ -91,7 +91,7 @@ async def _pages(server: Process, listen: str, journal: Path) -> None:
             async with serving(settings) as address:
                 tell(f"ready console {address}; export DEJAMQ_JOURNAL_DIR={journal}")
                 if settings.is_open:
-                    say(f"everybody who reaches {listen} can read all messages: nothing asks who they are")
+                    say(WARNING.format(listen=listen))
                 while line := await server.stdout.readline():
                     tell(line.decode(errors="replace").rstrip("\n"))
                 await asyncio.Event().wait()

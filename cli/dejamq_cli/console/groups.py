@@ -6,7 +6,7 @@ from typing import Any
 
 from dejamq import Admin, ReceivedMessage
 from dejamq.admin.dead_letters import LetterFacts, Replay
-from dejamq_proto.codes import DejamqError
+from dejamq_proto.codes import DejamqError, PermissionDenied
 from dejamq_proto.names import DLQ_PREFIX, RETRY_PREFIX, check_group, dlq_topic
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from dejamq_cli.console.duplicates import causes, tables_of
 from dejamq_cli.console.guard import check_change, form_of
 from dejamq_cli.console.messages import namesrv_of
 from dejamq_cli.console.tables import Rows, Wanted
+from dejamq_cli.console.visitors import visitor_of
 from dejamq_cli.groups.lists import describe_group
 from dejamq_cli.terminal.message_text import one_line
 
@@ -50,7 +51,9 @@ async def _now(request: Request, name: str) -> tuple[dict[str, Any] | None, str]
     if namesrv is None:
         return None, ""
     try:
-        told, silent = await asked_half(namesrv, lambda admin: _described(admin, name))
+        told, silent = await asked_half(namesrv, lambda admin: _described(admin, name), visitor_of(request))
+    except PermissionDenied:
+        raise
     except DejamqError as error:
         return None, str(error)
     return told | {"silent": {broker: str(why) for broker, why in silent.items()}}, ""
@@ -107,7 +110,7 @@ async def dead_letters(request: Request) -> Page:
     name = request.path_params["group"]
     check_group(name)
     namesrv = namesrv_of(request)
-    letters, silent = await asked_half(namesrv, lambda admin: _first(admin.dead_letters(name)))
+    letters, silent = await asked_half(namesrv, lambda admin: _first(admin.dead_letters(name)), visitor_of(request))
     letters.sort(key=lambda letter: -letter.store_timestamp_ms)
     data = {
         "group": name, "letters": [LetterFacts.of(letter) for letter in letters],
@@ -139,7 +142,7 @@ async def replay(request: Request) -> Response:
         wanted = (await form_of(request)).get("id")
         if not wanted:
             raise HTTPException(400, "The form names no dead letter: id, or all.")
-        done = await asked(namesrv_of(request), lambda admin: _replay(admin, name, wanted))
+        done = await asked(namesrv_of(request), lambda admin: _replay(admin, name, wanted), visitor_of(request))
     except HTTPException as error:
         return troubled(request, error.detail, error.status_code)
     except DejamqError as error:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from dejamq import Admin, MessageQueue, ReceivedMessage
 from dejamq.admin.queues import QueueRange
-from dejamq_proto.codes import DejamqError
+from dejamq_proto.codes import DejamqError, PermissionDenied
 from dejamq_proto.names import check_topic
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from dejamq_cli.console import asked
 from dejamq_cli.console.answers import Page
 from dejamq_cli.console.duplicates import tables_of
 from dejamq_cli.console.tables import Wanted
+from dejamq_cli.console.visitors import visitor_of
 from dejamq_cli.history.files import journal_files
 from dejamq_cli.history.search import find
 from dejamq_cli.history.telling import tell as story_of
@@ -53,7 +54,7 @@ async def topic(request: Request) -> Page:
             return ranges, await admin.messages_by_key(name, key, begin_ms=begin_ms, end_ms=end_ms)
         return ranges, await stored(admin, ranges, begin_us, end_us, rows)
 
-    (ranges, found), silent = await asked_half(namesrv_of(request), question)
+    (ranges, found), silent = await asked_half(namesrv_of(request), question, visitor_of(request))
     tables = tables_of(request)
     counts = [] if tables is None else await tables.counts(Wanted(topic=name))
     data = {
@@ -117,8 +118,10 @@ async def message(request: Request) -> Page:
     if console.settings.namesrv is not None:
         try:
             (copies, consumed), _ = await asked_half(
-                console.settings.namesrv, lambda admin: _looked_up(admin, message_id, name)
+                console.settings.namesrv, lambda admin: _looked_up(admin, message_id, name), visitor_of(request)
             )
+        except PermissionDenied:
+            raise
         except DejamqError as error:
             trouble = str(error)
     life = await asyncio.to_thread(_life, console.settings.sources.journals, message_id)

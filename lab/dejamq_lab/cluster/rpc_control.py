@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc.aio
 from dejamq_proto import admin_pb2, common_pb2, namesrv_pb2
-from dejamq_proto.account import account_of_environment
+from dejamq_proto.account import Account, account_of_environment
 from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.names import MASTER_ID, PERM_READ, PERM_WRITE
@@ -53,10 +53,11 @@ async def healthy(address: str) -> bool:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-async def brokers(namesrv: str) -> list[BrokerAddresses]:
+async def brokers(namesrv: str, account: Account | None = None) -> list[BrokerAddresses]:
     """The brokers that one name server knows. Raises DejamqError."""
     listener = namesrv.rpartition(":")[0]
-    info = await _namesrv(namesrv, "GetClusterInfo", namesrv_pb2.GetClusterInfoRequest(listener=listener))
+    request = namesrv_pb2.GetClusterInfoRequest(listener=listener)
+    info = await _namesrv(namesrv, "GetClusterInfo", request, account)
     return [BrokerAddresses(broker.cluster, broker.broker_name, dict(broker.addresses)) for broker in info.brokers]
 
 
@@ -77,10 +78,10 @@ async def routed_brokers(namesrv: str, topic: str) -> set[str]:
     return {queue.broker_name for queue in queues}
 
 
-async def registered_addresses(namesrv: str) -> set[str]:
+async def registered_addresses(namesrv: str, account: Account | None = None) -> set[str]:
     """Where the replicas of all brokers are that the name server knows; empty when it is away."""
     try:
-        return {address for broker in await brokers(namesrv) for address in broker.addresses.values()}
+        return {address for broker in await brokers(namesrv, account) for address in broker.addresses.values()}
     except DejamqError:
         return set()
 
@@ -112,9 +113,12 @@ async def in_place(replica: str) -> bool:
     return "true" in (told.get("following"), told.get("masterLease"))
 
 
-async def update_settings(broker: str, values: Mapping[str, str]) -> None:
-    """Change settings of the broker that answers there. Raises DejamqError with the broker's reason."""
-    async with _channel(broker) as channel:
+async def update_settings(broker: str, values: Mapping[str, str], account: Account | None = None) -> None:
+    """Change settings of the broker that answers there. Raises DejamqError with the broker's reason.
+
+    ``account``: who asks; None: as the environment says.
+    """
+    async with _channel(broker, account) as channel:
         stub: Any = AdminStub(channel)
         request = admin_pb2.UpdateSettingsRequest(values=values)
         await call(stub.UpdateSettings, request, address=broker, timeout_ms=TIMEOUT_MS)
@@ -131,15 +135,15 @@ async def create_topic(broker: str, topic: str, queues: int) -> None:
         await call(stub.CreateTopic, request, address=broker, timeout_ms=TIMEOUT_MS)
 
 
-async def _namesrv(address: str, method: str, request: Any) -> Any:
-    async with _channel(address) as channel:
+async def _namesrv(address: str, method: str, request: Any, account: Account | None = None) -> Any:
+    async with _channel(address, account) as channel:
         stub: Any = NameServerStub(channel)
         return await call(getattr(stub, method), request, address=address, timeout_ms=TIMEOUT_MS)
 
 
 @asynccontextmanager
-async def _channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
-    channel = dial(address, ClientTls.from_environment(), account_of_environment())
+async def _channel(address: str, account: Account | None = None) -> AsyncIterator[grpc.aio.Channel]:
+    channel = dial(address, ClientTls.from_environment(), account or account_of_environment())
     try:
         yield channel
     finally:

@@ -2,10 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from importlib import metadata
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.access.guard import Guard, Unauthenticated
+from dejamq_proto.access.http_rights import CHALLENGE
+from dejamq_proto.codes import Code, ConfigError, DejamqError, PermissionDenied
 from dejamq_proto.loose_json import BAD_JSON
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -18,15 +21,17 @@ from dejamq_lab.control.server import ServerUnderTest
 
 MOST_BYTES, MOST_SHOWN = 64 << 10, 300
 READ = "GET /openapi.json describes every request"
+KEYS = "HTTP basic with the access key and the secret of a user, or a bearer token: see access.md"
+HEALTH = "/health"
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class ProblemError(Exception):
     """A request that is answered with a Problem."""
 
-    def __init__(self, status: int, error: str, hint: str = READ) -> None:
+    def __init__(self, status: int, error: str, hint: str = READ, **headers: str) -> None:
         super().__init__(error)
-        self.status, self.problem = status, faults.Problem(error, hint)
+        self.status, self.problem, self.headers = status, faults.Problem(error, hint), headers
 
 
 class Repeats(msgspec.Struct, frozen=True):
@@ -80,38 +85,55 @@ class ControlPages:
         return _json(openapi())
 
 
-def app(server: ServerUnderTest) -> Starlette:
-    """What a web server runs. No page of another site can use it: browsers say where a request comes from."""
+def app(server: ServerUnderTest, guard: Guard | None = None) -> Starlette:
+    """What a web server runs. No page of another site can use it: browsers say where a request comes from.
+
+    ``guard`` is asked for everything but health; None: whoever reaches it may do everything.
+    """
     pages = ControlPages(server)
     table: list[tuple[str, str, Handler]] = [
         ("/faults", "POST", pages.strike), ("/faults", "DELETE", pages.clear), ("/faults", "GET", pages.standing),
         ("/duplicates", "GET", pages.duplicates), ("/advertise", "POST", pages.advertise),
-        ("/health", "GET", pages.health), ("/openapi.json", "GET", pages.openapi),
+        (HEALTH, "GET", pages.health), ("/openapi.json", "GET", pages.openapi),
     ]  # fmt: skip
-    made = Starlette(routes=[_route(path, {m: h for p, m, h in table if p == path}) for path, _, _ in table])
+    made = Starlette(routes=[_route(path, {m: h for p, m, h in table if p == path}, guard) for path, _, _ in table])
     made.add_exception_handler(404, _not_found)
     return made
 
 
-def _route(path: str, handlers: dict[str, Handler]) -> Route:
+def _route(path: str, handlers: dict[str, Handler], guard: Guard | None) -> Route:
     """One path with all its methods, so that another method is answered with those that there are."""
 
     async def answer(request: Request) -> Response:
         try:
             if "origin" in request.headers:
                 raise ProblemError(403, "a web page asked for this", "programs and curl are served, pages are not")
-            handler = handlers.get("GET" if request.method == "HEAD" else request.method)
+            method = "GET" if request.method == "HEAD" else request.method
+            handler = handlers.get(method)
+            if guard is not None and path != HEALTH:
+                _admit(guard, f"{method} {path}", request)
             if handler is None:
                 raise ProblemError(405, f"{path} knows {', '.join(handlers)}, not {request.method}")
             return await handler(request)
         except ProblemError as refused:
-            return _json(refused.problem, refused.status)
+            return _json(refused.problem, refused.status, refused.headers)
         except DejamqError as error:
             if isinstance(error, ConfigError) or error.code == Code.INVALID_PARAMETER:
                 return _json(faults.Problem(str(error), READ), 400)
             return _json(faults.Problem(str(error), "GET /faults tells what stands; DELETE /faults ends all"), 409)
 
     return Route(path, answer, methods=["GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"])
+
+
+def _admit(guard: Guard, page: str, request: Request) -> None:
+    """Raises Refused."""
+    asked = SimpleNamespace(group=request.query_params.get("group", ""))
+    try:
+        guard.http(page, request.headers.get("authorization"), request.client.host if request.client else "", asked)
+    except Unauthenticated as error:
+        raise ProblemError(401, str(error), KEYS, **{"WWW-Authenticate": CHALLENGE}) from None
+    except PermissionDenied as error:
+        raise ProblemError(403, str(error), KEYS) from None
 
 
 async def _not_found(request: Request, _: Exception) -> Response:
@@ -140,8 +162,8 @@ def _decoded(body: bytes, kind: Any, name: str, example: str) -> Any:
         raise ProblemError(400, f"the body is no {name}: {text}", example) from None
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
 def openapi() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
+from dejamq_proto.account import Account
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.loose_json import BAD_JSON
 
@@ -25,8 +26,11 @@ class Control:
     be now.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+    def __init__(self, url: str, account: Account | None = None) -> None:
+        """``account``: the keys of a user, where the server has access control."""
+        self.url, self._headers = url.rstrip("/"), {"Content-Type": "application/json"}
+        if account is not None:
+            self._headers["Authorization"] = account.basic()
 
     # --- single calls; operations: send, receive, ack, commit, … (docs/control.md)
 
@@ -103,7 +107,7 @@ class Control:
 
     def _ask(self, method: str, path: str, **body: Any) -> bytes:
         data = msgspec.json.encode(body) if body else None
-        request = Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
+        request = Request(self.url + path, data, self._headers, method=method)
         try:
             with open_directly(request, timeout=ANSWER_S) as answer:
                 said: bytes = answer.read()

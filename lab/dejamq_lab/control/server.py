@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.base.identity import reachable
 from dejamq_proto import failpoints
+from dejamq_proto.account import Account
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal.events import Fault as FaultEvent
 from dejamq_proto.journal.writer import Journal, new_boot_id, open_journal
@@ -66,9 +68,14 @@ class Armed:
 class ServerUnderTest:
     """Owned by the event loop. One strike is done after the other."""
 
-    def __init__(self, config: BrokerConfig, directory: Path) -> None:
-        """``config``: as of a server that is no process of its own. ``directory`` gets its log and armed faults."""
-        self._public = config
+    def __init__(
+        self, config: BrokerConfig, directory: Path, account: Callable[[], Account | None] = lambda: None
+    ) -> None:
+        """``config``: as of a server that is no process of its own. ``directory`` gets its log and armed faults.
+
+        By ``account`` it shows the server who it is; without one by the keys of the environment.
+        """
+        self._public, self._account = config, account
         directory.mkdir(parents=True, exist_ok=True)
         self.journal_dir = Path(config.journal_dir or directory / "journal")
         self._journal = open_journal(
@@ -79,6 +86,7 @@ class ServerUnderTest:
         own = replace(
             config, listen=f"{LOOPBACK}:{port_of(self._held[0])}", fast_port=port_of(self._held[1]),
             journal_dir=str(self.journal_dir), journal_level="forensic",
+            http_token=config.http_token if config.metrics_on else "",
         )  # fmt: skip
         self._process = DevProcess(own, directory, self._journal)
         self._armed_at = directory / "failpoints"
@@ -142,10 +150,10 @@ class ServerUnderTest:
         if "=" in address or ";" in address or "," in address:
             raise ConfigError(f"{address!r} is not one HOST:PORT")
         self._running("advertise")
-        await rpc_control.update_settings(self._process.address, {"advertise": address})
+        await rpc_control.update_settings(self._process.address, {"advertise": address}, self._account())
 
         async def told() -> bool:
-            return address in await rpc_control.registered_addresses(self._process.address)
+            return address in await rpc_control.registered_addresses(self._process.address, self._account())
 
         if not await until_async(told, TOLD_S):
             raise ClusterFailed("the server took the address, and its routes do not say it yet: ask again")

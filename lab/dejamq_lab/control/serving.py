@@ -9,6 +9,11 @@ from pathlib import Path
 
 import uvicorn
 from dejamq_broker.base.config import BrokerConfig, is_loopback
+from dejamq_broker.store.files.paths import StorePaths
+from dejamq_proto.access.guard import Guard
+from dejamq_proto.access.model import Status
+from dejamq_proto.access.settings import guard_of
+from dejamq_proto.account import Account
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.serving.server import CANNOT_LISTEN, wait_for_signal
 
@@ -30,13 +35,15 @@ async def serve(config: BrokerConfig, control: str, directory: Path) -> None:
 
     Raises ConfigError and ClusterFailed.
     """
-    listener = _bound(control)
-    server = ServerUnderTest(config, directory)
+    guard = guard_of(config, StorePaths(Path(config.store_directory)).topics.parent, config.cluster_name)
+    listener = _bound(control, guard is not None)
+    server = ServerUnderTest(config, directory, lambda: None if guard is None else acting_account(guard))
     pages = ControlServer(uvicorn.Config(
-        app(server), log_config=None, access_log=False, lifespan="off", ws="none", http=PageConnection
+        app(server, guard), log_config=None, access_log=False, lifespan="off", ws="none", http=PageConnection
     ))  # fmt: skip
     signalled = asyncio.create_task(wait_for_signal())
     serving = asyncio.create_task(pages.serve(sockets=[listener]))
+    following = asyncio.create_task(asyncio.sleep(0) if guard is None else guard.book.follow())
     try:
         address = await server.start()
         print(f"ready dev {address}; export NAMESRV_ADDR={address} DEJAMQ_NAMESRV={address}", flush=True)
@@ -44,12 +51,21 @@ async def serve(config: BrokerConfig, control: str, directory: Path) -> None:
         await signalled
     finally:
         signalled.cancel()
+        following.cancel()
         await server.close()
         pages.should_exit = True
         await serving
 
 
-def _bound(control: str) -> socket.socket:
+def acting_account(guard: Guard) -> Account | None:
+    """By which these pages do at the server what somebody with the right asked for: of who may do everything there."""
+    contents, plain = guard.book.contents, guard.book.plain
+    trusted = (user for user in (*contents.users, *plain.users) if user.trusted and user.user_status is Status.ENABLE)
+    user = next(trusted, None)
+    return None if user is None else Account(user.username, user.secret)
+
+
+def _bound(control: str, asks: bool) -> socket.socket:
     host, _, port = control.rpartition(":")
     bare = host.strip("[]")
     try:
@@ -62,7 +78,7 @@ def _bound(control: str) -> socket.socket:
         raise ConfigError(
             f"{CANNOT_LISTEN} {control}: the port is in use or the address is not of this machine"
         ) from None
-    if not is_loopback(bare):
+    if not is_loopback(bare) and not asks:
         print(
             f"dejamq-dev: {control} lets everybody who reaches it kill this server: use 127.0.0.1, or publish it to "
             "the host alone", file=sys.stderr,

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dejamq_proto.account import Account
+
 from dejamq_lab.control.client import Control
 from dejamq_lab.errors import ClusterFailed
 
@@ -29,9 +31,11 @@ class DejamqServer(Control):
     clients of protocol v2, 5.x. Both are the same host and port. ``environment`` has them for a program under test.
     """
 
-    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
-        """``settings`` of the broker, in either spelling. It is not started."""
-        super().__init__("")
+    def __init__(self, settings: Mapping[str, Any] | None = None, account: Account | None = None) -> None:
+        """``settings`` of the broker, in either spelling; ``account`` where they switch access control on. It is not
+        started.
+        """
+        super().__init__("", account)
         self._settings = STEADY | dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.namesrv = ""

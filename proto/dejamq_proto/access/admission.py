@@ -1,11 +1,22 @@
 """A stream's right: who opened it is known from then on, and each message of it is asked for."""
 
 from collections.abc import Callable
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from dejamq_proto.access.guard import Caller, Guard
 
+Again = Callable[[], None]
+"""Raises PermissionDenied for a request whose sender may not make it any more."""
+
+
+def nothing() -> None:
+    """Without access control."""
+
+
+AGAIN: ContextVar[Again] = ContextVar("again", default=nothing)
+"""Of the call that this task answers: whoever held it for a while asks once more before he hands out a message."""
 Admit = Callable[[Any], None]
 """Raises PermissionDenied for a message that its sender may not send."""
 
@@ -22,12 +33,34 @@ def admission(guard: Guard | None, method: str, context: Any, peer: str) -> Admi
     return lambda message: guard.check_call(who, method, message)
 
 
-def publisher(guard: Guard | None, method: str, context: Any, peer: str) -> Callable[[str], bool]:
-    """Whether the one who opened this stream may see half messages of a topic. Raises Unauthenticated."""
-    if guard is None:
-        return lambda _: True
-    who: Caller = guard.call(method, context.invocation_metadata(), address_of(peer))
-    return lambda topic: guard.may_publish(who, topic)
+class Hearer(NamedTuple):
+    """What the one who opened a stream may hear from the broker now. Nobody is told of a refusal."""
+
+    guard: Guard | None
+    who: Caller | None
+
+    @property
+    def name(self) -> str:
+        """'' without access control."""
+        return "" if self.who is None else self.who.name
+
+    def is_there(self) -> bool:
+        """He is a user as he was."""
+        return self.guard is None or self.who is None or self.guard.still(self.who)
+
+    def may_publish(self, topic: str) -> bool:
+        """He may see half messages of this topic."""
+        return self.guard is None or self.who is None or self.guard.may_publish(self.who, topic)
+
+    def may_consume(self, topic: str) -> bool:
+        """He may be handed messages of this topic."""
+        return self.guard is None or self.who is None or self.guard.may_consume(self.who, topic)
+
+
+def hearer(guard: Guard | None, method: str, context: Any, peer: str) -> Hearer:
+    """Of a stream. Raises Unauthenticated."""
+    who = None if guard is None else guard.call(method, context.invocation_metadata(), address_of(peer))
+    return Hearer(guard, who)
 
 
 def address_of(peer: str) -> str:

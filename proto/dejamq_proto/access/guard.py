@@ -14,11 +14,13 @@ from typing import Any, NamedTuple, Never
 from dejamq_proto.access.book import Book
 from dejamq_proto.access.call_rights import V1, V2
 from dejamq_proto.access.decisions import decide
-from dejamq_proto.access.model import Resource, ResourceType, Status, User
+from dejamq_proto.access.http_rights import HTTP, credentials_of, is_token
+from dejamq_proto.access.model import Action, Resource, ResourceType, Status, User
 from dejamq_proto.access.needs import (
     FIND,
     PUB,
     SERVER,
+    SUB,
     NeededRight,
     Of,
     Right,
@@ -56,7 +58,7 @@ DATE = re.compile(r"\d{4}-?\d\d-?\d\dT[\d:.]{6,20}(Z|[+-]\d\d:?\d\d)?", re.ASCII
 """A time as RocketMQ 5's clients write it. What else was signed with the same key, a request of remoting, is none."""
 UNSAFE = re.compile(r"[^\w.@:*%+|/-]", re.ASCII)
 LONGEST_TOLD = 128
-NOBODY = "nobody"
+NOBODY, TOKEN_HOLDER = "nobody", "token"
 V1_PREFIX = "dejamq.v1."
 FOR_CLIENTS = "it is a request of brokers to clients"
 
@@ -89,10 +91,11 @@ class Guard:
     """Owned by the event loop."""
 
     def __init__(
-        self, book: Book, cluster: str, look: Look, clock_ms: Callable[[], int] = now_ms
+        self, book: Book, cluster: str, look: Look, clock_ms: Callable[[], int] = now_ms, http_token: str = ""
     ) -> None:  # fmt: skip
-        """``cluster`` is the name by which rules mean this one."""
+        """``cluster`` is the name by which rules mean this one. Who has the ``http_token`` may see every HTTP page."""
         self.book, self._cluster, self._look, self._clock_ms = book, cluster, look, clock_ms
+        self._http_token = http_token
 
     def account(self) -> Account | None:
         """By which this server shows others who it is: that of its inner user."""
@@ -163,19 +166,45 @@ class Guard:
         """As ``check_call``, of RocketMQ 5's service."""
         self._check_declared(who, method, V2.get(method), request)
 
-    def may_publish(self, who: Caller, topic: str) -> bool:
-        """Whether he may see messages that a producer of this topic is asked about. Nobody is told of a refusal."""
+    def http(self, page: str, authorization: str | None, address: str, asked: Any = None) -> Caller:
+        """Who asks for this page (``GET /metrics``), which he may. Raises PermissionDenied, and Unauthenticated."""
+        if self.book.plain.trusts(address):
+            return Caller("white", address, None)
+        given, request = credentials_of(authorization), page.replace(" ", ":")
+        if given is None:
+            self._refuse(Caller(NOBODY, address, None), request, "", "", "no credentials came", known=False)
+        if is_token(given, self._http_token):
+            return Caller(TOKEN_HOLDER, address, None)
+        if not given.name:
+            self._refuse(Caller(TOKEN_HOLDER, address, None), request, "", "", "it is not the token", known=False)
+        user = self.book.user(given.name)
+        who = self._proven(user, given.name, address, request, "" if user is None else user.secret, given.secret)
+        if not who.trusted:
+            needed = HTTP.get(page)
+            if needed is None:
+                self._refuse(who, request, "", "", "no right is declared for it")
+            self._check(who, request, needed, asked)
+        return who
+
+    def still(self, who: Caller) -> bool:
+        """Whether he is who he was: neither changed, nor deleted, nor disabled. Nobody is told of a refusal."""
         if who.user is None:
             return self._asked_for_nothing(who)
-        if self.book.user(who.name) != who.user or who.user.user_status is Status.DISABLE:
-            return False
-        return decide(who.user, self.book.rules(who.name), topic_resource(topic), PUB, who.address).allowed
+        return self.book.user(who.name) == who.user and who.user.user_status is not Status.DISABLE
 
-    def known(self, name: str, address: str) -> Caller:
-        """A user who has shown already who he is, or an address that is asked for nothing."""
-        if self.book.plain.trusts(address):
-            return Caller(name, address, None)
-        return Caller(name, address, self.book.user(name) or User(name, ""))
+    def may_publish(self, who: Caller, topic: str) -> bool:
+        """Whether he may see messages that a producer of this topic is asked about. Nobody is told of a refusal."""
+        return self._may(who, topic, PUB)
+
+    def may_consume(self, who: Caller, topic: str) -> bool:
+        """Whether he may be handed a message of this topic. Nobody is told of a refusal."""
+        return self._may(who, topic, SUB)
+
+    def _may(self, who: Caller, topic: str, actions: frozenset[Action]) -> bool:
+        if not self.still(who):
+            return False
+        rules = self.book.rules(who.name)
+        return who.user is None or decide(who.user, rules, topic_resource(topic), actions, who.address).allowed
 
     # its own
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dejamq_proto.access.book import Book
 from dejamq_proto.access.guard import Guard, Look
+from dejamq_proto.access.http_rights import SHORTEST_TOKEN
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.config.settings import setting
 
@@ -31,6 +32,9 @@ class AccessConfig:
     plain_acl_file: str | None = setting(
         None, help="accounts as RocketMQ 4 has them (plain_acl.yml); none: no such file"
     )
+    http_token: str = setting(
+        "", help="with access control: who gives it over HTTP sees /metrics and may use the control page; see access.md"
+    )
 
     @staticmethod
     def put_access_together(parts: Mapping[str, str], values: dict[str, Any]) -> None:
@@ -45,7 +49,11 @@ def guard_of(config: AccessConfig, directory: Path | None, cluster: str, look: L
     Raises ConfigError for files that cannot be used, and where nobody could come in.
     """
     if not config.acl_enable:
+        if config.http_token:
+            raise ConfigError("http_token asks nobody without acl_enable=true: set that too, or leave it out")
         return None
+    if config.http_token and len(config.http_token) < SHORTEST_TOKEN:
+        raise ConfigError(f"http_token needs {SHORTEST_TOKEN} letters at least, for example of: openssl rand -hex 16")
     if config.access_file is None and directory is None:
         raise ConfigError("acl_enable needs access_file: where are the users?")
     file = Path(config.access_file or (directory or Path()) / OWN_FILE).expanduser()
@@ -56,7 +64,7 @@ def guard_of(config: AccessConfig, directory: Path | None, cluster: str, look: L
             f"acl_enable is on and {file} has no user, so nobody could come in; make the first one with: "
             f"dejamq user create NAME --type Super --file {file}"
         )
-    return Guard(book, cluster, look)
+    return Guard(book, cluster, look, http_token=config.http_token)
 
 
 def warn_if_open(config: AccessConfig, listen: str) -> None:

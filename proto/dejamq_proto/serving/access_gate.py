@@ -5,6 +5,7 @@ What it does not know it refuses. RocketMQ 5's service answers refusals in statu
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -12,7 +13,7 @@ import grpc.aio
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from dejamq_proto.access.admission import address_of
+from dejamq_proto.access.admission import AGAIN, address_of
 from dejamq_proto.access.guard import Caller, Guard
 from dejamq_proto.v2.methods import SERVICE as V2_SERVICE
 from dejamq_proto.wire.fields import BadMessage
@@ -58,9 +59,13 @@ class AccessGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         async def guarded(request: Any, context: Any) -> Any:
             who = self._who(method, context)
             try:
-                self._guard.check_call(who, method, RAW[method](request) if method in RAW else request)
+                read = RAW[method](request) if method in RAW else request
             except BadMessage:
                 pass  # its handler cannot read it either, and says so
+            else:
+                again = partial(self._guard.check_call, who, method, read)
+                again()
+                AGAIN.set(again)
             return await inner(request, context)
 
         return grpc.unary_unary_rpc_method_handler(guarded, handler.request_deserializer, handler.response_serializer)

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dejamq_proto.codes import ConfigError
+from dejamq_proto.access.guard import Guard, Unauthenticated
+from dejamq_proto.access.http_rights import CHALLENGE
+from dejamq_proto.codes import ConfigError, PermissionDenied
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -19,15 +21,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LONGEST_HEAD, READ_S, WRITE_S = 16 << 10, 5, 30
 MOST_CLIENTS = 16
+PAGE = "GET /metrics"
 Gather = Callable[[], AsyncIterator["Metric"]]
 
 
 class MetricsServer:
     """``start`` binds, ``close`` ends it; answers ``GET /metrics`` and nothing else. Owned by the event loop."""
 
-    def __init__(self, gather: Gather) -> None:
-        """``gather`` gives every metric, each time anew; it may let the loop do other work in between."""
-        self._gather = gather
+    def __init__(self, gather: Gather, guard: Guard | None = None) -> None:
+        """``gather`` gives every metric, each time anew; it may let the loop do other work in between.
+
+        ``guard`` is asked for each page; None: everybody may see them.
+        """
+        self._gather, self._guard = gather, guard
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = ""
@@ -71,15 +77,27 @@ class MetricsServer:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         request, *lines = head.split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        status, kind, body = await self._page(request, headers.get("accept", ""))
-        length = (
-            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
+        more = ""
+        try:
+            self._admit(headers.get("authorization"), writer)
+            status, kind, body = await self._page(request, headers.get("accept", ""))
+        except PermissionDenied as error:
+            known = not isinstance(error, Unauthenticated)
+            status, kind, body = "403 Forbidden" if known else "401 Unauthorized", "text/plain", f"{error}\n".encode()
+            more = "" if known else f"WWW-Authenticate: {CHALLENGE}\r\n"
+        length = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        length += f"{more}Connection: close\r\n\r\n"
         writer.write(length.encode() + (b"" if request.startswith("HEAD") else body))
         async with asyncio.timeout(WRITE_S):
             await writer.drain()
             with suppress(OSError):
                 writer.write_eof()
+
+    def _admit(self, authorization: str | None, writer: asyncio.StreamWriter) -> None:
+        """Whatever is asked for. Raises PermissionDenied."""
+        if self._guard is not None:
+            peer = writer.get_extra_info("peername")
+            self._guard.http(PAGE, authorization, peer[0] if peer else "")
 
     async def _page(self, request: str, accept: str) -> tuple[str, str, bytes]:
         method, _, rest = request.partition(" ")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib import metadata
 
+from dejamq_proto.access.guard import Guard
 from dejamq_proto.serving.logs import WatchingConfig
 from dejamq_proto.serving.metrics import Gather, MetricsServer, check_library
 from dejamq_proto.serving.otlp import OtlpExport
@@ -15,9 +16,9 @@ log = logging.getLogger(__name__)
 class MetricsOut:
     """``start`` begins, ``close`` ends it, also twice. Owned by the event loop."""
 
-    def __init__(self, config: WatchingConfig, *, service: str, name: str) -> None:
+    def __init__(self, config: WatchingConfig, guard: Guard | None, *, service: str, name: str) -> None:
         """``service`` and ``name`` are OTLP's ``service.name`` and ``service.instance.id``."""
-        self._config = config
+        self._config, self._guard = config, guard
         self._resource = {
             "service.name": service, "service.instance.id": name, "service.version": metadata.version("dejamq"),
         }  # fmt: skip
@@ -32,7 +33,7 @@ class MetricsOut:
         check_library()
         made = gather()
         if self._config.metrics_address:
-            server = MetricsServer(made)
+            server = MetricsServer(made, self._guard)
             self.address = await server.start(self._config.metrics_address)
             self._parts.push_async_callback(server.close)
             log.info("metrics_served address=%s", self.address)

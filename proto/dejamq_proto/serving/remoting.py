@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from dejamq_proto import failpoints
+from dejamq_proto.access.admission import Hearer
 from dejamq_proto.access.guard import Caller, Guard
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.remoting.frames import MAX_FRAME_BYTES, BadFrame, FrameReader, answer, encode
@@ -217,14 +218,22 @@ class Connection(asyncio.Protocol, Generic[Of]):
     def answer_later(self, command: Command, look: Callable[[], Command | None]) -> None:
         """Look for the answer in a later round of the loop, when the other end reads. None: it comes later still.
 
-        An error of the look is answered as one of a handler, and is nobody else's.
+        An error of the look is answered as one of a handler, and is nobody else's. It is asked again whether the
+        sender may make the request.
         """
         self._loop.call_soon(self.when_it_reads, partial(self._look, command, look))
 
-    def may_publish(self, topic: str) -> bool:
-        """Whether the sender of the last request may see half messages of this topic."""
-        guard = self._door.guard
-        return guard is None or (self._who is not None and guard.may_publish(self._who, topic))
+    def admit(self, command: Command) -> None:
+        """Ask who sent this request, and whether he may. Raises PermissionDenied."""
+        if (guard := self._door.guard) is not None:
+            self._who = guard.remoting(command, self.peer[0])
+
+    @property
+    def hearer(self) -> Hearer | None:
+        """The sender of the last request; None for one who has not shown who he is."""
+        if self._door.guard is not None and self._who is None:
+            return None
+        return Hearer(self._door.guard, self._who)
 
     @property
     def full(self) -> bool:
@@ -339,8 +348,7 @@ class Connection(asyncio.Protocol, Generic[Of]):
             self._write(answer(command, Code.SERVICE_NOT_AVAILABLE, "the server is closing"))
 
     def _call(self, command: Command) -> Answered:
-        if (guard := self._door.guard) is not None:
-            self._who = guard.remoting(command, self.peer[0])
+        self.admit(command)
         handler = self._door.handlers.get(command.code)
         if handler is None:
             text = f" request type {command.code} not supported"
@@ -404,6 +412,7 @@ class Connection(asyncio.Protocol, Generic[Of]):
         if self._transport.is_closing():
             return
         try:
+            self.admit(command)
             answered = look()
         except Exception as error:
             self._refuse(command, error)

@@ -5,6 +5,7 @@ Requests are read here and not by gRPC, so that bytes that are no request get a 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
@@ -12,7 +13,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from dejamq_proto import names
-from dejamq_proto.access.admission import address_of
+from dejamq_proto.access.admission import AGAIN, Hearer, address_of
 from dejamq_proto.access.guard import Caller, Guard, Unauthenticated
 from dejamq_proto.account import DATE_TIME, HEADER
 from dejamq_proto.codes import Code, DejamqError, InvalidName
@@ -33,6 +34,9 @@ Request = TypeVar("Request", bound=Message)
 Context = Any
 USER: ContextVar[str] = ContextVar("user", default="")
 """Who makes the call that this task answers, where there is access control."""
+NOBODY = Hearer(None, None)
+HEARER: ContextVar[Hearer] = ContextVar("hearer", default=NOBODY)  # a tuple, which nobody changes
+"""The same, for what he is told later by the stream that he opens."""
 
 
 class Call(NamedTuple):
@@ -139,6 +143,7 @@ class _Door:
         peer = self._true_peer(context.peer())
         who = self.guard.v2_call(name, context.invocation_metadata(), address_of(peer))
         USER.set(who.name)
+        HEARER.set(Hearer(self.guard, who))
         return who
 
     def check(self, who: Caller | None, name: str, request: Any) -> None:
@@ -162,7 +167,9 @@ def _streaming(
     async def served(raw: bytes, context: Context) -> None:
         try:
             if (who := door.who(name, context)) is not None:
-                door.check(who, name, read(raw, request_type))
+                again = partial(door.check, who, name, read(raw, request_type))
+                again()
+                AGAIN.set(again)
         except DejamqError as error:
             await context.write(answer_type(status=status_of(error)).SerializeToString())
             return

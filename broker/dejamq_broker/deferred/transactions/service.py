@@ -86,9 +86,17 @@ class Transactions:
         if self.open is not None:
             self.open.begin(unique_key(half), half.queue_offset)
 
-    def end_by_key(self, group: str, key: str, state: int, asker: Asker, *, from_check: bool) -> None:
-        """As ``end``, for a producer that knows its transaction by its id alone."""
+    def end_by_key(
+        self, group: str, key: str, state: int, asker: Asker, *, from_check: bool, topic: str | None = None
+    ) -> None:  # fmt: skip
+        """As ``end``, for a producer that knows its transaction by its id alone.
+
+        ``topic``: a half message of another one is not meant, though its group may have the same name.
+        """
         place = self.places.find(key)
+        half = None if place is None or topic is None else self.queues.half_at(place.log_offset)
+        if half is not None and half.properties.get(names.PROPERTY_REAL_TOPIC) != topic:
+            place = None
         if place is None:
             text = f"no transaction {key!r:.60} waits for its end: it has ended, or never began here"
             raise DejamqError(text, code=Code.SYSTEM_ERROR, definite=True)

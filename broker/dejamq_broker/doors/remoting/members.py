@@ -6,7 +6,7 @@ Source: RocketMQ ``ClientManageProcessor``, ``ConsumerManageProcessor``, ``Admin
 import logging
 from typing import TYPE_CHECKING
 
-from dejamq_proto.codes import Code, DejamqError
+from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.frames import answer
 from dejamq_proto.remoting.header import Command
@@ -68,18 +68,21 @@ class Memberships:
             raise DejamqError(text, code=Code.SYSTEM_ERROR, definite=True)
         if not beat.client_id:
             raise DejamqError("a heartbeat names its client", code=Code.SYSTEM_ERROR, definite=True)
-        client.client_id = beat.client_id
         peer = self._clients.peer(client.channel)
         peer.version, peer.language = str(command.version), command.language
+        peer.user = hearer.name if (hearer := client.connection.hearer) else ""
         remark = None
         try:
             self._clients.heartbeat(
-                client.channel, client.asker(command), map(_consumer, consumers),
+                client.channel, client.asker(command)._replace(client_id=beat.client_id), map(_consumer, consumers),
                 [each.group_name for each in producers],
             )  # fmt: skip
+        except PermissionDenied:
+            raise
         except DejamqError as error:
             remark = str(error)[:MOST_REMARK]
             log.warning("heartbeat_refused client=%s reason=%s", beat.client_id, remark)
+        client.client_id = beat.client_id
         return answer(command, remark=remark, fields=requests.HeartbeatTaken())
 
     def _unregister(self, client: ClientSession, command: Command) -> Command:

@@ -67,7 +67,9 @@ class Popping:
             client.connection.answer_later(command, partial(_later, command, query, outcome))
 
         try:
-            self._held.park(query, self._wait_ms(header.poll_time), told, client)
+            self._held.park(
+                query, self._wait_ms(header.poll_time), told, client, admit=partial(client.connection.admit, command)
+            )
         except DejamqError as full:
             return answer(command, full.code, str(full), _fields(query, found))
         return None
@@ -87,7 +89,14 @@ class Popping:
             client.connection.answer_later(command, partial(_notified, command, outcome))
 
         try:
-            self._held.park(query, self._wait_ms(header.poll_time), told, client, peek=True)
+            self._held.park(
+                query,
+                self._wait_ms(header.poll_time),
+                told,
+                client,
+                peek=True,
+                admit=partial(client.connection.admit, command),
+            )
         except DejamqError:
             return answer(command, fields=pop_requests.PopAnswered(has_msg=False, polling_full=True))
         return None

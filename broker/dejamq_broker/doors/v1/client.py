@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto import failpoints
-from dejamq_proto.access.admission import Admit, admission, publisher
+from dejamq_proto.access.admission import Admit, Hearer, admission, hearer
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.client_pb2_grpc import ClientServicer
 from dejamq_proto.codes import DejamqError
@@ -59,6 +59,13 @@ def command_to_proto(command: object) -> pb.BrokerCommand:
             raise TypeError(f"{command!r} is no command for clients")
 
 
+def _may_hear(hearer: Hearer, command: object) -> bool:
+    """Of a command that has a message in it."""
+    if isinstance(command, CheckProducer):
+        return hearer.may_publish(decode(command.record, check_crc=False).topic)
+    return not isinstance(command, TakeDirectly) or hearer.may_consume(decode(command.record, check_crc=False).topic)
+
+
 Context = grpc.aio.ServicerContext[Any, Any]
 ASKED_FOR = frozenset({"heartbeat_ack", "consumer_list", "commit_refused"})
 """Commands that answer what came up the same stream: each had to wait for a place in the outbox."""
@@ -90,19 +97,18 @@ class ClientService(ClientServicer):
         """
         peer = self._acceptor.true_peer(context.peer())
         asked = self._guard, "/dejamq.v1.Client/ClientChannel", context, peer
-        admit, may_publish = admission(*asked), publisher(*asked)
+        admit, heard_by = admission(*asked), hearer(*asked)
 
         def offer(command: object) -> bool:
-            if isinstance(command, CheckProducer) and not may_publish(decode(command.record, check_crc=False).topic):
-                return False
-            return self._offer(outbox, command_to_proto(command))
+            return _may_hear(heard_by, command) and self._offer(outbox, command_to_proto(command))
 
         with self._streams.outbox() as outbox:
             channel = self._clients.open(
                 lambda group: outbox.put_once(_ids_changed(group), group),
-                lambda record, _: self._offer(outbox, _reply(record)),
+                lambda record, _: heard_by.is_there() and self._offer(outbox, _reply(record)),
                 command=offer, address=peer_text(peer),
             )  # fmt: skip
+            self._clients.peer(channel).user = heard_by.name
             try:
                 async with asyncio.TaskGroup() as tasks:
                     reader = tasks.create_task(self._read(beats, channel, outbox, admit))

@@ -7,6 +7,7 @@ from typing import Any
 import grpc.aio
 from dejamq_proto import failpoints
 from dejamq_proto import pop_pb2 as pb
+from dejamq_proto.access.admission import AGAIN
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.pop_pb2_grpc import PopServicer
 
@@ -81,7 +82,7 @@ class PopService(PopServicer):
             else:
                 told.set_result(outcome)
 
-        hold = self._held.park(query, wait_ms, tell)
+        hold = self._held.park(query, wait_ms, tell, admit=AGAIN.get())
         try:
             return await told
         finally:

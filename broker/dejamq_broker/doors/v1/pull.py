@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 from dejamq_proto import failpoints
-from dejamq_proto.access.admission import Admit, admission, everything
+from dejamq_proto.access.admission import AGAIN, Admit, admission
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.pull_pb2 import CheckFilterRequest, CheckFilterResponse, PullRequest
@@ -103,11 +103,12 @@ class PullService:
 
     async def PullOne(self, request: PullRequest, _: Context) -> bytes:
         """As one request of the stream, for other languages. Refused with SERVICE_NOT_AVAILABLE at shutdown."""
+        again = AGAIN.get()
         with self._streams.outbox() as outbox:
             outbox.put(request)
             try:
                 while (item := await outbox.get()) is not None:
-                    answer = self._turn(item, outbox)
+                    answer = self._turn(item, outbox, lambda _: again())
                     if answer is not None:
                         return answer.encode()
             finally:
@@ -129,7 +130,7 @@ class PullService:
                 outbox.put(request)
         outbox.end()
 
-    def _turn(self, item: object, outbox: Outbox[object], admit: Admit = everything) -> PullAnswer | None:
+    def _turn(self, item: object, outbox: Outbox[object], admit: Admit) -> PullAnswer | None:
         """A new request, or a held one that was woken: answer it, or park it until something arrives or time is up.
 
         The look and the parking are one synchronous step: no arrival can fall between them. ``max_suspend_ms``
@@ -141,8 +142,8 @@ class PullService:
             assert isinstance(item, Woken)
             pull, first, last = item.pull, False, item.timed_out
         try:
+            admit(pull)  # also of one that was held: its sender may have lost the right meanwhile
             if first:
-                admit(item)
                 self._puller.begin(pull, self._long_poll.now_ms(), self._max_suspend_ms)
             answer = self._puller.look(pull, first=first, last=last)
         except DejamqError as error:

@@ -78,10 +78,9 @@ class V2Door:
 
     def _may_hear(self, session: Session, command: object) -> bool:
         """Whether the client's user may see the half message of this question."""
-        if self._guard is None or not isinstance(command, CheckProducer):
+        if not isinstance(command, CheckProducer):
             return True
-        who = self._guard.known(session.user, session.ip)
-        return self._guard.may_publish(who, decode(command.record, check_crc=False).topic)
+        return session.hearer.may_publish(decode(command.record, check_crc=False).topic)
 
     async def renew(self) -> None:
         """Keep messages for push consumers that work on them."""
@@ -129,7 +128,7 @@ class V2Door:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         await context.send_initial_metadata(())
         with self._streams.outbox() as outbox:
-            self._sessions.attach(session, outbox)
+            self._sessions.attach(session, outbox, methods.HEARER.get())
             refused: list[DejamqError] = []
             try:
                 async with asyncio.TaskGroup() as tasks:

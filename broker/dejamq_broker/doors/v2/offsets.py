@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dejamq_proto.access.admission import AGAIN
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.records.record import decode_each
 from dejamq_proto.v2 import messages_pb2 as pb
@@ -82,13 +83,15 @@ class V2Offsets:
         """The answer, at the latest when its time is over."""
         self._puller.begin(pull, self._long_poll.now_ms(), self._max_wait_ms)
         found = self._puller.look(pull, first=True, last=self._long_poll.full)
-        owner = object()
+        owner, again = object(), AGAIN.get()
         try:
             while found is None:
                 woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
                 key = pull.topic, pull.queue_id
                 self._long_poll.park(HeldRequest(key, pull.deadline_ms, _setter(woken), owner))
-                found = self._puller.look(pull, first=False, last=await woken)
+                last = await woken
+                again()
+                found = self._puller.look(pull, first=False, last=last)
         finally:
             self._long_poll.forget(owner)
         return found

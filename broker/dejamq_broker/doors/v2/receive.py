@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dejamq_proto import failpoints
+from dejamq_proto.access.admission import AGAIN
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.records.record import decode
 from dejamq_proto.v2 import messages_pb2 as pb
@@ -131,7 +132,7 @@ class V2Receiving:
             else:
                 told.set_result(outcome)
 
-        hold = self._held.park(query, wait_ms, tell)
+        hold = self._held.park(query, wait_ms, tell, admit=AGAIN.get())
         try:
             return await told
         except asyncio.CancelledError:

@@ -150,7 +150,9 @@ class V2Sending:
                 raise StatusError(pb.INVALID_TRANSACTION_ID, "the call names its transaction")
             state = STATES.get(request.resolution, UNKNOWN)
             from_check = request.source == pb.SOURCE_SERVER_CHECK
-            self._transactions.end_by_key(topic, request.transaction_id, state, asker, from_check=from_check)
+            self._transactions.end_by_key(
+                topic, request.transaction_id, state, asker, from_check=from_check, topic=topic
+            )
             return pb.EndTransactionResponse(status=OK)
 
     async def _recall(self, request: pb.RecallMessageRequest, call: Call) -> pb.RecallMessageResponse:

@@ -7,7 +7,7 @@ restart of the broker, so everything works without. Source: RocketMQ ``ClientAct
 import logging
 from collections.abc import Callable, Iterable
 
-from dejamq_proto.access.admission import address_of
+from dejamq_proto.access.admission import Hearer
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal.writer import new_boot_id
 from dejamq_proto.v2 import messages_pb2 as pb
@@ -34,7 +34,6 @@ class Session:
 
     def __init__(self, call: Call) -> None:
         self.client_id, self.boot_id, self.address = call.client_id, new_boot_id(), peer_text(call.peer)
-        self.ip = address_of(call.peer)
         self.language, self.version, self.user = call.language, call.version, call.user
         self.seen_ms = 0.0
         self.publishes: frozenset[str] = frozenset()
@@ -45,6 +44,7 @@ class Session:
         self.request_timeout_ms = 0
         self.channel: Channel | None = None
         self.outbox: Outbox[object] | None = None
+        self.hearer = Hearer(None, None)
         self._calls = 0
 
     def asker(self, call: Call | None = None) -> Asker:
@@ -99,9 +99,9 @@ class Sessions:
         session = self._by_id.get(client_id)
         return session is not None and not self._silent(session)
 
-    def attach(self, session: Session, outbox: Outbox[object]) -> None:
+    def attach(self, session: Session, outbox: Outbox[object], hearer: Hearer) -> None:
         """Commands go by this stream, the newest of the client."""
-        session.outbox = outbox
+        session.outbox, session.hearer = outbox, hearer
 
     def detach(self, session: Session, outbox: Outbox[object]) -> None:
         """The stream ended. The client leaves its groups until it speaks again, unless it has a newer stream."""
@@ -122,7 +122,7 @@ class Sessions:
                 address=session.address,
             )  # fmt: skip
             peer = self._clients.peer(session.channel)
-            peer.version, peer.language = session.version, session.language
+            peer.version, peer.language, peer.user = session.version, session.language, session.user
         consumers = [Consumer(group, "CLUSTERING", tuple(session.subscriptions.values()), kind=POPS)]
         try:
             self._clients.heartbeat(
@@ -145,8 +145,10 @@ class Sessions:
             self._gone(client_id)
 
     def expire(self) -> None:
-        """End those that were silent for too long."""
+        """End those that were silent for too long, and streams of users who are there no more."""
         for session in tuple(self._by_id.values()):
+            if session.outbox is not None and not session.hearer.is_there():
+                session.outbox.end()
             if self._silent(session):
                 log.info("client_silent client=%s", session.client_id)
                 self.end(session.client_id)
