@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 from dejamq_broker.base.streams import MOST_ASKED, Streams
@@ -25,6 +26,9 @@ class Group:
     def members(self, *_: Any) -> list[str]:
         self.asked += 1
         return list(self.now)
+
+    def peer(self, _: int) -> SimpleNamespace:
+        return SimpleNamespace()
 
     def close(self, channel: int) -> None: ...
 
