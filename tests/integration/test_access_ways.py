@@ -209,7 +209,7 @@ async def test_no_way_of_writing_a_name_is_a_right_to_it(site: Site) -> None:
 
 
 async def written(site: Site, name: str, mine: bool) -> None:
-    pull = {
+    pull: dict[str, Any] = {
         "consumerGroup": "mine-group", "topic": name, "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 0,
         "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0,
     }  # fmt: skip
