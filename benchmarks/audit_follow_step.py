@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from audit_journals import QUEUES, Clock, Writer
-from dejamq_analytics.follow.follower import Pace
+from dejamq_analytics.follow.follower import FollowPace
 from dejamq_analytics.follow.run import Follow, Following
 from dejamq_analytics.run import Request, session_for
 
 TURN_S = 2.0
 ENDLESS = 1 << 30
-PACE = Pace(delay_us=20_000_000, window_us=900_000_000)
+PACE = FollowPace(delay_us=20_000_000, window_us=900_000_000)
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from dejamq_lab.bench import peers
 from dejamq_lab.bench.figures import FIGURES
 from dejamq_lab.bench.page import written_into
 from dejamq_lab.bench.picture import drawn
-from dejamq_lab.bench.rounds import Rounds
+from dejamq_lab.bench.rounds import BenchRounds
 from dejamq_lab.bench.summary import BenchReport, baselines, durabilities, journal_costs, machine, summarized
 
 OUT = Path(__file__).parents[1] / "build"
@@ -53,7 +53,7 @@ async def measured(options: argparse.Namespace) -> BenchReport:
         print(f"{time.monotonic() - began:5.0f} s  {line}", file=sys.stderr, flush=True)
 
     figures = [figure for figure in FIGURES if not options.figures or figure.key in options.figures]
-    rounds = Rounds(tell, options.minutes, figures)
+    rounds = BenchRounds(tell, options.minutes, figures)
     await rounds.run(options.rounds, options.peers, fills_memory=not options.memory_as_it_is)
     samples = rounds.samples
     return BenchReport(

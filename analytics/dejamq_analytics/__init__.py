@@ -58,6 +58,6 @@ def append_findings(
     by table. ``format`` is Spark's name (``delta``, ``iceberg``); a path is Parquet without one. Raises BadInput (a
     ValueError) for an audit by DuckDB, and unless just one of ``path`` and ``table`` is given.
     """
-    from dejamq_analytics.report.tables import Target, append
+    from dejamq_analytics.report.tables import TableTarget, append
 
-    return append(result, Target(format, path, table, options or {}))
+    return append(result, TableTarget(format, path, table, options or {}))

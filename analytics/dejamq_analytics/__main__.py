@@ -19,7 +19,7 @@ from dejamq_analytics import options
 from dejamq_analytics.evidence.translate import translate
 from dejamq_analytics.report.causes import CAUSES
 from dejamq_analytics.report.explain import explained
-from dejamq_analytics.report.tables import Target
+from dejamq_analytics.report.tables import TableTarget
 from dejamq_analytics.report.verdict import Verdict, advice
 from dejamq_analytics.run import BAD_USE, CANNOT_TELL, CLEAN, FAIL_ON, Request, run_audit
 from dejamq_analytics.sources.paths import BadInput
@@ -33,9 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.follow:
             from dejamq_analytics.follow.command import follow
-            from dejamq_analytics.follow.follower import Pace
+            from dejamq_analytics.follow.follower import FollowPace
 
-            pace = Pace(int(given.delay * 1e6), int(given.window * 1e6))
+            pace = FollowPace(int(given.delay * 1e6), int(given.window * 1e6))
             return follow(_request(given), pace, given.output == "json")
         if given.explain_sources:
             return _explain(_request(given))
@@ -172,14 +172,14 @@ def _pairs(option: str, entries: Sequence[str]) -> dict[str, str]:
     return {key: value for key, _, value in parts}
 
 
-def _target(given: argparse.Namespace) -> Target | None:
+def _target(given: argparse.Namespace) -> TableTarget | None:
     """None where no table is written. Raises BadInput."""
     of_format = _pairs("--write-option", given.write_option)
     if not (given.write_format or given.write_path or given.write_table or of_format):
         return None
     if given.follow:
         raise BadInput("--follow writes Parquet only: leave --write-… out, or audit again and again with --since")
-    target = Target(given.write_format, given.write_path, given.write_table, of_format)
+    target = TableTarget(given.write_format, given.write_path, given.write_table, of_format)
     target.check()
     return target
 

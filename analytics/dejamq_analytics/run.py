@@ -19,7 +19,7 @@ from dejamq_analytics.report.digest import digest
 from dejamq_analytics.report.evidence_scope import EvidenceScope, with_evidence
 from dejamq_analytics.report.page import render
 from dejamq_analytics.report.result import AuditResult
-from dejamq_analytics.report.tables import Target, append
+from dejamq_analytics.report.tables import TableTarget, append
 from dejamq_analytics.report.verdict import Verdict, holes, judge
 from dejamq_analytics.report.write import write_table, write_verdict
 from dejamq_analytics.since import RunChain
@@ -61,7 +61,7 @@ class Request:
     """What came of the reading: its journals and stores are among the others then."""
     beside: Beside | None = None
     """Writes more into ``out``, before the verdict."""
-    target: Target | None = None
+    target: TableTarget | None = None
     """Tables to which what is new is appended."""
 
     @property

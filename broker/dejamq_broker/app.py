@@ -32,7 +32,7 @@ from dejamq_broker.base.periodic import Periodic
 from dejamq_broker.domain import Domain
 from dejamq_broker.doors.fast.listener import NO_PORT
 from dejamq_broker.doors.namesrv import NameServerOfEither
-from dejamq_broker.doors.remoting.namesrv import Routes
+from dejamq_broker.doors.remoting.namesrv import KnownQueues
 from dejamq_broker.doors.services import SERVICES, add_services
 from dejamq_broker.doors.v1.replication import MasterLink
 from dejamq_broker.operators.message_topics import message_topics
@@ -286,7 +286,7 @@ class Broker:
             out=MetricsOut(config, service="dejamq-broker", name=f"{config.broker_name}-{config.broker_id}"),
             metrics=partial(self._metrics, timings),
         )  # fmt: skip
-        routes = Routes(
+        routes = KnownQueues(
             lambda: self._namesrvs, config.register_broker_timeout_ms, config.register_name_server_period_ms,
             self._account, self._tls,
         )  # fmt: skip

@@ -133,7 +133,7 @@ class Paths:
         self.puller = Puller(store, self.pull_rules, offsets, journal, site, replicas, counts, clock_ms)
 
 
-class Popping:
+class PopParts:
     """What groups pop: who is given what, who waits, and what comes again."""
 
     def __init__(
@@ -289,7 +289,7 @@ class Domain:
             timing=timing, counts=counts, master_there=master_there,
             still_master=fence.holds if fence else lambda: True,
         )  # fmt: skip
-        self.popping = Popping(
+        self.popping = PopParts(
             config, store, journal, site, clocks.wall_ms, self.writer, self.tables, self.paths.pull_rules, counts=counts
         )
         self.services = Services(

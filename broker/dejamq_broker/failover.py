@@ -19,7 +19,7 @@ from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_broker.app import Broker, Guest
 from dejamq_broker.base.config import BrokerConfig
-from dejamq_broker.doors.v1.mastership import NameServerJudge
+from dejamq_broker.doors.v1.mastership import NameServerGranter
 from dejamq_broker.replication.mastership import FILE_NAME, Mastership, RoleFile, boot_clock_s
 from dejamq_broker.replication.slave import ReplicationState
 from dejamq_broker.store.files.paths import StorePaths
@@ -46,7 +46,7 @@ class FailoverBroker:
         self._listen = config.listen
         self._tasks: list[asyncio.Task[None]] = []
         self._held = False
-        self._judged: list[NameServerJudge] = []
+        self._judged: list[NameServerGranter] = []
 
     @property
     def mastership(self) -> Mastership:
@@ -89,7 +89,7 @@ class FailoverBroker:
         if self.ended is not None and self.ended.done():
             self.ended.exception()  # whoever waits has it; nobody has to
 
-    def _judges(self, directory: Path) -> list[NameServerJudge]:
+    def _judges(self, directory: Path) -> list[NameServerGranter]:
         config, tls = self.config, ClientTls.of(self.config)
         guard = guard_of(config, StorePaths(directory).topics.parent, config.cluster_name)
 
@@ -98,7 +98,7 @@ class FailoverBroker:
             return None if now is None else now.account()
 
         self._judged = [
-            NameServerJudge(address, config.cluster_name, config.broker_name, account, tls)
+            NameServerGranter(address, config.cluster_name, config.broker_name, account, tls)
             for address in config.namesrvs()
         ]
         return self._judged

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import Change, Deliver, Result
-from dejamq_proto.journal.readings import ASKED_FOR_AGAIN, Place, entered
+from dejamq_proto.journal.readings import ASKED_FOR_AGAIN, RecordPlace, entered
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Delivery:
     wall_us: int
 
     @property
-    def place(self) -> Place:
-        return Place(self.broker_name, self.topic, self.queue_id, self.queue_offset)
+    def place(self) -> RecordPlace:
+        return RecordPlace(self.broker_name, self.topic, self.queue_id, self.queue_offset)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _read(journal_dirs: Iterable[Path], group: str) -> tuple[list[Delivery], set
             if event.status in ASKED_FOR_AGAIN:
                 asked.update((event.boot_id, delivery_id) for delivery_id in event.delivery_ids)
         elif event.how == "visible":
-            place = Place(event.broker_name, event.topic, event.queue_id, event.queue_offset)
+            place = RecordPlace(event.broker_name, event.topic, event.queue_id, event.queue_offset)
             asked.add((event.client_boot_id, place))
     return deliveries, asked
 

@@ -49,7 +49,7 @@ class Grant(msgspec.Struct, frozen=True):
     lease_ms: int = 0
 
 
-class Mastership(msgspec.Struct, frozen=True):
+class GrantedMastership(msgspec.Struct, frozen=True):
     """``confirmed``: the last grant whose replica came back with it. Until then it may not know it is master."""
 
     granted: Grant = Grant()
@@ -61,7 +61,7 @@ class MastershipAnswer(msgspec.Struct, frozen=True):
 
     done: bool
     reason: str
-    at: Mastership
+    at: GrantedMastership
     silent_ms: int
 
 
@@ -95,7 +95,7 @@ class Masterships:
         log.warning(
             "mastership_granted broker=%s replica=%s epoch=%d", candidate.key, candidate.replica, candidate.epoch
         )
-        await self._keep(candidate, Mastership(_grant(candidate), at.confirmed))
+        await self._keep(candidate, GrantedMastership(_grant(candidate), at.confirmed))
         return self._answer(candidate)
 
     async def renew(self, candidate: Candidate) -> MastershipAnswer:
@@ -113,7 +113,7 @@ class Masterships:
                     "mastership_confirmed broker=%s replica=%s epoch=%d",
                     candidate.key, candidate.replica, candidate.epoch,
                 )  # fmt: skip
-            await self._keep(candidate, Mastership(_grant(candidate), _grant(candidate)))
+            await self._keep(candidate, GrantedMastership(_grant(candidate), _grant(candidate)))
             if self._of(candidate).granted.replica != candidate.replica:
                 return self._answer(candidate, "another replica was granted an epoch meanwhile")
         self._heard[candidate.key, candidate.replica] = self._now_ms()
@@ -134,8 +134,8 @@ class Masterships:
                 return f"replica {granted.replica} was heard of {silent_ms} ms ago"
         return ""
 
-    def _of(self, candidate: Candidate) -> Mastership:
-        return self._table.get(candidate.key, Mastership())
+    def _of(self, candidate: Candidate) -> GrantedMastership:
+        return self._table.get(candidate.key, GrantedMastership())
 
     def _silent_ms(self, key: str, replica: str) -> int:
         return self._now_ms() - self._heard.get((key, replica), self._began_ms)
@@ -144,7 +144,7 @@ class Masterships:
         at = self._of(candidate)
         return MastershipAnswer(not why_not, why_not, at, self._silent_ms(candidate.key, at.confirmed.replica))
 
-    async def _keep(self, candidate: Candidate, at: Mastership) -> None:
+    async def _keep(self, candidate: Candidate, at: GrantedMastership) -> None:
         """On disk before this returns. An epoch that could not be kept stays granted in memory, to nobody's use."""
         self._table[candidate.key] = at
         self._heard[candidate.key, candidate.replica] = self._now_ms()
@@ -165,9 +165,9 @@ def _grant(candidate: Candidate) -> Grant:
     return Grant(candidate.epoch, candidate.replica, candidate.broker_id, candidate.lease_ms)
 
 
-def _read(path: Path) -> dict[str, Mastership]:
+def _read(path: Path) -> dict[str, GrantedMastership]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Mastership])
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, GrantedMastership])
     except FileNotFoundError:
         return {}
     except (OSError, *BAD_JSON) as error:

@@ -13,13 +13,13 @@ from dejamq_namesrv.kv_config import ORDER_TOPICS, KvConfig
 from dejamq_namesrv.masterships import Masterships
 from dejamq_namesrv.routes import RouteTable
 from dejamq_namesrv.topology import (
-    BrokerData,
+    BrokerChange,
     BrokerIdentity,
-    Change,
-    DataVersion,
+    BrokerReplicas,
     Registered,
     RegisteredTopic,
     RouteAnswer,
+    TopicTableVersion,
 )
 
 
@@ -39,7 +39,7 @@ class Registry:
         self.settings.changeable |= self._changeable()
 
     def register(
-        self, identity: BrokerIdentity, topics: Sequence[RegisteredTopic], version: DataVersion, timeout_ms: int
+        self, identity: BrokerIdentity, topics: Sequence[RegisteredTopic], version: TopicTableVersion, timeout_ms: int
     ) -> Registered:
         """Raises INVALID_PARAMETER for an identity that names no broker, and the errors of ``RouteTable.register``."""
         _check(identity)
@@ -59,7 +59,7 @@ class Registry:
         """Remember which broker holds this channel open; its end removes the broker."""
         self._table.attach(channel, identity)
 
-    def seen(self, identity: BrokerIdentity) -> DataVersion | None:
+    def seen(self, identity: BrokerIdentity) -> TopicTableVersion | None:
         """As ``RouteTable.seen``, by the clock this was given."""
         return self._table.seen(identity, self._now_ms())
 
@@ -103,7 +103,7 @@ class Registry:
         """
         return self.kv.namespace(ORDER_TOPICS).get(topic, "") if self.settings.config.order_message_enable else ""
 
-    def cluster_info(self, listener: str) -> list[BrokerData]:
+    def cluster_info(self, listener: str) -> list[BrokerReplicas]:
         """All live brokers, with the addresses for a client that dialled ``listener``."""
         return self._table.cluster_info(self._now_ms(), listener)
 
@@ -131,7 +131,7 @@ class Registry:
         parts: dict[str, Apply] = {"broker_timeout_ms": time_out, "delete_topic_with_broker_registration": forget}
         return parts | dict.fromkeys(looked_at, looked_at_each_time)
 
-    def _note(self, changes: Iterable[Change]) -> None:
+    def _note(self, changes: Iterable[BrokerChange]) -> None:
         for change in changes:
             self._journal.write(_broker_event(change))
 
@@ -142,7 +142,7 @@ def _check(identity: BrokerIdentity) -> None:
         raise DejamqError(f"{text}{identity.broker_id} {identity.address!r}", code=Code.INVALID_PARAMETER)
 
 
-def _broker_event(change: Change) -> BrokerEvent:
+def _broker_event(change: BrokerChange) -> BrokerEvent:
     broker = change.identity
     return BrokerEvent(
         broker_name=broker.broker_name,

@@ -12,14 +12,14 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.names import MASTER_ID, PERM_WRITE
 
 from dejamq_namesrv.topology import (
-    BrokerData,
+    BrokerChange,
     BrokerIdentity,
-    Change,
-    DataVersion,
-    QueueData,
+    BrokerReplicas,
+    QueuesAtBroker,
     Registered,
     RegisteredTopic,
     RouteAnswer,
+    TopicTableVersion,
 )
 
 BROKER_TIMEOUT_MS = 120_000
@@ -30,7 +30,7 @@ class Live:
     """A registered broker process. It expires when it was not heard of for ``timeout_ms``."""
 
     identity: BrokerIdentity
-    data_version: DataVersion
+    data_version: TopicTableVersion
     heard_ms: int
     timeout_ms: int
 
@@ -47,14 +47,14 @@ class RouteTable:
         deletes them (RocketMQ: ``deleteTopicWithBrokerRegistration``).
         """
         self.broker_timeout_ms, self.forget_topics = broker_timeout_ms, forget_topics
-        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._topics: dict[str, dict[str, QueuesAtBroker]] = {}
         self._brokers: dict[str, dict[int, Live]] = {}
         self._channels: dict[Hashable, BrokerIdentity] = {}
 
     # --- what brokers say
 
     def register(
-        self, identity: BrokerIdentity, topics: Sequence[RegisteredTopic], version: DataVersion, now_ms: int, *,
+        self, identity: BrokerIdentity, topics: Sequence[RegisteredTopic], version: TopicTableVersion, now_ms: int, *,
         timeout_ms: int = 0,
     ) -> Registered:  # fmt: skip
         """Note that the broker lives, and its topics.
@@ -81,12 +81,12 @@ class RouteTable:
         live = Live(identity, version, now_ms, timeout_ms or self.broker_timeout_ms)
         replicas[identity.broker_id] = live
         if before is None or before.identity.address != identity.address:
-            changes.append(Change(identity, "+", "register"))
+            changes.append(BrokerChange(identity, "+", "register"))
         if identity.broker_id == min(replicas):
             self._take_topics(live, topics, before)
         return Registered(tuple(changes), self._master_address(replicas, identity))
 
-    def unregister(self, identity: BrokerIdentity, reason: str = "unregister") -> list[Change]:
+    def unregister(self, identity: BrokerIdentity, reason: str = "unregister") -> list[BrokerChange]:
         """Remove the broker, unless another process has taken its place meanwhile."""
         live = self._brokers.get(identity.broker_name, {}).get(identity.broker_id)
         if live is None or not _same_process(live.identity, identity):
@@ -99,7 +99,7 @@ class RouteTable:
             del self._channels[other]
         self._channels[channel] = identity
 
-    def seen(self, identity: BrokerIdentity, now_ms: int) -> DataVersion | None:
+    def seen(self, identity: BrokerIdentity, now_ms: int) -> TopicTableVersion | None:
         """The broker asks for the version of its topics here, which shows that it lives; None: it is not known.
 
         Source: RocketMQ ``DefaultRequestProcessor.queryBrokerTopicConfig``.
@@ -119,12 +119,12 @@ class RouteTable:
             if (live.identity.cluster, live.identity.address) == (cluster, address):
                 live.heard_ms = now_ms
 
-    def channel_closed(self, channel: Hashable) -> list[Change]:
+    def channel_closed(self, channel: Hashable) -> list[BrokerChange]:
         """The broker behind the channel leaves at once, as with a closed connection in RocketMQ."""
         identity = self._channels.pop(channel, None)
         return [] if identity is None else self.unregister(identity, "channel_closed")
 
-    def expire(self, now_ms: int) -> list[Change]:
+    def expire(self, now_ms: int) -> list[BrokerChange]:
         """Remove the brokers that have been silent for longer than their time-out."""
         silent = [live.identity for live in self._all() if not live.alive(now_ms)]
         return [self._remove(identity, "expired") for identity in silent]
@@ -175,7 +175,7 @@ class RouteTable:
                 brokers.append(broker)
         return RouteAnswer(tuple(queues), tuple(brokers)) if queues else None
 
-    def cluster_info(self, now_ms: int, listener: str = "") -> list[BrokerData]:
+    def cluster_info(self, now_ms: int, listener: str = "") -> list[BrokerReplicas]:
         """All live brokers, in order of name."""
         found = (self._broker_data(name, now_ms, listener) for name in sorted(self._brokers))
         return [broker for broker in found if broker is not None]
@@ -191,12 +191,12 @@ class RouteTable:
 
     # --- how it is kept
 
-    def _leave_other_ids(self, replicas: dict[int, Live], identity: BrokerIdentity) -> Iterator[Change]:
+    def _leave_other_ids(self, replicas: dict[int, Live], identity: BrokerIdentity) -> Iterator[BrokerChange]:
         """An address has one id: a slave that became master leaves its old one."""
         for broker_id, live in list(replicas.items()):
             if live.identity.address == identity.address and broker_id != identity.broker_id:
                 del replicas[broker_id]
-                yield Change(live.identity, "-", "register")
+                yield BrokerChange(live.identity, "-", "register")
 
     def _take_topics(self, live: Live, topics: Sequence[RegisteredTopic], before: Live | None) -> None:
         """Replace queue data when the version is new; otherwise only add topics that miss this broker.
@@ -213,14 +213,14 @@ class RouteTable:
         for config in topics:
             by_broker = self._topics.setdefault(config.topic, {})
             if changed or name not in by_broker:
-                by_broker[name] = QueueData(
+                by_broker[name] = QueuesAtBroker(
                     name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
                 )
 
-    def _remove(self, identity: BrokerIdentity, reason: str) -> Change:
+    def _remove(self, identity: BrokerIdentity, reason: str) -> BrokerChange:
         del self._brokers[identity.broker_name][identity.broker_id]
         self._forget_name_if_empty(identity.broker_name)
-        return Change(identity, "-", reason)
+        return BrokerChange(identity, "-", reason)
 
     def _forget_name_if_empty(self, broker_name: str) -> None:
         """The topics of a broker name go with its last replica; while a slave lives they stay (RocketMQ:
@@ -243,7 +243,7 @@ class RouteTable:
 
     def _broker_data(
         self, broker_name: str, now_ms: int, listener: str, *, direct: bool = False, own: bool = False
-    ) -> BrokerData | None:
+    ) -> BrokerReplicas | None:
         alive = [
             live.identity for live in self._brokers[broker_name].values()
             if live.alive(now_ms) and not ((direct or own) and live.identity.foreign)
@@ -251,7 +251,7 @@ class RouteTable:
         if not alive:
             return None
         addresses = {identity.broker_id: identity.address_for(listener, direct=direct) for identity in alive}
-        return BrokerData(alive[0].cluster, broker_name, dict(sorted(addresses.items())))
+        return BrokerReplicas(alive[0].cluster, broker_name, dict(sorted(addresses.items())))
 
     def _all(self) -> Iterable[Live]:
         return [live for replicas in self._brokers.values() for live in replicas.values()]
@@ -264,7 +264,7 @@ def _same_process(known: BrokerIdentity, other: BrokerIdentity) -> bool:
     )  # fmt: skip
 
 
-def _outranks(before: Live, identity: BrokerIdentity, version: DataVersion) -> bool:
+def _outranks(before: Live, identity: BrokerIdentity, version: TopicTableVersion) -> bool:
     """Another address holds this id with a newer state version, as an elected master does."""
     return before.identity.address != identity.address and before.data_version.state_version > version.state_version
 

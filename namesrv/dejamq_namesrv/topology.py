@@ -7,7 +7,7 @@ from dejamq_proto.names import DIRECT
 
 
 @dataclass(frozen=True)
-class DataVersion:
+class TopicTableVersion:
     """Version of a broker's topic table: the same only when all three are."""
 
     state_version: int = 0
@@ -53,7 +53,7 @@ class BrokerIdentity:
 
 
 @dataclass(frozen=True)
-class QueueData:
+class QueuesAtBroker:
     """The queues of a topic at one broker name."""
 
     broker_name: str
@@ -64,7 +64,7 @@ class QueueData:
 
 
 @dataclass(frozen=True)
-class BrokerData:
+class BrokerReplicas:
     """The live replicas of one broker name: broker id -> host:port; id 0 is the master."""
 
     cluster: str
@@ -76,8 +76,8 @@ class BrokerData:
 class RouteAnswer:
     """The answer to a route query, in order of broker name."""
 
-    queues: tuple[QueueData, ...]
-    brokers: tuple[BrokerData, ...]
+    queues: tuple[QueuesAtBroker, ...]
+    brokers: tuple[BrokerReplicas, ...]
 
     def digest_text(self) -> str:
         """The same text for the same queues and addresses, whichever name server answers."""
@@ -87,7 +87,7 @@ class RouteAnswer:
 
 
 @dataclass(frozen=True)
-class Change:
+class BrokerChange:
     """A broker came (``+``) or went (``-``), for the journal. Reason: register, unregister, channel_closed, expired."""
 
     identity: BrokerIdentity
@@ -99,5 +99,5 @@ class Change:
 class Registered:
     """The result of a registration. ``master_address`` is for slaves; '' when the master is away."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[BrokerChange, ...] = ()
     master_address: str = ""

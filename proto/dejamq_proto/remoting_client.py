@@ -13,7 +13,7 @@ from dejamq_proto.account import Account
 from dejamq_proto.codes import BrokerUnavailable, SendTimeout
 from dejamq_proto.remoting.frames import ONEWAY, VERSION, BadFrame, FrameReader, encode, texts_of
 from dejamq_proto.remoting.header import JSON, Command
-from dejamq_proto.remoting.requests import Fields, Request
+from dejamq_proto.remoting.requests import Fields, RequestKind
 from dejamq_proto.wire.tls import ClientTls, asyncio_tls, why
 
 __all__ = ["Account", "RemotingClient", "connect"]
@@ -40,7 +40,7 @@ class RemotingClient(asyncio.Protocol):
         self._why = "the connection ended"
 
     async def ask(
-        self, request: Request[Any], fields: Fields | None = None, body: bytes = b"", *, timeout_s: float = ANSWER_S
+        self, request: RequestKind[Any], fields: Fields | None = None, body: bytes = b"", *, timeout_s: float = ANSWER_S
     ) -> Command:
         """The answer, whatever its code. Raises SendTimeout without one in time, BrokerUnavailable for a connection
         that ended.

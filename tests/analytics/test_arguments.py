@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from dejamq_analytics.__main__ import _engine_error, _parser, _request, _summary, main
 from dejamq_analytics.frames import SPARK
-from dejamq_analytics.report.tables import Target
+from dejamq_analytics.report.tables import TableTarget
 from dejamq_analytics.report.verdict import Totals, Verdict, weigh
 from dejamq_analytics.report.write import write_verdict
 from dejamq_analytics.run import FAIL_ON, Request, engine_of
@@ -198,8 +198,8 @@ def test_output_that_nobody_reads_is_no_failure_of_the_audit(options: list[str])
 
 def test_tables_have_a_format_a_place_and_options_of_their_own() -> None:
     given = request("journals", "--write-format", "delta", "--write-path", "lake", "--write-option", "mergeSchema=true")
-    assert given.target == Target("delta", path="lake", options={"mergeSchema": "true"})
-    assert request("journals", "--write-table", "lake.audit").target == Target(table="lake.audit")
+    assert given.target == TableTarget("delta", path="lake", options={"mergeSchema": "true"})
+    assert request("journals", "--write-table", "lake.audit").target == TableTarget(table="lake.audit")
     assert request("journals").target is None
 
 

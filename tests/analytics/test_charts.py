@@ -14,7 +14,7 @@ from dejamq_analytics.report.charts import (
     TALL,
     WIDTH,
     Bar,
-    Mark,
+    ChartMark,
     bars,
     timeline,
 )
@@ -66,7 +66,7 @@ def test_labels_of_bars_are_escaped() -> None:
 
 
 def test_marks_and_ends_of_a_time_line_are_escaped() -> None:
-    svg = timeline(NASTY, [{0: 1}], [Mark(0.5, NASTY)], (NASTY, NASTY))
+    svg = timeline(NASTY, [{0: 1}], [ChartMark(0.5, NASTY)], (NASTY, NASTY))
     assert "<script>" not in svg
     assert texts(svg) == [NASTY] * 3
 
@@ -100,18 +100,18 @@ def test_a_time_line_without_columns_shows_its_ends() -> None:
     ("at", "x"), [(-1.0, 0.0), (0.0, 0.0), (0.25, WIDTH / 4), (1.0, float(WIDTH)), (9.0, float(WIDTH))]
 )
 def test_a_mark_stays_inside_of_the_chart(at: float, x: float) -> None:
-    line = next(node for node in parsed(timeline("t", [], [Mark(at, "kill")], ENDS)).iter("line"))
+    line = next(node for node in parsed(timeline("t", [], [ChartMark(at, "kill")], ENDS)).iter("line"))
     assert float(line.attrib["x1"]) == x
 
 
 @pytest.mark.parametrize(("at", "anchor"), [(0.1, "start"), (0.5, "start"), (0.6, "end")])
 def test_the_words_of_a_mark_lean_to_the_side_that_has_room(at: float, anchor: str) -> None:
-    words = next(node for node in parsed(timeline("t", [], [Mark(at, "kill")], ENDS)).iter("text"))
+    words = next(node for node in parsed(timeline("t", [], [ChartMark(at, "kill")], ENDS)).iter("text"))
     assert words.attrib["text-anchor"] == anchor
 
 
 def test_charts_load_nothing_and_run_nothing() -> None:
-    svg = timeline("t", [{0: 1}], [Mark(0.1, "kill")], ENDS) + bars("t", [Bar("a", 1, 0)])
+    svg = timeline("t", [{0: 1}], [ChartMark(0.1, "kill")], ENDS) + bars("t", [Bar("a", 1, 0)])
     assert not re.search(r"href|url\(|http|<script|on\w+=", svg)
 
 
@@ -137,7 +137,7 @@ def places(svg: str) -> list[tuple[float, float, float]]:
 
 @pytest.mark.parametrize("at", [(0.3, 0.31, 0.6, 0.61), (0.5, 0.51, 0.52, 0.53), (0.0, 0.4, 0.9, 1.0)])
 def test_no_label_of_a_mark_covers_another_one_or_a_column(at: tuple[float, ...]) -> None:
-    marks = [Mark(each, f"heal broker-b-s1 - namesrv-{number}") for number, each in enumerate(at)]
+    marks = [ChartMark(each, f"heal broker-b-s1 - namesrv-{number}") for number, each in enumerate(at)]
     svg = timeline("t", [{0: 1}], marks, ENDS)
     every = places(svg)
     assert len(every) == len(marks)
@@ -150,6 +150,6 @@ def test_no_label_of_a_mark_covers_another_one_or_a_column(at: tuple[float, ...]
 
 
 def test_of_too_many_marks_in_one_place_the_last_are_told_where_the_pointer_is() -> None:
-    svg = timeline("t", [], [Mark(0.2, f"fault {number}") for number in range(MOST_LINES + 2)], ENDS)
+    svg = timeline("t", [], [ChartMark(0.2, f"fault {number}") for number in range(MOST_LINES + 2)], ENDS)
     assert len(places(svg)) == MOST_LINES
     assert f"<title>fault {MOST_LINES + 1}</title>" in svg

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from dejamq_analytics.evidence import client_log, found, go_log, offset_files, polled, server_logs, trace
 from dejamq_analytics.evidence.client import origin_of
-from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.mark import Mark, QueueName
 from dejamq_analytics.evidence.text_lines import GMT8, Line, layout_of, lines_of, raw_lines, zones_of
 from dejamq_analytics.evidence.trace import TraceMessage
 from dejamq_analytics.sources.paths import BadInput
 
-QUEUE = Queue("orders", "broker-a", 2)
+QUEUE = QueueName("orders", "broker-a", 2)
 PRINTED = "MessageQueue [topic=orders, brokerName=broker-a, queueId=2]"
 UTC = timedelta(0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dejamq_analytics import AuditResult, append_findings, audit
-from dejamq_analytics.report.tables import Target
+from dejamq_analytics.report.tables import TableTarget
 from dejamq_analytics.run import Request, _append
 from dejamq_analytics.sources.paths import BadInput, reader, to_spark
 from dejamq_analytics.sources.schema import FINDING_COLUMNS
@@ -85,7 +85,7 @@ def test_tables_of_a_catalog_are_made_and_appended_to_as_the_command_says(
 ) -> None:
     assert append_findings(result, table=table, format="parquet")["findings"] == 3
     said = list[str]()
-    _append(Request([], target=Target("parquet", table=table)), result, said.append)
+    _append(Request([], target=TableTarget("parquet", table=table)), result, said.append)
     assert said == ["0 new findings in audits.nightly_findings", "0 new anomalies in audits.nightly_anomalies"]
     assert ids(spark.table(f"{table}_findings")) == ids(result.findings)
 

@@ -11,7 +11,7 @@ import pytest
 from dejamq_analytics.follow import window
 from dejamq_analytics.follow.chunks import ChunkStep
 from dejamq_analytics.follow.command import follow, lines_of
-from dejamq_analytics.follow.follower import Follower, Pace
+from dejamq_analytics.follow.follower import Follower, FollowPace
 from dejamq_analytics.follow.run import Follow, Following
 from dejamq_analytics.follow.state import FollowState
 from dejamq_analytics.frames import DUCKDB, SPARK, in_duckdb, using
@@ -26,7 +26,7 @@ from stories import write_all
 from told import Told
 
 NAMES = ("o7", "o1", "o1-at-level-audit", "p1-undelivered", "l1")
-PACE = Pace(delay_us=60_000_000, window_us=900_000_000)
+PACE = FollowPace(delay_us=60_000_000, window_us=900_000_000)
 QUIET_MS = 60_000
 SAME = {"finding_id", "cause", "missing", "expected", "stage", "trigger", "evidence", "first", "second"}
 
@@ -141,7 +141,7 @@ def test_what_one_engine_left_the_other_goes_on_with(
 
 
 def test_lines_become_complete_while_nothing_grows(tmp_path: Path, quick: SparkSession) -> None:
-    pace = Pace(delay_us=20_000_000, window_us=90_000_000)
+    pace = FollowPace(delay_us=20_000_000, window_us=90_000_000)
     follower = Follower(FollowState(tmp_path / "state"), tmp_path, pace, print)
     with using(DUCKDB):
         events = quick.createDataFrame([(10_000_000,), (30_000_000,)], "wall_us bigint")
@@ -153,7 +153,7 @@ def test_nothing_is_complete_that_is_younger_than_a_line_for_which_a_chunk_had_n
     tmp_path: Path, spark: SparkSession
 ) -> None:
     """The producer's acknowledgement may be read long before the broker's APPEND, which is not lost for that."""
-    follower = Follower(FollowState(tmp_path / "state"), tmp_path, Pace(delay_us=1_000, window_us=9_000), print)
+    follower = Follower(FollowState(tmp_path / "state"), tmp_path, FollowPace(delay_us=1_000, window_us=9_000), print)
     events = spark.createDataFrame([(10_000,), (90_000,)], "wall_us bigint")
     assert follower.meta_after(ChunkStep(number=1, unread_us=20_000), events).complete_us == 19_000
     assert follower.meta_after(ChunkStep(number=1), events).complete_us == 89_000

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from dejamq_analytics.report.charts import Mark
+from dejamq_analytics.report.charts import ChartMark
 from dejamq_analytics.report.ownership_chart import LABEL, ROOM, ChartLane, Holding, overlaps, ownership, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +35,7 @@ def test_an_owner_that_opens_its_queue_again_does_not_overlap_with_itself() -> N
 
 
 def drawn(*lanes: ChartLane) -> ElementTree.Element:
-    return ElementTree.fromstring(ownership("t", lanes, {"a": 0, "b": 1}, [Mark(0.5, NASTY)], ("begin", "end")))
+    return ElementTree.fromstring(ownership("t", lanes, {"a": 0, "b": 1}, [ChartMark(0.5, NASTY)], ("begin", "end")))
 
 
 def test_a_bar_lies_where_its_time_is() -> None:

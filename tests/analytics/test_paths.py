@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from dejamq_analytics.__main__ import main
-from dejamq_analytics.follow.follower import Pace
+from dejamq_analytics.follow.follower import FollowPace
 from dejamq_analytics.follow.run import Follow, Following
 from dejamq_analytics.sources.paths import BadInput, local_path, to_spark, to_stream
 from dejamq_proto.records.record import Record
@@ -79,7 +79,7 @@ def test_journal_store_and_out_of_an_audit_may_have_any_name(
 @pytest.mark.spark
 def test_a_following_audit_keeps_its_checkpoint_where_it_was_asked_to(spark: SparkSession, tmp_path: Path) -> None:
     home = tmp_path / WITHOUT_COLON
-    what = Following([written(home / "journal")], home / "out", Pace(1_000, 900_000_000))
+    what = Following([written(home / "journal")], home / "out", FollowPace(1_000, 900_000_000))
     told: list[Path] = []
     for _ in range(2):  # the second one reads what the first one left
         with Follow(spark, what, told.append) as running:

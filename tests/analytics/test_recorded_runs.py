@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from dejamq_analytics.evidence.client import Client, Given, Hold
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
 from dejamq_analytics.evidence.lack import Untraced, untraced
-from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.mark import Mark, QueueName
 from dejamq_analytics.evidence.stored import Records, Stored
 from dejamq_analytics.evidence.text_lines import layout_of
 from dejamq_analytics.evidence.translate import Reading
@@ -233,17 +233,17 @@ def test_lost_traces_of_messages_that_offsets_were_told_of_leave_the_verdict_ope
 
 
 def test_a_tag_that_a_group_leaves_out_is_no_lost_trace() -> None:
-    queue = Queue("orders", "broker-a", 0)
+    queue = QueueName("orders", "broker-a", 0)
     tagged = [
         Stored(queue, offset, offset, f"k{offset}", 0, "", "", 0, 0, tags=tags)
         for offset, tags in enumerate(("paid", "sent", "paid", "paid"))
     ]
-    records, member = Records(), Client("c", "billing-1", "10.0.0.1@1#2")
+    records, member = Records(), ClientStart("c", "billing-1", "10.0.0.1@1#2")
     member.has.add("trace")
     member.holds.append(Hold(1, "billing", queue, None, persisted=[(1, 0), (2, 4)]))
     records.by_key.update({one.unique_key: [one] for one in tagged})
     said = {"group": "billing"}
-    given = [Given(Mark(1, 1, "", "", "entered", said), 1, member, one) for one in (tagged[0], tagged[3])]
+    given = [GivenMessage(Mark(1, 1, "", "", "entered", said), 1, member, one) for one in (tagged[0], tagged[3])]
     assert untraced([member], given, records) == [
         Untraced("billing-1", 1, queue, 2), Untraced("the members of billing", 1, queue, 2)
     ]  # fmt: skip

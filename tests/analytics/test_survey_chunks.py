@@ -94,7 +94,7 @@ def test_an_index_names_every_line_that_would_be_taken(seed: int, tmp_path: Path
     wanted, few = some_wanted(chance, every), 0
     for part in parts:
         mine = [(span, one) for other, span, one in read if other == part]
-        spans = index.chosen(msgspec.msgpack.decode(indexed(part, mine), type=index.Stored), Reasons(wanted))
+        spans = index.chosen(msgspec.msgpack.decode(indexed(part, mine), type=index.StoredIndex), Reasons(wanted))
         named = [one for span, one in mine if span in spans or one[1] is None]
         assert texts_of(named, wanted) == texts_of([one for _, one in mine], wanted), seed
         few += len(named) < len(mine)

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from dejamq_analytics.topics.cluster import Cluster
+from dejamq_analytics.topics.cluster import ServerConnections
 from dejamq_analytics.topics.options import ReadOptions
-from dejamq_analytics.topics.places import Piece, Queue, of_json
+from dejamq_analytics.topics.places import Piece, TopicQueue, of_json
 from dejamq_analytics.topics.queue_reader import COLUMNS, DataLost
 from dejamq_analytics.topics.source import QueuePart, TopicReader, TopicStreamReader, read
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError, RouteNotFound
@@ -190,7 +190,10 @@ def test_a_stream_begins_at_the_end_and_goes_on_from_offset_to_offset(servers: S
         servers.send(topic, 2)
         end = reader.latestOffset(start)
         assert end == places(topic, 5, 0, 1)
-        assert parts(reader, start, end) == [Piece(Queue(topic, BROKER, 0), 3, 5), Piece(Queue(topic, BROKER, 2), 0, 1)]
+        assert parts(reader, start, end) == [
+            Piece(TopicQueue(topic, BROKER, 0), 3, 5),
+            Piece(TopicQueue(topic, BROKER, 2), 0, 1),
+        ]
 
 
 def test_a_stream_that_stops_when_it_is_done_does_not_run_after_new_messages(servers: Served, topic: str) -> None:
@@ -238,10 +241,10 @@ def test_messages_that_have_expired_are_an_error_or_passed_over(
 
 def test_messages_that_expire_while_they_are_read_are_an_error(servers: Served, topic: str) -> None:
     servers.send(topic, count=3)
-    part = QueuePart(Piece(Queue(topic, BROKER, 0), 0, 150))
+    part = QueuePart(Piece(TopicQueue(topic, BROKER, 0), 0, 150))
     with pytest.raises(DataLost, match="it ends at 3, before 150: its broker lost messages"):
         list(read(part, options(servers, topic)))
-    reading = read(QueuePart(Piece(Queue(topic, BROKER, 0), 0, 3)), options(servers, topic, pullBatchSize=1))
+    reading = read(QueuePart(Piece(TopicQueue(topic, BROKER, 0), 0, 3)), options(servers, topic, pullBatchSize=1))
     first = next(reading)
     assert servers.expire(topic) > 3
     with pytest.raises(DataLost, match="messages 1 to 2 are gone: the broker passes over them"):
@@ -261,7 +264,7 @@ def test_a_stream_tells_of_a_queue_that_is_shorter_than_it_was(
             end = reader.latestOffset(start)
         assert "was read to 90" in caplog.text
         assert end == places(topic, 3, 0)
-        assert parts(reader, start, end) == [Piece(Queue(topic, BROKER, 0), 0, 3)]
+        assert parts(reader, start, end) == [Piece(TopicQueue(topic, BROKER, 0), 0, 3)]
 
 
 def test_a_body_that_cannot_be_unpacked_is_an_error_or_passed_over(servers: Served, topic: str) -> None:
@@ -277,9 +280,11 @@ def test_a_broker_that_gives_nothing_of_what_it_has_is_told_when_patience_is_ove
     servers: Served, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers.send(topic, count=2)
-    pull = Cluster.pull
-    monkeypatch.setattr(Cluster, "pull", lambda *given: pull(*given)._replace(found=False, records=b"", next=0))
-    part = QueuePart(Piece(Queue(topic, BROKER, 0), 0, 2))
+    pull = ServerConnections.pull
+    monkeypatch.setattr(
+        ServerConnections, "pull", lambda *given: pull(*given)._replace(found=False, records=b"", next=0)
+    )
+    part = QueuePart(Piece(TopicQueue(topic, BROKER, 0), 0, 2))
     with pytest.raises(DejamqError, match=r"nothing came of 0 to 1 for 0\.2 s"):
         list(read(part, options(servers, topic, timeoutMs=200)))
 

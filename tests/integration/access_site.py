@@ -12,7 +12,7 @@ from dejamq_broker.app import Broker
 from dejamq_namesrv.doors.services import NameServerDoors
 from dejamq_proto.access.book import Contents, write_contents
 from dejamq_proto.access.model import Action, Rule, User, UserType
-from dejamq_proto.access.needs import Need, Of, Right
+from dejamq_proto.access.needs import NeededRight, Of, Right
 from dejamq_proto.account import Account
 
 TOPIC, GROUP, CLUSTER = "orders", "billing", "DefaultCluster"
@@ -80,7 +80,7 @@ def for_servers(needed: Right) -> bool:
     return any(need.of is Of.SERVER for need in needed.needs)
 
 
-def counted(needed: Right) -> list[Need]:
+def counted(needed: Right) -> list[NeededRight]:
     """Needs without which the made-up request must be refused: it names what they are about."""
     return [need for need in needed.needs if need.of not in (Of.SERVER, Of.ORIGIN)]
 

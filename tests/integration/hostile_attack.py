@@ -20,7 +20,7 @@ from dejamq_broker.store.offline.verify import verify
 from dejamq_proto.codes import Code
 from dejamq_proto.names import check_topic
 from dejamq_proto.wire.calling import CODE_KEY, MAX_FRAME_BYTES, dial
-from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.fields import BadMessage
 from dejamq_proto.wire.messages import SendRun, SendRunResult
 from hostile import TOPICS, Hostile, Method, methods
 from hostile_servers import Process
@@ -58,7 +58,7 @@ class Told(msgspec.Struct):
         assert result.remark or not result.code, result
         try:
             run = SendRun.decode(frame)
-        except BadFrame:
+        except BadMessage:
             return
         if result.code not in STORED and run.boot_id == "hostile":
             self.refused.add(run.seq)

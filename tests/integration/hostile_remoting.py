@@ -29,7 +29,7 @@ BODIES = [
 ]  # fmt: skip
 
 
-def _fields(request: requests.Request[Any]) -> list[tuple[str, str]]:
+def _fields(request: requests.RequestKind[Any]) -> list[tuple[str, str]]:
     return [(field.encode_name, str(field.type)) for field in msgspec.structs.fields(request.fields)]
 
 

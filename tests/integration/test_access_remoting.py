@@ -25,7 +25,7 @@ from access_site import (
     header_for,
     rules_for,
 )
-from dejamq_proto.access.model import Action, Effect, Rule
+from dejamq_proto.access.model import Action, Rule, RuleEffect
 from dejamq_proto.access.needs import Of
 from dejamq_proto.access.remoting_rights import REMOTING
 from dejamq_proto.account import Account, now_ms
@@ -162,7 +162,7 @@ async def test_everybody_finds_where_a_new_topic_would_be_and_nothing_else_of_it
 
 
 async def test_a_denial_for_a_topic_holds_where_a_prefix_is_allowed(site: Site) -> None:
-    deny = Rule("fitting", f"Topic:{TOPIC}", (Action.PUB,), Effect.DENY)
+    deny = Rule("fitting", f"Topic:{TOPIC}", (Action.PUB,), RuleEffect.DENY)
     await site.allow(Rule("fitting", "Topic:*", (Action.ALL,)), deny)
     assert refused(await asked(site, ACCOUNTS["fitting"], made_up(requests.SEND_MESSAGE_V2.code, site)))
 

@@ -26,7 +26,7 @@ WAITING = {pop_requests.NOTIFICATION.code, pop_requests.POP_MESSAGE.code, reques
 """They wait for messages as long as they are told to."""
 
 
-def every_field() -> Iterator[tuple[requests.Request[Any], str, str]]:
+def every_field() -> Iterator[tuple[requests.RequestKind[Any], str, str]]:
     """Each field of each request with each value."""
     for request in requests.REQUESTS.values():
         if request.code not in WAITING:
@@ -34,7 +34,7 @@ def every_field() -> Iterator[tuple[requests.Request[Any], str, str]]:
                 yield from ((request, field.encode_name, value) for value in VALUES)
 
 
-def usual(request: requests.Request[Any]) -> dict[str, str]:
+def usual(request: requests.RequestKind[Any]) -> dict[str, str]:
     """Fields that a client could send."""
     found = {}
     for field in msgspec.structs.fields(request.fields):

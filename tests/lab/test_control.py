@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from dejamq_broker.base.config import BrokerConfig
-from dejamq_lab.broker_duplicates import Repeat
+from dejamq_lab.broker_duplicates import RepeatedHandOut
 from dejamq_lab.control.app import openapi
 from dejamq_lab.control.client import Control
 from dejamq_lab.control.serving import serve
@@ -85,7 +85,7 @@ async def never_answered(server: DejamqServer, act: str, call: Coroutine[Any, An
     calling.cancel()
 
 
-def only(repeats: list[Repeat]) -> Repeat:
+def only(repeats: list[RepeatedHandOut]) -> RepeatedHandOut:
     (one,) = repeats
     return one
 
@@ -368,7 +368,7 @@ def test_the_description_names_every_request_and_every_fault(server: DejamqServe
     described = asked(server, "/openapi.json")
     assert described == json.loads(json.dumps(openapi()))
     assert set(described["paths"]) == {"/faults", "/duplicates", "/advertise", "/health"}
-    assert {"AnswerLost", "RequestLost", "AnswerLate", "Cut", "Kill", "Repeat"} <= set(
+    assert {"AnswerLost", "RequestLost", "AnswerLate", "Cut", "Kill", "RepeatedHandOut"} <= set(
         described["components"]["schemas"]
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from dejamq_lab.machines.jars import jar_cache
 from dejamq_lab.machines.rocketmq import MODULES
 from dejamq_lab.rocketmq import programs
-from dejamq_lab.rocketmq.programs import Client, client_jars, server_jars
+from dejamq_lab.rocketmq.programs import ClientProgram, client_jars, server_jars
 
 HERE = Path(__file__).parent
 VERSIONS = ("5.3.3", "4.9.8")
@@ -19,8 +19,8 @@ RUN_S = 240
 
 def jars_of(version: str) -> Path:
     """The folder with the client's jars, filled by Maven if it is not. Raises Missing."""
-    client = Client(f"java-{version}")
-    return server_jars() if client is Client.JAVA else client_jars(client, Path())
+    client = ClientProgram(f"java-{version}")
+    return server_jars() if client is ClientProgram.JAVA else client_jars(client, Path())
 
 
 def compiled(version: str, program: str = "Scenarios") -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.machines.jars import Missing
-from dejamq_lab.rocketmq.programs import Client
+from dejamq_lab.rocketmq.programs import ClientProgram
 from dejamq_lab.rocketmq.run import run
 from dejamq_lab.rocketmq.scenario import recorded_name
 from dejamq_lab.rocketmq.scenarios import SCENARIOS, chosen
@@ -29,7 +29,7 @@ def main() -> int:
     failed = 0
     for name in options.scenarios:
         scenario, _, word = name.partition("/")
-        client = Client(word or Client.JAVA)
+        client = ClientProgram(word or ClientProgram.JAVA)
         directory = options.directory / recorded_name(scenario, client)
         try:
             outcome = run(chosen(scenario, client), directory, lambda text: None, client)

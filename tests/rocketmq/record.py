@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from dejamq_lab.rocketmq.programs import Client
+from dejamq_lab.rocketmq.programs import ClientProgram
 from dejamq_lab.rocketmq.run import play
 from dejamq_lab.rocketmq.scenario import recorded_name
 from dejamq_lab.rocketmq.scenarios import SCENARIOS, chosen
@@ -21,7 +21,7 @@ OTHER_CLIENTS = ("O1/java-4.9.8", "O1/go", "O9/java-4.9.8")
 def main(out: Path, names: list[str]) -> None:
     for name in names or [*SCENARIOS, *OTHER_CLIENTS]:
         scenario, _, word = name.partition("/")
-        client = Client(word or Client.JAVA)
+        client = ClientProgram(word or ClientProgram.JAVA)
         recorded = recorded_name(scenario, client)
         print(time.strftime("%H:%M:%S"), recorded, flush=True)
         work = out / f"{recorded}.work" if "KEEP_WORK" in os.environ else None

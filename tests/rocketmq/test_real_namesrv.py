@@ -24,7 +24,9 @@ async def brokers_at(namesrv: str, topic: str) -> dict[str, str]:
     await client.close()
     if not answer.body:
         return {}
-    return {one.broker_name: one.broker_addrs["0"] for one in bodies.read(answer.body, bodies.TopicRoute).broker_datas}
+    return {
+        one.broker_name: one.broker_addrs["0"] for one in bodies.read(answer.body, bodies.TopicRouteData).broker_datas
+    }
 
 
 @pytest.fixture

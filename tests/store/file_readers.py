@@ -22,7 +22,7 @@ from dejamq_analytics.sources import commit_log
 from dejamq_analytics.sources.journal_files import is_event
 from dejamq_analytics.sources.paths import BadInput
 from dejamq_broker.base.config import BrokerConfig
-from dejamq_broker.dedup.mark import Mark as DedupMark
+from dejamq_broker.dedup.mark import WindowMark as DedupMark
 from dejamq_broker.deferred.delay_progress import DelayProgress
 from dejamq_broker.pop.order_file import OrderFile
 from dejamq_broker.store import StoreError

@@ -7,7 +7,7 @@ import pytest
 from dejamq_proto.access.book import Book, Contents, change_file, read_contents, write_contents
 from dejamq_proto.access.changes import created, deleted, rule_of, ruled, unruled, updated
 from dejamq_proto.access.decisions import decide
-from dejamq_proto.access.model import Action, Effect, Kind, Resource, Rule, Status, User, UserType
+from dejamq_proto.access.model import Action, Resource, ResourceType, Rule, RuleEffect, Status, User, UserType
 from dejamq_proto.access.needs import SERVER, popped_topic, topic_resource
 from dejamq_proto.access.plain_acl import is_of, read_plain_acl
 from dejamq_proto.access.settings import AccessConfig, guard_of, warn_if_open
@@ -15,7 +15,7 @@ from dejamq_proto.account import Account, account_of
 from dejamq_proto.codes import ConfigError, DejamqError
 
 ALICE = User("alice", "alice-secret")
-ORDERS = Resource(Kind.TOPIC, "orders")
+ORDERS = Resource(ResourceType.TOPIC, "orders")
 
 
 def may(*rules: Rule, action: Action = Action.PUB, resource: Resource = ORDERS, address: str = "10.0.0.1") -> bool:
@@ -23,7 +23,7 @@ def may(*rules: Rule, action: Action = Action.PUB, resource: Resource = ORDERS, 
 
 
 def rule(resource: str, *actions: Action, deny: bool = False, sources: tuple[str, ...] = ()) -> Rule:
-    return Rule("alice", resource, actions or (Action.ALL,), Effect.DENY if deny else Effect.ALLOW, sources)
+    return Rule("alice", resource, actions or (Action.ALL,), RuleEffect.DENY if deny else RuleEffect.ALLOW, sources)
 
 
 def test_nothing_is_allowed_that_no_rule_allows() -> None:
@@ -213,17 +213,17 @@ def test_plain_acl_is_read_as_rocketmq_4_means_it(tmp_path: Path) -> None:
     account, admin = plain.users
     assert (account, admin.user_type) == (User("RocketMQ", "12345678"), UserType.SUPER)
 
-    def allowed(kind: Kind, name: str, action: Action) -> bool:
+    def allowed(kind: ResourceType, name: str, action: Action) -> bool:
         return decide(account, plain.rules, Resource(kind, name), frozenset({action}), "").allowed
 
-    assert allowed(Kind.TOPIC, "topicB", Action.PUB)
-    assert allowed(Kind.TOPIC, "topicC", Action.SUB)
-    assert not allowed(Kind.TOPIC, "topicC", Action.PUB)
-    assert not allowed(Kind.TOPIC, "topicA", Action.SUB)
-    assert not allowed(Kind.TOPIC, "another", Action.SUB)
-    assert allowed(Kind.GROUP, "another", Action.SUB)
-    assert not allowed(Kind.GROUP, "groupA", Action.SUB)
-    assert not allowed(Kind.TOPIC, "topicB", Action.DELETE)
+    assert allowed(ResourceType.TOPIC, "topicB", Action.PUB)
+    assert allowed(ResourceType.TOPIC, "topicC", Action.SUB)
+    assert not allowed(ResourceType.TOPIC, "topicC", Action.PUB)
+    assert not allowed(ResourceType.TOPIC, "topicA", Action.SUB)
+    assert not allowed(ResourceType.TOPIC, "another", Action.SUB)
+    assert allowed(ResourceType.GROUP, "another", Action.SUB)
+    assert not allowed(ResourceType.GROUP, "groupA", Action.SUB)
+    assert not allowed(ResourceType.TOPIC, "topicB", Action.DELETE)
     assert plain.trusts("10.10.3.4")
     assert not plain.trusts("10.11.3.4")
     assert plain.trusts("192.168.0.7", "RocketMQ")

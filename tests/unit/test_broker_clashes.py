@@ -1,10 +1,10 @@
 """One client id that several processes use: what counts as that, and what is remembered of it."""
 
-from dejamq_broker.members.clashes import KEPT, ClashBook, User
+from dejamq_broker.members.clashes import KEPT, ClashBook, ClientIdUser
 
 A, A2, B, UNKNOWN, UNKNOWN2 = (
-    User(1, "boot-a", "10.0.0.1:1"), User(2, "boot-a", "10.0.0.1:2"), User(3, "boot-b", "10.0.0.2:1"),
-    User(4, "", "10.0.0.3:1"), User(5, "", "10.0.0.3:2"),
+    ClientIdUser(1, "boot-a", "10.0.0.1:1"), ClientIdUser(2, "boot-a", "10.0.0.1:2"), ClientIdUser(3, "boot-b", "10.0.0.2:1"),
+    ClientIdUser(4, "", "10.0.0.3:1"), ClientIdUser(5, "", "10.0.0.3:2"),
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from dejamq_lab.broker_duplicates import Repeat, find_repeats
+from dejamq_lab.broker_duplicates import RepeatedHandOut, find_repeats
 from dejamq_proto.journal import events as ev
 
 S = 1_000_000
@@ -55,7 +55,7 @@ class Written:
             broker_name="broker-a", group="g", client_id=client_id, client_boot_id="", change="-", reason=reason
         ))  # fmt: skip
 
-    def repeats(self, *struck: tuple[int, str]) -> list[Repeat]:
+    def repeats(self, *struck: tuple[int, str]) -> list[RepeatedHandOut]:
         """``struck``: seconds and place."""
         text = b"".join(msgspec.json.encode(line) + b"\n" for line in self._lines)
         (self._folder / "broker.jsonl").write_bytes(text + b'{"event":"PULL","torn')

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dejamq_cli.command_line import main
 from dejamq_lab.cluster import background, rpc_control
-from dejamq_lab.cluster.background import ReplicaRole, RunningServer, Standing
+from dejamq_lab.cluster.background import ReplicaRole, RunningServer, StandingCluster
 from dejamq_lab.cluster.rpc_control import BrokerAddresses
 from dejamq_proto.codes import BrokerUnavailable
 
@@ -139,10 +139,10 @@ def test_status_is_0_only_while_all_run_and_are_healthy(
 ) -> None:
     members = (member("namesrv-0", "namesrv"), member("broker-a"))
 
-    async def states(_: Standing) -> list[tuple[RunningServer, str]]:
+    async def states(_: StandingCluster) -> list[tuple[RunningServer, str]]:
         return [(members[0], "running"), (members[1], state)]
 
-    monkeypatch.setattr(background, "read_state", lambda directory: Standing(members))
+    monkeypatch.setattr(background, "read_state", lambda directory: StandingCluster(members))
     monkeypatch.setattr(background, "states", states)
     ended, out, _ = run("cluster", "status", "-o", "json")
     told = json.loads(out)
@@ -160,13 +160,13 @@ def test_status_tells_roles_and_lags_and_is_1_while_a_slave_does_not_follow(
         "broker-a-s2": ReplicaRole("SLAVE", 900, trouble="no room for a log file"),
     }
 
-    async def states(_: Standing) -> list[tuple[RunningServer, str]]:
+    async def states(_: StandingCluster) -> list[tuple[RunningServer, str]]:
         return [(member(name), "running") for name in names]
 
-    async def told(_: Standing) -> dict[str, ReplicaRole]:
+    async def told(_: StandingCluster) -> dict[str, ReplicaRole]:
         return replicas
 
-    monkeypatch.setattr(background, "read_state", lambda directory: Standing())
+    monkeypatch.setattr(background, "read_state", lambda directory: StandingCluster())
     monkeypatch.setattr(background, "states", states)
     monkeypatch.setattr(background, "replicas", told)
     status, out, error = run("cluster", "status", "-o", "json")
@@ -181,7 +181,7 @@ def test_status_tells_roles_and_lags_and_is_1_while_a_slave_does_not_follow(
 
 
 def test_a_cluster_without_processes_is_not_healthy(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "read_state", lambda directory: Standing())
+    monkeypatch.setattr(background, "read_state", lambda directory: StandingCluster())
     assert run("cluster", "status")[:2] == (1, "no processes\n")
 
 

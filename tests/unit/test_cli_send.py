@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from dejamq import BacklogFull, Message, SendResult
 from dejamq_cli.access import sources
-from dejamq_cli.access.stream_sender import MOST_IN_FLIGHT, Sending
+from dejamq_cli.access.stream_sender import MOST_IN_FLIGHT, StreamFeeder
 from dejamq_cli.commands.send import Bodies
 from dejamq_cli.terminal.message_text import body_text, one_line
 from dejamq_cli.terminal.output import OutputClosed
@@ -137,17 +137,17 @@ async def stream(count: int) -> AsyncIterator[Message]:
         yield Message("t", b"%d" % number)
 
 
-Site = tuple[StandIn, Sending, list[str]]
+Site = tuple[StandIn, StreamFeeder, list[str]]
 
 
 @pytest.fixture
 def site() -> Site:
     producer, told = StandIn(), list[str]()
-    sending = Sending(producer, lambda results: told.extend(one.message_id for one in results), 0)  # type: ignore[arg-type]
+    sending = StreamFeeder(producer, lambda results: told.extend(one.message_id for one in results), 0)  # type: ignore[arg-type]
     return producer, sending, told
 
 
-async def answered(sending: Sending) -> None:
+async def answered(sending: StreamFeeder) -> None:
     sending.finish()
     await asyncio.wait_for(sending.answers(), 20)
 
@@ -211,7 +211,7 @@ async def test_when_nobody_reads_the_reports_the_feeding_ends_and_answers_are_co
     def closed(results: Any) -> None:
         raise OutputClosed
 
-    sending = Sending(producer, closed, 0)  # type: ignore[arg-type]
+    sending = StreamFeeder(producer, closed, 0)  # type: ignore[arg-type]
     await sending.feed(stream(2))
     producer.store(0)
     producer.store(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dejamq_cli.collecting.files import LEAST_BYTES, EvidenceFiles
 from dejamq_cli.collecting.lines import Source
-from dejamq_cli.collecting.servers import Pace, Server
+from dejamq_cli.collecting.servers import AskedServer, Pace
 from dejamq_proto.codes import BrokerUnavailable
 from dejamq_proto.remoting import requests as r
 from dejamq_proto.remoting.frames import FrameReader, answer, encode
@@ -16,10 +16,10 @@ from evidence import lines_of
 
 
 @asynccontextmanager
-async def asking(folder: Path, address: str) -> AsyncIterator[Server]:
+async def asking(folder: Path, address: str) -> AsyncIterator[AskedServer]:
     written: list[int] = []
     files = EvidenceFiles(folder, LEAST_BYTES, "traces", dict, written.append)
-    server = Server(Source(address), Pace(10_000), files, None)
+    server = AskedServer(Source(address), Pace(10_000), files, None)
     try:
         yield server
     finally:

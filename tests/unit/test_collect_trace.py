@@ -8,7 +8,7 @@ from pathlib import Path
 from broker_wire import until
 from dejamq_cli.collecting.files import LEAST_BYTES, EvidenceFiles
 from dejamq_cli.collecting.lines import Source
-from dejamq_cli.collecting.servers import Pace, Server
+from dejamq_cli.collecting.servers import AskedServer, Pace
 from dejamq_cli.collecting.trace import TraceFollower, offset_of
 from dejamq_proto.codes import Code
 from dejamq_proto.records.record import Record, encode
@@ -68,11 +68,11 @@ async def following(queue: OneQueue, folder: Path) -> AsyncIterator[None]:
     host, port = listening.sockets[0].getsockname()
     written: list[int] = []
     files = EvidenceFiles(folder, LEAST_BYTES, TOPIC, dict, written.append)
-    server = Server(Source(f"{host}:{port}", "c", "broker-a"), Pace(1_000), files, None)
+    server = AskedServer(Source(f"{host}:{port}", "c", "broker-a"), Pace(1_000), files, None)
     follower = TraceFollower(TOPIC, lambda server, where: offset_of(server, r.GET_MIN_OFFSET, where), files)
     data = bodies.BrokerData(cluster="c", broker_name="broker-a", broker_addrs={"0": server.source.address})
     queues = bodies.QueueData(broker_name="broker-a", read_queue_nums=1, write_queue_nums=1, perm=6)
-    route = bodies.TopicRoute(broker_datas=[data], queue_datas=[queues])
+    route = bodies.TopicRouteData(broker_datas=[data], queue_datas=[queues])
     assert follower.learn(route, {server.source.address: server}) == ["broker-a"]
     task = asyncio.create_task(follower.follow("broker-a"))
     try:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from consumer_fakes import QUEUE, FakeLink, context, dispatching, lines, owned_queue, received, until
 from dejamq.handling.subscriptions import Subscriptions
-from dejamq.rebalance.broadcasting import Dropped, LocalOffsetStore, everything, stable_client_id
+from dejamq.rebalance.broadcasting import LocalOffsetStore, NoSendBack, everything, stable_client_id
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
 from dejamq.rebalance.local_offsets import LocalOffsets
 from dejamq.receiving.assignment import OwnedQueue
@@ -131,7 +131,7 @@ async def test_a_message_that_fails_is_journalled_and_dropped(tmp_path: Path) ->
         raise ValueError
 
     owned, link = owned_queue(), FakeLink()
-    async with dispatching(handler, link=link, directory=tmp_path, send_back=Dropped) as dispatcher:
+    async with dispatching(handler, link=link, directory=tmp_path, send_back=NoSendBack) as dispatcher:
         dispatcher.submit(owned, received(owned, 5))
         await until(lambda: owned.process_queue.commit_offset == 6)
     assert (link.sent_back, link.sent) == ([], [])

@@ -11,7 +11,7 @@ from consumer_fakes import FakeLink, a_fetcher, context, lines, until
 from dejamq.handling.subscriptions import Subscriptions
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
 from dejamq.rebalance.plan import SharedQueues
-from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.rebalance.rebalancer import Rebalancer, RebalancerParts
 from dejamq.receiving.context import ConsumerContext
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.offset_store import RemoteOffsetStore
@@ -44,7 +44,7 @@ class Bench:
         fetcher = a_fetcher(self.context, deliveries, offsets, lambda owned, messages: None)
         start = StartRule(self.context, offsets, rule, 1234)
         self.tasks: list[asyncio.Task[None]] = []
-        parts = Parts(self.subscriptions, deliveries, offsets, start, fetcher, self._route, self._spawn)
+        parts = RebalancerParts(self.subscriptions, deliveries, offsets, start, fetcher, self._route, self._spawn)
         self.rebalancer = Rebalancer(self.context, parts, "averagely", averagely)
 
     @property

@@ -2,7 +2,7 @@
 
 import pytest
 from dejamq_proto import ha_pb2
-from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.fields import BadMessage
 from dejamq_proto.wire.replication import LogSlice
 
 
@@ -23,5 +23,5 @@ def test_a_slice_is_what_the_generated_class_writes_and_reads(data: bytes) -> No
 
 @pytest.mark.parametrize("frame", [b"\x7a\x05ab", b"\x08", LogSlice(log_offset=-1).encode()])
 def test_bytes_that_are_no_slice_are_refused(frame: bytes) -> None:
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadMessage):
         LogSlice.decode(frame)

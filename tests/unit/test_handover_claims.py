@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from broker_tables import offset_table
-from dejamq_broker.members.handover import FORMER_OWNERS, ClaimTable, Wish
+from dejamq_broker.members.handover import FORMER_OWNERS, ClaimTable, QueueWish
 from dejamq_broker.members.handover_service import Handovers, Returned
 from dejamq_broker.members.locks import QueueAt
 from dejamq_broker.tables.offsets import Asker, OffsetTable, Position
@@ -20,12 +20,12 @@ A, B = Asker("a", "boot-a", 1), Asker("b", "boot-b", 1)
 
 def claimed(table: ClaimTable, member: Asker, *, now_ms: int = 0, generation: int = 0, queue: QueueAt = FIRST) -> int:
     """The generation that was granted, 0 for none."""
-    (answer,) = table.claim("g", member, [Wish(queue, generation)], now_ms)
+    (answer,) = table.claim("g", member, [QueueWish(queue, generation)], now_ms)
     return answer.generation if answer.granted else 0
 
 
 def released(table: ClaimTable, member: Asker, generation: int = 0, *, now_ms: int = 0) -> bool:
-    return table.release("g", member, Wish(FIRST, generation), now_ms).granted
+    return table.release("g", member, QueueWish(FIRST, generation), now_ms).granted
 
 
 def test_a_queue_has_one_owner_until_it_is_released() -> None:
@@ -40,7 +40,7 @@ def test_a_queue_has_one_owner_until_it_is_released() -> None:
 def test_the_refused_are_told_who_has_it_and_since_when() -> None:
     table = ClaimTable(LIFE_MS)
     claimed(table, A, now_ms=1000)
-    (answer,) = table.claim("g", B, [Wish(FIRST)], 1250)
+    (answer,) = table.claim("g", B, [QueueWish(FIRST)], 1250)
     assert (answer.granted, answer.owner, answer.age_ms) == (False, "a", 250)
 
 
@@ -64,7 +64,7 @@ def test_groups_and_queues_do_not_meet() -> None:
     table = ClaimTable(LIFE_MS)
     assert claimed(table, A)
     assert claimed(table, B, queue=SECOND)
-    (answer,) = table.claim("other", B, [Wish(FIRST)], 0)
+    (answer,) = table.claim("other", B, [QueueWish(FIRST)], 0)
     assert answer.granted
 
 
@@ -190,9 +190,9 @@ def handovers(directory: Path, journal: Journal | None = None) -> tuple[Handover
 def test_a_release_commits_and_frees_in_one_step(tmp_path: Path) -> None:
     made, offsets = handovers(tmp_path)
     at = Position("g", "orders", 0)
-    (claim,) = made.claim("g", [Wish(FIRST)], A)
+    (claim,) = made.claim("g", [QueueWish(FIRST)], A)
     offsets.commit(at, 50, by="oneway", asker=A._replace(seq=2))
-    assert made.release("g", [Returned(Wish(FIRST, claim.generation), 60)], A._replace(seq=4)) == [FIRST]
+    assert made.release("g", [Returned(QueueWish(FIRST, claim.generation), 60)], A._replace(seq=4)) == [FIRST]
     assert offsets.get(at) == 60
     offsets.commit(at, 55, by="piggyback", asker=A._replace(seq=3))
     assert offsets.get(at) == 60, "it was on its way when the queue was given back"
@@ -200,8 +200,11 @@ def test_a_release_commits_and_frees_in_one_step(tmp_path: Path) -> None:
 
 def test_a_release_by_who_lost_the_queue_commits_nothing(tmp_path: Path) -> None:
     made, offsets = handovers(tmp_path)
-    made.claim("g", [Wish(FIRST)], B)
-    assert made.release("g", [Returned(Wish(FIRST, 7), 60), Returned(Wish(FIRST), 60)], Asker("a", "boot-a", 2)) == []
+    made.claim("g", [QueueWish(FIRST)], B)
+    assert (
+        made.release("g", [Returned(QueueWish(FIRST, 7), 60), Returned(QueueWish(FIRST), 60)], Asker("a", "boot-a", 2))
+        == []
+    )
     assert offsets.get(Position("g", "orders", 0)) is None
 
 
@@ -209,14 +212,14 @@ def test_a_queue_given_back_unused_keeps_its_committed_offset(tmp_path: Path) ->
     made, offsets = handovers(tmp_path)
     offsets.commit(Position("g", "orders", 0), 5, by="oneway")
     asker = Asker("a", "boot-a", 1)
-    made.claim("g", [Wish(FIRST)], asker)
-    assert made.release("g", [Returned(Wish(FIRST))], asker) == [FIRST]
+    made.claim("g", [QueueWish(FIRST)], asker)
+    assert made.release("g", [Returned(QueueWish(FIRST))], asker) == [FIRST]
     assert offsets.get(Position("g", "orders", 0)) == 5
 
 
 def test_an_operator_is_never_fenced_off(tmp_path: Path) -> None:
     made, offsets = handovers(tmp_path)
-    made.claim("g", [Wish(FIRST)], Asker("a", "boot-a", 1))
+    made.claim("g", [QueueWish(FIRST)], Asker("a", "boot-a", 1))
     offsets.commit(Position("g", "orders", 0), 5, by="admin")
     assert offsets.get(Position("g", "orders", 0)) == 5
 
@@ -225,10 +228,10 @@ def test_the_journal_proves_that_a_queue_was_released_before_it_was_given_to_the
     journal = open_journal(tmp_path, role="broker", process="b", boot_id="b0", level="forensic")
     made, _ = handovers(tmp_path, journal)
     one, two = Asker("a", "boot-a", 1), Asker("b", "boot-b", 2)
-    made.claim("g", [Wish(FIRST)], one)
-    made.claim("g", [Wish(FIRST)], two)
-    made.release("g", [Returned(Wish(FIRST, 1), 60)], one)
-    made.claim("g", [Wish(FIRST)], two)
+    made.claim("g", [QueueWish(FIRST)], one)
+    made.claim("g", [QueueWish(FIRST)], two)
+    made.release("g", [Returned(QueueWish(FIRST, 1), 60)], one)
+    made.claim("g", [QueueWish(FIRST)], two)
     journal.close()
     fields = ("event", "client_boot_id", "granted", "generation", "value", "by", "new")
     assert [{name: line[name] for name in fields if name in line} for line in _lines(tmp_path)] == [

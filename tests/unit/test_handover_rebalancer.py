@@ -14,7 +14,7 @@ from dejamq.net.broker import Claimed
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
 from dejamq.rebalance.handover import Handover
 from dejamq.rebalance.plan import SharedQueues
-from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.rebalance.rebalancer import Rebalancer, RebalancerParts
 from dejamq.receiving.assignment import OwnedQueue
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.offset_store import RemoteOffsetStore
@@ -49,7 +49,7 @@ class Bench:
             on_lost=lambda: self.rebalancer.wake(),
         )  # fmt: skip
         self.claims = self.handover.claims
-        parts = Parts(
+        parts = RebalancerParts(
             self.subscriptions, deliveries, offsets, start, fetcher, self._route, self._spawn, handover=self.handover
         )
         self.rebalancer = Rebalancer(self.context, parts, "averagely", averagely)

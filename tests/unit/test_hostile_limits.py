@@ -11,7 +11,7 @@ from dejamq_broker.deferred.retry import GivenBack
 from dejamq_broker.doors.v1.values import group_of, queue_at
 from dejamq_broker.filters import tags
 from dejamq_broker.members import handover, locks
-from dejamq_broker.members.handover import ClaimTable, Wish
+from dejamq_broker.members.handover import ClaimTable, QueueWish
 from dejamq_broker.members.locks import LockTable, QueueAt
 from dejamq_broker.tables.offsets import Asker
 from dejamq_proto.codes import Code, InvalidName
@@ -131,7 +131,7 @@ def test_claims_on_invented_queues_find_an_end_and_expired_ones_make_room(monkey
     monkeypatch.setattr(handover, "MOST", MANY)
     table = ClaimTable(1000)
     stranger, honest = Asker("c", "b", 1), Asker("d", "e", 1)
-    answers = table.claim("g", stranger, [Wish(queue) for queue in queues(MANY + 1)], 0)
+    answers = table.claim("g", stranger, [QueueWish(queue) for queue in queues(MANY + 1)], 0)
     assert [answer.granted for answer in answers] == [True] * MANY + [False]
-    assert not table.release("h", honest, Wish(QueueAt("t", 0), 77), 0).granted
-    assert table.claim("h", honest, [Wish(QueueAt("t", 0))], 1001)[0].granted
+    assert not table.release("h", honest, QueueWish(QueueAt("t", 0), 77), 0).granted
+    assert table.claim("h", honest, [QueueWish(QueueAt("t", 0))], 1001)[0].granted

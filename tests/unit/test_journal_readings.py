@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from dejamq_proto.journal import lines
 from dejamq_proto.journal.events import EVENTS, Append, Boot, Deliver, Pop, Pull, Result
-from dejamq_proto.journal.readings import COLUMNS, Place, asking_delivery, entered, handed_out, is_whole, stored
+from dejamq_proto.journal.readings import COLUMNS, RecordPlace, asking_delivery, entered, handed_out, is_whole, stored
 from dejamq_proto.journal.writer import open_journal
 
 APPEND = Append(
@@ -27,12 +27,12 @@ RESULT = Result(
 def test_each_record_of_a_run_has_its_own_queue_and_its_own_source() -> None:
     first, second = stored(APPEND)
     assert (first.place, first.log_offset, first.unique_key, first.origin_ref) == (
-        Place("a", "u", 3, 7),
+        RecordPlace("a", "u", 3, 7),
         100,
         "K1",
         "0c:5",
     )
-    assert (second.place, second.unique_key, second.origin_ref) == (Place("a", "t", 0, 9), "", "")
+    assert (second.place, second.unique_key, second.origin_ref) == (RecordPlace("a", "t", 0, 9), "", "")
 
 
 def test_each_message_of_a_delivery_has_its_own_id_and_the_host_that_is_told_once() -> None:

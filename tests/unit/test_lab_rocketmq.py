@@ -15,10 +15,10 @@ import pytest
 from cli_runner import run_here
 from dejamq_lab.machines import jars
 from dejamq_lab.rocketmq.links import ANSWER, PULL, SEND, SEND_BACK, Links, machine_of
-from dejamq_lab.rocketmq.programs import Client
+from dejamq_lab.rocketmq.programs import ClientProgram
 from dejamq_lab.rocketmq.scenario import recorded_name
 from dejamq_lab.rocketmq.scenarios import NOT_SHOWN, SCENARIOS, chosen
-from dejamq_lab.rocketmq.servers import LINKED, Server
+from dejamq_lab.rocketmq.servers import LINKED, JavaServer
 from dejamq_lab.rocketmq.truth import Truth, problems
 from dejamq_lab.scenario.script.not_supported import all_causes, cause_of
 
@@ -34,7 +34,7 @@ def played(*arguments: str) -> str:
 
 def test_a_client_that_is_not_known_is_refused_with_those_that_are() -> None:
     said = played("O1", "--cluster", "rocketmq", "--client", "python")
-    assert all(client in said for client in Client)
+    assert all(client in said for client in ClientProgram)
 
 
 def test_a_scenario_that_a_real_one_cannot_show_is_refused_with_why() -> None:
@@ -113,7 +113,7 @@ def test_every_scenario_is_of_a_cause_and_says_what_happens() -> None:
     assert {cause_of(one) for one in SCENARIOS} - {"healthy"} <= set(all_causes())
     assert all(one.about.endswith(".") for one in SCENARIOS.values())
     assert not NOT_SHOWN.keys() & SCENARIOS.keys()
-    assert chosen("o1-alone", Client.JAVA) is SCENARIOS["O1-alone"]
+    assert chosen("o1-alone", ClientProgram.JAVA) is SCENARIOS["O1-alone"]
 
 
 def test_every_recorded_run_is_of_a_scenario() -> None:
@@ -141,7 +141,7 @@ def header_of(stream: BufferedIOBase) -> dict[str, Any] | None:
         return None
 
 
-class FakeBroker(Server):
+class FakeBroker(JavaServer):
     """It listens, and answers every request with a success."""
 
     def __init__(self, folder: Path) -> None:

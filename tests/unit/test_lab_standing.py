@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from dejamq_lab.cluster import background
-from dejamq_lab.cluster.background import RunningServer, Standing, free_address, process_born, purge, read_state
+from dejamq_lab.cluster.background import RunningServer, StandingCluster, free_address, process_born, purge, read_state
 from dejamq_proto.codes import ConfigError
 
 
@@ -29,7 +29,7 @@ def test_purge_removes_what_the_cluster_made_and_nothing_else(tmp_path: Path) ->
         (tmp_path / name).mkdir()
     (tmp_path / "cluster.json").write_text("{}")
     members = (RunningServer("namesrv-0", "namesrv", 0, "a:1", 0), RunningServer("broker-a", "broker", 0, "a:2", 0))
-    purge(tmp_path, Standing(members))
+    purge(tmp_path, StandingCluster(members))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -55,7 +55,7 @@ async def replicas(monkeypatch: pytest.MonkeyPatch, told: Told) -> dict[str, bac
     monkeypatch.setattr("dejamq_lab.cluster.rpc_control.runtime", runtime)
     me = os.getpid()
     return await background.replicas(
-        Standing(tuple(RunningServer(name, "broker", me, name, process_born(me)) for name in told))
+        StandingCluster(tuple(RunningServer(name, "broker", me, name, process_born(me)) for name in told))
     )
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.failover import broker_of
-from dejamq_broker.replication.mastership import TRUSTED, Mastership, Role, RoleFile, Verdict, Wish
+from dejamq_broker.replication.mastership import TRUSTED, GrantAnswer, Mastership, MastershipWish, Role, RoleFile
 from dejamq_lab import dev
 from dejamq_lab.cluster.inproc import InProcessServer
 from dejamq_namesrv.masterships import FILE_NAME, Candidate, MastershipAnswer, Masterships
@@ -129,7 +129,7 @@ class Lossy:
     def __init__(self, number: int, site: "Site") -> None:
         self.address, self._number, self._site = str(number), number, site
 
-    async def ask(self, wish: Wish, role: Role, lease_ms: int, timeout_ms: float) -> Verdict:
+    async def ask(self, wish: MastershipWish, role: Role, lease_ms: int, timeout_ms: float) -> GrantAnswer:
         site = self._site
         asked = Candidate(
             cluster="c", broker_name="b", replica=role.replica, epoch=wish.epoch, followed=wish.followed,
@@ -145,7 +145,7 @@ class Lossy:
         if fate < 3 * site.loss:
             raise BrokerUnavailable("its answer is lost")
         granted, confirmed = answer.at.granted, answer.at.confirmed
-        return Verdict(
+        return GrantAnswer(
             done=answer.done, reason=answer.reason, granted_epoch=granted.epoch, granted_replica=granted.replica,
             confirmed_epoch=confirmed.epoch, confirmed_replica=confirmed.replica,
             confirmed_broker_id=confirmed.broker_id, silent_ms=answer.silent_ms,

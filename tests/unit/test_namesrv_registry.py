@@ -10,11 +10,11 @@ from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.kv_config import ORDER_TOPICS, KvConfig
 from dejamq_namesrv.registry import Registry
 from dejamq_namesrv.routes import RouteTable
-from dejamq_namesrv.topology import BrokerIdentity, DataVersion, RegisteredTopic
+from dejamq_namesrv.topology import BrokerIdentity, RegisteredTopic, TopicTableVersion
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.journal.writer import Journal, Level
 
-V1, V2 = DataVersion(0, 1, 1), DataVersion(0, 2, 2)
+V1, V2 = TopicTableVersion(0, 1, 1), TopicTableVersion(0, 2, 2)
 A = BrokerIdentity("lab", "broker-a", 0, "10.0.0.1:10911", "boot-a")
 B = BrokerIdentity("lab", "broker-b", 0, "10.0.0.2:10911", "boot-b")
 SLAVE = BrokerIdentity("lab", "broker-a", 1, "10.0.0.3:10911", "boot-s")
@@ -35,7 +35,9 @@ class Behind:
         journal = Journal(self.path, role="namesrv", process="n", boot_id="n0", level=Level.FORENSIC)
         self.registry = Registry(NamesrvConfig(**settings), KvConfig(None), journal, self.clock)
 
-    def register(self, identity: BrokerIdentity, *topics: str, version: DataVersion = V1, timeout_ms: int = 0) -> str:
+    def register(
+        self, identity: BrokerIdentity, *topics: str, version: TopicTableVersion = V1, timeout_ms: int = 0
+    ) -> str:
         configs = [RegisteredTopic(topic, 4, 4, 6) for topic in (*topics, "TBW102", "SELF_TEST_TOPIC")]
         return self.registry.register(identity, configs, version, timeout_ms).master_address
 
@@ -317,8 +319,10 @@ def test_a_topics_permission_follows_the_newest_version() -> None:
     assert route.queues[0].perm == 4
 
 
-@pytest.mark.parametrize("version", [DataVersion(1, 1, 1), DataVersion(0, 9, 1), DataVersion(0, 1, 9)])
-def test_a_version_differs_when_any_of_its_three_parts_does(version: DataVersion) -> None:
+@pytest.mark.parametrize(
+    "version", [TopicTableVersion(1, 1, 1), TopicTableVersion(0, 9, 1), TopicTableVersion(0, 1, 9)]
+)
+def test_a_version_differs_when_any_of_its_three_parts_does(version: TopicTableVersion) -> None:
     table = RouteTable()
     table.register(A, topics("orders", queues=4), V1, 0)
     table.register(A, topics("orders", queues=8), version, 0)

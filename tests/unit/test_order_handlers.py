@@ -4,7 +4,7 @@ import pytest
 from dejamq import ConsumeStatus
 from dejamq.receiving.handlers import BatchResult, DeadLetter, RetryLater
 from dejamq.receiving.ordered_answers import (
-    Action,
+    OrderedOutcome,
     OrderedStatus,
     SuspendQueue,
     judge_answer,
@@ -16,20 +16,20 @@ from dejamq.receiving.ordered_answers import (
 @pytest.mark.parametrize("answer", [None, ConsumeStatus.SUCCESS, OrderedStatus.COMMIT, OrderedStatus.ROLLBACK])
 def test_with_auto_commit_success_and_both_ordered_words_commit(answer: object) -> None:
     verdict = judge_answer(answer, auto_commit=True)
-    assert (verdict.action, verdict.status) == (Action.COMMIT, "success")
+    assert (verdict.action, verdict.status) == (OrderedOutcome.COMMIT, "success")
     assert bool(verdict.reason) is isinstance(answer, OrderedStatus), "a word without meaning is complained about"
 
 
 @pytest.mark.parametrize(
     ("answer", "action", "status"),
     [
-        (None, Action.KEEP, "uncommitted"),
-        (ConsumeStatus.SUCCESS, Action.KEEP, "uncommitted"),
-        (OrderedStatus.COMMIT, Action.COMMIT, "success"),
-        (OrderedStatus.ROLLBACK, Action.ROLLBACK, "rollback"),
+        (None, OrderedOutcome.KEEP, "uncommitted"),
+        (ConsumeStatus.SUCCESS, OrderedOutcome.KEEP, "uncommitted"),
+        (OrderedStatus.COMMIT, OrderedOutcome.COMMIT, "success"),
+        (OrderedStatus.ROLLBACK, OrderedOutcome.ROLLBACK, "rollback"),
     ],
 )
-def test_without_auto_commit_only_commit_commits(answer: object, action: Action, status: str) -> None:
+def test_without_auto_commit_only_commit_commits(answer: object, action: OrderedOutcome, status: str) -> None:
     verdict = judge_answer(answer, auto_commit=False)
     assert (verdict.action, verdict.status, verdict.reason) == (action, status, "")
 
@@ -38,7 +38,7 @@ def test_without_auto_commit_only_commit_commits(answer: object, action: Action,
 @pytest.mark.parametrize("answer", [False, 0, "", BatchResult(0)])
 def test_a_value_that_is_no_answer_suspends_the_queue(answer: object, auto_commit: bool) -> None:
     verdict = judge_answer(answer, auto_commit=auto_commit)
-    assert (verdict.action, verdict.status) == (Action.SUSPEND, "wrong_value")
+    assert (verdict.action, verdict.status) == (OrderedOutcome.SUSPEND, "wrong_value")
     assert repr(answer) in verdict.reason
 
 
@@ -54,7 +54,7 @@ def test_a_value_that_is_no_answer_suspends_the_queue(answer: object, auto_commi
 )
 def test_every_exception_suspends_the_queue(error: Exception, status: str, ms: int | None, dead: bool) -> None:
     verdict = judge_failure(error)
-    assert (verdict.action, verdict.status) == (Action.SUSPEND, status)
+    assert (verdict.action, verdict.status) == (OrderedOutcome.SUSPEND, status)
     assert (verdict.suspend_ms, verdict.dead) == (ms, dead)
 
 

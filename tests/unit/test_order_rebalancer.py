@@ -12,7 +12,7 @@ from dejamq.handling.subscriptions import Subscriptions
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
 from dejamq.rebalance.locks import QueueLocks
 from dejamq.rebalance.plan import SharedQueues
-from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.rebalance.rebalancer import Rebalancer, RebalancerParts
 from dejamq.receiving.assignment import OwnedQueue
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.offset_store import RemoteOffsetStore
@@ -43,7 +43,7 @@ class Bench:
             self.context, deliveries, offsets, lambda owned, messages: None, locked=self.locks.held
         )
         start = StartRule(self.context, offsets, ConsumeFrom.LAST_OFFSET, 0)
-        parts = Parts(
+        parts = RebalancerParts(
             self.subscriptions, deliveries, offsets, start, self.fetcher, self._route, self._spawn, self.locks
         )
         self.rebalancer = Rebalancer(self.context, parts, "averagely", averagely)

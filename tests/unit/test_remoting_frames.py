@@ -178,7 +178,7 @@ def test_a_number_that_java_cannot_hold_is_refused(number: str) -> None:
 def test_a_route_is_json_without_blanks_and_with_quoted_keys() -> None:
     broker = bodies.BrokerData(cluster="c-1", broker_name="b-1", broker_addrs={"0": "10.0.0.1:10911"})
     queues = bodies.QueueData(broker_name="b-1", read_queue_nums=4, write_queue_nums=4, perm=6)
-    assert bodies.write(bodies.TopicRoute(broker_datas=[broker], queue_datas=[queues])) == (
+    assert bodies.write(bodies.TopicRouteData(broker_datas=[broker], queue_datas=[queues])) == (
         b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"},"brokerName":"b-1","cluster":"c-1",'
         b'"enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"b-1","perm":6,'
         b'"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}'
@@ -186,7 +186,7 @@ def test_a_route_is_json_without_blanks_and_with_quoted_keys() -> None:
 
 
 def test_a_map_with_objects_as_keys_is_written_as_fastjson_does() -> None:
-    queue = bodies.MessageQueue(broker_name="b-1", queue_id=2, topic="orders")
+    queue = bodies.MessageQueueBody(broker_name="b-1", queue_id=2, topic="orders")
     assert msgspec.json.encode({"offsetTable": bodies.with_object_keys([(queue, 5)])}) == (
         b'{"offsetTable":{{"brokerName":"b-1","queueId":2,"topic":"orders"}:5}}'
     )

@@ -2,10 +2,10 @@ from collections.abc import Sequence
 
 import pytest
 from dejamq_namesrv.routes import BROKER_TIMEOUT_MS, RouteTable
-from dejamq_namesrv.topology import BrokerIdentity, Change, DataVersion, RegisteredTopic
+from dejamq_namesrv.topology import BrokerChange, BrokerIdentity, RegisteredTopic, TopicTableVersion
 from dejamq_proto.codes import Code, DejamqError
 
-V1, V2 = DataVersion(0, 1, 1), DataVersion(0, 2, 2)
+V1, V2 = TopicTableVersion(0, 1, 1), TopicTableVersion(0, 2, 2)
 
 
 def broker(
@@ -30,7 +30,7 @@ def queue_nums(table: RouteTable, topic: str = "orders") -> dict[str, int]:
     return {data.broker_name: data.write_queue_nums for data in route.queues} if route else {}
 
 
-def signs(changes: Sequence[Change]) -> list[tuple[str, str, int]]:
+def signs(changes: Sequence[BrokerChange]) -> list[tuple[str, str, int]]:
     return [(change.sign, change.reason, change.identity.broker_id) for change in changes]
 
 
@@ -101,8 +101,8 @@ def test_a_master_that_moved_is_known_by_its_new_address(table: RouteTable) -> N
 
 
 def test_an_older_state_version_cannot_take_over_an_id(table: RouteTable) -> None:
-    table.register(broker(), topics("orders"), DataVersion(2, 1, 1), 0)
-    done = table.register(broker(address="10.0.0.9:10911"), topics("orders"), DataVersion(1, 1, 1), 0)
+    table.register(broker(), topics("orders"), TopicTableVersion(2, 1, 1), 0)
+    done = table.register(broker(address="10.0.0.9:10911"), topics("orders"), TopicTableVersion(1, 1, 1), 0)
     assert done.changes == ()
     assert addresses(table) == {"broker-a": {0: "10.0.0.1:10911"}}
 

@@ -8,7 +8,7 @@ import pytest
 from dejamq_broker.dedup import in_log
 from dejamq_broker.deferred.delay import restored
 from dejamq_broker.deferred.transactions.records import OP_TAG, ended_by, prepared_offset
-from dejamq_broker.pop.records import NOBODY_KEEPS, Found
+from dejamq_broker.pop.records import NOBODY_KEEPS, FoundRecord
 from dejamq_broker.pop.state import read_reference
 from dejamq_broker.store.dump import text_of
 from dejamq_cli.commands.dlq import csv_cell, csv_line
@@ -66,8 +66,8 @@ def test_numbers_in_records_that_cannot_be_are_none(text: str) -> None:
     assert prepared_offset({names.PROPERTY_PREPARED_QUEUE_OFFSET: text}) is None
     assert ended_by(of({names.PROPERTY_TAGS: OP_TAG}, body=f"7,{text},8".encode())) == [7, 8]
     body = msgspec.UNSET
-    assert Found(body, None, None, f"1 {text} 3 c").keeper() is None  # type: ignore[arg-type]  # the body is no matter
-    assert Found(body, None, None, f"1,{text} c").keeper_in_order() == NOBODY_KEEPS  # type: ignore[arg-type]
+    assert FoundRecord(body, None, None, f"1 {text} 3 c").keeper() is None  # type: ignore[arg-type]  # the body is no matter
+    assert FoundRecord(body, None, None, f"1,{text} c").keeper_in_order() == NOBODY_KEEPS  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("chosen", ["\x1b[2J", "\x9b31m", "a\nb", "\u202e", "\u2028", "\x00", "\ud800"])

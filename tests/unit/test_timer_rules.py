@@ -1,7 +1,7 @@
 """What a message may ask of the timer, and where it waits."""
 
 import pytest
-from dejamq_broker.timer.rules import Place, TimerRules, due, rolled
+from dejamq_broker.timer.rules import SlotPlace, TimerRules, due, rolled
 from dejamq_proto.records.record import MAX_PROPERTIES_SIZE, BadRecord, Record, decode_properties, encode_properties
 from delay_world import Clock
 from hypothesis import given
@@ -77,14 +77,14 @@ def test_a_time_that_cannot_be_is_refused(properties: dict[str, object], why: st
 @pytest.mark.parametrize(
     ("in_ms", "place"),
     [
-        (HALF_HOUR_MS - 1000, Place(NOW + HALF_HOUR_MS - 1000, rolled=False)),
-        (HALF_HOUR_MS, Place(NOW + HALF_HOUR_MS // 2, rolled=True)),
-        (HALF_HOUR_MS * 4 // 3 - 1000, Place(NOW + HALF_HOUR_MS // 2, rolled=True)),
-        (HALF_HOUR_MS * 4 // 3, Place(NOW + HALF_HOUR_MS, rolled=True)),
-        (DAY_MS, Place(NOW + HALF_HOUR_MS, rolled=True)),
+        (HALF_HOUR_MS - 1000, SlotPlace(NOW + HALF_HOUR_MS - 1000, rolled=False)),
+        (HALF_HOUR_MS, SlotPlace(NOW + HALF_HOUR_MS // 2, rolled=True)),
+        (HALF_HOUR_MS * 4 // 3 - 1000, SlotPlace(NOW + HALF_HOUR_MS // 2, rolled=True)),
+        (HALF_HOUR_MS * 4 // 3, SlotPlace(NOW + HALF_HOUR_MS, rolled=True)),
+        (DAY_MS, SlotPlace(NOW + HALF_HOUR_MS, rolled=True)),
     ],
 )
-def test_a_message_beyond_the_window_waits_on_the_way(in_ms: int, place: Place) -> None:
+def test_a_message_beyond_the_window_waits_on_the_way(in_ms: int, place: SlotPlace) -> None:
     assert rules(window=1800).place(NOW + in_ms, NOW + 400) == place
 
 

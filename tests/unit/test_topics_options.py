@@ -8,7 +8,7 @@ from dejamq_proto.codes import ConfigError
 pytest.importorskip("pyspark", reason="the source needs the extra 'analytics'")
 
 from dejamq_analytics.topics.options import Bound, ReadOptions
-from dejamq_analytics.topics.places import EARLIEST, LATEST, Queue
+from dejamq_analytics.topics.places import EARLIEST, LATEST, TopicQueue
 
 OFFSETS = '{"t": {"broker-a": {"0": 7, "1": -1}}}'
 
@@ -40,7 +40,7 @@ def test_names_may_be_written_in_any_case_as_spark_hands_them_on() -> None:
         ({"startingTimestamp": "0"}, Bound(timestamp_ms=0)),
         (
             {"startingOffsets": OFFSETS},
-            Bound(offsets={Queue("t", "broker-a", 0): 7, Queue("t", "broker-a", 1): LATEST}),
+            Bound(offsets={TopicQueue("t", "broker-a", 0): 7, TopicQueue("t", "broker-a", 1): LATEST}),
         ),
     ],
 )

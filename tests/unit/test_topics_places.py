@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="the source needs the extra 'analytics'")
 
-from dejamq_analytics.topics.places import Piece, Queue, limited, of_json, pieces, to_json
+from dejamq_analytics.topics.places import Piece, TopicQueue, limited, of_json, pieces, to_json
 
-QUEUES = st.builds(Queue, st.sampled_from(["t", "u"]), st.sampled_from(["broker-a", "broker-b"]), st.integers(0, 9))
+QUEUES = st.builds(
+    TopicQueue, st.sampled_from(["t", "u"]), st.sampled_from(["broker-a", "broker-b"]), st.integers(0, 9)
+)
 PLACES = st.dictionaries(QUEUES, st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=12)
-A, B = Queue("t", "broker-a", 0), Queue("t", "broker-b", 10)
+A, B = TopicQueue("t", "broker-a", 0), TopicQueue("t", "broker-b", 10)
 
 
 def test_offsets_are_nested_as_an_option_and_a_checkpoint_have_them() -> None:
@@ -19,14 +21,16 @@ def test_offsets_are_nested_as_an_option_and_a_checkpoint_have_them() -> None:
 
 @settings(max_examples=40)
 @given(PLACES)
-def test_offsets_come_back_from_json(places: dict[Queue, tuple[int, int]]) -> None:
+def test_offsets_come_back_from_json(places: dict[TopicQueue, tuple[int, int]]) -> None:
     begun = {queue: start for queue, (start, _) in places.items()}
     assert of_json(to_json(begun)) == begun
 
 
 @settings(max_examples=40)
 @given(PLACES, st.integers(1, 3000))
-def test_a_limited_batch_takes_as_much_as_it_may_and_no_more(places: dict[Queue, tuple[int, int]], most: int) -> None:
+def test_a_limited_batch_takes_as_much_as_it_may_and_no_more(
+    places: dict[TopicQueue, tuple[int, int]], most: int
+) -> None:
     start = {queue: begin for queue, (begin, _) in places.items()}
     end = {queue: last for queue, (_, last) in places.items()}
     to = limited(start, end, most)
@@ -42,7 +46,7 @@ def test_a_limited_batch_takes_of_each_queue_by_what_waits_there() -> None:
 
 @settings(max_examples=40)
 @given(PLACES, st.one_of(st.none(), st.integers(1, 300)))
-def test_pieces_cover_everything_once_and_in_order(places: dict[Queue, tuple[int, int]], most: int | None) -> None:
+def test_pieces_cover_everything_once_and_in_order(places: dict[TopicQueue, tuple[int, int]], most: int | None) -> None:
     start = {queue: begin for queue, (begin, _) in places.items()}
     end = {queue: last for queue, (_, last) in places.items()}
     cut = list(pieces(start, end, most))

@@ -7,8 +7,8 @@ from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.records.record import Record, java_hash
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2.queues import assignments_of, dialled, endpoints_of, queues_of
-from dejamq_proto.v2.statuses import Refused, status_of
-from dejamq_proto.v2.telemetry import GroupSettings, settings_answer
+from dejamq_proto.v2.statuses import StatusError, status_of
+from dejamq_proto.v2.telemetry import SubscriptionSettings, settings_answer
 from dejamq_proto.v2.times import LAST_MS, ms_of, set_ms
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -58,7 +58,7 @@ def test_addresses_that_nobody_can_have_dialled_are_none() -> None:
 
 def test_a_group_without_settings_has_rocketmqs() -> None:
     asked = pb.Settings(subscription=pb.Subscription(group=pb.Resource(name="g")))
-    told = settings_answer(asked, GroupSettings(), 20_000).settings
+    told = settings_answer(asked, SubscriptionSettings(), 20_000).settings
     waits = [each.seconds for each in told.backoff_policy.customized_backoff.next]
     assert (told.backoff_policy.max_attempts, waits[:4], waits[-1]) == (17, [1, 5, 10, 30], 7200)
     assert (told.subscription.group.name, told.subscription.long_polling_timeout.seconds) == ("g", 20)
@@ -66,7 +66,7 @@ def test_a_group_without_settings_has_rocketmqs() -> None:
 
 def test_times_stay_within_what_protobuf_holds() -> None:
     time = Timestamp(seconds=1 << 60)
-    with pytest.raises(Refused):
+    with pytest.raises(StatusError):
         ms_of(time)
     set_ms(time, 1 << 62)
     assert ms_of(time) == LAST_MS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dejamq_proto import pull_pb2, send_pb2
 from dejamq_proto.wire import messages
-from dejamq_proto.wire.fields import BadFrame, fields_of
+from dejamq_proto.wire.fields import BadMessage, fields_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,7 +93,7 @@ def test_a_run_whose_indexes_do_not_fit_is_a_bad_frame(change: dict[str, object]
     run = a_run()
     for name, value in change.items():
         setattr(run, name, value)
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadMessage):
         messages.SendRun.decode(run.encode())
 
 
@@ -102,7 +102,7 @@ def test_any_bytes_are_a_frame_or_a_bad_frame(raw: bytes) -> None:
     for kind in (messages.SendRun, messages.SendRunResult, messages.PullAnswer):
         try:
             kind.decode(raw)
-        except BadFrame:
+        except BadMessage:
             pass
 
 
@@ -113,12 +113,12 @@ def test_a_damaged_frame_never_raises_anything_but_bad_frame(data: st.DataObject
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     try:
         messages.SendRun.decode(bytes(frame))
-    except BadFrame:
+    except BadMessage:
         pass
 
 
 def test_a_frame_of_zeros_is_refused_at_its_first_byte_and_not_at_its_last() -> None:
     """Protobuf has no field 0, and a megabyte of it took the loop a fifth of a second."""
     fields = fields_of(bytes(1 << 20))
-    with pytest.raises(BadFrame, match="field 0"):
+    with pytest.raises(BadMessage, match="field 0"):
         next(fields)

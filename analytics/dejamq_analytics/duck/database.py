@@ -55,11 +55,11 @@ class Database:
         for name, text in MACROS.items():
             self._database.execute(f"CREATE TEMP MACRO {name} AS {text}")
 
-    def keep(self, query: str) -> "Kept":
+    def keep(self, query: str) -> "KeptTable":
         """A table with the query's answer."""
         name = f"kept_{next(self._numbers)}"
         self._execute(f"CREATE TEMP TABLE {name} AS {query}")
-        return Kept(self, name)
+        return KeptTable(self, name)
 
     def drop(self, name: str) -> None:
         self._unused.append(name)
@@ -98,7 +98,7 @@ class Database:
         self._database.close()
 
 
-class Kept:
+class KeptTable:
     """A table that lives as long as a frame that needs it."""
 
     def __init__(self, database: Database, name: str) -> None:

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dejamq_analytics.duck.column import Column, named, quoted
-from dejamq_analytics.duck.database import Database, Kept
+from dejamq_analytics.duck.database import Database, KeptTable
 from dejamq_analytics.duck.row import Row
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ class Frame:
     """
 
     def __init__(
-        self, session: Database, source: str, columns: Sequence[str] | None = None, needs: frozenset[Kept] = frozenset()
+        self,
+        session: Database,
+        source: str,
+        columns: Sequence[str] | None = None,
+        needs: frozenset[KeptTable] = frozenset(),
     ) -> None:
         self.sparkSession = session
         self._source, self._known, self._needs = source, columns, needs

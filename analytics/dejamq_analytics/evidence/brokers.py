@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dejamq_analytics.evidence.client import Client, Hold
-from dejamq_analytics.evidence.clients import Clients
-from dejamq_analytics.evidence.mark import MS, SECOND, Mark, Queue
+from dejamq_analytics.evidence.client import ClientStart, Hold
+from dejamq_analytics.evidence.clients import ClientStarts
+from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Stored
 
@@ -20,7 +20,7 @@ BOOTED, SET, ANSWERED = 0, 4, 6
 """The order of a broker's acts within one moment of its clock."""
 
 
-class Broker(Process):
+class BrokerStart(Process):
     """One start of a broker."""
 
     def __init__(self, key: str, name: str, address: str, began_us: int) -> None:
@@ -34,10 +34,10 @@ class Broker(Process):
 class Brokers:
     """All starts of all brokers; ``names`` by the address at which clients reach them."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: ClientStarts) -> None:
         self._clients = clients
         self.names: dict[str, str] = {}
-        self.starts: dict[str, list[Broker]] = defaultdict(list)
+        self.starts: dict[str, list[BrokerStart]] = defaultdict(list)
         self._hosts: dict[str, str] = {}
         self._operators: dict[tuple[str, str], str] = {}
         self._client_ids: dict[tuple[str, str], str] = {}
@@ -48,7 +48,7 @@ class Brokers:
         self._cleaned: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         self._gone: list[dict[str, Any]] = []
         """Events of members that said no goodbye."""
-        self._read: dict[str, Callable[[Broker, str, Mark], None]] = {
+        self._read: dict[str, Callable[[BrokerStart, str, Mark], None]] = {
             "joined": self._member, "lowered": self._lower, "reset": self._reset_by, "reset_to": self._reset,
             "reset_one": self._reset_one, "cleaned": self._clean, "cleaned_all": self._clean, "loaded": self._load,
             "checked": self._check, "answered": self._answer, "recovered": self._recover, "locked": self._lock,
@@ -88,20 +88,20 @@ class Brokers:
         for mark in marks:
             self._tell(name, mark)
 
-    def _start(self, host: str, name: str, address: str, nth: int, at_us: int) -> Broker:
-        broker = Broker(f"broker:{host}:{nth}:{at_us}", name, address, at_us)
+    def _start(self, host: str, name: str, address: str, nth: int, at_us: int) -> BrokerStart:
+        broker = BrokerStart(f"broker:{host}:{nth}:{at_us}", name, address, at_us)
         self.starts[name].append(broker)
         return broker
 
-    def at(self, name: str, at_us: int) -> Broker:
+    def at(self, name: str, at_us: int) -> BrokerStart:
         """The start that ran at a moment; one that is known by nothing else, if no log tells of any."""
         starts = self.starts[name]
         if not starts:
-            starts.append(Broker(f"broker:{name}", name, "", 0))
+            starts.append(BrokerStart(f"broker:{name}", name, "", 0))
         running = [one for one in starts if one.began_us <= at_us + SECOND]
         return running[-1] if running else starts[0]
 
-    def starts_between(self, name: str, begin_us: int, end_us: int) -> list[Broker]:
+    def starts_between(self, name: str, begin_us: int, end_us: int) -> list[BrokerStart]:
         """Starts that its logs tell of, from one moment to another."""
         return [one for one in self.starts[name] if one.boot and begin_us < one.began_us < end_us]
 
@@ -113,49 +113,49 @@ class Brokers:
         if mark.what in self._read:
             self._read[mark.what](broker, name, mark)
 
-    def _lower(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _lower(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         said = mark.said
         client_id = self._client_ids.get((name, said["address"]), said["address"])
         self._set(broker, name, mark, said["queue_id"], said["old"], said["new"], "oneway", client_id)
         self._had(name, mark, {(said["topic"], said["group"], said["queue_id"]): said["old"]})
 
-    def _reset_by(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _reset_by(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         self._operators[mark.said["topic"], mark.said["group"]] = mark.said["address"]
 
-    def _reset(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _reset(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         for queue, offset in mark.said["offsets"].items():
             self._set(broker, name, mark, queue, -1, offset, "reset", "")
 
-    def _reset_one(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _reset_one(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         self._set(broker, name, mark, mark.said["queue_id"], -1, mark.said["new"], "reset", "")
 
-    def _clean(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _clean(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         """Of one topic, or all that a group had at this broker."""
         topic, group = mark.said.get("topic", ""), mark.said["group"]
         before = {(topic, group, queue_id): offset for queue_id, offset in mark.said.get("offsets_before", {}).items()}
         self._had(name, mark, before)
         self._cleaned[name, group, topic].append(mark.at_us)
 
-    def _load(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _load(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         if mark.said["file"] == "consumerOffset":
             source = "bak" if mark.said.get("bak") else "main"
             broker.add(mark, "OFF_LOAD", broker_name=name, source=source, digest="", entries=0)
 
-    def _check(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _check(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         said = mark.said
         broker.add(
             mark, "CHECK_TRANSACTION", broker_name=name, group="", unique_key=said["unique_key"],
             half_queue_offset=said["half_offset"], half_log_offset=said["half_log_offset"], check_times=0,
         )  # fmt: skip
 
-    def _answer(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _answer(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         self.answers_to_checks[name, mark.said["half_log_offset"]] = mark
 
-    def _recover(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _recover(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         if broker.boot is not None:
             broker.boot["log_max"] = mark.said["log_max"]
 
-    def _member(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _member(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         address = mark.said.get("remote", "")
         client_id = mark.said.get("client_id") or self._client_ids.get((name, address), "")
         client = self._clients.of_client_id(client_id, mark.at_us + mark.within_us)
@@ -186,7 +186,7 @@ class Brokers:
         ]  # fmt: skip
         return min(last, min(told)) if len(told) == 1 else last
 
-    def _said_goodbye(self, broker: Broker, name: str, client: Client, mark: Mark) -> None:
+    def _said_goodbye(self, broker: BrokerStart, name: str, client: ClientStart, mark: Mark) -> None:
         """It left in order, on the connection that it had told its last offsets on: so these had come before."""
         for hold in client.holds:
             if hold.group != mark.said["group"] or hold.queue.broker_name != name or not hold.persisted:
@@ -219,7 +219,7 @@ class Brokers:
                 )
                 continue
             for (topic, group, queue_id), value in mark.said["offsets"].items():
-                queue = Queue(topic, name, queue_id)
+                queue = QueueName(topic, name, queue_id)
                 tellers = [
                     self._clients.by_key[key]
                     for key, at_us in told.get((group, queue, value), {}).items()
@@ -228,9 +228,9 @@ class Brokers:
                 if len(tellers) == 1:
                     self._set_by(self.at(name, mark.at_us), mark, group, queue, -1, value, "oneway", tellers[0])
 
-    def _first_told(self) -> dict[tuple[str, Queue, int], dict[str, int]]:
+    def _first_told(self) -> dict[tuple[str, QueueName, int], dict[str, int]]:
         """When each client first told each offset, by group, queue and offset."""
-        found: dict[tuple[str, Queue, int], dict[str, int]] = defaultdict(dict)
+        found: dict[tuple[str, QueueName, int], dict[str, int]] = defaultdict(dict)
         for client in self._clients.by_key.values():
             for hold in client.holds:
                 for at_us, value in hold.persisted:
@@ -239,15 +239,23 @@ class Brokers:
         return found
 
     def _set(
-        self, broker: Broker, name: str, mark: Mark, queue_id: int, old: int, new: int, by: str, client_id: str
+        self, broker: BrokerStart, name: str, mark: Mark, queue_id: int, old: int, new: int, by: str, client_id: str
     ) -> None:
         client = self._clients.of_client_id(client_id, mark.at_us)
-        queue = Queue(mark.said["topic"], name, queue_id)
+        queue = QueueName(mark.said["topic"], name, queue_id)
         told = self._set_by(broker, mark, mark.said["group"], queue, old, new, by, client)
         told["client_id"] = client_id or self._operators.get((mark.said["topic"], mark.said["group"]), "")
 
     def _set_by(
-        self, broker: Broker, mark: Mark, group: str, queue: Queue, old: int, new: int, by: str, client: Client | None
+        self,
+        broker: BrokerStart,
+        mark: Mark,
+        group: str,
+        queue: QueueName,
+        old: int,
+        new: int,
+        by: str,
+        client: ClientStart | None,
     ) -> dict[str, Any]:
         return broker.add(
             mark, "OFF_SET", SET, broker_name=queue.broker_name, group=group, topic=queue.topic,
@@ -255,7 +263,7 @@ class Brokers:
             client_boot_id=client.boot_id if client else "",
         )  # fmt: skip
 
-    def _lock(self, broker: Broker, name: str, mark: Mark) -> None:
+    def _lock(self, broker: BrokerStart, name: str, mark: Mark) -> None:
         said, queue = mark.said, mark.said["queue"]
         client = self._clients.of_client_id(said["client_id"], mark.at_us)
         owner = said.get("owner", "")
@@ -278,7 +286,7 @@ class Brokers:
 
     # what clients prove
 
-    def answered(self, client: Client, hold: Hold, start: int | None) -> None:
+    def answered(self, client: ClientStart, hold: Hold, start: int | None) -> None:
         """A client that opens a queue has asked the broker where to begin."""
         if hold.opened is None or start is None or hold.group in client.broadcasting:
             return
@@ -290,7 +298,7 @@ class Brokers:
             client_boot_id=client.boot_id,
         )  # fmt: skip
 
-    def _was_cleaned(self, group: str, queue: Queue, at_us: int) -> bool:
+    def _was_cleaned(self, group: str, queue: QueueName, at_us: int) -> bool:
         """Whether its offset had been taken away by then, and nobody had told one since."""
         name = queue.broker_name
         every = [*self._cleaned[name, group, ""], *self._cleaned[name, group, queue.topic]]
@@ -305,7 +313,7 @@ class Brokers:
 
     def came_late(self) -> None:
         """Offsets that clients told after the next owner had opened the queue: they came after it had asked."""
-        by_queue: dict[tuple[str, Queue], list[tuple[Client, Hold]]] = defaultdict(list)
+        by_queue: dict[tuple[str, QueueName], list[tuple[ClientStart, Hold]]] = defaultdict(list)
         for client in self._clients.by_key.values():
             for hold in client.holds:
                 by_queue[hold.group, hold.queue].append((client, hold))
@@ -315,7 +323,7 @@ class Brokers:
                     if former is not later and opened.opened is not None and opened.start is not None:
                         self._came_late(former, left, later, opened.opened.at_us, opened.start)
 
-    def _came_late(self, former: Client, left: Hold, later: Client, opened_us: int, start: int) -> None:
+    def _came_late(self, former: ClientStart, left: Hold, later: ClientStart, opened_us: int, start: int) -> None:
         """Nothing if it had told more before: that may have come in time, and been lost."""
         exact_us = opened_us + (SAME_CLOCK_US if former.ip == later.ip else TWO_CLOCKS_US)
         before = [value for at_us, value in left.persisted if at_us <= exact_us]
@@ -334,7 +342,7 @@ class Brokers:
             for one in starts:
                 one.has |= kinds
 
-    def every(self) -> Iterable[Broker]:
+    def every(self) -> Iterable[BrokerStart]:
         """All starts."""
         return [one for starts in self.starts.values() for one in starts]
 

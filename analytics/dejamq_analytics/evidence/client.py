@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from dejamq_analytics.evidence.mark import Mark, Queue
+from dejamq_analytics.evidence.mark import Mark, QueueName
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Stored
 
@@ -37,10 +37,10 @@ class Hold:
 
     pq_id: int
     group: str
-    queue: Queue
+    queue: QueueName
     opened: Mark | None
     ended_us: int | None = None
-    entered: list["Given"] = field(default_factory=list)
+    entered: list["GivenMessage"] = field(default_factory=list)
     persisted: list[tuple[int, int]] = field(default_factory=list)
     not_told: list[int] = field(default_factory=list)
     """When its offset could not be told."""
@@ -69,12 +69,12 @@ class Hold:
 
 
 @dataclass
-class Given:
+class GivenMessage:
     """A message that a handler was given."""
 
     mark: Mark
     delivery_id: int
-    process: "Client"
+    process: "ClientStart"
     record: Stored | None = None
     hold: Hold | None = None
     ended: Mark | None = None
@@ -84,7 +84,7 @@ class Given:
     """The line that its time is over."""
 
 
-class Client(Process):
+class ClientStart(Process):
     """A client process with its queues and deliveries."""
 
     def __init__(self, key: str, name: str, client_id: str) -> None:
@@ -93,7 +93,7 @@ class Client(Process):
         self.pid = ""
         self.ip = client_id.partition("@")[0]
         self.holds: list[Hold] = []
-        self.given: list[Given] = []
+        self.given: list[GivenMessage] = []
         self.orderly: set[str] = set()
         self.broadcasting: set[str] = set()
         self.groups: set[str] = set()
@@ -102,7 +102,7 @@ class Client(Process):
         """Before this its last connection had ended, as brokers and other members tell."""
         self.lost: Mark | None = None
 
-    def hold_at(self, group: str, queue: Queue, at_us: int) -> Hold | None:
+    def hold_at(self, group: str, queue: QueueName, at_us: int) -> Hold | None:
         """Its process queue of this queue at a moment: the last one opened by then."""
         fitting = [
             one for one in self.holds

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dejamq_analytics.evidence.mark import Mark, Queue, whole
+from dejamq_analytics.evidence.mark import Mark, QueueName, whole
 from dejamq_analytics.evidence.text_lines import Line
 
 
@@ -129,9 +129,11 @@ def _said(groups: dict[str, str | None]) -> dict[str, Any]:
     """With queues and numbers as such."""
     said: dict[str, Any] = {name: value for name, value in groups.items() if value is not None}
     if "queue" in said and "topic" in said:
-        said["queue"] = Queue(said["topic"], said["broker"], whole(said["queue"]))
+        said["queue"] = QueueName(said["topic"], said["broker"], whole(said["queue"]))
     if "queues" in said:
-        said["queues"] = [Queue(one["topic"], one["broker"], whole(one["queue"])) for one in _queues(said["queues"])]
+        said["queues"] = [
+            QueueName(one["topic"], one["broker"], whole(one["queue"])) for one in _queues(said["queues"])
+        ]
     if "route" in said:
         said["brokers"] = dict(_addresses(said["route"]))
     if "messages" in said:

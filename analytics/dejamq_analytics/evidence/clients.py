@@ -7,21 +7,21 @@ its process by the first bytes of its request id: address, process id and class 
 import re
 from collections import defaultdict
 
-from dejamq_analytics.evidence.client import LAST, Client, Origin
+from dejamq_analytics.evidence.client import LAST, ClientStart, Origin
 from dejamq_analytics.evidence.mark import MS, SECOND, Mark
 from dejamq_analytics.sources.journaled import NOTHING, Journaled
 
 INNER = "INNER_TRACE_"
 
 
-class Clients:
+class ClientStarts:
     """All client processes of the evidence."""
 
     def __init__(self, known: Journaled = NOTHING) -> None:
         """``known``: what journals of brokers tell of these clients."""
         self._known = known
-        self.by_key: dict[str, Client] = {}
-        self._ids: dict[tuple[str, str], dict[str, Client]] = defaultdict(dict)
+        self.by_key: dict[str, ClientStart] = {}
+        self._ids: dict[tuple[str, str], dict[str, ClientStart]] = defaultdict(dict)
         self._all_ids: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._groups: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
 
@@ -39,7 +39,7 @@ class Clients:
             for client in self._whose(mark):
                 client.marks.append(mark)
 
-    def _whose(self, mark: Mark) -> list[Client]:
+    def _whose(self, mark: Mark) -> list[ClientStart]:
         where, client_id, group = (mark.host, mark.pid), mark.said.get("client_id", ""), mark.said.get("group", "")
         if INNER in client_id:
             return []
@@ -55,12 +55,12 @@ class Clients:
         # a line that names nobody is of the only client that the process has
         return [*known.values()] if len(known) == 1 and not group else []
 
-    def _begin(self, mark: Mark, client_id: str) -> Client:
+    def _begin(self, mark: Mark, client_id: str) -> ClientStart:
         """A client id that begins, or begins again: then it is another start."""
         base = f"{mark.host}:{client_id}" + (f"[{mark.pid}]" if mark.pid and f"@{mark.pid}" not in client_id else "")
         times = sum(key.startswith(base) for key in self.by_key)
         name = f"{base}~{times + 1}" if times else base
-        client = Client(name, name, client_id)
+        client = ClientStart(name, name, client_id)
         client.has.add("log")
         self._learn(client, client_id)
         told = re.search(r"@(\d+)(?:#|$)", client_id)
@@ -68,7 +68,7 @@ class Clients:
         self.by_key[name] = self._ids[mark.host, mark.pid][client_id] = client
         return client
 
-    def _learn(self, client: Client, client_id: str) -> None:
+    def _learn(self, client: ClientStart, client_id: str) -> None:
         """What the journals of brokers tell of it."""
         client.known_as = self._known.boots.get(client_id, "")
         lost = self._known.lost.get(client_id)
@@ -79,7 +79,7 @@ class Clients:
 
     # which process a trace record is of
 
-    def of_origin(self, origin: Origin, group: str, at_us: int) -> Client:
+    def of_origin(self, origin: Origin, group: str, at_us: int) -> ClientStart:
         """The process that made an id. One that has no log gets a name of its own."""
         fitting = [
             one for one in self.by_key.values()
@@ -92,7 +92,7 @@ class Clients:
         key = f"{origin.key}{f':{group}' if group else ''}"
         if key not in self.by_key:
             client_id = self._known.client_of(origin.ip, origin.pid)
-            self.by_key[key] = client = Client(key, client_id or key, client_id or key)
+            self.by_key[key] = client = ClientStart(key, client_id or key, client_id or key)
             self._learn(client, client_id or "")
         return self.by_key[key]
 
@@ -108,24 +108,24 @@ class Clients:
                 if mark.what in ("lock", "suspended_queue") and mark.said.get("group"):
                     client.orderly.add(mark.said["group"])
 
-    def of_client_id(self, client_id: str, at_us: int) -> Client | None:
+    def of_client_id(self, client_id: str, at_us: int) -> ClientStart | None:
         """The start of this client id that ran at a moment, as far as logs tell."""
         fitting = [one for one in self.by_key.values() if one.client_id == client_id and _alive(one, at_us)]
         return fitting[-1] if len(fitting) == 1 else None
 
 
-def _has_begun(client: Client) -> bool:
+def _has_begun(client: ClientStart) -> bool:
     """Some lines of a start come before the one that says so."""
     return any(mark.what in ("created", "closed") for mark in client.marks)
 
 
-def _alive(client: Client, at_us: int) -> bool:
+def _alive(client: ClientStart, at_us: int) -> bool:
     if not client.marks:
         return True
     return client.marks[0].at_us - MS <= at_us and (client.closed_us is None or at_us <= client.closed_us + SECOND)
 
 
-def told_by_broker(client: Client) -> None:
+def told_by_broker(client: ClientStart) -> None:
     """The broker's line on its connection is the last one of its journal, at the time of its own last act."""
     last_us = max((step.at_us for step in client.steps), default=0)
     if client.lost is not None and client.closed_us is None:

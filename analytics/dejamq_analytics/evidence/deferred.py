@@ -11,9 +11,9 @@ from itertools import count, pairwise
 import msgspec
 from dejamq_proto.names import RETRY_PREFIX
 
-from dejamq_analytics.evidence.brokers import Broker, Brokers
-from dejamq_analytics.evidence.client import Client, Given, origin_of
-from dejamq_analytics.evidence.clients import Clients
+from dejamq_analytics.evidence.brokers import Brokers, BrokerStart
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage, origin_of
+from dejamq_analytics.evidence.clients import ClientStarts
 from dejamq_analytics.evidence.mark import MS, Mark
 from dejamq_analytics.evidence.stored import Records, Stored, Waited
 
@@ -27,13 +27,13 @@ Step = tuple[str, str, int]
 class Failures:
     """What handlers were given, by the step of the retry chain that each was."""
 
-    def __init__(self, given: Iterable[Given]) -> None:
-        self._by_step: dict[Step, list[Given]] = defaultdict(list)
+    def __init__(self, given: Iterable[GivenMessage]) -> None:
+        self._by_step: dict[Step, list[GivenMessage]] = defaultdict(list)
         for one in given:
             said = one.mark.said
             self._by_step[said["group"], said["unique_key"], said["times"]].append(one)
 
-    def before(self, retry: Stored) -> Given | None:
+    def before(self, retry: Stored) -> GivenMessage | None:
         """The one delivery whose failure a record of a retry topic answers."""
         if not retry.waits_for.startswith(RETRY_PREFIX):
             return None
@@ -74,7 +74,7 @@ def _waited(due: Stored, waiting: Mapping[Waited, list[Stored]]) -> Stored | Non
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _stored_to_wait(source: Stored, failed: Given | None, brokers: Brokers) -> None:
+def _stored_to_wait(source: Stored, failed: GivenMessage | None, brokers: Brokers) -> None:
     """By the broker, which was asked to take a message back, or by the consumer itself.
 
     The request of a consumer's own send has the number of the delivery that failed.
@@ -94,7 +94,7 @@ def _stored_to_wait(source: Stored, failed: Given | None, brokers: Brokers) -> N
 # transactions
 
 
-def transactions(traced: Iterable[Mark], records: Records, clients: Clients, brokers: Brokers) -> None:
+def transactions(traced: Iterable[Mark], records: Records, clients: ClientStarts, brokers: Brokers) -> None:
     """Messages that were committed more than once: their half messages, marks, and commits.
 
     Only what the commit log settles is told: what the second commit ended was there before the first one, or the mark
@@ -158,7 +158,7 @@ def _marked(final: Stored, half: Stored, records: Records, until: int) -> bool:
 
 
 def _crashed(
-    before: Stored, after: Stored, half: Stored, halves: list[Stored], records: Records, began: Broker
+    before: Stored, after: Stored, half: Stored, halves: list[Stored], records: Records, began: BrokerStart
 ) -> bool:
     """Whether the broker was killed between two commits, and asked about the first one's half message only then."""
     asked = next((one for one in halves if one.log_offset > half.log_offset), None)
@@ -182,7 +182,7 @@ def _tell(halves: list[Stored], records: Records, brokers: Brokers, producer: st
             )  # fmt: skip
 
 
-def _decide(producer: Client, mark: Mark, final: Stored, half: Stored, request: int) -> None:
+def _decide(producer: ClientStart, mark: Mark, final: Stored, half: Stored, request: int) -> None:
     """What the producer's trace says of this commit."""
     producer.has.add("trace")
     if not producer.holds:

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from dejamq_analytics.evidence.client import DROPPED, ENDED, ENTERED, LAST, Client, Given, Hold, origin_of
-from dejamq_analytics.evidence.clients import Clients
-from dejamq_analytics.evidence.mark import MS, SECOND, Mark, Queue
+from dejamq_analytics.evidence.client import DROPPED, ENDED, ENTERED, LAST, ClientStart, GivenMessage, Hold, origin_of
+from dejamq_analytics.evidence.clients import ClientStarts
+from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName
 from dejamq_analytics.evidence.stored import Records, Stored
 
 KEPT_US = 8 * SECOND
@@ -16,7 +16,7 @@ FOREVER_US = 1 << 62
 FAILED = ("exception", "reconsume", "wrong_value")
 
 
-def deliver(marks: Iterable[Mark], clients: Clients, records: Records) -> list[Given]:
+def deliver(marks: Iterable[Mark], clients: ClientStarts, records: Records) -> list[GivenMessage]:
     """Deliveries and their ends, from trace records of handlers."""
     ends: dict[tuple[str, str], Mark] = {}
     entered: list[Mark] = []
@@ -26,7 +26,7 @@ def deliver(marks: Iterable[Mark], clients: Clients, records: Records) -> list[G
         elif mark.what == "entered":
             entered.append(mark)
     seen: set[tuple[str, str]] = set()
-    found: list[Given] = []
+    found: list[GivenMessage] = []
     for mark in sorted(entered, key=lambda one: one.at_us):
         request, key = mark.said["request"], mark.said["unique_key"]
         origin = origin_of(request)
@@ -36,16 +36,16 @@ def deliver(marks: Iterable[Mark], clients: Clients, records: Records) -> list[G
         process = clients.of_origin(origin, mark.said["group"], mark.at_us)
         process.has.add("trace")
         process.groups.add(mark.said["group"])
-        given = Given(mark, len(process.given) + 1, process, ended=ends.get((request, key)))
+        given = GivenMessage(mark, len(process.given) + 1, process, ended=ends.get((request, key)))
         process.given.append(given)
         found.append(given)
     _place(found, records)
     return found
 
 
-def _place(found: list[Given], records: Records) -> None:
+def _place(found: list[GivenMessage], records: Records) -> None:
     """The record of each delivery, where only one fits; and the process queue it came through."""
-    by_message: dict[tuple[str, str, int], list[Given]] = defaultdict(list)
+    by_message: dict[tuple[str, str, int], list[GivenMessage]] = defaultdict(list)
     for given in found:
         said = given.mark.said
         by_message[said["group"], said["unique_key"], said["times"]].append(given)
@@ -63,7 +63,7 @@ def _place(found: list[Given], records: Records) -> None:
             _hold(given, given.record)
 
 
-def _kept_it(given: Given) -> bool:
+def _kept_it(given: GivenMessage) -> bool:
     """Whether its process says that no broker took a message back: it tries again by itself then, after 5 s."""
     since_us = given.mark.at_us - KEPT_US
     return any(
@@ -71,7 +71,7 @@ def _kept_it(given: Given) -> bool:
     )
 
 
-def _elsewhere(some: list[Given], group: str, fitting: list[Stored], records: Records) -> bool:
+def _elsewhere(some: list[GivenMessage], group: str, fitting: list[Stored], records: Records) -> bool:
     """Whether these members had queues of the topic at brokers whose stores are not there: a record may lie there."""
     topics = {one.queue.topic for one in fitting}
     held = {
@@ -83,7 +83,7 @@ def _elsewhere(some: list[Given], group: str, fitting: list[Stored], records: Re
     return not held <= records.brokers
 
 
-def _give(some: list[Given], group: str, fitting: list[Stored]) -> None:
+def _give(some: list[GivenMessage], group: str, fitting: list[Stored]) -> None:
     """The record that each of these deliveries of one message was of."""
     reached = [
         one for one in fitting if any(given.process.hold_at(group, one.queue, given.mark.at_us) for given in some)
@@ -96,7 +96,7 @@ def _give(some: list[Given], group: str, fitting: list[Stored]) -> None:
             given.record = record
 
 
-def _hold(given: Given, record: Stored) -> None:
+def _hold(given: GivenMessage, record: Stored) -> None:
     group = given.mark.said["group"]
     given.hold = given.process.hold_at(group, record.queue, given.mark.at_us)
     if given.hold is not None:
@@ -105,7 +105,7 @@ def _hold(given: Given, record: Stored) -> None:
         given.hold.entered.append(given)
 
 
-def _opened_again(some: list[Given], group: str, reached: list[Stored]) -> bool:
+def _opened_again(some: list[GivenMessage], group: str, reached: list[Stored]) -> bool:
     """Whether any of these queues was opened more than once: then one record may have come twice."""
     holds = {
         (given.process.key, hold.pq_id): hold.queue
@@ -119,11 +119,11 @@ def _opened_again(some: list[Given], group: str, reached: list[Stored]) -> bool:
     return len(holds) != len(set(holds.values())) or not one_each
 
 
-def events(client: Client, records: Records) -> None:
+def events(client: ClientStart, records: Records) -> None:
     """Its deliveries and their results, with the low-water mark of the process queue after each."""
     _mark_thrown_away(client)
     _expired(client)
-    by_request: dict[str, list[Given]] = defaultdict(list)
+    by_request: dict[str, list[GivenMessage]] = defaultdict(list)
     for given in client.given:
         by_request[given.mark.said["request"]].append(given)
     for number, some in enumerate(by_request.values(), 1):
@@ -136,7 +136,7 @@ def events(client: Client, records: Records) -> None:
     _direct(client, records)
 
 
-def _direct(client: Client, records: Records) -> None:
+def _direct(client: ClientStart, records: Records) -> None:
     """Messages that an operator had the client handle: no hook runs then, so they are in no trace."""
     if len(client.groups) != 1:
         return  # the line does not say of which group
@@ -148,7 +148,7 @@ def _direct(client: Client, records: Records) -> None:
                 _delivered_directly(client, mark, group, fitting[0], number)
 
 
-def _delivered_directly(client: Client, mark: Mark, group: str, record: Stored, number: int) -> None:
+def _delivered_directly(client: ClientStart, mark: Mark, group: str, record: Stored, number: int) -> None:
     queue = record.queue
     client.add(
         mark, "DELIVER", ENTERED, pq_id=0, group=group, topic=queue.topic, broker_name=queue.broker_name,
@@ -158,11 +158,11 @@ def _delivered_directly(client: Client, mark: Mark, group: str, record: Stored, 
     )  # fmt: skip
 
 
-def _place_of(some: list[Given]) -> dict[str, Any]:
+def _place_of(some: list[GivenMessage]) -> dict[str, Any]:
     """Where the messages of one call of the handler came from, all of one queue."""
     record = next((given.record for given in some if given.record is not None), None)
     hold = next((given.hold for given in some if given.hold is not None), None)
-    queue = record.queue if record else Queue("", "", -1)
+    queue = record.queue if record else QueueName("", "", -1)
     return {
         "pq_id": hold.pq_id if hold else 0, "group": some[0].mark.said["group"], "topic": queue.topic,
         "broker_name": queue.broker_name, "queue_id": queue.queue_id,
@@ -171,7 +171,7 @@ def _place_of(some: list[Given]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _entered(client: Client, some: list[Given], number: int) -> None:
+def _entered(client: ClientStart, some: list[GivenMessage], number: int) -> None:
     records = [given.record for given in some]
     client.add(
         some[0].mark, "DELIVER", ENTERED, **_place_of(some), client_id=client.client_id,
@@ -183,7 +183,7 @@ def _entered(client: Client, some: list[Given], number: int) -> None:
     )  # fmt: skip
 
 
-def _untold(client: Client, given: Given) -> None:
+def _untold(client: ClientStart, given: GivenMessage) -> None:
     """A client that was killed had not sent its last traces: the handler may have ended after all."""
     if client.closed_us is not None or given.hold is None or not _behind(given, given.hold):
         return
@@ -192,7 +192,7 @@ def _untold(client: Client, given: Given) -> None:
     client.add(at, "RESULT", LAST, **_place_of([given]), status="untold", mem_off=_low_water(given.hold, at.at_us))
 
 
-def _ended(client: Client, some: list[Given], records: Records) -> None:
+def _ended(client: ClientStart, some: list[GivenMessage], records: Records) -> None:
     group, hold = some[0].mark.said["group"], some[0].hold
     end = some[-1].ended
     assert end is not None
@@ -215,7 +215,7 @@ def _ended(client: Client, some: list[Given], records: Records) -> None:
                 _sent_back(client, given, end, records)
 
 
-def _uncommitted(given: Given, end: Mark) -> bool:
+def _uncommitted(given: GivenMessage, end: Mark) -> bool:
     """Whether its process told its offset once more as not done, or handed it out again.
 
     In order that happens only where a program commits by itself.
@@ -228,7 +228,7 @@ def _uncommitted(given: Given, end: Mark) -> bool:
     return bool(later) and later[0] <= given.record.queue_offset
 
 
-def _sent_back(client: Client, given: Given, end: Mark, records: Records) -> None:
+def _sent_back(client: ClientStart, given: GivenMessage, end: Mark, records: Records) -> None:
     """A handler that failed asks for a retry. That a broker took it shows in the record of the retry.
 
     A client whose broker does not say that it took it sends the message to the retry topic itself.
@@ -242,7 +242,7 @@ def _sent_back(client: Client, given: Given, end: Mark, records: Records) -> Non
         _give_back(client, given, end, path="fallback", request_seq=given.delivery_id)
 
 
-def _not_taken(client: Client, end: Mark) -> bool:
+def _not_taken(client: ClientStart, end: Mark) -> bool:
     """Whether its log says, soon after a handler ended, that a broker did not take a message back."""
     return any(
         mark.what == "not_sent_back" and end.at_us - end.within_us <= mark.at_us <= end.at_us + KEPT_US
@@ -250,14 +250,16 @@ def _not_taken(client: Client, end: Mark) -> bool:
     )  # fmt: skip
 
 
-def _give_back(client: Client, given: Given, mark: Mark, path: str = "rpc", outcome: str = "ok", **more: Any) -> None:
+def _give_back(
+    client: ClientStart, given: GivenMessage, mark: Mark, path: str = "rpc", outcome: str = "ok", **more: Any
+) -> None:
     place = _place_of([given])
     place.pop("pq_id")
     key = given.mark.said["unique_key"]
     client.add(mark, "SENDBACK", DROPPED, **place, unique_keys=[key], path=path, outcome=outcome, **more)
 
 
-def _expired(client: Client) -> None:
+def _expired(client: ClientStart) -> None:
     """Messages that were given back because their handlers took too long: these still ran, or had just ended."""
     for mark in client.marks:
         if mark.what == "expired":
@@ -267,14 +269,14 @@ def _expired(client: Client) -> None:
                 _give_back(client, fitting[0], mark, reason="expired")
 
 
-def _is_of(given: Given, expired: Mark) -> bool:
+def _is_of(given: GivenMessage, expired: Mark) -> bool:
     """Whether a line that a message's time is over is about this delivery of it."""
     said, record = expired.said, given.record
     here = record is not None and (record.queue.queue_id, record.queue_offset) == (said["queue_id"], said["offset"])
     return here and given.mark.said["unique_key"] == said["unique_key"] and given.mark.at_us < expired.at_us
 
 
-def _behind(given: Given, hold: Hold) -> bool:
+def _behind(given: GivenMessage, hold: Hold) -> bool:
     """Whether an earlier offset of the process queue is not known to be done: then its own result may be lost too."""
     return given.record is not None and _low_water(hold, FOREVER_US) < given.record.queue_offset
 
@@ -310,7 +312,7 @@ def _low_waters(hold: Hold) -> list[tuple[int, int]]:
     return found
 
 
-def _mark_thrown_away(client: Client) -> None:
+def _mark_thrown_away(client: ClientStart) -> None:
     """Results that came after the queue was dropped."""
     for given in client.given:
         if given.hold is not None and given.hold.ended_us is not None and given.ended is not None:

@@ -8,7 +8,7 @@ import msgspec
 from dejamq_proto.loose_json import BAD_JSON
 
 from dejamq_analytics.evidence.client_log import ALL_QUEUES
-from dejamq_analytics.evidence.mark import MS, SECOND, Mark, Queue, whole
+from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName, whole
 from dejamq_analytics.evidence.text_lines import STAMP, offset_of, stamp_us
 
 FIELDS = re.compile(r'(?<![\w.])([\w.]++)=("(?:[^"\\]|\\.)*+"|\S+)')
@@ -95,12 +95,12 @@ def _said(what: str, fields: dict[str, str]) -> dict[str, Any] | None:
     return said
 
 
-def _queue(text: str) -> Queue | None:
+def _queue(text: str) -> QueueName | None:
     found = ALL_QUEUES.search(text)
     if found:
-        return Queue(found["topic"], found["broker"], whole(found["queue"]))
+        return QueueName(found["topic"], found["broker"], whole(found["queue"]))
     short = GO_QUEUE.search(text)
-    return Queue(short[1], short[2], whole(short[3])) if short else None
+    return QueueName(short[1], short[2], whole(short[3])) if short else None
 
 
 def _bare(value: str) -> str:

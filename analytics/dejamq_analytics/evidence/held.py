@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from dejamq_analytics.evidence.client import DROPPED, LAST, OPENED, PERSISTED, Client, Hold
-from dejamq_analytics.evidence.mark import SECOND, Mark, Queue
+from dejamq_analytics.evidence.client import DROPPED, LAST, OPENED, PERSISTED, ClientStart, Hold
+from dejamq_analytics.evidence.mark import SECOND, Mark, QueueName
 
 DROPS = {"dropped": "reassigned", "unsubscribed": "unsubscribed", "idle": "pull_idle", "fixed": "illegal"}
 SHUTDOWN_US = 10 * SECOND
@@ -19,9 +19,9 @@ class _Held:
     Only the offset that a queue began at is known later.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientStart) -> None:
         self._client = client
-        self._now: dict[tuple[str, Queue], Hold] = {}
+        self._now: dict[tuple[str, QueueName], Hold] = {}
         self._rounds = 0
         self._read: dict[str, Callable[[Mark], None]] = {
             "opened": self._open, "begun": self._begin, "persisted": self._persist, "stopped": self._stop,
@@ -130,14 +130,14 @@ def _place(hold: Hold) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def events(client: Client) -> None:
+def events(client: ClientStart) -> None:
     """Its process queues, and what its log tells of them."""
     held = _Held(client)
     for mark in client.marks:
         held.read(mark)
 
 
-def complete(client: Client) -> None:
+def complete(client: ClientStart) -> None:
     """What only its deliveries tell: where each queue began, and how many handlers worked when it was dropped."""
     for hold in client.holds:
         if hold.opening is not None:

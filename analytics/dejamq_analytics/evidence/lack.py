@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from dejamq_analytics.evidence.client import Client, Given
-from dejamq_analytics.evidence.mark import Queue
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage
+from dejamq_analytics.evidence.mark import QueueName
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records, Stored
 
@@ -27,7 +27,7 @@ NO_STORE = "the commit log of each broker: its store directory, with --store or 
 NO_BROKER_LOG = "broker.log and store.log of each broker: logs/rocketmqlogs in the home of its user"
 
 
-Place = tuple[str, Queue, int]
+Place = tuple[str, QueueName, int]
 """A group, a queue, and an offset of it."""
 
 
@@ -36,7 +36,7 @@ class Untraced(NamedTuple):
 
     who: str
     messages: int
-    queue: Queue
+    queue: QueueName
     offset: int
 
 
@@ -48,7 +48,7 @@ def of(
     ``journaled``: the brokers have journals.
     """
     every = [*processes]
-    clients = [one for one in every if isinstance(one, Client) and (one.holds or one.given)]
+    clients = [one for one in every if isinstance(one, ClientStart) and (one.holds or one.given)]
     silent = [one.name for one in clients if "trace" not in one.has and _worked(one)]
     dropped = [
         LOST_TRACES.format(one.messages, one.who, one.queue.topic, one.queue.queue_id, one.offset) for one in lost
@@ -69,18 +69,18 @@ def kinds(processes: Iterable[Process]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for one in processes:
         role = one.role
-        if isinstance(one, Client) and not (one.holds or one.given):
+        if isinstance(one, ClientStart) and not (one.holds or one.given):
             role = "producer"
         found[role] = one.has & found[role] if role in found else set(one.has)
     return found
 
 
-def _worked(client: Client) -> bool:
+def _worked(client: ClientStart) -> bool:
     """Whether it may have been given something: a queue that it told an offset of was not empty."""
     return any(value > 0 for hold in client.holds for _, value in hold.persisted)
 
 
-def untraced(clients: Iterable[Client], given: Iterable[Given], records: Records) -> list[Untraced]:
+def untraced(clients: Iterable[ClientStart], given: Iterable[GivenMessage], records: Records) -> list[Untraced]:
     """By member and by group. A record that a filter of the group may have left out is none; one that the stores lack
     is one, as its trace may lie where it lay.
     """
@@ -121,8 +121,8 @@ NONE = Absent(0, 0)
 class _Traced:
     """What trace records tell of deliveries."""
 
-    def __init__(self, given: Iterable[Given]) -> None:
-        self.offsets: dict[tuple[str, Queue], list[int]] = defaultdict(list)
+    def __init__(self, given: Iterable[GivenMessage]) -> None:
+        self.offsets: dict[tuple[str, QueueName], list[int]] = defaultdict(list)
         self._members: set[tuple[str, Place]] = set()
         self._places: set[Place] = set()
         self._tags: set[tuple[str, str, str]] = set()
@@ -138,7 +138,7 @@ class _Traced:
             self._places.add(place)
             self._tags.add((group, record.queue.topic, record.tags))
 
-    def by_member(self, client: Client, group: str, record: Stored) -> bool:
+    def by_member(self, client: ClientStart, group: str, record: Stored) -> bool:
         return (client.key, (group, record.queue, record.queue_offset)) in self._members or self._somewhere(
             group, record
         )
@@ -156,8 +156,8 @@ class _Traced:
         return topic.startswith("%") or (group, topic, record.tags) in self._tags
 
 
-def _by_queue(records: Records) -> dict[Queue, list[Stored]]:
-    found: dict[Queue, list[Stored]] = defaultdict(list)
+def _by_queue(records: Records) -> dict[QueueName, list[Stored]]:
+    found: dict[QueueName, list[Stored]] = defaultdict(list)
     for some in records.by_key.values():
         for one in some:
             found[one.queue].append(one)
@@ -191,7 +191,7 @@ def _absent(there: Sequence[Stored], offsets: Sequence[int], lowest: int) -> Abs
     return Absent(count, next(gaps, begin + len(known)))
 
 
-def _told(who: str, queue: Queue, gone: Sequence[int], absent: Absent = NONE) -> list[Untraced]:
+def _told(who: str, queue: QueueName, gone: Sequence[int], absent: Absent = NONE) -> list[Untraced]:
     count = len(gone) + absent.messages
     first = min([*gone, *([absent.first] if absent.messages else [])], default=0)
     return [Untraced(who, count, queue, first)] if count else []

@@ -36,7 +36,7 @@ class Mark(NamedTuple):
     pid: str = ""
 
 
-class Queue(NamedTuple):
+class QueueName(NamedTuple):
     """A message queue as RocketMQ names it."""
 
     topic: str

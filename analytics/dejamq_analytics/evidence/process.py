@@ -15,7 +15,7 @@ LEVEL = "logs"
 
 
 @dataclass
-class Step:
+class ProcessStep:
     """An event that is not yet a line: of several at one moment ``rank`` says which comes first."""
 
     at_us: int
@@ -34,7 +34,7 @@ class Process:
     role: str
     has: set[str] = field(default_factory=set)
     marks: list[Mark] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ProcessStep] = field(default_factory=list)
     skew_ms: int | None = None
     known_as: str = ""
     """The boot id by which a broker's journal knows it."""
@@ -47,7 +47,7 @@ class Process:
     def add(self, mark: Mark, event: str, /, rank: int = 5, **fields: Any) -> dict[str, Any]:
         """An event that this mark tells; it is given back, to be completed."""
         told = {"event": event, **fields}
-        self.steps.append(Step(mark.at_us, rank, mark.source, mark.within_us, told))
+        self.steps.append(ProcessStep(mark.at_us, rank, mark.source, mark.within_us, told))
         return told
 
     def _lines(self) -> Iterator[bytes]:
@@ -74,13 +74,13 @@ class Process:
         if not self.steps:
             return
         self.steps.sort(key=lambda one: (one.at_us, one.rank))
-        first: Step | Mark = self.steps[0]
+        first: ProcessStep | Mark = self.steps[0]
         if self.marks and self.marks[0].at_us < first.at_us:
             first = self.marks[0]
         skew = "" if self.skew_ms is None else f" skew_ms={self.skew_ms}"
         reason = f"level={LEVEL} made_of={','.join(sorted(self.has))}{skew}"
         started = {"event": "STATE", "state": "started", "reason": reason}
-        self.steps.insert(0, Step(first.at_us, -1, first.source, first.within_us, started))
+        self.steps.insert(0, ProcessStep(first.at_us, -1, first.source, first.within_us, started))
         with (folder / f"{self.role}-evidence-{self.boot_id}.jsonl").open("wb") as file:
             file.writelines(self._lines())
         sources.writelines(self._sources())

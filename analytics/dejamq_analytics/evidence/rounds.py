@@ -8,8 +8,8 @@ from bisect import bisect_left
 from itertools import pairwise
 from statistics import median
 
-from dejamq_analytics.evidence.client import Client, Hold
-from dejamq_analytics.evidence.mark import MS, SECOND, Mark, Queue
+from dejamq_analytics.evidence.client import ClientStart, Hold
+from dejamq_analytics.evidence.mark import MS, SECOND, Mark, QueueName
 
 ROUND_US = 5 * SECOND
 """RocketMQ's clients tell their offsets every 5 s, and first after 10 s."""
@@ -20,13 +20,13 @@ LATE = 1.6
 ENOUGH = 3
 
 
-def check(client: Client) -> None:
+def check(client: ClientStart) -> None:
     """Take the log from what there is of the client if it has a hole, or not all of its traces' time."""
     if "log" in client.has and (_misses_traces(client) or _misses_rounds(client)):
         client.has.discard("log")
 
 
-def check_end(client: Client) -> None:
+def check_end(client: ClientStart) -> None:
     """Find out if the log is whole to its end: closed in order, or the next round was not due when it was lost."""
     if client.closed_us is not None:
         client.has.add("tail")
@@ -38,7 +38,7 @@ def check_end(client: Client) -> None:
             client.has.add("tail")
 
 
-def rounds(client: Client) -> list[int]:
+def rounds(client: ClientStart) -> list[int]:
     """When the client told its offsets, each round once. A Go client's line is the same when it drops a queue."""
     drops = {(hold.queue, hold.ended_us) for hold in client.holds if hold.ended_us is not None}
     told = sorted(
@@ -50,7 +50,7 @@ def rounds(client: Client) -> list[int]:
     return [at for before, at in pairwise([-FIRST_ROUND_US, *told]) if at - before > ONE_ROUND_US]
 
 
-def _at_a_drop(mark: Mark, drops: set[tuple[Queue, int]]) -> bool:
+def _at_a_drop(mark: Mark, drops: set[tuple[QueueName, int]]) -> bool:
     return any(mark.said["queue"] == queue and 0 <= at - mark.at_us < ONE_ROUND_US for queue, at in drops)
 
 
@@ -63,14 +63,14 @@ def _interval(every: list[int]) -> int:
     return min(ROUND_US, round(median(gaps))) if len(gaps) >= ENOUGH else ROUND_US
 
 
-def _misses_traces(client: Client) -> bool:
+def _misses_traces(client: ClientStart) -> bool:
     if not client.marks:
         return True
     first, last = client.marks[0].at_us, client.marks[-1].at_us + FIRST_ROUND_US + ROUND_US
     return any(not first <= given.mark.at_us <= last for given in client.given)
 
 
-def _misses_rounds(client: Client) -> bool:
+def _misses_rounds(client: ClientStart) -> bool:
     """Between two rounds is too much time, or a queue that it had is not in each round."""
     every = rounds(client)
     gaps = [*pairwise(every)]
@@ -81,14 +81,14 @@ def _misses_rounds(client: Client) -> bool:
     return any(_skips(hold, every) for hold in client.holds)
 
 
-def _held_until(client: Client, every: list[int]) -> list[int]:
+def _held_until(client: ClientStart, every: list[int]) -> list[int]:
     """The last moment at which it had a queue that it tells of: until then it had to tell."""
     last = client.marks[-1].at_us if client.marks else 0
     until = [last if hold.ended_us is None else hold.ended_us for hold in client.holds if hold.persisted]
     return [at for at in (max(until, default=0),) if every and at > every[-1]]
 
 
-def _stood_still(client: Client, before: int, after: int) -> bool:
+def _stood_still(client: ClientStart, before: int, after: int) -> bool:
     """Whether the process did not run in the time of a hole: it wrote nothing, and brokers took it for gone."""
     lost = client.lost is not None and before < client.lost.at_us < after
     wrote = [mark for mark in client.marks if before + ONE_ROUND_US < mark.at_us < after - ROUND_US]

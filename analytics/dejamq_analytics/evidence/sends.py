@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dejamq_proto.records.hosts import offset_message_id
 
 from dejamq_analytics.evidence.brokers import Brokers
-from dejamq_analytics.evidence.client import Client, origin_of
-from dejamq_analytics.evidence.clients import Clients
+from dejamq_analytics.evidence.client import ClientStart, origin_of
+from dejamq_analytics.evidence.clients import ClientStarts
 from dejamq_analytics.evidence.mark import MS, Mark
 from dejamq_analytics.evidence.stored import Records, Stored
 
@@ -27,7 +27,7 @@ def _id_of(one: Stored) -> str:
     return offset_message_id((host.strip("[]"), int(port)), one.log_offset)
 
 
-def tell(marks: Iterable[Mark], clients: Clients, brokers: Brokers, records: Records) -> None:
+def tell(marks: Iterable[Mark], clients: ClientStarts, brokers: Brokers, records: Records) -> None:
     """Lines of the tries that wrote each copy, at the producer, and of the copies, at the broker."""
     sent: dict[str, list[Mark]] = defaultdict(list)
     for mark in marks:
@@ -46,7 +46,7 @@ def tell(marks: Iterable[Mark], clients: Clients, brokers: Brokers, records: Rec
         calls = _tell_one(producer, brokers, sorted(copies, key=lambda one: (one.born_ms, one.log_offset)), pubs, calls)
 
 
-def _tell_one(producer: Client, brokers: Brokers, copies: list[Stored], pubs: dict[str, Mark], calls: int) -> int:
+def _tell_one(producer: ClientStart, brokers: Brokers, copies: list[Stored], pubs: dict[str, Mark], calls: int) -> int:
     """The number of the last call. Nothing is told where one copy's try is not known, or one try has several copies."""
     marks = [pubs.get(_id_of(copy)) or _failed_try(producer, copy) for copy in copies]
     known = [mark for mark in marks if mark is not None]
@@ -70,7 +70,7 @@ def _at_once(failed: Mark, copy: Stored) -> bool:
     return abs(copy.born_ms - failed.at_us // MS) <= NEAR_MS
 
 
-def _failed_try(producer: Client, copy: Stored) -> Mark | None:
+def _failed_try(producer: ClientStart, copy: Stored) -> Mark | None:
     """The one line of a try that failed, whose time less its duration is when the copy was born, for its queue."""
     fitting = [
         mark for mark in producer.marks
@@ -80,7 +80,7 @@ def _failed_try(producer: Client, copy: Stored) -> Mark | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _try(producer: Client, brokers: Brokers, copy: Stored, mark: Mark, call: int, number: int) -> None:
+def _try(producer: ClientStart, brokers: Brokers, copy: Stored, mark: Mark, call: int, number: int) -> None:
     if not producer.holds:
         producer.role = "producer"
     failed = mark.what == "tried_again"

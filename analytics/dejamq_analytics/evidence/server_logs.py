@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dejamq_analytics.evidence.client_log import QUEUE, to
-from dejamq_analytics.evidence.mark import Mark, Queue, whole
+from dejamq_analytics.evidence.mark import Mark, QueueName, whole
 from dejamq_analytics.evidence.text_lines import Line
 
 CLIENT = (
@@ -100,7 +100,7 @@ def _read(text: str) -> tuple[str, dict[str, Any]] | None:
 def _said(groups: dict[str, str | None]) -> dict[str, Any]:
     said: dict[str, Any] = {name: value for name, value in groups.items() if value is not None}
     if "queue" in said:
-        said["queue"] = Queue(said["topic"], said["broker"], whole(said["queue"]))
+        said["queue"] = QueueName(said["topic"], said["broker"], whole(said["queue"]))
     if "cleaned" in said:
         said["offsets_before"] = {whole(queue): whole(at) for queue, at in CLEANED.findall(said["cleaned"])}
     if "offsets" in said:

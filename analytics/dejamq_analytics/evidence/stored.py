@@ -16,7 +16,7 @@ from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_
 from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_analytics.evidence import popped
-from dejamq_analytics.evidence.mark import MS, Mark, Queue
+from dejamq_analytics.evidence.mark import MS, Mark, QueueName
 from dejamq_analytics.evidence.trace import TraceMessage, is_trace_topic
 from dejamq_analytics.sources.commit_log import blank_at, log_files, scan
 
@@ -28,7 +28,7 @@ Waited = tuple[str, str, int, int]
 class Stored(NamedTuple):
     """A record as far as a delivery or a send needs it."""
 
-    queue: Queue
+    queue: QueueName
     queue_offset: int
     log_offset: int
     unique_key: str
@@ -181,7 +181,7 @@ def _stored(record: Record, key: str, host: str, store: str) -> Stored:
     properties = record.properties
     checks = number_of(properties.get(names.PROPERTY_CHECK_TIMES), MOST_32)
     return Stored(
-        Queue(record.topic, host, record.queue_id), record.queue_offset, record.log_offset, key,
+        QueueName(record.topic, host, record.queue_id), record.queue_offset, record.log_offset, key,
         record.reconsume_times, host, store, record.born_timestamp_ms, record.store_timestamp_ms,
         waits_for=properties.get(names.PROPERTY_REAL_TOPIC, ""),
         # a client writes the number of the try into its own message, a broker counts it without that

@@ -40,7 +40,7 @@ class Line(NamedTuple):
     pid: str
 
 
-class Layout(NamedTuple):
+class LineLayout(NamedTuple):
     """How lines of an application's own log are laid out: ``pattern`` has the groups stamp, text, and pid if it is
     told.
     """
@@ -48,7 +48,7 @@ class Layout(NamedTuple):
     pattern: re.Pattern[str]
 
 
-def layout_of(pattern: str) -> Layout:
+def layout_of(pattern: str) -> LineLayout:
     """Of a pattern of logback or log4j, such as ``%d %-5level [%thread] %logger - %msg%n``. Raises BadInput."""
     groups = {"d": "stamp", "date": "stamp", "m": "text", "msg": "text", "message": "text", "pid": "pid"}
     found, at = "", 0
@@ -62,7 +62,7 @@ def layout_of(pattern: str) -> Layout:
         found += f"(?P<{name}>{one})" if name and f"<{name}>" not in found else f"(?:{one})"
     if "<stamp>" not in found or "<text>" not in found:
         raise BadInput(f"--log-pattern needs %d and %msg: {pattern!r} has not both")
-    return Layout(re.compile(found.replace(r"\ ", r"\s+")))
+    return LineLayout(re.compile(found.replace(r"\ ", r"\s+")))
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -89,7 +89,7 @@ def raw_lines(path: Path) -> Iterator[tuple[int, str]]:
             return
 
 
-def lines_of(path: Path, zone: timedelta, layout: Layout | None = None) -> Iterator[Line]:
+def lines_of(path: Path, zone: timedelta, layout: LineLayout | None = None) -> Iterator[Line]:
     """Lines that begin with a date, in its time zone."""
     for number, text in raw_lines(path):
         line = _line(number, text, zone, layout)
@@ -97,7 +97,7 @@ def lines_of(path: Path, zone: timedelta, layout: Layout | None = None) -> Itera
             yield line
 
 
-def _line(number: int, text: str, zone: timedelta, layout: Layout | None) -> Line | None:
+def _line(number: int, text: str, zone: timedelta, layout: LineLayout | None) -> Line | None:
     pid = ""
     if layout is not None and (laid := layout.pattern.match(text)):
         parts = laid.groupdict()

@@ -24,13 +24,13 @@ from dejamq_analytics.evidence import (
     trace,
 )
 from dejamq_analytics.evidence.brokers import Brokers
-from dejamq_analytics.evidence.client import Client
-from dejamq_analytics.evidence.clients import Clients
+from dejamq_analytics.evidence.client import ClientStart
+from dejamq_analytics.evidence.clients import ClientStarts
 from dejamq_analytics.evidence.found import Found
 from dejamq_analytics.evidence.mark import Mark
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records
-from dejamq_analytics.evidence.text_lines import Layout, Zone, lines_of, raw_lines, zones_of
+from dejamq_analytics.evidence.text_lines import LineLayout, Zone, lines_of, raw_lines, zones_of
 from dejamq_analytics.evidence.trace import TraceMessage
 from dejamq_analytics.sources.journaled import Journaled, journaled
 from dejamq_analytics.sources.paths import BadInput
@@ -47,7 +47,7 @@ class Reading:
     folders: Sequence[str]
     stores: Sequence[str] = ()
     zones: Mapping[str, timedelta] = field(default_factory=dict)
-    layout: Layout | None = None
+    layout: LineLayout | None = None
     trace_topics: frozenset[str] = frozenset()
     journals: Sequence[str] = ()
 
@@ -102,7 +102,7 @@ def translate(reading: Reading, into: Path) -> Evidence:
     return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
 
 
-def _read(file: Found, layout: Layout | None, zone: Zone | None, marks: _Marks, records: Records) -> str:
+def _read(file: Found, layout: LineLayout | None, zone: Zone | None, marks: _Marks, records: Records) -> str:
     """Its marks; what it is, in words."""
     if file.kind == found.OFFSETS:
         marks.offsets += offset_files.marks(file.path, file.shown, file.host)
@@ -127,7 +127,7 @@ def _read_answers(file: Found, marks: _Marks) -> None:
             (marks.routes if answer.what == "routed" else marks.offsets).append(answer)
 
 
-def _read_log(file: Found, layout: Layout | None, zone: Zone | None, marks: _Marks) -> str:
+def _read_log(file: Found, layout: LineLayout | None, zone: Zone | None, marks: _Marks) -> str:
     """A log of Go's client tells its zone in each line."""
     if zone is None:
         told = [*go_log.marks(raw_lines(file.path), file.shown, file.host)]
@@ -159,7 +159,7 @@ def _processes(
 
     A broker that has a journal is not among them: all that is known of it stands there.
     """
-    every = Clients(known)
+    every = ClientStarts(known)
     for logged in marks.client.values():
         every.read_log(sorted(logged, key=lambda one: one.at_us))
     every.settle()
@@ -205,7 +205,7 @@ def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Fo
             brokers.begin(host, sorted(logged, key=lambda one: one.at_us), stores[host])
 
 
-def _names(brokers: Brokers, every: Clients, records: Records) -> dict[str, str]:
+def _names(brokers: Brokers, every: ClientStarts, records: Records) -> dict[str, str]:
     """The name of the broker at each address; where logs tell of one broker only, it is that of the only store."""
     used = {hold.queue.broker_name for client in every.by_key.values() for hold in client.holds}
     hosts = {host for some in records.hosts.values() for host in some}
@@ -214,7 +214,7 @@ def _names(brokers: Brokers, every: Clients, records: Records) -> dict[str, str]
     return brokers.names
 
 
-def _skew(client: Client) -> int | None:
+def _skew(client: ClientStart) -> int | None:
     """By how much the client's clock is ahead of the broker's: trace messages have a time of each."""
     apart = [
         mark.said["stored_ms"] - mark.said["born_ms"]

@@ -25,7 +25,7 @@ from dejamq_analytics.sources.needs import columns
 IDS = ("part", "boot_id", "seq")
 
 
-class Moment(NamedTuple):
+class FollowStep(NamedTuple):
     """A step: everything up to ``before_us`` was complete, up to ``complete_us`` is now. ``fresh``: the newest part."""
 
     before_us: int
@@ -41,7 +41,7 @@ class Chosen(NamedTuple):
     reached: DataFrame
 
 
-def choose(parts: Sequence[Part], standing: Sequence[DataFrame], now: Moment) -> Chosen | None:
+def choose(parts: Sequence[Part], standing: Sequence[DataFrame], now: FollowStep) -> Chosen | None:
     """None where the rules need all lines."""
     every = united([part.entries.withColumn("part", sf.lit(part.number)) for part in parts])
     context = settled(united([*standing, *(part.context for part in parts)]))
@@ -64,7 +64,7 @@ def choose(parts: Sequence[Part], standing: Sequence[DataFrame], now: Moment) ->
     return Chosen(united([context, *lines]), names, _reached(every, now))
 
 
-def with_reached(deliveries: DataFrame, reached: DataFrame, now: Moment) -> DataFrame:
+def with_reached(deliveries: DataFrame, reached: DataFrame, now: FollowStep) -> DataFrame:
     """With ``reached_before`` for what became complete, as ``out_of_order`` reads it: what is left out came before."""
     queue = sf.xxhash64(*QUEUE).alias("queue")
     known = reached.withColumnRenamed("queue_offset", "known")
@@ -82,7 +82,7 @@ def had_by_two(parts: Sequence[Part], topics: Sequence[str]) -> bool:
     return not places.where(sf.col("one") != sf.col("another")).isEmpty()
 
 
-def of_these(table: DataFrame, names: DataFrame, now: Moment) -> DataFrame:
+def of_these(table: DataFrame, names: DataFrame, now: FollowStep) -> DataFrame:
     """The table's rows about messages of these names, and those that became complete or are about no message."""
     known = sf.broadcast(names.withColumnRenamed("name", "chosen"))
     named = table.join(known, sf.xxhash64("message_id") == sf.col("chosen"), how="left_semi")
@@ -91,7 +91,7 @@ def of_these(table: DataFrame, names: DataFrame, now: Moment) -> DataFrame:
     return named.unionByName(table.where(sf.col("message_id").isNull() & (young | ~told_of_second)))
 
 
-def _log_ended(context: DataFrame, now: Moment) -> bool:
+def _log_ended(context: DataFrame, now: FollowStep) -> bool:
     """A broker went on without its last records: messages of long ago may be lost with them."""
     young = sf.col("wall_us") > now.before_us
     ends = [
@@ -101,7 +101,7 @@ def _log_ended(context: DataFrame, now: Moment) -> bool:
     return any(not frame.where(young).isEmpty() for frame in ends)
 
 
-def _order_is_late(every: DataFrame, now: Moment) -> bool:
+def _order_is_late(every: DataFrame, now: FollowStep) -> bool:
     """A delivery came after its time had become complete: ``reached`` says nothing about what came before it."""
     late = (sf.col("queue").isNotNull()) & (sf.col("part") == now.fresh) & (sf.col("wall_us") <= now.before_us)
     return not every.where(late).isEmpty()
@@ -130,6 +130,6 @@ def _marks(every: DataFrame, mine: DataFrame, context: DataFrame) -> DataFrame:
     return united([best.select("pq", "best.reached", *[f"best.{name}" for name in IDS]), highest])
 
 
-def _reached(every: DataFrame, now: Moment) -> DataFrame:
+def _reached(every: DataFrame, now: FollowStep) -> DataFrame:
     before = every.where((sf.col("queue").isNotNull()) & (sf.col("wall_us") <= now.before_us))
     return before.groupBy("queue").agg(sf.max("queue_offset").alias("queue_offset"))

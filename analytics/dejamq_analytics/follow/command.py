@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.parquet
 from dejamq_proto.texts import printable
 
-from dejamq_analytics.follow.follower import Pace
+from dejamq_analytics.follow.follower import FollowPace
 from dejamq_analytics.follow.run import Follow, Following, folders
 from dejamq_analytics.run import Request, session_for
 from dejamq_analytics.sources.paths import BadInput
@@ -18,7 +18,7 @@ from dejamq_analytics.sources.paths import BadInput
 INTERRUPTED = 130
 
 
-def follow(request: Request, pace: Pace, as_json: bool) -> int:
+def follow(request: Request, pace: FollowPace, as_json: bool) -> int:
     """Until Ctrl-C (130). Raises BadInput for what cannot be followed, and what taking a chunk failed with."""
     unfit = {"since": request.since, "group": request.group, "store": request.stores,
              "business-key": request.business_key}  # fmt: skip

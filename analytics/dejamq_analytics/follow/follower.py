@@ -13,7 +13,7 @@ from dejamq_proto.journal.events import ClockJump
 
 from dejamq_analytics import pipeline
 from dejamq_analytics.follow import entries, window
-from dejamq_analytics.follow.choice import Moment, choose, had_by_two, of_these, with_reached
+from dejamq_analytics.follow.choice import FollowStep, choose, had_by_two, of_these, with_reached
 from dejamq_analytics.follow.chunks import STEP, TORN, ChunkStep
 from dejamq_analytics.follow.parts import Part, PartRange
 from dejamq_analytics.follow.state import FollowState, Meta
@@ -33,7 +33,7 @@ SURE = ("lost", "out_of_order", "offset_regression", "two_owners", "two_holders"
 """Anomalies that no later line can take back, and no dropped one would have."""
 
 
-class Pace(NamedTuple):
+class FollowPace(NamedTuple):
     """``delay_us``: how long after a line another one may come that belongs to its story. ``window_us``: how far back
     a message is remembered, before what is told."""
 
@@ -51,7 +51,7 @@ class News(NamedTuple):
 class Follower:
     """Called with the lines of each chunk; ``tell`` gets every table that was put into ``out``, once."""
 
-    def __init__(self, state: FollowState, out: Path, pace: Pace, tell: Callable[[Path], None]) -> None:
+    def __init__(self, state: FollowState, out: Path, pace: FollowPace, tell: Callable[[Path], None]) -> None:
         self._state, self._out, self._pace, self._tell = state, out, pace, tell
 
     @property
@@ -137,7 +137,7 @@ class Follower:
 
     def _news(self, kept: "_Kept", processes: DataFrame, meta: Meta) -> News:
         spark = processes.sparkSession
-        now = Moment(self._state.meta.complete_us, meta.complete_us, kept.parts[-1].number)
+        now = FollowStep(self._state.meta.complete_us, meta.complete_us, kept.parts[-1].number)
         if now.complete_us == now.before_us:
             return _no_news(processes)
         complete = sf.col("time").between(timestamp(sf.lit(meta.told_us)), timestamp(sf.lit(meta.complete_us)))
@@ -161,7 +161,7 @@ class _Kept(NamedTuple):
 
 
 def _facts(
-    kept: _Kept, processes: DataFrame, now: Moment, told: Sequence[tuple[str, str]]
+    kept: _Kept, processes: DataFrame, now: FollowStep, told: Sequence[tuple[str, str]]
 ) -> tuple[Facts, Callable[[DataFrame], DataFrame]]:
     """Facts of the lines that the news can rest on, and what leaves out rows that are no news, for which lines may
     lack. The finding that several groups read a topic is made of all lines, and once.

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from dejamq_analytics.follow.chunks import Chunker
-from dejamq_analytics.follow.follower import Follower, Pace
+from dejamq_analytics.follow.follower import Follower, FollowPace
 from dejamq_analytics.follow.state import FollowState
 from dejamq_analytics.frames import SparkSession, in_duckdb
 from dejamq_analytics.sources.journals import check_journals
@@ -22,7 +22,7 @@ class Following(NamedTuple):
 
     journals: Sequence[Path]
     out: Path
-    pace: Pace
+    pace: FollowPace
 
 
 def folders(journals: Sequence[str]) -> list[Path]:

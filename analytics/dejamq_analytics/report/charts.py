@@ -20,7 +20,7 @@ class Bar(NamedTuple):
     colour: int
 
 
-class Mark(NamedTuple):
+class ChartMark(NamedTuple):
     """A moment on the time line, as a share of its width."""
 
     at: float
@@ -44,7 +44,9 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
     return svg(title, len(rows) * ROW, parts)
 
 
-def timeline(title: str, columns: Sequence[Mapping[int, int]], marks: Sequence[Mark], ends: tuple[str, str]) -> str:
+def timeline(
+    title: str, columns: Sequence[Mapping[int, int]], marks: Sequence[ChartMark], ends: tuple[str, str]
+) -> str:
     """Stacked columns from the first moment to the last: each maps a colour to a count. ``marks`` are lines across."""
     highest = max((sum(column.values()) for column in columns), default=0) or 1
     step, head = WIDTH / max(1, len(columns)), head_of(marks, 0, WIDTH)
@@ -63,19 +65,19 @@ def timeline(title: str, columns: Sequence[Mapping[int, int]], marks: Sequence[M
     return svg(title, TALL + BOTTOM, parts)
 
 
-def head_of(marks: Sequence[Mark], left: float, room: float) -> int:
+def head_of(marks: Sequence[ChartMark], left: float, room: float) -> int:
     """How high the labels of marks are together."""
     lines = [line for line in _lines(marks, left, room) if line is not None]
     return max(HEAD, (max(lines, default=0) + 1) * LINE + 6)
 
 
-def mark_lines(marks: Sequence[Mark], left: float, room: float, tall: float) -> list[str]:
+def mark_lines(marks: Sequence[ChartMark], left: float, room: float, tall: float) -> list[str]:
     """Lines across a chart whose moments begin at ``left``, each with its label where no other label is."""
     lines = _lines(marks, left, room)
     return [_mark_line(mark, left, room, tall, line) for mark, line in zip(marks, lines, strict=True)]
 
 
-def _lines(marks: Sequence[Mark], left: float, room: float) -> list[int | None]:
+def _lines(marks: Sequence[ChartMark], left: float, room: float) -> list[int | None]:
     """On which line each label stands: the first one with room for it; None where too many are in one place."""
     taken: list[list[tuple[float, float]]] = [[] for _ in range(MOST_LINES)]
     found: list[int | None] = []
@@ -89,17 +91,17 @@ def _lines(marks: Sequence[Mark], left: float, room: float) -> list[int | None]:
     return found
 
 
-def _extent(mark: Mark, left: float, room: float) -> tuple[float, float]:
+def _extent(mark: ChartMark, left: float, room: float) -> tuple[float, float]:
     """Of its label, which is on the side of its line where there is room."""
     x, wide = _across(mark, left, room), LETTER * len(mark.label) + 5
     return (x - wide, x) if mark.at > 0.5 else (x, x + wide)
 
 
-def _across(mark: Mark, left: float, room: float) -> float:
+def _across(mark: ChartMark, left: float, room: float) -> float:
     return left + min(max(mark.at, 0.0), 1.0) * room
 
 
-def _mark_line(mark: Mark, left: float, room: float, tall: float, line: int | None) -> str:
+def _mark_line(mark: ChartMark, left: float, room: float, tall: float, line: int | None) -> str:
     x, label = _across(mark, left, room), escape(mark.label)
     anchor, shift = ("end", -5) if mark.at > 0.5 else ("start", 5)
     drawn = f'<line class="mark" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{tall}"><title>{label}</title></line>'

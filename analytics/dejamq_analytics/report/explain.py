@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from dejamq_analytics.report.causes import CAUSES
-from dejamq_analytics.rules.pairs.made_of_logs import NEEDS, PROCESSES, WORDS, Needs
+from dejamq_analytics.rules.pairs.made_of_logs import NEEDS, PROCESSES, WORDS, LogNeeds
 
 NOTHING = "decided from journals only"
 
@@ -16,7 +16,7 @@ def explained(there: Mapping[str, AbstractSet[str]]) -> Iterator[str]:
         yield f"{cause:4}{meant.title}: {NOTHING if needs is None else _told(needs, there)}"
 
 
-def _told(needs: Needs, there: Mapping[str, AbstractSet[str]]) -> str:
+def _told(needs: LogNeeds, there: Mapping[str, AbstractSet[str]]) -> str:
     found = []
     for role, (process, kind_of) in PROCESSES.items():
         for kind in getattr(needs, role):

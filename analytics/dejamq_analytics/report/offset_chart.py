@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from dejamq_analytics.report.charts import COLOURS, WIDTH, Mark, head_of, mark_lines, svg
+from dejamq_analytics.report.charts import COLOURS, WIDTH, ChartMark, head_of, mark_lines, svg
 
 LABEL, TALL, BOTTOM = 190, 190, 8
 ROOM = WIDTH - LABEL
 NARROW = 2.4
 
 
-class Step(NamedTuple):
+class OffsetStep(NamedTuple):
     """The broker took this offset then, as a share of the time."""
 
     at: float
@@ -19,7 +19,7 @@ class Step(NamedTuple):
     how: str
 
 
-class Given(NamedTuple):
+class GivenSpan(NamedTuple):
     """Handlers of one owner got offsets from ``low`` to ``high`` around then."""
 
     at: float
@@ -30,7 +30,7 @@ class Given(NamedTuple):
 
 
 def offsets(
-    title: str, steps: Sequence[Step], given: Sequence[Given], marks: Sequence[Mark], message: int | None
+    title: str, steps: Sequence[OffsetStep], given: Sequence[GivenSpan], marks: Sequence[ChartMark], message: int | None
 ) -> str:
     """``message``: the offset to draw a line at. Nothing where there is nothing to draw."""
     inside = [step for step in steps if 0 <= step.at <= 1 and step.offset >= 0]
@@ -72,7 +72,7 @@ def offsets(
     return svg(title, int(bottom) + BOTTOM, [*parts, *mark_lines(marks, LABEL, ROOM, bottom)])
 
 
-def _committed(before: Sequence[Step], inside: Sequence[Step], height: Callable[[int], float]) -> list[str]:
+def _committed(before: Sequence[OffsetStep], inside: Sequence[OffsetStep], height: Callable[[int], float]) -> list[str]:
     """The line of the broker's offset: it steps up when an offset arrives, and down when somebody sets it back."""
     points, last = [], None
     for step in before:

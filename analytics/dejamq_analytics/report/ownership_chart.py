@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from dejamq_analytics.report.charts import BOTTOM, COLOURS, WIDTH, Mark, head_of, mark_lines, svg, time_axis
+from dejamq_analytics.report.charts import BOTTOM, COLOURS, WIDTH, ChartMark, head_of, mark_lines, svg, time_axis
 
 LABEL, ROW, AIR = 190, 18, 12
 LETTERS = 24
@@ -57,7 +57,11 @@ def overlaps(holds: Sequence[Holding]) -> list[tuple[float, float]]:
 
 
 def ownership(
-    title: str, lanes: Sequence[ChartLane], colours: Mapping[str, int], marks: Sequence[Mark], ends: tuple[str, str]
+    title: str,
+    lanes: Sequence[ChartLane],
+    colours: Mapping[str, int],
+    marks: Sequence[ChartMark],
+    ends: tuple[str, str],
 ) -> str:
     """``colours`` by owner. Overlaps are framed, duplicates are ticks below the bars, ``marks`` lines across all."""
     parts, top = [], head_of(marks, LABEL, ROOM)

@@ -9,7 +9,7 @@ from textwrap import shorten
 from dejamq_analytics.frames import Row
 from dejamq_analytics.report import evidence_chart, evidence_scope, scope
 from dejamq_analytics.report.causes import CAUSES, Cause
-from dejamq_analytics.report.charts import COLOURS, Bar, Mark, bars, timeline
+from dejamq_analytics.report.charts import COLOURS, Bar, ChartMark, bars, timeline
 from dejamq_analytics.report.digest import UNDETERMINED, Digest
 from dejamq_analytics.report.evidence_chart import Moments
 from dejamq_analytics.report.ownership_chart import ownership
@@ -117,8 +117,8 @@ def _when(digest: Digest, colours: Mapping[str, int]) -> str:
     return f"<h2>When</h2>{chart}{_legend(colours)}"
 
 
-def _marks(digest: Digest) -> list[Mark]:
-    return [Mark(at, label) for at, label in digest.faults]
+def _marks(digest: Digest) -> list[ChartMark]:
+    return [ChartMark(at, label) for at, label in digest.faults]
 
 
 def _legend(colours: Mapping[str, int]) -> str:

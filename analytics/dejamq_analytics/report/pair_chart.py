@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from dejamq_analytics.report.charts import BOTTOM, COLOURS, WIDTH, Mark, head_of, mark_lines, svg, time_axis
+from dejamq_analytics.report.charts import BOTTOM, COLOURS, WIDTH, ChartMark, head_of, mark_lines, svg, time_axis
 
 LABEL, ROW = 190, 42
 ROOM = WIDTH - LABEL
@@ -12,7 +12,7 @@ NEAR, LETTER = 18.0, 6.2
 """Numbers that would stand nearer than this are told in one mark; how wide a letter is."""
 
 
-class Note(NamedTuple):
+class ChartNote(NamedTuple):
     """A line of evidence by its number in the list, at a share of the time; ``delivery`` 1 or 2 where it is one.
 
     What was before or after the drawn time stands pale at its edge.
@@ -37,11 +37,11 @@ class PairLane(NamedTuple):
     name: str
     colour: int
     holds: Sequence[tuple[float, float]]
-    notes: Sequence[Note]
+    notes: Sequence[ChartNote]
     flags: Sequence[Flag] = ()
 
 
-def pair(title: str, lanes: Sequence[PairLane], marks: Sequence[Mark], ends: tuple[str, str]) -> str:
+def pair(title: str, lanes: Sequence[PairLane], marks: Sequence[ChartMark], ends: tuple[str, str]) -> str:
     """Lanes from top to bottom, ``marks`` across all of them."""
     top = head_of(marks, LABEL, ROOM)
     bottom = top + ROW * len(lanes)
@@ -82,9 +82,9 @@ def _flag(flag: Flag, top: int) -> list[str]:
     ]
 
 
-def _near(notes: Sequence[Note]) -> list[list[Note]]:
+def _near(notes: Sequence[ChartNote]) -> list[list[ChartNote]]:
     """Notes that stand close together, in one."""
-    groups: list[list[Note]] = []
+    groups: list[list[ChartNote]] = []
     for note in sorted(notes, key=lambda one: (one.at, one.number)):
         near = groups and _x(note.at) - _x(groups[-1][0].at) < NEAR
         if near and (0 <= note.at <= 1) == (0 <= groups[-1][0].at <= 1):
@@ -94,7 +94,7 @@ def _near(notes: Sequence[Note]) -> list[list[Note]]:
     return groups
 
 
-def _mark(group: Sequence[Note], middle: int) -> list[str]:
+def _mark(group: Sequence[ChartNote], middle: int) -> list[str]:
     text = numbers([note.number for note in group])
     wide = max(18.0, LETTER * len(text) + 8)
     x = min(max(_x(group[0].at), LABEL + wide / 2), WIDTH - wide / 2)

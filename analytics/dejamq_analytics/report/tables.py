@@ -21,7 +21,7 @@ PARQUET = "parquet"
 
 
 @dataclass(frozen=True)
-class Target:
+class TableTarget:
     """Where findings and anomalies go: to ``PATH/findings`` and ``PATH/anomalies``, or ``TABLE_findings``, ….
 
     ``format`` is Spark's name of it; without one a path is Parquet, and a table is what its catalog makes.
@@ -45,7 +45,7 @@ class Target:
         return f"{to_spark(self.path).rstrip('/')}/{name}"
 
 
-def append(result: AuditResult, target: Target) -> dict[str, int]:
+def append(result: AuditResult, target: TableTarget) -> dict[str, int]:
     """Append what is not there yet. Gives the number of new rows by table.
 
     Raises BadInput for an audit by DuckDB, which knows no such formats, and for a target that says no place.
@@ -58,7 +58,7 @@ def append(result: AuditResult, target: Target) -> dict[str, int]:
         return {name: _appended(table, target, name) for name, table in tables.items()}
 
 
-def _appended(table: DataFrame, target: Target, name: str) -> int:
+def _appended(table: DataFrame, target: TableTarget, name: str) -> int:
     there = _there(table.sparkSession, target, name)
     fresh = table if there is None else _untold(table, there, SAME[name])
     count = fresh.count()
@@ -75,7 +75,7 @@ def _untold(table: DataFrame, there: DataFrame, words: tuple[str, ...]) -> DataF
     return table.join(told, same, how="left_anti")
 
 
-def _there(spark: SparkSession, target: Target, name: str) -> DataFrame | None:
+def _there(spark: SparkSession, target: TableTarget, name: str) -> DataFrame | None:
     """What was written before; None where nothing was."""
     if target.table is not None:
         table = target.place(name)
@@ -90,7 +90,7 @@ def _there(spark: SparkSession, target: Target, name: str) -> DataFrame | None:
         raise
 
 
-def _write(table: DataFrame, target: Target, name: str) -> None:
+def _write(table: DataFrame, target: TableTarget, name: str) -> None:
     writer = table.coalesce(1).write.mode("append").options(**target.options)
     if target.format or target.path:
         writer = writer.format(target.format or PARQUET)

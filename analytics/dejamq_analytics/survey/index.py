@@ -42,7 +42,7 @@ class Stream(NamedTuple):
         return places.place(self.broker_name, self.topic, self.queue_id)
 
 
-class Stored(msgspec.Struct):
+class StoredIndex(msgspec.Struct):
     """An index as it is kept between the readings; ``rows`` are of ``ENTRY``."""
 
     chunk: Chunk
@@ -81,10 +81,10 @@ class ChunkIndex:
     def stored(self, chunk: Chunk) -> bytes:
         """All of it."""
         rows = np.array(self._rows, np.int64).tobytes()
-        return msgspec.msgpack.encode(Stored(chunk, [*self._streams], rows))
+        return msgspec.msgpack.encode(StoredIndex(chunk, [*self._streams], rows))
 
 
-def chosen(stored: Stored, reasons: Reasons) -> list[LineSpan]:
+def chosen(stored: StoredIndex, reasons: Reasons) -> list[LineSpan]:
     """The lines that may matter, in the order of the file."""
     rows = np.frombuffer(stored.rows, ENTRY)
     ways, taken = Ways(reasons), np.zeros(len(rows), bool)

@@ -26,7 +26,7 @@ def look_at_texts(group: str | None) -> Callable[[Iterator[pa.RecordBatch]], Ite
     """For ``mapInArrow`` over the columns text and file."""
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Look(group)
+        task = SurveyTask(group)
         for batch in batches:
             for (text, line), file in wire.of_batch(batch):
                 task.take(text, line, file)
@@ -54,7 +54,7 @@ def look_at_chunks(
 
 
 def _of_chunk(chunk: Chunk, group: str | None) -> Iterator[pa.RecordBatch]:
-    task, file = Look(group), chunk.file
+    task, file = SurveyTask(group), chunk.file
     for span, (text, line) in chunks.read(chunk):
         task.take(text, line, file, span)
     task.end()
@@ -62,7 +62,7 @@ def _of_chunk(chunk: Chunk, group: str | None) -> Iterator[pa.RecordBatch]:
     yield task.told()
 
 
-class Look:
+class SurveyTask:
     """One task: a part of a file, or several files."""
 
     def __init__(self, group: str | None) -> None:

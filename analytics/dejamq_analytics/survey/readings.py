@@ -92,12 +92,12 @@ def pick_indexed(wanted: Callable[[], WantedLines]) -> Callable[[Iterator[pa.Rec
         reasons = pick.Reasons(wanted())
         for batch in batches:
             for data in batch.column(0).to_pylist():
-                yield pick.as_batch(taken(msgspec.msgpack.decode(data, type=index.Stored), reasons))
+                yield pick.as_batch(taken(msgspec.msgpack.decode(data, type=index.StoredIndex), reasons))
 
     return pick_of
 
 
-def taken(stored: index.Stored, reasons: pick.Reasons) -> Iterator[tuple[str, str]]:
+def taken(stored: index.StoredIndex, reasons: pick.Reasons) -> Iterator[tuple[str, str]]:
     """Of one part of a journal, the texts to take with their file."""
     lines = chunks.read_some(stored.chunk, index.chosen(stored, reasons))
     file = stored.chunk.file

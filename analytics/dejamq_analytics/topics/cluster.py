@@ -16,12 +16,12 @@ from dejamq_proto.codes import BrokerUnavailable, Code, DejamqError, RouteNotFou
 from dejamq_proto.names import MASTER_ID, PERM_READ, TOOLS_GROUP
 from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.header import Command
-from dejamq_proto.remoting.requests import Fields, Request
+from dejamq_proto.remoting.requests import Fields, RequestKind
 from dejamq_proto.remoting_client import RemotingClient, connect
 from dejamq_proto.wire.tls import ClientTls
 
 from dejamq_analytics.topics.options import ReadOptions
-from dejamq_analytics.topics.places import Queue
+from dejamq_analytics.topics.places import TopicQueue
 
 AGAIN_S = 0.2
 BUSY = (Code.SYSTEM_BUSY, Code.SERVICE_NOT_AVAILABLE, Code.FLOW_CONTROL)
@@ -30,7 +30,7 @@ PULLED = (Code.SUCCESS, Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY, Code.P
 Answer = TypeVar("Answer")
 
 
-class Ends(NamedTuple):
+class OffsetRange(NamedTuple):
     """``low`` is the first offset that is still there, ``high`` the one that the next message gets.
 
     A slave may not know of the newest messages: then ``of_master`` is false.
@@ -49,7 +49,7 @@ class Pulled(NamedTuple):
     records: bytes
 
 
-class Cluster:
+class ServerConnections:
     """One connection to each server, made when it is first asked. Used inside of a ``with``, by one thread."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -74,25 +74,25 @@ class Cluster:
             self._runner.run(_closed(connections))
         self._runner.close()
 
-    def queues(self) -> list[Queue]:
+    def queues(self) -> list[TopicQueue]:
         """All queues that may be read. Raises RouteNotFound for a topic that no name server knows."""
         routes = self._all(self._route(topic) for topic in self._options.topics)
         return sorted(
-            Queue(topic, data.broker_name, queue_id)
+            TopicQueue(topic, data.broker_name, queue_id)
             for topic, route in zip(self._options.topics, routes, strict=True)
             for data in route.queue_datas
             if data.perm & PERM_READ and data.broker_name in self._brokers
             for queue_id in range(data.read_queue_nums)
         )
 
-    def ends(self, queues: Sequence[Queue]) -> dict[Queue, Ends]:
+    def ends(self, queues: Sequence[TopicQueue]) -> dict[TopicQueue, OffsetRange]:
         return dict(zip(queues, self._all(map(self._ends, queues)), strict=True))
 
-    def at_time(self, queues: Sequence[Queue], timestamp_ms: int) -> dict[Queue, int]:
+    def at_time(self, queues: Sequence[TopicQueue], timestamp_ms: int) -> dict[TopicQueue, int]:
         """The offset of the first message that was stored then or later; the end of a queue without one."""
         return dict(zip(queues, self._all(self._at_time(one, timestamp_ms) for one in queues), strict=True))
 
-    def pull(self, queue: Queue, offset: int, most: int) -> Pulled:
+    def pull(self, queue: TopicQueue, offset: int, most: int) -> Pulled:
         """Raises DejamqError where the broker refuses."""
         fields = requests.PullMessage(
             consumer_group=TOOLS_GROUP, topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset,
@@ -103,7 +103,7 @@ class Cluster:
         found = answer.code == Code.SUCCESS
         return Pulled(found, int(answer.ext.get("nextBeginOffset", offset)), answer.body if found else b"")
 
-    def commit(self, group: str, offsets: Iterable[tuple[Queue, int]]) -> None:
+    def commit(self, group: str, offsets: Iterable[tuple[TopicQueue, int]]) -> None:
         """Tell brokers that the group has read up to there."""
         self._all(self._commit(group, queue, offset) for queue, offset in offsets)
 
@@ -119,37 +119,37 @@ class Cluster:
 
         return self._runner.run(together())
 
-    async def _route(self, topic: str) -> bodies.TopicRoute:
+    async def _route(self, topic: str) -> bodies.TopicRouteData:
         answer, _ = await self._asked(self._options.namesrvs, requests.GET_ROUTE, requests.OfTopic(topic=topic))
         if answer.code == Code.TOPIC_NOT_EXIST:
             raise RouteNotFound(f"no name server has a route of the topic {topic}: make it, or send to it, first")
         _refuse(answer, "the route", self._options.namesrvs[0])
-        route = bodies.read(answer.body, bodies.TopicRoute)
+        route = bodies.read(answer.body, bodies.TopicRouteData)
         for data in route.broker_datas:
             if data.broker_addrs:
                 self._brokers[data.broker_name] = {int(number): at for number, at in data.broker_addrs.items()}
         return route
 
-    async def _ends(self, queue: Queue) -> Ends:
+    async def _ends(self, queue: TopicQueue) -> OffsetRange:
         question = requests.QueueQuestion(topic=queue.topic, queue_id=queue.queue_id)
         low, _ = await self._of_broker(queue, requests.GET_MIN_OFFSET, question)
         high, address = await self._of_broker(queue, requests.GET_MAX_OFFSET, question)
         master = self._brokers[queue.broker_name].get(MASTER_ID)
-        return Ends(int(low.ext["offset"]), int(high.ext["offset"]), address == master)
+        return OffsetRange(int(low.ext["offset"]), int(high.ext["offset"]), address == master)
 
-    async def _at_time(self, queue: Queue, timestamp_ms: int) -> int:
+    async def _at_time(self, queue: TopicQueue, timestamp_ms: int) -> int:
         question = requests.TimeQuestion(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         answer, _ = await self._of_broker(queue, requests.SEARCH_OFFSET, question)
         return int(answer.ext["offset"])
 
-    async def _commit(self, group: str, queue: Queue, offset: int) -> None:
+    async def _commit(self, group: str, queue: TopicQueue, offset: int) -> None:
         commit = requests.OffsetCommit(
             topic=queue.topic, queue_id=queue.queue_id, consumer_group=group, commit_offset=offset
         )
         await self._of_broker(queue, requests.UPDATE_CONSUMER_OFFSET, commit)
 
     async def _of_broker(
-        self, queue: Queue, request: Request[Any], fields: Fields, wanted: Sequence[int] = (Code.SUCCESS,)
+        self, queue: TopicQueue, request: RequestKind[Any], fields: Fields, wanted: Sequence[int] = (Code.SUCCESS,)
     ) -> tuple[Command, str]:
         """The answer of the master, or of a slave where there is none, and who gave it. Raises DejamqError."""
         if queue.broker_name not in self._brokers:
@@ -161,7 +161,7 @@ class Cluster:
         _refuse(answer, str(queue), address, wanted)
         return answer, address
 
-    async def _asked(self, addresses: Sequence[str], request: Request[Any], fields: Fields) -> tuple[Command, str]:
+    async def _asked(self, addresses: Sequence[str], request: RequestKind[Any], fields: Fields) -> tuple[Command, str]:
         """By the first of these that answers, again and again until patience is over. Raises BrokerUnavailable."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._options.patience_s

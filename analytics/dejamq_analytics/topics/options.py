@@ -8,7 +8,7 @@ import msgspec
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.remoting_client import Account
 
-from dejamq_analytics.topics.places import EARLIEST, LATEST, Queue, of_json
+from dejamq_analytics.topics.places import EARLIEST, LATEST, TopicQueue, of_json
 
 SECRET = "DEJAMQ_SECRET_KEY"
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -27,7 +27,7 @@ class Bound:
     """An end of a read: the messages stored at a time (Unix ms) and later, these offsets, or one end of each queue."""
 
     timestamp_ms: int | None = None
-    offsets: Mapping[Queue, int] | None = None
+    offsets: Mapping[TopicQueue, int] | None = None
     word: int = EARLIEST
 
 

@@ -9,7 +9,7 @@ EARLIEST, LATEST = -2, -1
 """In JSON, in place of an offset. The numbers are those of Spark's source for Kafka."""
 
 
-class Queue(NamedTuple):
+class TopicQueue(NamedTuple):
     """One queue of a topic at one broker."""
 
     topic: str
@@ -20,14 +20,14 @@ class Queue(NamedTuple):
         return f"queue {self.queue_id} of {self.topic} at {self.broker_name}"
 
 
-Places = Mapping[Queue, int]
+Places = Mapping[TopicQueue, int]
 """The next offset to be read of each queue."""
 
 
 class Piece(NamedTuple):
     """The messages of a queue from ``start`` to before ``end``."""
 
-    queue: Queue
+    queue: TopicQueue
     start: int
     end: int
 
@@ -40,11 +40,11 @@ def to_json(places: Places) -> dict[str, Any]:
     return found
 
 
-def of_json(value: object) -> dict[Queue, int]:
+def of_json(value: object) -> dict[TopicQueue, int]:
     """The other way. Raises ConfigError for anything else."""
     try:
         return {
-            Queue(topic, broker, int(number)): _offset(offset)
+            TopicQueue(topic, broker, int(number)): _offset(offset)
             for topic, brokers in _table(value).items()
             for broker, queues in _table(brokers).items()
             for number, offset in _table(queues).items()
@@ -65,7 +65,7 @@ def _offset(value: object) -> int:
     return value
 
 
-def limited(start: Places, end: Places, most: int) -> dict[Queue, int]:
+def limited(start: Places, end: Places, most: int) -> dict[TopicQueue, int]:
     """Ends so that at most ``most`` messages lie between: each queue gets a share by how much it has.
 
     A queue that ends before its start is left as it is. Every queue of ``end`` is in ``start``.

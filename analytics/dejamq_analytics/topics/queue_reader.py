@@ -15,9 +15,9 @@ from dejamq_proto.records.compression import BadCompression, decompress
 from dejamq_proto.records.hosts import host_text
 from dejamq_proto.records.record import BadRecord, Record, decode_each
 
-from dejamq_analytics.topics.cluster import Cluster
+from dejamq_analytics.topics.cluster import ServerConnections
 from dejamq_analytics.topics.options import ReadOptions
-from dejamq_analytics.topics.places import Piece, Queue
+from dejamq_analytics.topics.places import Piece, TopicQueue
 
 COLUMNS = {
     "topic": "string", "broker_name": "string", "queue_id": "int", "queue_offset": "bigint", "message_id": "string",
@@ -34,29 +34,29 @@ class DataLost(DejamqError):
     """Messages that were to be read are not there, and ``failOnDataLoss`` is true."""
 
 
-class Loss:
+class LossPolicy:
     """What is done about messages that are not there: an error, or a line in the log."""
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail
 
-    def tell(self, queue: Queue, what: str) -> None:
+    def tell(self, queue: TopicQueue, what: str) -> None:
         """Raises DataLost."""
         if self._fail:
             raise DataLost(f"{queue}: {what}. failOnDataLoss=false goes on without them")
         log.warning("data lost: %s: %s", queue, what)
 
 
-def rows(cluster: Cluster, piece: Piece, options: ReadOptions) -> Iterator[Row]:
+def rows(cluster: ServerConnections, piece: Piece, options: ReadOptions) -> Iterator[Row]:
     """Raises DataLost, and DejamqError for a broker that refuses or stays silent."""
-    loss = Loss(fail=options.fail_on_data_loss)
+    loss = LossPolicy(fail=options.fail_on_data_loss)
     first, end = _inside(cluster, piece, loss)
     reading = _Reading(cluster, Piece(piece.queue, first, end), loss, options.patience_s)
     while reading.place < end:
         yield from reading.next_rows()
 
 
-def _inside(cluster: Cluster, piece: Piece, loss: Loss) -> tuple[int, int]:
+def _inside(cluster: ServerConnections, piece: Piece, loss: LossPolicy) -> tuple[int, int]:
     """The part that the queue still has."""
     queue, start, end = piece
     low, high, of_master = cluster.ends([queue])[queue]
@@ -71,7 +71,7 @@ def _inside(cluster: Cluster, piece: Piece, loss: Loss) -> tuple[int, int]:
 class _Reading:
     """Pulls one after the other. ``place`` is the next offset that a row is wanted of."""
 
-    def __init__(self, cluster: Cluster, piece: Piece, loss: Loss, patience_s: float) -> None:
+    def __init__(self, cluster: ServerConnections, piece: Piece, loss: LossPolicy, patience_s: float) -> None:
         self._cluster, self._queue, self._end, self._loss = cluster, piece.queue, piece.end, loss
         self._patience_s = patience_s
         self._progress_s = time.monotonic()

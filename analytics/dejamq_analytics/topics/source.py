@@ -11,10 +11,20 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from dejamq_analytics.topics import queue_reader
-from dejamq_analytics.topics.cluster import Cluster, Ends
+from dejamq_analytics.topics.cluster import OffsetRange, ServerConnections
 from dejamq_analytics.topics.options import Bound, ReadOptions
-from dejamq_analytics.topics.places import EARLIEST, LATEST, Piece, Places, Queue, limited, of_json, pieces, to_json
-from dejamq_analytics.topics.queue_reader import COLUMNS, Loss, Row
+from dejamq_analytics.topics.places import (
+    EARLIEST,
+    LATEST,
+    Piece,
+    Places,
+    TopicQueue,
+    limited,
+    of_json,
+    pieces,
+    to_json,
+)
+from dejamq_analytics.topics.queue_reader import COLUMNS, LossPolicy, Row
 
 if TYPE_CHECKING:
 
@@ -83,7 +93,7 @@ class TopicReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        with Cluster(options) as cluster:
+        with ServerConnections(options) as cluster:
             ends = cluster.ends(cluster.queues())
             start = places_at(cluster, ends, options.begin or Bound(word=EARLIEST), "startingOffsets")
             end = places_at(cluster, ends, options.end or Bound(word=LATEST), "endingOffsets")
@@ -107,16 +117,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.most_offsets and not HAS_LIMITS:
             raise ConfigError("maxOffsetsPerTrigger needs Spark 4.2 or newer")
         self._options = options
-        self._last: dict[Queue, int] | None = None
-        self._cluster: Cluster | None = None
+        self._last: dict[TopicQueue, int] | None = None
+        self._cluster: ServerConnections | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cluster": None}
 
     @property
-    def _open(self) -> Cluster:
+    def _open(self) -> ServerConnections:
         if self._cluster is None:
-            self._cluster = Cluster(self._options)
+            self._cluster = ServerConnections(self._options)
         return self._cluster
 
     def initialOffset(self) -> dict[str, Any]:
@@ -160,10 +170,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._cluster is not None:
             self._cluster.close()
 
-    def _ends(self) -> dict[Queue, Ends]:
+    def _ends(self) -> dict[TopicQueue, OffsetRange]:
         return self._open.ends(self._open.queues())
 
-    def _end_of(self, queue: Queue, ends: Ends, before: Places) -> int:
+    def _end_of(self, queue: TopicQueue, ends: OffsetRange, before: Places) -> int:
         """Where the next micro-batch may end. A slave may be behind: what it does not know of is not lost.
 
         Raises DataLost for a queue that ends before where it was read to, unless such a loss is passed over. It is then
@@ -176,18 +186,20 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not ends.of_master:
             return read_to
         what = f"it ends at {ends.high}, and was read to {read_to}: its broker lost messages, or it was made again"
-        Loss(fail=self._options.fail_on_data_loss).tell(queue, what)
+        LossPolicy(fail=self._options.fail_on_data_loss).tell(queue, what)
         return ends.high
 
 
 def read(partition: InputPartition, options: ReadOptions) -> Iterator[Row]:
     """The rows of one task, with a connection of its own."""
     assert isinstance(partition, QueuePart)
-    with Cluster(options) as cluster:
+    with ServerConnections(options) as cluster:
         yield from queue_reader.rows(cluster, partition.piece, options)
 
 
-def places_at(cluster: Cluster, ends: Mapping[Queue, Ends], bound: Bound, option: str) -> dict[Queue, int]:
+def places_at(
+    cluster: ServerConnections, ends: Mapping[TopicQueue, OffsetRange], bound: Bound, option: str
+) -> dict[TopicQueue, int]:
     """The offset of each queue that the bound means. Raises ConfigError for offsets that do not name just these."""
     if bound.timestamp_ms is not None:
         return cluster.at_time(list(ends), bound.timestamp_ms)
@@ -201,5 +213,5 @@ def places_at(cluster: Cluster, ends: Mapping[Queue, Ends], bound: Bound, option
     return {queue: _meant(bound.offsets[queue], one) for queue, one in ends.items()}
 
 
-def _meant(offset: int, ends: Ends) -> int:
+def _meant(offset: int, ends: OffsetRange) -> int:
     return {EARLIEST: ends.low, LATEST: ends.high}.get(offset, offset)

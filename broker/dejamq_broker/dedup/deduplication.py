@@ -23,7 +23,7 @@ from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.base.identity import Site
 from dejamq_broker.dedup.ids import Hashes, hashes_of, id_of
 from dejamq_broker.dedup.in_log import counts, queue_of, stored_in, topic_of
-from dejamq_broker.dedup.mark import STEP_BYTES, Mark
+from dejamq_broker.dedup.mark import STEP_BYTES, WindowMark
 from dejamq_broker.store.questions import StoreReading
 from dejamq_broker.timer.rules import out_of
 
@@ -56,7 +56,7 @@ class Deduplication:
         self.windows: dict[str, RecentIds] = {}
         """By topic; one is made for a first id."""
         self._told_full: set[str] = set()
-        self._mark = Mark(Path(config.store_directory).expanduser() / "config" / "dedupWindow.json")
+        self._mark = WindowMark(Path(config.store_directory).expanduser() / "config" / "dedupWindow.json")
 
     @property
     def on(self) -> bool:

@@ -21,7 +21,7 @@ COPIES = (names.PROPERTY_REAL_TOPIC.encode(), names.PROPERTY_REPLAY_OF.encode())
 """Where one of these is named, records may be copies that the broker made of others."""
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredIds(msgspec.Struct, frozen=True):
     """Messages of one topic that were stored in one millisecond, and have ids."""
 
     topic: str
@@ -53,7 +53,7 @@ def queue_of(record: Record) -> int:
     return record.queue_id if number is None else number
 
 
-def stored_in(found: FoundRecords) -> Iterator[Stored]:
+def stored_in(found: FoundRecords) -> Iterator[StoredIds]:
     """The messages with ids among these records, in their order within each topic."""
     data = bytes(found.data)
     if ANY_ID not in data:
@@ -73,14 +73,14 @@ def stored_in(found: FoundRecords) -> Iterator[Stored]:
         edges = [0, *((np.diff(stored_ms[mine]) != 0).nonzero()[0] + 1).tolist(), len(mine)]
         for begin, end in pairwise(edges):
             at = mine[begin:end]
-            yield Stored(name, hashes[at], log_offsets[at], int(stored_ms[at[0]]))
+            yield StoredIds(name, hashes[at], log_offsets[at], int(stored_ms[at[0]]))
 
 
 def _of_transactions(found: FoundRecords) -> bool:
     return found.run is not None and bool((found.run.headers["sys_flag"] & SYS_TRANSACTION_MASK).any())
 
 
-def _one_by_one(found: FoundRecords, data: bytes) -> Iterator[Stored]:
+def _one_by_one(found: FoundRecords, data: bytes) -> Iterator[StoredIds]:
     at = 0
     for size in found.sizes:
         piece = data[at : at + size]
@@ -88,7 +88,7 @@ def _one_by_one(found: FoundRecords, data: bytes) -> Iterator[Stored]:
             record = decode(piece, check_crc=False)
             topic, hashes = topic_of(record), _hash_of(record, piece)
             if topic and hashes is not None and hashes[0]:
-                yield Stored(topic, hashes, np.array([found.log_offset + at], np.int64), record.store_timestamp_ms)
+                yield StoredIds(topic, hashes, np.array([found.log_offset + at], np.int64), record.store_timestamp_ms)
         at += size
 
 

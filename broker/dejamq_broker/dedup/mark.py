@@ -13,7 +13,7 @@ STEP_BYTES = 16 << 20
 """A start may read so much of the log more than it has to."""
 
 
-class Mark:
+class WindowMark:
     """Nothing before this log offset counts. Owned by the event loop."""
 
     def __init__(self, path: Path) -> None:

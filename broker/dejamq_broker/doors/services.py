@@ -28,14 +28,14 @@ from dejamq_broker.doors.fast.listener import FastDoor, Method
 from dejamq_broker.doors.remoting.assignments import Assigning
 from dejamq_broker.doors.remoting.door import remoting_door
 from dejamq_broker.doors.remoting.members import Memberships
-from dejamq_broker.doors.remoting.namesrv import Routes
+from dejamq_broker.doors.remoting.namesrv import KnownQueues
 from dejamq_broker.doors.remoting.operators import Changes, Views
 from dejamq_broker.doors.remoting.pop import Popping
 from dejamq_broker.doors.remoting.pull import Pulling
 from dejamq_broker.doors.remoting.queries import Queries
 from dejamq_broker.doors.remoting.send import Sending
 from dejamq_broker.doors.remoting.session import ClientSession
-from dejamq_broker.doors.remoting.upkeep import Upkeep
+from dejamq_broker.doors.remoting.upkeep import UpkeepRequests
 from dejamq_broker.doors.v1.admin import AdminService
 from dejamq_broker.doors.v1.client import ClientService
 from dejamq_broker.doors.v1.pop import PopService
@@ -71,7 +71,7 @@ class Doors(NamedTuple):
 
 def add_services(
     public: Server, domain: Domain, *, told: Callable[[], Awaitable[None]],
-    replication: Callable[[], dict[str, str]], ha_status: Callable[[], HaStatus], routes: Routes,
+    replication: Callable[[], dict[str, str]], ha_status: Callable[[], HaStatus], routes: KnownQueues,
 ) -> Doors:  # fmt: skip
     """Open every door of the broker at this server, which does not listen yet; those beside gRPC's are returned.
 
@@ -118,7 +118,7 @@ def add_services(
 
 def _remoting(
     domain: Domain, inspector: Inspector, told: Callable[[], Awaitable[None]],
-    kept_and_told: Callable[[], Awaitable[None]], ha_status: Callable[[], HaStatus], routes: Routes,
+    kept_and_told: Callable[[], Awaitable[None]], ha_status: Callable[[], HaStatus], routes: KnownQueues,
 ) -> RemotingDoor[ClientSession]:  # fmt: skip
     """For RocketMQ's own clients and tools."""
     paths, members, tables, config = domain.paths, domain.members, domain.tables, domain.config
@@ -142,7 +142,7 @@ def _remoting(
             domain.site, domain.store, tables.topics, tables.groups, tables.offsets, tables.progress, members.clients,
             services.moves, services.settings, inspector, domain.measures.stats, domain.clock_ms,
         ),
-        Upkeep(domain.site, domain.store, services.lives, paths.transactions, inspector, members.clients, ha_status),
+        UpkeepRequests(domain.site, domain.store, services.lives, paths.transactions, inspector, members.clients, ha_status),
         Assigning(
             members.clients, tables.topics, tables.groups, tables.request_modes, routes, domain.site, config
         ),

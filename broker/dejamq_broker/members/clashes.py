@@ -11,7 +11,7 @@ import msgspec
 KEPT = 1000
 
 
-class User(msgspec.Struct, frozen=True):
+class ClientIdUser(msgspec.Struct, frozen=True):
     """One connection under a client id. ``boot_id`` is '' for a client that does not tell: each is then its own."""
 
     channel: int
@@ -43,7 +43,9 @@ class ClashBook:
     def __init__(self) -> None:
         self._clashes: dict[tuple[str, str, str], SharedClientId] = {}
 
-    def seen(self, role: str, group: str, client_id: str, users: Iterable[User], now_ms: int) -> SharedClientId | None:
+    def seen(
+        self, role: str, group: str, client_id: str, users: Iterable[ClientIdUser], now_ms: int
+    ) -> SharedClientId | None:
         """These use the client id in the group now. The clash when it is news, else None."""
         users = list(users)
         key = role, group, client_id

@@ -11,8 +11,8 @@ from dejamq_proto.names import retry_topic
 from dejamq_proto.signals import Signal
 
 from dejamq_broker.base.config import BrokerConfig
-from dejamq_broker.members.clashes import ClashBook, SharedClientId, User
-from dejamq_broker.members.connections import ChannelPeer, Connection, connections_of
+from dejamq_broker.members.clashes import ClashBook, ClientIdUser, SharedClientId
+from dejamq_broker.members.connections import ChannelPeer, MemberConnection, connections_of
 from dejamq_broker.members.groups import Channel, Consumer, GroupTable, MemberChange, differences
 from dejamq_broker.members.producers import ProducerTable
 from dejamq_broker.tables.offsets import Asker
@@ -130,7 +130,7 @@ class Clients:
         """The other end of a channel; without address and version for one that has ended."""
         return self._peers.get(channel) or ChannelPeer("")
 
-    def connections(self, group: str = "") -> list[Connection]:
+    def connections(self, group: str = "") -> list[MemberConnection]:
         """The connected clients, of this group or of all for '', as operators see them."""
         return connections_of(self.producers, self.groups, self.peer, group)
 
@@ -243,7 +243,7 @@ class Clients:
             users = [(channel, one.boot_id) for channel, one in members if one.client_id == client_id]
         else:
             users = self.producers.users(group, client_id)
-        seen = [User(channel, boot_id, self.peer(channel).address) for channel, boot_id in users]
+        seen = [ClientIdUser(channel, boot_id, self.peer(channel).address) for channel, boot_id in users]
         clash = self._clashes.seen(role, group, client_id, seen, self._clock_ms())
         if clash is not None:
             text = "client_id_clash group=%s client=%s role=%s addresses=%s: give each its own client_id"

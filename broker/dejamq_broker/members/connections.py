@@ -16,7 +16,7 @@ class ChannelPeer(msgspec.Struct):
     language: str = ""
 
 
-class Connection(msgspec.Struct, frozen=True):
+class MemberConnection(msgspec.Struct, frozen=True):
     """``role`` is ``producer`` or ``consumer``; the time of the last heartbeat is the broker's wall clock.
 
     ``boot_id`` names one start of the client; ``subscriptions`` are a consumer's, each a topic and its expression.
@@ -36,7 +36,7 @@ class Connection(msgspec.Struct, frozen=True):
 
 def connections_of(
     producers: ProducerTable, groups: GroupTable, peer_of: Callable[[Channel], ChannelPeer], group: str
-) -> list[Connection]:
+) -> list[MemberConnection]:
     """Of this group, or of all for '', by group; producers first.
 
     RocketMQ: AdminBrokerProcessor, GET_CONSUMER_CONNECTION_LIST and GET_PRODUCER_CONNECTION_LIST.
@@ -45,7 +45,7 @@ def connections_of(
     for channel, producer in producers:
         peer = peer_of(channel)
         for name in producer.groups:
-            line = Connection(
+            line = MemberConnection(
                 "producer", name, producer.client_id, peer.address, peer.version, producer.seen_ms, peer.language,
                 producer.boot_id,
             )  # fmt: skip
@@ -53,7 +53,7 @@ def connections_of(
     for name in groups.names():
         for channel, member in groups.channels(name).items():
             peer = peer_of(channel)
-            line = Connection(
+            line = MemberConnection(
                 "consumer", name, member.client_id, peer.address, peer.version, member.seen_ms, peer.language,
                 member.boot_id, [f"{one.topic} {one.expression}" for one in member.consumer.subscriptions],
                 member.consumer.model,

@@ -15,7 +15,7 @@ from dejamq_broker.tables.offsets import Asker
 FORMER_OWNERS = 16  # remembered for each queue; messages of the owner before them arrived long ago
 
 
-class Wish(msgspec.Struct, frozen=True):
+class QueueWish(msgspec.Struct, frozen=True):
     """A queue with the claim that the asker has on it: 0 for none yet, or when giving back, for whichever it has."""
 
     queue: QueueAt
@@ -64,11 +64,11 @@ class ClaimTable:
         self._life_ms, self._generation, self._opens_ms = life_ms, last_generation, opens_ms
         self._claims: dict[tuple[str, QueueAt], _Claim] = {}
 
-    def claim(self, group: str, asker: Asker, wishes: Iterable[Wish], now_ms: int) -> list[ClaimAnswer]:
+    def claim(self, group: str, asker: Asker, wishes: Iterable[QueueWish], now_ms: int) -> list[ClaimAnswer]:
         """Give each queue that is released, expired or new, and renew what the asker has."""
         return [self._ask((group, wish.queue), asker, wish.generation, now_ms) for wish in wishes]
 
-    def release(self, group: str, asker: Asker, wish: Wish, now_ms: int) -> ClaimAnswer:
+    def release(self, group: str, asker: Asker, wish: QueueWish, now_ms: int) -> ClaimAnswer:
         """Free a queue for the next owner, if it is the asker's by this claim (``granted``)."""
         place = group, wish.queue
         claim = self._claims.get(place)

@@ -7,7 +7,7 @@ import msgspec
 from dejamq_proto.journal.events import ClaimEvent, ReleaseEvent
 from dejamq_proto.journal.writer import Journal
 
-from dejamq_broker.members.handover import ClaimAnswer, ClaimTable, Wish
+from dejamq_broker.members.handover import ClaimAnswer, ClaimTable, QueueWish
 from dejamq_broker.members.locks import QueueAt
 from dejamq_broker.tables.offsets import Asker, OffsetTable, Position
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 class Returned(msgspec.Struct, frozen=True):
     """A queue that an owner gives back, with the offset at which the next one begins; None leaves the committed one."""
 
-    wish: Wish
+    wish: QueueWish
     queue_offset: int | None = None
 
 
@@ -38,7 +38,7 @@ class Handovers:
         self._broker_name, self._table, self._offsets = broker_name, table, offsets
         self._journal, self._clock_ms = journal, clock_ms
 
-    def claim(self, group: str, wishes: Sequence[Wish], asker: Asker) -> list[ClaimAnswer]:
+    def claim(self, group: str, wishes: Sequence[QueueWish], asker: Asker) -> list[ClaimAnswer]:
         """Claim or renew; gives those that the client holds now, which may be fewer."""
         answers = self._table.claim(group, asker, wishes, self._clock_ms())
         for each in answers:

@@ -10,7 +10,7 @@ from dejamq_proto.codes import Code, DejamqError
 
 from dejamq_broker.base.identity import Site
 from dejamq_broker.members.clients import Clients
-from dejamq_broker.members.connections import Connection
+from dejamq_broker.members.connections import MemberConnection
 from dejamq_broker.tables.offsets import OffsetTable, Position
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Inspector:
             for topic, queue_id, committed in self._offsets.of_group(group)
         ]  # fmt: skip
 
-    def connections(self, group: str) -> list[Connection]:
+    def connections(self, group: str) -> list[MemberConnection]:
         """Producers and consumers of this group, of all for ''."""
         return self._clients.connections(group)
 

@@ -19,7 +19,7 @@ At = tuple[type, str, str]
 """The kind of counter, its topic and its group; '' where it has none."""
 
 
-class Window(msgspec.Struct, frozen=True):
+class CallRates(msgspec.Struct, frozen=True):
     """``tps`` is by the second of the time that was looked at, ``average`` by call."""
 
     sum: int = 0
@@ -32,9 +32,9 @@ class StatisticsItem(msgspec.Struct, frozen=True):
 
     item: str
     key: str
-    minute: Window
-    hour: Window
-    day: Window
+    minute: CallRates
+    hour: CallRates
+    day: CallRates
 
 
 class Sums(NamedTuple):
@@ -140,6 +140,6 @@ class Stats:
             del counts.groups[key]
 
 
-def _window(now: Sums, before: Sums, took_ms: int) -> Window:
+def _window(now: Sums, before: Sums, took_ms: int) -> CallRates:
     total, times = now.value - before.value, now.times - before.times
-    return Window(total, total * 1000 / max(took_ms, 1), total / times if times else 0.0)
+    return CallRates(total, total * 1000 / max(took_ms, 1), total / times if times else 0.0)

@@ -27,7 +27,7 @@ class Keeper(NamedTuple):
     pop_time: int
 
 
-class Delivery(NamedTuple):
+class CheckPointName(NamedTuple):
     """What names a check point of a known queue."""
 
     start_offset: int
@@ -50,7 +50,7 @@ class CheckPoint(msgspec.Struct, eq=False):
     due_ms: int = 0
     asked_ms: int = -1
     """The invisible time that a change asked for."""
-    asked: Delivery | None = None
+    asked: CheckPointName | None = None
     """By whose handle a change was asked: the one that the consumer surely has, as an answer may be lost."""
     replaced: "dict[int, CheckPoint]" = {}
     lost: set[int] = set()
@@ -63,8 +63,8 @@ class CheckPoint(msgspec.Struct, eq=False):
         self.offsets = tuple(sorted({*self.offsets, *by}))
 
     @property
-    def name(self) -> Delivery:
-        return Delivery(self.start_offset, self.pop_time)
+    def name(self) -> CheckPointName:
+        return CheckPointName(self.start_offset, self.pop_time)
 
     @property
     def visible_ms(self) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dejamq_proto.journal.events import PopDrop
 from dejamq_proto.journal.writer import Journal
 
-from dejamq_broker.pop.state import Dropped
+from dejamq_broker.pop.state import DroppedDelivery
 
 
 class DropLines:
@@ -14,7 +14,7 @@ class DropLines:
     def __init__(self, broker_name: str, journal: Journal) -> None:
         self._broker_name, self._journal = broker_name, journal
 
-    def dropped(self, every: Iterable[Dropped], reason: str) -> None:
+    def dropped(self, every: Iterable[DroppedDelivery], reason: str) -> None:
         """These are in flight no more; for ``reason`` see ``PopDrop``."""
         if self._journal.on:
             for one in every:

@@ -17,7 +17,7 @@ from dejamq_proto.records.hosts import Host
 from dejamq_proto.records.record import Record, encode_properties
 from dejamq_proto.texts import number_of
 
-from dejamq_broker.pop.flight import Delivery, Keeper
+from dejamq_broker.pop.flight import CheckPointName, Keeper
 from dejamq_broker.tables.offsets import Position
 
 REVIVE_QUEUE = 0
@@ -119,12 +119,12 @@ KINDS: dict[str, type[CheckPointBody | AckBody | MovedBody | OrderBody]] = {
 }  # fmt: skip
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """What a record says, what it replaces, and by whose handle it was asked. ``kept`` is the property of that name."""
 
     body: Body
-    replaces: Delivery | None
-    asked: Delivery | None
+    replaces: CheckPointName | None
+    asked: CheckPointName | None
     kept: str
 
     def keeper(self) -> Keeper | None:
@@ -161,8 +161,8 @@ def check_point(
     pop_time: int,
     invisible_ms: int,
     *,
-    replaces: Delivery | None = None,
-    asked: Delivery | None = None,
+    replaces: CheckPointName | None = None,
+    asked: CheckPointName | None = None,
     start: int | None = None,
     keeper: Keeper | None = None,
 ) -> Record:
@@ -216,7 +216,7 @@ def order(
     return _record(on, ORDER, body, now_ms, 0, more=more)
 
 
-def read(record: Record) -> Found | None:
+def read(record: Record) -> FoundRecord | None:
     """None for a stranger's record."""
     properties = record.properties
     kind = KINDS.get(properties.get(names.PROPERTY_TAGS, ""))
@@ -225,18 +225,18 @@ def read(record: Record) -> Found | None:
     try:
         body = msgspec.json.decode(record.body, type=kind)
         replaces, asked = _delivery(properties.get(REPLACES)), _delivery(properties.get(ASKED))
-        return Found(body, replaces, asked, properties.get(KEPT, ""))
+        return FoundRecord(body, replaces, asked, properties.get(KEPT, ""))
     except (ValueError, TypeError, *BAD_JSON):
         return None
 
 
-def _named(delivery: Delivery) -> str:
+def _named(delivery: CheckPointName) -> str:
     return f"{delivery.start_offset} {delivery.pop_time}"
 
 
-def _delivery(text: str | None) -> Delivery | None:
+def _delivery(text: str | None) -> CheckPointName | None:
     """Raises ValueError or TypeError for a text that names none."""
-    return Delivery(*map(int, text.split(" "))) if text else None
+    return CheckPointName(*map(int, text.split(" "))) if text else None
 
 
 def _key(on: Writing, at: Position, offset: int, pop_time: int, tag: str) -> str:

@@ -30,7 +30,7 @@ EARLIER_MS = 10
 """The clock goes on meanwhile, and nothing of it may be visible later than it would have been."""
 
 
-class Delivery(NamedTuple):
+class HandedMessage(NamedTuple):
     """A message as its consumer names it, by its first handle."""
 
     at: Position
@@ -39,13 +39,13 @@ class Delivery(NamedTuple):
     pop_time: int
 
     @classmethod
-    def of(cls, group: str, topic: str, handle: Handle) -> "Delivery":
+    def of(cls, group: str, topic: str, handle: Handle) -> "HandedMessage":
         """``topic`` is the one that was asked for."""
         at = Position(group, physical_topic(group, topic, handle.kind), handle.queue_id)
         return cls(at, handle.queue_offset, handle.start_offset, handle.pop_time)
 
 
-class Kept(msgspec.Struct, eq=False):
+class KeptMessage(msgspec.Struct, eq=False):
     """One message in a consumer's hands. ``topic`` is the one that was asked for, ``handle`` is today's."""
 
     asker: Asker
@@ -59,9 +59,9 @@ class Renewals:
 
     def __init__(self, pops: Pops, broker_name: str, settings: PopSettings, clock_ms: Callable[[], int]) -> None:
         self._pops, self._broker_name, self._settings, self._clock_ms = pops, broker_name, settings, clock_ms
-        self._kept: dict[Delivery, Kept] = {}
-        self._by_client: dict[str, set[Delivery]] = {}
-        self._due: list[tuple[int, int, Delivery]] = []
+        self._kept: dict[HandedMessage, KeptMessage] = {}
+        self._by_client: dict[str, set[HandedMessage]] = {}
+        self._due: list[tuple[int, int, HandedMessage]] = []
         self._count = 0
         self._awaits_until_ms = 0
 
@@ -71,7 +71,7 @@ class Renewals:
     def keep(self, asker: Asker, group: str, topic: str, handles: Iterable[Handle]) -> None:
         """The client was given these, and keeps them until it says what became of them, or is gone."""
         for handle in handles:
-            self._keep(Delivery.of(group, topic, handle), Kept(asker, topic, handle))
+            self._keep(HandedMessage.of(group, topic, handle), KeptMessage(asker, topic, handle))
 
     def resume(self, *, clean: bool) -> None:
         """Go on with what was kept when the broker ended. Clients have a while to come back.
@@ -91,7 +91,7 @@ class Renewals:
 
     def ended(self, group: str, topic: str, handle: Handle) -> Handle:
         """Its consumer decides about the message now: today's handle, which is renewed no more."""
-        return self._forget(Delivery.of(group, topic, handle)) or handle
+        return self._forget(HandedMessage.of(group, topic, handle)) or handle
 
     def gone(self, client_id: str) -> None:
         """The client has ended: what it has comes again soon."""
@@ -114,7 +114,7 @@ class Renewals:
             elif now_ms - delivery.pop_time >= self._settings.renew_max_time_ms or not self._renewed(delivery, kept):
                 self._forget(delivery)
 
-    def _left(self) -> Iterator[tuple[Delivery, Kept]]:
+    def _left(self) -> Iterator[tuple[HandedMessage, KeptMessage]]:
         """By what the records say."""
         state, broker = self._pops.state, self._broker_name
         for queue in state.flights:
@@ -128,8 +128,8 @@ class Renewals:
                         point.start_offset, point.pop_time, point.invisible_ms, REVIVE_QUEUE, kind, broker,
                         queue.at.queue_id, offset,
                     )  # fmt: skip
-                    first = Delivery(queue.at, offset, keeper.start_offset, keeper.pop_time)
-                    yield first, Kept(Asker(keeper.client_id), topic, handle, keeper.times)
+                    first = HandedMessage(queue.at, offset, keeper.start_offset, keeper.pop_time)
+                    yield first, KeptMessage(Asker(keeper.client_id), topic, handle, keeper.times)
         for ordered in state.orders.values():
             client_id, offsets = ordered.kept
             if (info := ordered.info) is None:
@@ -140,15 +140,15 @@ class Renewals:
                 handle = Handle(
                     start, info.pop_time, invisible_ms, ORDER_QUEUE, NORMAL, broker, ordered.at.queue_id, offset
                 )  # fmt: skip
-                kept = Kept(Asker(client_id), ordered.at.topic, handle, int(offset in info.visible))
-                yield Delivery(ordered.at, offset, start, info.pop_time), kept
+                kept = KeptMessage(Asker(client_id), ordered.at.topic, handle, int(offset in info.visible))
+                yield HandedMessage(ordered.at, offset, start, info.pop_time), kept
 
-    def _keep(self, delivery: Delivery, kept: Kept) -> None:
+    def _keep(self, delivery: HandedMessage, kept: KeptMessage) -> None:
         self._kept[delivery] = kept
         self._by_client.setdefault(kept.asker.client_id, set()).add(delivery)
         self._look_later(delivery, kept)
 
-    def _renewed(self, delivery: Delivery, kept: Kept) -> bool:
+    def _renewed(self, delivery: HandedMessage, kept: KeptMessage) -> bool:
         scale = self._settings.default_invisible_time_ms / LADDER_MS[0]
         longer_ms = round(LADDER_MS[min(kept.times, len(LADDER_MS) - 1)] * scale)
         if not self._change(delivery, kept, longer_ms):
@@ -156,7 +156,7 @@ class Renewals:
         self._look_later(delivery, kept)
         return True
 
-    def _change(self, delivery: Delivery, kept: Kept, invisible_ms: int, *, go_on: bool = True) -> bool:
+    def _change(self, delivery: HandedMessage, kept: KeptMessage, invisible_ms: int, *, go_on: bool = True) -> bool:
         """False when the message is not this consumer's any more, or cannot be kept. ``go_on``: it is kept on."""
         group, topic, times = delivery.at.group, kept.topic, kept.times + 1
         keeper = Keeper(kept.asker.client_id, times, delivery.start_offset, delivery.pop_time) if go_on else None
@@ -168,7 +168,7 @@ class Renewals:
         kept.times = times
         return True
 
-    def _look_later(self, delivery: Delivery, kept: Kept) -> None:
+    def _look_later(self, delivery: HandedMessage, kept: KeptMessage) -> None:
         """Entries of messages that are done leave the heap before they outnumber the others."""
         self._count += 1
         visible_ms = kept.handle.pop_time + kept.handle.invisible_ms
@@ -177,7 +177,7 @@ class Renewals:
             self._due = [entry for entry in self._due if entry[2] in self._kept]
             heapq.heapify(self._due)
 
-    def _forget(self, delivery: Delivery) -> Handle | None:
+    def _forget(self, delivery: HandedMessage) -> Handle | None:
         kept = self._kept.pop(delivery, None)
         if kept is None:
             return None

@@ -16,7 +16,7 @@ from dejamq_proto.records.record import Record, decode, encode_properties
 from dejamq_broker.deferred.retry import MOST_TRIES, next_try
 from dejamq_broker.pop.flight import CheckPoint
 from dejamq_broker.pop.lines import DropLines
-from dejamq_broker.pop.state import Dropped, PopState, reference
+from dejamq_broker.pop.state import DroppedDelivery, PopState, reference
 from dejamq_broker.store import Appended
 from dejamq_broker.tables.offsets import Position
 from dejamq_broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
@@ -70,7 +70,7 @@ class Reviver:
         group, original = self._groups.get(point.at.group), self._original(point.at, offset)
         if original is None or group is None or self._topics.get(point.at.topic) is None:
             log.warning("revive_skipped %s offset=%d: the message, its topic or its group is gone", point.at, offset)
-            self._lines.dropped([Dropped(point.at, point.pop_time, [offset])], "gone")
+            self._lines.dropped([DroppedDelivery(point.at, point.pop_time, [offset])], "gone")
             return
         first = first_topic(point.at)
         dead = original.reconsume_times >= group.retry_max_times

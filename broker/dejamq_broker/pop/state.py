@@ -16,10 +16,10 @@ from dejamq_proto.records.record import MAX_PROPERTIES_SIZE, BadRecord, Record, 
 from dejamq_proto.texts import MOST_32, number_of
 
 from dejamq_broker.pop import records
-from dejamq_broker.pop.flight import CheckPoint, Delivery, Flights, Keeper, PopQueue
+from dejamq_broker.pop.flight import CheckPoint, CheckPointName, Flights, Keeper, PopQueue
 from dejamq_broker.pop.order import OrderInfo, OrderQueue
 from dejamq_broker.pop.order_file import OrderFile
-from dejamq_broker.pop.records import AckBody, CheckPointBody, Found, MovedBody, OrderBody, Writing
+from dejamq_broker.pop.records import AckBody, CheckPointBody, FoundRecord, MovedBody, OrderBody, Writing
 from dejamq_broker.tables.offsets import OffsetTable, Position
 from dejamq_broker.tables.topics import TopicTable
 from dejamq_broker.writing.record_writer import RecordOrigin, RecordWriter
@@ -38,7 +38,7 @@ MOST_BEHIND = 50_000
 """Records of the revive topic behind the oldest that counts. More are a longer start, so that one is written again."""
 
 
-class Dropped(NamedTuple):
+class DroppedDelivery(NamedTuple):
     """Messages of one delivery that are in flight no more, though nobody acknowledged them and no copy was stored."""
 
     at: Position
@@ -174,7 +174,7 @@ class PopState:
         while self._free and self._free[0][0] <= now_ms:
             yield heapq.heappop(self._free)[1]
 
-    def moved(self, at: Position, offset: int, now_ms: int) -> list[Dropped]:
+    def moved(self, at: Position, offset: int, now_ms: int) -> list[DroppedDelivery]:
         """The group goes on elsewhere. Messages in flight from there on are forgotten, as they come again: those.
 
         Of a queue that is popped in order all are.
@@ -186,7 +186,7 @@ class PopState:
         self._move(at, offset)
         return dropped
 
-    def forget(self, group: str, topic: str, now_ms: int) -> list[Dropped]:
+    def forget(self, group: str, topic: str, now_ms: int) -> list[DroppedDelivery]:
         """The group or the topic was deleted, '' for all of them. What was in flight."""
         ats = self._matching(group, topic, -1)
         if not ats:
@@ -196,14 +196,14 @@ class PopState:
         self._forget(ats)
         return dropped
 
-    def _of(self, ats: Sequence[Position], from_offset: int = 0) -> Iterator[Dropped]:
+    def _of(self, ats: Sequence[Position], from_offset: int = 0) -> Iterator[DroppedDelivery]:
         """Deliveries in flight of these queues, without those of a plain pop before the offset."""
         for at in ats:
             queue, ordered = self.flights.get(at), self.orders.get(at)
             for point in queue.popped.values() if queue else ():
-                yield Dropped(at, point.pop_time, sorted(each for each in point.left if each >= from_offset))
+                yield DroppedDelivery(at, point.pop_time, sorted(each for each in point.left if each >= from_offset))
             if ordered is not None and ordered.info is not None:
-                yield Dropped(at, ordered.info.pop_time, ordered.info.left)
+                yield DroppedDelivery(at, ordered.info.pop_time, ordered.info.left)
 
     async def tidy(self) -> None:
         """Tell how far the records count no more, and write the oldest again where that is far behind.
@@ -380,7 +380,7 @@ class PopState:
             self._order(queue, info, body.next_offset, place)
             queue.kept = kept
 
-    def _seen(self, body: CheckPointBody, place: tuple[int, int], found: Found) -> None:
+    def _seen(self, body: CheckPointBody, place: tuple[int, int], found: FoundRecord) -> None:
         """One with the same name as an earlier one takes its place, as in RocketMQ."""
         at, offsets, left = body.at, body.offsets(), body.unacknowledged()
         replaces, keeper = found.replaces, found.keeper()
@@ -399,11 +399,11 @@ class PopState:
                 if replaces is None:
                     new.go_on(earlier.replaced)
                 earlier.go_on(dict.fromkeys(left, new))
-            first = None if keeper is None else Delivery(keeper.start_offset, keeper.pop_time)
+            first = None if keeper is None else CheckPointName(keeper.start_offset, keeper.pop_time)
             for named in (first, new.asked):
                 self._continued(at, named, new)
 
-    def _continued(self, at: Position, named: Delivery | None, new: CheckPoint) -> None:
+    def _continued(self, at: Position, named: CheckPointName | None, new: CheckPoint) -> None:
         """Whoever has the handle of this delivery has the messages, too; the records between may be read no more."""
         if named is None or named == new.name:
             return

@@ -32,7 +32,7 @@ TRUSTED = 0.7
 """A master trusts this part of its lease, so that its clock may be slower than a name server's."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class MastershipWish(msgspec.Struct, frozen=True):
     """What a replica asks of a name server; ``kind`` is look, take or renew."""
 
     kind: str
@@ -40,7 +40,7 @@ class Wish(msgspec.Struct, frozen=True):
     followed: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class GrantAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One name server's answer; see ``MastershipResponse``."""
 
     done: bool
@@ -53,12 +53,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     silent_ms: int = 0
 
 
-class Judge(Protocol):
+class Granter(Protocol):
     """A name server. ``ask`` raises DejamqError."""
 
     address: str
 
-    async def ask(self, wish: Wish, role: "Role", lease_ms: int, timeout_ms: float) -> Verdict: ...
+    async def ask(self, wish: MastershipWish, role: "Role", lease_ms: int, timeout_ms: float) -> GrantAnswer: ...
 
 
 class Role(msgspec.Struct, frozen=True, rename="camel"):
@@ -109,7 +109,7 @@ class Mastership:
     """Owned by the event loop. Whoever writes asks ``holds`` first."""
 
     def __init__(
-        self, role: Role, file: RoleFile, judges: Sequence[Judge], lease_ms: int,
+        self, role: Role, file: RoleFile, judges: Sequence[Granter], lease_ms: int,
         clock_s: Callable[[], float] = boot_clock_s,
     ) -> None:  # fmt: skip
         self.role, self.lease_ms, self.interval_s = role, lease_ms, lease_ms / 1000 / ROUNDS
@@ -120,7 +120,7 @@ class Mastership:
         """So many name servers have to grant an epoch."""
         self.renewals_needed = len(judges) - self.needed + 1
         self._changing = asyncio.Lock()
-        self.answers: list[Verdict] = []
+        self.answers: list[GrantAnswer] = []
         """Of the last round."""
 
     def holds(self) -> bool:
@@ -143,7 +143,7 @@ class Mastership:
         self._until_s = float("-inf")
 
     @property
-    def superseded_by(self) -> Verdict | None:
+    def superseded_by(self) -> GrantAnswer | None:
         """A later master that a name server told of in the last round."""
         role = self.role
         later = [
@@ -162,14 +162,14 @@ class Mastership:
 
         None: too few would.
         """
-        await self._ask(Wish("look", followed=followed))
+        await self._ask(MastershipWish("look", followed=followed))
         willing = [each.silent_ms for each in self.answers if each.done]
         return min(willing) if len(willing) >= self.needed else None
 
     async def renew(self) -> bool:
         """Ask every name server to renew the lease. Whether it holds. Raises DejamqError when it cannot be noted."""
         role = self.role
-        await self._ask(Wish("renew", role.epoch))
+        await self._ask(MastershipWish("renew", role.epoch))
         if self.holds() and not role.confirmed:
             await self._become(msgspec.structs.replace(role, confirmed=True), role)
         return self.holds()
@@ -177,7 +177,7 @@ class Mastership:
     async def take(self, followed: str = "") -> bool:
         """Become master of a new epoch, or not. The role is on disk before anybody is told. Raises DejamqError."""
         highest = max([self.role.epoch, *(each.granted_epoch for each in self.answers)])
-        await self._ask(Wish("take", highest + 1, followed))
+        await self._ask(MastershipWish("take", highest + 1, followed))
         granted = sum(each.done for each in self.answers)
         if granted < self.needed:
             log.info("mastership_not_granted epoch=%d granted=%d needed=%d", highest + 1, granted, self.needed)
@@ -186,7 +186,7 @@ class Mastership:
         came_from = role.came_from if role.master else role.broker_id
         return await self._become(Role(role.replica, MASTER_ID, highest + 1, came_from), role)
 
-    async def step_down(self, by: Verdict) -> bool:
+    async def step_down(self, by: GrantAnswer) -> bool:
         """Be a slave, with the id that the later master left. False: that one was no slave before, so there is none.
 
         One whose own epoch was never in use goes back to the id that it had.
@@ -209,12 +209,12 @@ class Mastership:
             self.role = role
             return True
 
-    async def _ask(self, wish: Wish) -> None:
+    async def _ask(self, wish: MastershipWish) -> None:
         """All at once; a name server that hangs holds up no other, and this for one interval at most."""
         found = await asyncio.gather(*(self._ask_one(judge, wish) for judge in self._judges))
         self.answers = [each for each in found if each is not None]
 
-    async def _ask_one(self, judge: Judge, wish: Wish) -> Verdict | None:
+    async def _ask_one(self, judge: Granter, wish: MastershipWish) -> GrantAnswer | None:
         asked_s = self._clock_s()
         try:
             verdict = await judge.ask(wish, self.role, self.lease_ms, self.interval_s * 1000)

@@ -13,7 +13,7 @@ import msgspec
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal.events import ReplicaEvent
 from dejamq_proto.journal.writer import Journal
-from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.fields import BadMessage
 from dejamq_proto.wire.replication import LogSlice
 
 from dejamq_broker.base.config import SLAVE, BrokerConfig
@@ -157,7 +157,7 @@ class LogFollower:
         before = state.trouble
         try:
             await self._follow(link)
-        except* (DejamqError, Apart, BadFrame, BadCopy, OSError) as errors:
+        except* (DejamqError, Apart, BadMessage, BadCopy, OSError) as errors:
             error = errors.exceptions[0]
             if isinstance(error, BadCopy):
                 self._suspect = error.log_offset

@@ -15,7 +15,7 @@ from dejamq_broker.store.files.directory_lock import mark_open
 from dejamq_broker.store.files.paths import StorePaths
 from dejamq_broker.store.log.batch import QueueKey
 from dejamq_broker.store.log.commit_log import CommitLog
-from dejamq_broker.store.log.cut import Cut, cut
+from dejamq_broker.store.log.cut import CutTail, cut
 from dejamq_broker.store.log.scan import Damage, End, LogFiles, Read
 from dejamq_broker.store.log.start_point import (
     BY_MARK,
@@ -43,7 +43,7 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     log_end: int
     last_store_timestamp_ms: int
     damages: tuple[Damage, ...] = ()
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[CutTail, ...] = ()
     rule: str = BY_MARK
     """By which rule ``scanned_from`` was chosen: mark, queues, checkpoint, whole log."""
     queues_rebuilt: bool = False
@@ -175,14 +175,14 @@ class Recovery:
             DispatchProgress(0, counts, durable).save(self._paths.progress)
         self._queues.discard()
 
-    def _settle(self, start: StartPoint, walk: Walk) -> tuple[Cut, ...]:
+    def _settle(self, start: StartPoint, walk: Walk) -> tuple[CutTail, ...]:
         """Bring log and queues to the end that was found. The mark goes first: it may never say more than is there."""
         files, end, mark = self._log.files, walk.found.end, self._mark
         if start.rule == WHOLE_LOG:
             self._queues.reach(self._expired.items())
             if mark is not None and mark.log_offset <= end:
                 self._queues.reach(mark.by_queue())
-        cuts: tuple[Cut, ...] = ()
+        cuts: tuple[CutTail, ...] = ()
         if not walk.as_left:
             self._lower_mark(start, end)
             reason = walk.found.reason or (self._keep_to.reason if self._keep_to else "")

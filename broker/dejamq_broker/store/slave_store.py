@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dejamq_broker.store.files.errors import StoreError
 from dejamq_broker.store.files.mapped_file import MappedFile
-from dejamq_broker.store.log.cut import Cut
+from dejamq_broker.store.log.cut import CutTail
 from dejamq_broker.store.log.scan import End
 from dejamq_broker.store.message_store import MessageStore
 from dejamq_broker.store.replica.incoming import DamagedRange
@@ -45,7 +45,7 @@ class SlaveStore(MessageStore):
             self._reput.dispatch()
             self._flusher.appended()
 
-    def cut_back(self, log_offset: int, reason: str) -> tuple[Cut, ...]:
+    def cut_back(self, log_offset: int, reason: str) -> tuple[CutTail, ...]:
         """Take off everything from this log offset on, where a record must begin, and keep copies of it beside.
 
         Long: not for an event loop. The parts of the store are made anew, and readers meanwhile get StoreClosed. After

@@ -17,7 +17,7 @@ SPARE_SLOTS = 60
 NO_END_MS = (1 << 63) - 1
 
 
-class Place(msgspec.Struct, frozen=True):
+class SlotPlace(msgspec.Struct, frozen=True):
     """Where a message waits: the start of its slot (ms). ``rolled``: from there it is stored again, to wait on."""
 
     slot_ms: int
@@ -88,7 +88,7 @@ class TimerRules:
     def floor(self, time_ms: int) -> int:
         return time_ms // self.precision_ms * self.precision_ms
 
-    def place(self, out_ms: int, stored_ms: int, window_ms: int | None = None) -> Place:
+    def place(self, out_ms: int, stored_ms: int, window_ms: int | None = None) -> SlotPlace:
         """Where a message waits that was stored at this time.
 
         What waits for longer than the window is stored again on its way, so that the log keeps it. The place follows
@@ -97,9 +97,9 @@ class TimerRules:
         stored_ms, window_ms = self.floor(stored_ms), self.window_ms if window_ms is None else window_ms
         beyond_ms = out_ms - stored_ms - window_ms
         if beyond_ms < 0:
-            return Place(self.floor(out_ms), rolled=False)
+            return SlotPlace(self.floor(out_ms), rolled=False)
         near = beyond_ms < window_ms // 3  # the next wait would be a short one
-        return Place(stored_ms + (self.floor(window_ms // 2) if near else window_ms), rolled=True)
+        return SlotPlace(stored_ms + (self.floor(window_ms // 2) if near else window_ms), rolled=True)
 
 
 def out_of(properties: Mapping[str, str]) -> int | None:

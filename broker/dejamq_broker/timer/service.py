@@ -25,7 +25,7 @@ from dejamq_broker.deferred.delay import restored
 from dejamq_broker.store.files.errors import StoreDamaged, StoreError
 from dejamq_broker.timer import rules, units
 from dejamq_broker.timer.progress import Reached, TimerProgress
-from dejamq_broker.timer.rules import SPARE_SLOTS, WHEEL_SLOTS, Place, TimerRules
+from dejamq_broker.timer.rules import SPARE_SLOTS, WHEEL_SLOTS, SlotPlace, TimerRules
 from dejamq_broker.timer.units import TimerLog, Unit
 from dejamq_broker.timer.wheel import NO_POSITION, Slot, TimerWheel
 from dejamq_broker.writing.record_writer import RecordOrigin, RecordWriter
@@ -405,5 +405,5 @@ class TimerService:
         self._wheel.sync()
 
 
-def _magic(place: Place, *, deletes: bool) -> int:
+def _magic(place: SlotPlace, *, deletes: bool) -> int:
     return units.DEFAULT | (units.ROLL if place.rolled else 0) | (units.DELETE if deletes else 0)

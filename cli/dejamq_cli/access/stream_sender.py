@@ -32,7 +32,7 @@ class StreamTally:
         return self.submitted - self.stored - self.not_stored
 
 
-class Sending:
+class StreamFeeder:
     """``feed`` reads, ``answers`` reports; either may be ended alone. Memory is bounded by what is in flight."""
 
     def __init__(self, producer: Producer, report: Report, rate: float) -> None:

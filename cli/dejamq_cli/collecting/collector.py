@@ -16,7 +16,7 @@ from dejamq_proto.wire.tls import ClientTls
 from dejamq_cli.collecting.files import EvidenceFiles
 from dejamq_cli.collecting.lines import Source, now_ms
 from dejamq_cli.collecting.rounds import Rounds
-from dejamq_cli.collecting.servers import Pace, Server
+from dejamq_cli.collecting.servers import AskedServer, Pace
 from dejamq_cli.collecting.trace import Begin, TraceFollower
 from dejamq_cli.terminal.output import say
 from dejamq_cli.terminal.stopping import until
@@ -110,8 +110,8 @@ class Collector:
         await self._rounds.close()
         await self._files.close()
 
-    def _server(self, source: Source) -> Server:
-        return Server(source, self._pace, self._files, self._options.account, self._options.tls)
+    def _server(self, source: Source) -> AskedServer:
+        return AskedServer(source, self._pace, self._files, self._options.account, self._options.tls)
 
     def _head(self) -> dict[str, Any]:
         """What the first line of each file says of the session."""

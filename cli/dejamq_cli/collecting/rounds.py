@@ -14,12 +14,12 @@ from dejamq_proto.loose_json import as_json
 from dejamq_proto.names import is_internal, is_system
 from dejamq_proto.remoting import bodies, requests
 from dejamq_proto.remoting.header import Command
-from dejamq_proto.remoting.requests import Fields, Header, Request
+from dejamq_proto.remoting.requests import Fields, Header, RequestKind
 from dejamq_proto.remoting_client import ANSWER_S
 
 from dejamq_cli.collecting.files import EvidenceFiles
 from dejamq_cli.collecting.lines import Source, Told, answer_line
-from dejamq_cli.collecting.servers import Server
+from dejamq_cli.collecting.servers import AskedServer
 from dejamq_cli.terminal.output import say
 
 RUNNING_S = 15.0
@@ -44,15 +44,15 @@ class Rounds:
     """
 
     def __init__(
-        self, namesrvs: Iterable[str], groups: Collection[str], trace_topic: str, made: Callable[[Source], Server],
+        self, namesrvs: Iterable[str], groups: Collection[str], trace_topic: str, made: Callable[[Source], AskedServer],
         files: EvidenceFiles, *, running_info: bool,
     ) -> None:  # fmt: skip
         """``groups``: only these are asked about, all if there are none. ``made``: a server that can be asked."""
         self._files, self._made, self._only, self._running_info = files, made, frozenset(groups), running_info
         self.namesrvs = [made(Source(address)) for address in namesrvs]
-        self.brokers: dict[str, Server] = {}
-        self._known: dict[str, Server] = {}
-        self._trace_topic, self.trace_route = trace_topic, bodies.TopicRoute(broker_datas=[], queue_datas=[])
+        self.brokers: dict[str, AskedServer] = {}
+        self._known: dict[str, AskedServer] = {}
+        self._trace_topic, self.trace_route = trace_topic, bodies.TopicRouteData(broker_datas=[], queue_datas=[])
         self._groups, self._topics = set(groups), {trace_topic}
         self._members: dict[tuple[str, str], str] = {}
         self.counts: dict[str, int] = {}
@@ -60,7 +60,7 @@ class Rounds:
         self.number = 0
 
     @property
-    def servers(self) -> list[Server]:
+    def servers(self) -> list[AskedServer]:
         """All that were ever known: a broker that was killed is forgotten by name servers, and may come back."""
         return [*self.namesrvs, *self._known.values()]
 
@@ -83,7 +83,7 @@ class Rounds:
         await asyncio.gather(*(server.close() for server in self.servers))
 
     async def _ask(
-        self, kind: str, server: Server, request: Request[Header], fields: Fields | None = None,
+        self, kind: str, server: AskedServer, request: RequestKind[Header], fields: Fields | None = None,
         timeout_s: float = ANSWER_S, **about: Any,
     ) -> Told | None:  # fmt: skip
         """None: the server is away."""
@@ -97,13 +97,13 @@ class Rounds:
             self._refused(kind, server, told.command)
         return told
 
-    def _refused(self, kind: str, server: Server, command: Command) -> None:
+    def _refused(self, kind: str, server: AskedServer, command: Command) -> None:
         """Said once a kind: an account without the right, or a server that does not know the request."""
         if kind not in self.refused:
             say(f"{server.source.address} refuses {kind}: {command.remark or 'without a word'} (code {command.code})")
         self.refused[kind] = self.refused.get(kind, 0) + 1
 
-    async def _cluster(self, server: Server) -> bodies.ClusterInfo | None:
+    async def _cluster(self, server: AskedServer) -> bodies.ClusterInfo | None:
         told = await self._ask("cluster", server, requests.GET_CLUSTER_INFO)
         return _read(server, told, bodies.ClusterInfo)
 
@@ -122,7 +122,7 @@ class Rounds:
         if told:
             self.brokers = {address: self._known[address] for address in sorted(found)}
 
-    async def _tables(self, broker: Server) -> None:
+    async def _tables(self, broker: AskedServer) -> None:
         """Committed offsets and delay progress. They name groups and topics; so do the settings of groups, where those
         are that never commit.
         """
@@ -146,13 +146,13 @@ class Rounds:
         if not (is_internal(topic) or is_system(topic)):
             self._topics.add(topic)
 
-    async def _routes(self, server: Server) -> None:
+    async def _routes(self, server: AskedServer) -> None:
         for topic in sorted(self._topics):
             told = await self._ask("routes", server, requests.GET_ROUTE, requests.OfTopic(topic=topic), topic=topic)
-            if topic == self._trace_topic and (route := _read(server, told, bodies.TopicRoute)) is not None:
+            if topic == self._trace_topic and (route := _read(server, told, bodies.TopicRouteData)) is not None:
                 self.trace_route = route
 
-    async def _groups_at(self, broker: Server) -> None:
+    async def _groups_at(self, broker: AskedServer) -> None:
         """The members' list only where connections are: RocketMQ logs a warning for a group without any."""
         for group in sorted(self._groups):
             question = requests.OfConsumerGroup(consumer_group=group)
@@ -166,7 +166,7 @@ class Rounds:
             for client_id in members.consumer_id_list if members is not None else ():
                 self._members.setdefault((group, client_id), broker.source.address)
 
-    async def _running(self, members: list[tuple[str, str]], broker: Server) -> None:
+    async def _running(self, members: list[tuple[str, str]], broker: AskedServer) -> None:
         """Each client is asked once, through one broker that knows it."""
         for group, client_id in sorted(members):
             question = requests.RunningQuestion(consumer_group=group, client_id=client_id)
@@ -175,7 +175,7 @@ class Rounds:
             )
 
 
-def _read(server: Server, told: Told | None, kind: type[bodies.Kind]) -> bodies.Kind | None:
+def _read(server: AskedServer, told: Told | None, kind: type[bodies.Kind]) -> bodies.Kind | None:
     """None where the answer is none that says it."""
     if told is None or told.command.code or not told.command.body:
         return None

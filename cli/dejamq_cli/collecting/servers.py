@@ -4,7 +4,7 @@ import asyncio
 
 from dejamq_proto.codes import BrokerUnavailable, DejamqError, SendTimeout
 from dejamq_proto.remoting.header import Command
-from dejamq_proto.remoting.requests import Fields, Header, Request
+from dejamq_proto.remoting.requests import Fields, Header, RequestKind
 from dejamq_proto.remoting_client import ANSWER_S, Account, RemotingClient, connect
 from dejamq_proto.wire.tls import ClientTls
 
@@ -38,7 +38,7 @@ class Reconnected(DejamqError):
     """The connection by which a question was to go has ended. It was not asked, or its answer is lost."""
 
 
-class Server:
+class AskedServer:
     """A broker or a name server. ``away``: why it does not answer, None while it does.
 
     ``connections`` counts them: after another one the server may have been restarted.
@@ -55,7 +55,9 @@ class Server:
         self._client: RemotingClient | None = None
         self._connecting = asyncio.Lock()
 
-    async def ask(self, request: Request[Header], fields: Fields | None = None, *, timeout_s: float = ANSWER_S) -> Told:
+    async def ask(
+        self, request: RequestKind[Header], fields: Fields | None = None, *, timeout_s: float = ANSWER_S
+    ) -> Told:
         """The answer, whatever its code. Raises BrokerUnavailable, at once while it is away, or SendTimeout."""
         if self.away is not None and asyncio.get_running_loop().time() < self._again_s:
             raise BrokerUnavailable(str(self.away))
@@ -66,7 +68,7 @@ class Server:
             await self._gone(error)
             raise
 
-    async def ask_over(self, connection: int, request: Request[Header], fields: Fields) -> Told:
+    async def ask_over(self, connection: int, request: RequestKind[Header], fields: Fields) -> Told:
         """As ``ask``, by the connection with this number. Raises Reconnected when that has ended."""
         await self._pace.turn()
         client = self._client
@@ -82,7 +84,7 @@ class Server:
             raise
         return Told(answer, asked_ms, now_ms())
 
-    async def _asked(self, request: Request[Header], fields: Fields | None, timeout_s: float) -> Told:
+    async def _asked(self, request: RequestKind[Header], fields: Fields | None, timeout_s: float) -> Told:
         """A connection that was there before may end for being idle, so there is a second try with a new one."""
         earlier = self._client
         client, asked_ms = await self._connected(), now_ms()

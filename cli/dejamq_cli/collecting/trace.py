@@ -19,7 +19,7 @@ from dejamq_proto.remoting import bodies, requests
 
 from dejamq_cli.collecting.files import EvidenceFiles
 from dejamq_cli.collecting.lines import Told, trace_line
-from dejamq_cli.collecting.servers import Reconnected, Server
+from dejamq_cli.collecting.servers import AskedServer, Reconnected
 from dejamq_cli.terminal.output import say
 
 IDLE_S, REFUSED_S = 1.0, 30.0
@@ -28,7 +28,7 @@ MESSAGES_A_PULL = 32
 """RocketMQ gives no more at a time."""
 
 
-class Refused(DejamqError):
+class TraceRefused(DejamqError):
     """A broker answers, and does not give what was asked."""
 
 
@@ -44,7 +44,7 @@ class QueuePlace:
     """The number of the connection over which its ends were asked for."""
 
 
-Begin = Callable[[Server, requests.QueueQuestion], Awaitable[int]]
+Begin = Callable[[AskedServer, requests.QueueQuestion], Awaitable[int]]
 """Where a queue that was never read is begun."""
 
 
@@ -54,11 +54,11 @@ class TraceFollower:
     def __init__(self, topic: str, begin: Begin, files: EvidenceFiles) -> None:
         self._topic, self._begin, self._files = topic, begin, files
         self._places: dict[str, list[QueuePlace]] = {}
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, AskedServer] = {}
         self._said: set[str] = set()
         self.messages = self.missed = 0
 
-    def learn(self, route: bodies.TopicRoute, brokers: dict[str, Server]) -> list[str]:
+    def learn(self, route: bodies.TopicRouteData, brokers: dict[str, AskedServer]) -> list[str]:
         """The brokers that are new in this route. Without its master a broker's first slave is asked."""
         new = []
         for queues in route.queue_datas:
@@ -99,7 +99,7 @@ class TraceFollower:
                 return
             except Reconnected:
                 place.looked = UNSEEN
-            except Refused as error:
+            except TraceRefused as error:
                 self._refused(place, error)
 
     async def pull_round(self, broker: str) -> bool | None:
@@ -113,7 +113,7 @@ class TraceFollower:
                 return False
             except Reconnected:
                 place.looked, moved = UNSEEN, True
-            except Refused as error:
+            except TraceRefused as error:
                 self._refused(place, error)
                 return None
         return moved
@@ -153,7 +153,7 @@ class TraceFollower:
         ))  # fmt: skip
         command, before = told.command, place.next
         if command.code not in (Code.SUCCESS, Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY, Code.PULL_OFFSET_MOVED):
-            raise Refused(command.remark or "it says no more", code=command.code)
+            raise TraceRefused(command.remark or "it says no more", code=command.code)
         then = int(command.ext.get("nextBeginOffset", before))
         if command.code == Code.SUCCESS:
             self._write(place, server, told)
@@ -163,7 +163,7 @@ class TraceFollower:
             self._move(place, "gap", place.next, then)
         return place.next != before
 
-    def _write(self, place: QueuePlace, server: Server, told: Told) -> None:
+    def _write(self, place: QueuePlace, server: AskedServer, told: Told) -> None:
         try:
             for record in decode_each(told.command.body):
                 if record.queue_offset < place.next:
@@ -177,7 +177,7 @@ class TraceFollower:
         except BadRecord as error:  # what follows in this answer is passed over, and told as a gap
             say(f"{server.source.address}: a message of {self._topic} cannot be read: {error}")
 
-    def _refused(self, place: QueuePlace, error: Refused) -> None:
+    def _refused(self, place: QueuePlace, error: TraceRefused) -> None:
         """Said and written once a broker."""
         server = self._servers[place.broker]
         if place.broker in self._said:
@@ -188,9 +188,9 @@ class TraceFollower:
         self._files.note("refused", **about)
 
 
-async def offset_of(server: Server, request: requests.Request[Any], question: requests.Fields) -> int:
+async def offset_of(server: AskedServer, request: requests.RequestKind[Any], question: requests.Fields) -> int:
     """An answer that is an offset. Raises Refused."""
     command = (await server.ask(request, question)).command
     if command.code or "offset" not in command.ext:
-        raise Refused(command.remark or "it tells no offset", code=command.code)
+        raise TraceRefused(command.remark or "it tells no offset", code=command.code)
     return int(command.ext["offset"])

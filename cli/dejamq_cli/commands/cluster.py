@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from dejamq import Admin
 from dejamq_lab.cluster import background
-from dejamq_lab.cluster.background import RunningServer, Size, Standing
+from dejamq_lab.cluster.background import RunningServer, Size, StandingCluster
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.journal.writer import Level
 from dejamq_proto.serving.server import wait_for_signal
@@ -157,7 +157,7 @@ async def _up(directory: Path, size: Size, foreground: bool, output: Format) -> 
     raise typer.Exit(INTERRUPTED if number == signal.SIGINT else OK)
 
 
-def _tell(state: Standing, output: Format) -> None:
+def _tell(state: StandingCluster, output: Format) -> None:
     if output is Format.JSON:
         rows = [_row(member, "running") for member in state.processes]
         show_object({"namesrv": state.namesrv, "healthy": True, "processes": rows})

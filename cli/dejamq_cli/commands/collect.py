@@ -18,7 +18,7 @@ from dejamq_proto.wire.tls import ClientTls
 from dejamq_cli.collecting.collector import CollectOptions, Summary
 from dejamq_cli.collecting.collector import collect as collected
 from dejamq_cli.collecting.files import LEAST_BYTES
-from dejamq_cli.collecting.servers import Server
+from dejamq_cli.collecting.servers import AskedServer
 from dejamq_cli.collecting.trace import Begin, offset_of
 from dejamq_cli.terminal.help_text import examples
 from dejamq_cli.terminal.numbers import bytes_of
@@ -145,7 +145,7 @@ def _begin_of(text: str) -> Begin:
         return lambda server, queue: offset_of(server, edge, queue)
     since_ms = time_ms(text, round(time.time() * 1000), option="--trace-from")
 
-    async def since(server: Server, queue: requests.QueueQuestion) -> int:
+    async def since(server: AskedServer, queue: requests.QueueQuestion) -> int:
         question = requests.TimeQuestion(topic=queue.topic, queue_id=queue.queue_id, timestamp=since_ms)
         return await offset_of(server, requests.SEARCH_OFFSET, question)
 

@@ -14,7 +14,7 @@ import msgspec
 import typer
 from dejamq_lab.explore.hunt import Hunted, HuntOptions, hunt
 from dejamq_lab.rocketmq import run as on_rocketmq
-from dejamq_lab.rocketmq.programs import Client
+from dejamq_lab.rocketmq.programs import ClientProgram
 from dejamq_lab.rocketmq.scenarios import SCENARIOS, chosen
 from dejamq_lab.scenario.run import ScenarioOutcome, run
 from dejamq_lab.scenario.script.not_supported import not_supported
@@ -136,7 +136,7 @@ def run_(
         Where, typer.Option(help="Where it is played. rocketmq: a real one, from Maven's jars, with its own clients.")
     ] = Where.PROCESS,
     client: Annotated[
-        Client | None,
+        ClientProgram | None,
         typer.Option(help=f"With --cluster rocketmq: the client of its consumers. Default: {Client.JAVA}."),
     ] = None,
     jars: Annotated[
@@ -175,9 +175,9 @@ def run_(
             raise ConfigError(
                 "--inbox and --seed are about dejamq's own clients; leave them out with --cluster rocketmq"
             )
-        real = chosen(scenario, client or Client.JAVA)
+        real = chosen(scenario, client or ClientProgram.JAVA)
         with _directory(keep) as directory:
-            outcome = on_rocketmq.run(real, directory, say, client or Client.JAVA, jars)
+            outcome = on_rocketmq.run(real, directory, say, client or ClientProgram.JAVA, jars)
             _show(real.id, real.about, outcome, output, kept=keep is not None)
         raise typer.Exit(0 if outcome.ok else NO)
     if client or jars:

@@ -15,7 +15,7 @@ from dejamq_proto.names import check_sendable
 
 from dejamq_cli.access import sources
 from dejamq_cli.access.completion import Topic
-from dejamq_cli.access.stream_sender import Sending, StreamTally
+from dejamq_cli.access.stream_sender import StreamFeeder, StreamTally
 from dejamq_cli.terminal.help_text import examples
 from dejamq_cli.terminal.numbers import fits_32
 from dejamq_cli.terminal.output import (
@@ -167,7 +167,7 @@ async def _send(producer: Producer, bodies: Bodies, like: Message, told: SentSum
     """The exit status. Raises what went wrong first, after everything under way has ended."""
     with stop_signals() as asked:
         async with producer:
-            sending = Sending(producer, told.results, rate)
+            sending = StreamFeeder(producer, told.results, rate)
             problem = await _stream(sending, bodies.messages(like, producer.config.max_message_size), asked)
     told.end()
     if bodies.left_out:
@@ -179,7 +179,7 @@ async def _send(producer: Producer, bodies: Bodies, like: Message, told: SentSum
     return INTERRUPTED if asked.stopped.is_set() else 0
 
 
-async def _stream(sending: Sending, messages: AsyncIterator[Message], asked: StopSignals) -> Exception | None:
+async def _stream(sending: StreamFeeder, messages: AsyncIterator[Message], asked: StopSignals) -> Exception | None:
     """Feed until the end, a failure or a signal; then wait for sends under way. Returns the first failure, or None."""
     answering = asyncio.ensure_future(sending.answers())
     problem: Exception | None = None

@@ -28,7 +28,7 @@ class Type(StrEnum):
     INNER = "Inner"
 
 
-class State(StrEnum):
+class UserState(StrEnum):
     ENABLE = "enable"
     DISABLE = "disable"
 
@@ -81,7 +81,7 @@ def create(
 def update(
     name: Name,
     type: Annotated[Type | None, typer.Option("--type", help="Another kind of user.")] = None,
-    status: Annotated[State | None, typer.Option("--status", help="A disabled user is refused.")] = None,
+    status: Annotated[UserState | None, typer.Option("--status", help="A disabled user is refused.")] = None,
     new_secret: Annotated[bool, typer.Option("--new-secret", help="Ask for another secret.")] = False,
     file: File = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from dejamq_cli.console import duplicates, groups, messages, overview
 from dejamq_cli.console.answers import STATIC, shown, troubled
 from dejamq_cli.console.audits import Audits
-from dejamq_cli.console.guard import Guard
+from dejamq_cli.console.guard import HostGuard
 from dejamq_cli.console.live import Bell, Watch
 from dejamq_cli.console.settings import ConsoleSettings
 
@@ -91,7 +91,7 @@ def application(console: Console) -> Starlette:
             Route("/events", events),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Guard, names=console.settings.names)],
+        middleware=[Middleware(HostGuard, names=console.settings.names)],
         exception_handlers={HTTPException: _trouble},
         lifespan=lifespan,
     )

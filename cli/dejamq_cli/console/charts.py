@@ -33,7 +33,7 @@ def ownership_chart(
     ends: tuple[str, str],
 ) -> tuple[Markup, dict[str, int]]:  # fmt: skip
     """Who held which queue, and the colour of each owner."""
-    from dejamq_analytics.report.charts import Mark
+    from dejamq_analytics.report.charts import ChartMark
     from dejamq_analytics.report.ownership_chart import ChartLane, Holding, ownership
 
     def share(at_us: int) -> float:
@@ -47,7 +47,7 @@ def ownership_chart(
         label = printable(f"{row['topic']} {place}" if len(topics) > 1 else place)
         held = Holding(short_name(row["process"]), share(row["opened_us"]), share(row["ended_us"]))
         lanes.setdefault(label, []).append(held)
-    marks = [Mark(share(fault["wall_us"]), printable(f"{fault['kind']} {fault['target']}")) for fault in faults]
+    marks = [ChartMark(share(fault["wall_us"]), printable(f"{fault['kind']} {fault['target']}")) for fault in faults]
     drawn = ownership(
         "Owners of each queue over time", [ChartLane(label, held, []) for label, held in lanes.items()], owners, marks,
         ends,
@@ -60,7 +60,7 @@ def time_chart(
     ends: tuple[str, str],
 ) -> tuple[Markup, dict[str, int]]:  # fmt: skip
     """Findings over time by cause, and the colour of each."""
-    from dejamq_analytics.report.charts import Mark, timeline
+    from dejamq_analytics.report.charts import ChartMark, timeline
 
     colours = {name: number for number, name in enumerate(sorted({row["cause"] for row in rows}))}
     drawn: list[dict[int, int]] = [{} for _ in range(columns)]
@@ -68,7 +68,8 @@ def time_chart(
         drawn[row["place"]][colours[row["cause"]]] = row["n"]
     width = max(1, end_us - begin_us)
     marks = [
-        Mark((fault["wall_us"] - begin_us) / width, printable(f"{fault['kind']} {fault['target']}")) for fault in faults
+        ChartMark((fault["wall_us"] - begin_us) / width, printable(f"{fault['kind']} {fault['target']}"))
+        for fault in faults
     ]
     return Markup(timeline("Duplicates over time", drawn, marks, ends)), colours  # as above
 
@@ -78,18 +79,19 @@ def offsets_chart(
     colours: Mapping[str, int], faults: Sequence[Mapping[str, Any]], marked: int | None = None,
 ) -> Markup:  # fmt: skip
     """Of one queue: what was delivered to whom, and what the broker had of it as done."""
-    from dejamq_analytics.report.charts import Mark
-    from dejamq_analytics.report.offset_chart import Given, Step, offsets
+    from dejamq_analytics.report.charts import ChartMark
+    from dejamq_analytics.report.offset_chart import GivenSpan, OffsetStep, offsets
 
     begin, end = span
     width = max(1, end - begin)
-    steps = [Step((row["wall_us"] - begin) / width, row["new"], printable(row["by"])) for row in commits]
+    steps = [OffsetStep((row["wall_us"] - begin) / width, row["new"], printable(row["by"])) for row in commits]
     given = [
-        Given((row["place"] + 0.5) / columns, row["low"], row["high"], colours.get(short_name(row["process"]), 7),
+        GivenSpan((row["place"] + 0.5) / columns, row["low"], row["high"], colours.get(short_name(row["process"]), 7),
               short_name(row["process"]))
         for row in delivered
     ]  # fmt: skip
     marks = [
-        Mark((fault["wall_us"] - begin) / width, printable(f"{fault['kind']} {fault['target']}")) for fault in faults
+        ChartMark((fault["wall_us"] - begin) / width, printable(f"{fault['kind']} {fault['target']}"))
+        for fault in faults
     ]
     return Markup(offsets("Offsets of the queue over time", steps, given, marks, marked))  # as above

@@ -180,8 +180,8 @@ def pair_chart(
     found: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], faults: Rows, span: tuple[int, int],
     colours: Mapping[str, int],
 ) -> Markup:  # fmt: skip
-    from dejamq_analytics.report.charts import Mark
-    from dejamq_analytics.report.pair_chart import Flag, Note, PairLane, pair
+    from dejamq_analytics.report.charts import ChartMark
+    from dejamq_analytics.report.pair_chart import ChartNote, Flag, PairLane, pair
 
     begin, end = span
     width = max(1, end - begin)
@@ -198,7 +198,7 @@ def pair_chart(
             if row["process"] == name
         ]
         notes = [
-            Note((step["wall_us"] - begin) / width, step["number"], step["delivery"])
+            ChartNote((step["wall_us"] - begin) / width, step["number"], step["delivery"])
             for step in steps
             if (step["process"] or "") == name
         ]
@@ -211,7 +211,8 @@ def pair_chart(
         label = short if len(short) <= charts.LABEL_LETTERS else "…" + short[1 - charts.LABEL_LETTERS :]
         lanes.append(PairLane(label, printable(name), colours.get(short, 7), holds, notes, flags))
     marks = [
-        Mark((fault["wall_us"] - begin) / width, printable(f"{fault['kind']} {fault['target']}")) for fault in faults
+        ChartMark((fault["wall_us"] - begin) / width, printable(f"{fault['kind']} {fault['target']}"))
+        for fault in faults
     ]
     drawn = pair("The pair on a time line", lanes, marks, (utc(begin), utc(end)))
     return Markup(drawn)  # the chart escapes, and the names are printable

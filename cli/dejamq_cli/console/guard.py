@@ -30,7 +30,7 @@ TOKEN_HEADER, TOKEN_FIELD = "X-Dejamq-Token", "token"
 FORM_TYPE, MOST_FORM_BYTES = "application/x-www-form-urlencoded", 64 << 10
 
 
-class Guard:
+class HostGuard:
     """Refuses names that are not the console's own, against DNS rebinding. Sets the headers of every answer.
 
     A path that ends with ``.json`` goes on without it, as one that wants JSON.

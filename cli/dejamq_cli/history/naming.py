@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from dejamq_proto.journal.events import Append, Boot, Deliver, Event, Fault, Gap, MemberEvent, Sendback, SendTry, State
 from dejamq_proto.journal.lines import decode
-from dejamq_proto.journal.readings import Entered, Place, Stored, asking_delivery, messages
+from dejamq_proto.journal.readings import EnteredMessage, RecordPlace, StoredRecord, asking_delivery, messages
 from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from dejamq_proto.texts import number_of
 
 from dejamq_cli.history.trace import Trace, TracedDelivery
 
-Matches = Callable[[Append | Deliver, Stored | Entered], bool]
+Matches = Callable[[Append | Deliver, StoredRecord | EnteredMessage], bool]
 
 
 class Naming:
@@ -68,10 +68,10 @@ def by_key(key: str) -> Matches:
 def by_origin(trace: Trace) -> Matches:
     """For a message without a unique key: a copy is what was made from a copy that is known already."""
 
-    def matches(event: Append | Deliver, one: Stored | Entered) -> bool:
+    def matches(event: Append | Deliver, one: StoredRecord | EnteredMessage) -> bool:
         if one.place in trace.copies:
             return True
-        if isinstance(one, Entered):
+        if isinstance(one, EnteredMessage):
             return one.origin_id in {copy.offset_message_id for copy in trace.copies.values()} - {""}
         return isinstance(event, Append) and _is_made_from(trace, event, one.origin_ref)
 
@@ -89,7 +89,7 @@ def _is_made_from(trace: Trace, event: Append, ref: str) -> bool:
     if number is None:
         return False
     if event.origin == "schedule" and level is not None:
-        return Place(event.broker_name, SCHEDULE_TOPIC, level - 1, number) in trace.copies
+        return RecordPlace(event.broker_name, SCHEDULE_TOPIC, level - 1, number) in trace.copies
     if event.origin in ("timer", "timer_roll"):
-        return Place(event.broker_name, TIMER_TOPIC, 0, number) in trace.copies
+        return RecordPlace(event.broker_name, TIMER_TOPIC, 0, number) in trace.copies
     return asking_delivery(ref) in trace.deliveries

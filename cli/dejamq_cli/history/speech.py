@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dejamq_proto.journal import events as ev
-from dejamq_proto.journal.readings import Place
+from dejamq_proto.journal.readings import RecordPlace
 from dejamq_proto.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dejamq_proto.texts import number_of
 
@@ -34,10 +34,10 @@ class Speech:
             after = f" after delivery {delivery}" if delivery else ""
             return f"given back by {self.name_of(source)}{after}"
         if copy.origin == "schedule" and level is not None and number is not None:
-            waited = self.trace.copies.get(Place(copy.place.broker_name, SCHEDULE_TOPIC, level - 1, number))
+            waited = self.trace.copies.get(RecordPlace(copy.place.broker_name, SCHEDULE_TOPIC, level - 1, number))
             return f"{named(waited)} was due" if waited else f"due at delay level {source}"
         if copy.origin in ("timer", "timer_roll") and number is not None:
-            waited = self.trace.copies.get(Place(copy.place.broker_name, TIMER_TOPIC, 0, number))
+            waited = self.trace.copies.get(RecordPlace(copy.place.broker_name, TIMER_TOPIC, 0, number))
             return f"{named(waited)} was due" if waited else "its time had come"
         if copy.origin == "admin":
             letter = next((c for c in self.trace.copies.values() if c.offset_message_id == copy.origin_ref), None)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 from dejamq_proto.journal.events import Append, Boot, Deliver, Event, SendTry
-from dejamq_proto.journal.readings import Entered, Place, Stored, messages
+from dejamq_proto.journal.readings import EnteredMessage, RecordPlace, StoredRecord, messages
 from dejamq_proto.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from dejamq_proto.records.hosts import offset_message_id
 from dejamq_proto.texts import MOST_32, number_of
@@ -17,7 +17,7 @@ class Copy(msgspec.Struct):
     """One stored record of the message. ``origin`` is empty where no broker's journal tells of it."""
 
     number: int
-    place: Place
+    place: RecordPlace
     log_offset: int
     origin: str = ""
     origin_ref: str = ""
@@ -51,10 +51,10 @@ class Trace:
     def __init__(self, key: str) -> None:
         self.key = key
         self.topic = ""
-        self.copies: dict[Place, Copy] = {}
+        self.copies: dict[RecordPlace, Copy] = {}
         self.tries: dict[tuple[str, int], int] = {}
         """(boot id, request) of the sends that carried it, to the number of the try."""
-        self.deliveries: dict[TracedDelivery, Place] = {}
+        self.deliveries: dict[TracedDelivery, RecordPlace] = {}
         self.queues_of: set[tuple[str, int]] = set()
         """(boot id, process queue) that it was delivered from."""
         self.events: dict[tuple[str, int], Event] = {}
@@ -83,18 +83,18 @@ class Trace:
             self.topic = self.topic or event.topics[0]
         self.keep(event)
 
-    def take(self, event: Append | Deliver, one: Stored | Entered) -> None:
+    def take(self, event: Append | Deliver, one: StoredRecord | EnteredMessage) -> None:
         """A record of the run is a copy, or a message of it is one."""
         copy = self._copy(one.place, one.log_offset)
-        if isinstance(event, Append) and isinstance(one, Stored):
+        if isinstance(event, Append) and isinstance(one, StoredRecord):
             copy.origin, copy.sender, copy.origin_ref = event.origin, event.client_boot_id, one.origin_ref
-        elif isinstance(event, Deliver) and isinstance(one, Entered):
+        elif isinstance(event, Deliver) and isinstance(one, EnteredMessage):
             copy.host = one.store_host or copy.host
             self.deliveries[TracedDelivery(event.boot_id, one.delivery_id)] = one.place
             self.queues_of.add((event.boot_id, event.pq_id))
         self.keep(event)
 
-    def _copy(self, place: Place, log_offset: int) -> Copy:
+    def _copy(self, place: RecordPlace, log_offset: int) -> Copy:
         return self.copies.setdefault(place, Copy(len(self.copies) + 1, place, log_offset))
 
     def complete(self) -> None:
@@ -120,7 +120,7 @@ class Trace:
         )
         return {TracedDelivery(boot_id, number): count for count, (_, boot_id, number) in enumerate(entered, 1)}
 
-    def _times(self) -> Iterator[tuple[int, Place]]:
+    def _times(self) -> Iterator[tuple[int, RecordPlace]]:
         """When each copy is spoken of."""
         for event in self.events.values():
             if isinstance(event, Append | Deliver):

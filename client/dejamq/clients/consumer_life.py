@@ -11,7 +11,7 @@ from dejamq.net.instance import Instance
 from dejamq.net.unclosed import Unclosed
 from dejamq.rebalance.membership import Membership, handled_by
 from dejamq.receiving.assignment import Assignment
-from dejamq.receiving.observer import ConsumerObserver, Observing, Who, observing_or_default
+from dejamq.receiving.observer import ConsumerObserver, ObservedClient, Observing, observing_or_default
 from dejamq.values.forking import ProcessOrigin
 
 HALF_AN_HOUR_MS = 1_800_000
@@ -56,7 +56,7 @@ class MemberLife(Generic[Parts]):
         self, telemetry: Observing | None, group: str, namespace: str, broadcasting: bool | None
     ) -> ConsumerObserver | None:
         observing = observing_or_default(telemetry)
-        who = Who(group, namespace, lambda: self.client_id, broadcasting)
+        who = ObservedClient(group, namespace, lambda: self.client_id, broadcasting)
         return None if observing is None else observing.of_consumer(who)
 
     def inspect(self) -> Parts:

@@ -17,7 +17,7 @@ from dejamq.clients.running_info import client_info
 from dejamq.native import Take, declined
 from dejamq.net.instance import Instance
 from dejamq.net.unclosed import Unclosed
-from dejamq.receiving.observer import Observing, Who, observing_or_default
+from dejamq.receiving.observer import ObservedClient, Observing, observing_or_default
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.sending.backlog import Backlog
 from dejamq.sending.batches import all_stored, check_batch, split
@@ -83,7 +83,7 @@ class Producer:
         self._take: Take = declined
         observing = observing_or_default(telemetry)
         self._observer = None if observing is None else observing.of_producer(
-            Who(group, self.config.namespace, lambda: self._instance.client_id if self._instance else "")
+            ObservedClient(group, self.config.namespace, lambda: self._instance.client_id if self._instance else "")
         )  # fmt: skip
         if self._observer is not None:
             self._hooks.add(self._observer)

@@ -22,13 +22,13 @@ from dejamq.handling.retry_send import UNLIMITED, RetrySend
 from dejamq.handling.send_back import SendBack
 from dejamq.handling.subscriptions import Subscriptions
 from dejamq.net.waits import aligned_delay
-from dejamq.rebalance.broadcasting import Dropped, LocalOffsetStore, Unlocked, everything
+from dejamq.rebalance.broadcasting import LocalOffsetStore, NoSendBack, Unlocked, everything
 from dejamq.rebalance.consume_from import StartRule
 from dejamq.rebalance.handover import Handover
 from dejamq.rebalance.local_offsets import LocalOffsets
 from dejamq.rebalance.locks import QueueLocks
 from dejamq.rebalance.membership import Membership, cancel, handled_by
-from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.rebalance.rebalancer import Rebalancer, RebalancerParts
 from dejamq.receiving.context import ConsumerContext, context_of
 from dejamq.receiving.deliveries import Deliveries
 from dejamq.receiving.fetcher import Fetcher, GivingUp
@@ -70,7 +70,7 @@ class Running(Membership):
         graceful = options.config.graceful_handover and not options.broadcasting
         self.handover = self._handover(context) if graceful else None
         start = StartRule(context, self.offsets, options.consume_from, options.timestamp_ms)
-        parts = Parts(
+        parts = RebalancerParts(
             subscriptions, self.deliveries, self.offsets, start, self.fetcher, self._queues, self.instance.spawn,
             self.locks, options.broadcasting, handover=self.handover,
         )  # fmt: skip
@@ -158,14 +158,14 @@ class Running(Membership):
 
     def _concurrent(self, context: ConsumerContext) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
         options, workers = self._options, self._options.max_concurrency
-        send_back: GiveBack = Dropped(context, self.deliveries)
+        send_back: GiveBack = NoSendBack(context, self.deliveries)
         if not options.broadcasting:
             send_back = SendBack(context, self.deliveries, options.max_reconsume_times, self._retries(context))
         return Dispatcher(context, self._subscriptions, self.deliveries, send_back, max_concurrency=workers), None
 
     def _ordered(self, context: ConsumerContext) -> tuple[Dispatcher | OrderedDispatcher, QueueLocks | None]:
         options = self._options
-        retries: GiveUp = Dropped(context, self.deliveries) if options.broadcasting else self._retries(context)
+        retries: GiveUp = NoSendBack(context, self.deliveries) if options.broadcasting else self._retries(context)
         most = UNLIMITED if options.max_reconsume_times is None else options.max_reconsume_times
         rules = OrderedRules(options.max_concurrency, options.auto_commit, most)
         locks = None if options.broadcasting else QueueLocks(

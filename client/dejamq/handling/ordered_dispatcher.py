@@ -26,7 +26,7 @@ from dejamq.receiving.handlers import HandlerOutcome
 from dejamq.receiving.ordered_answers import (
     CANCELLED,
     DONE,
-    Action,
+    OrderedOutcome,
     OrderedVerdict,
     judge_answer,
     judge_failure,
@@ -203,7 +203,7 @@ class OrderedDispatcher:
             held.in_flight -= len(messages)
             turn.quiet.set()
         ended_s = time.monotonic()
-        failed = len(messages) if verdict.action in (Action.SUSPEND, Action.ROLLBACK) else 0
+        failed = len(messages) if verdict.action in (OrderedOutcome.SUSPEND, OrderedOutcome.ROLLBACK) else 0
         owned.counts.called(1, ended_s - began_s, succeeded=len(messages) - failed, failed=failed)
         owned.last_consume_s = self._context.age_s()
         pause_s = await self._settle(turn, messages, verdict, late=ended_s - began_s >= self._timeout_s)
@@ -238,21 +238,21 @@ class OrderedDispatcher:
         if owned.dropped:
             self._end(owned, messages, verdict, late)
             return None
-        if action is Action.COMMIT:
+        if action is OrderedOutcome.COMMIT:
             lane.commit()
-        elif action is Action.ROLLBACK:
+        elif action is OrderedOutcome.ROLLBACK:
             lane.rollback()
         if verdict is DONE and not late:
             self._deliveries.succeed_together(owned, messages)
             return None
         self._end(owned, messages, verdict, late)
-        if action is Action.SUSPEND and await self._settled(owned, messages, verdict):
+        if action is OrderedOutcome.SUSPEND and await self._settled(owned, messages, verdict):
             if self._rules.auto_commit and not owned.dropped:
                 lane.commit()
             return None
-        if action is Action.SUSPEND:
+        if action is OrderedOutcome.SUSPEND:
             lane.again(messages)
-        elif action is not Action.ROLLBACK:
+        elif action is not OrderedOutcome.ROLLBACK:
             return None
         return self._suspension_s(verdict.suspend_ms)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from dejamq.rebalance.consume_from import ConsumeFrom, StartRule
-from dejamq.rebalance.rebalancer import Parts, Rebalancer
+from dejamq.rebalance.rebalancer import Rebalancer, RebalancerParts
 from dejamq.receiving.context import ConsumerContext
 from dejamq.receiving.offset_store import OffsetStore
 from dejamq.values.allocation import Strategy
@@ -59,7 +59,7 @@ class LiteRebalancer(Rebalancer):
     """Allocates like a push consumer's, or opens the queues that the program assigned, and no others."""
 
     def __init__(
-        self, context: ConsumerContext, parts: Parts, allocation: tuple[str, Strategy], chosen: ChosenQueues
+        self, context: ConsumerContext, parts: RebalancerParts, allocation: tuple[str, Strategy], chosen: ChosenQueues
     ) -> None:
         super().__init__(context, parts, *allocation)
         self._chosen = chosen

@@ -22,7 +22,7 @@ from dejamq.rebalance.broadcasting import LocalOffsetStore, everything
 from dejamq.rebalance.consume_from import ConsumeFrom, MessageModel
 from dejamq.rebalance.local_offsets import LocalOffsets
 from dejamq.rebalance.membership import Membership
-from dejamq.rebalance.rebalancer import Parts
+from dejamq.rebalance.rebalancer import RebalancerParts
 from dejamq.receiving.assignment import OwnedQueue
 from dejamq.receiving.context import BrokerCalls, context_of
 from dejamq.receiving.counts import QueueCounts
@@ -83,7 +83,7 @@ class LiteRunning(Membership):
             counts=lambda queue: QueueCounts(), filters=Filters(), lite=True,
         )  # fmt: skip
         start = LiteStart(context, self.offsets, options.consume_from, options.timestamp_ms, chosen.seeks)
-        parts = Parts(
+        parts = RebalancerParts(
             subscriptions, self.deliveries, self.offsets, start, self.fetcher, self._queues, self.instance.spawn,
             broadcasting=broadcasting, holding=self.shelf.queue,
         )  # fmt: skip

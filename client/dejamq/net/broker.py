@@ -40,7 +40,7 @@ from dejamq_proto.send_pb2_grpc import SendStub
 from dejamq_proto.transaction_pb2 import EndTransactionRequest
 from dejamq_proto.transaction_pb2_grpc import TransactionStub
 from dejamq_proto.wire.calling import call, dial
-from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.fields import BadMessage
 from dejamq_proto.wire.framed import Frame
 from dejamq_proto.wire.messages import Key, PullAnswer, SendRun, SendRunResult, join_pulls
 from dejamq_proto.wire.tls import ClientTls
@@ -72,7 +72,7 @@ def command(frame: Frame) -> list[tuple[int, BrokerCommand]]:
     try:
         said = BrokerCommand.FromString(bytes(frame))
     except DecodeError as error:
-        raise BadFrame(f"a command cannot be read: {error}") from None
+        raise BadMessage(f"a command cannot be read: {error}") from None
     return [(said.heartbeat_ack.seq or said.consumer_list.seq, said)]
 
 

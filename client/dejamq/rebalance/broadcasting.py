@@ -146,7 +146,7 @@ def _pass_on(done: "asyncio.Future[None]", to: "asyncio.Future[None] | None") ->
         to.set_exception(error)
 
 
-class Dropped:
+class NoSendBack:
     """Replaces send-back in a broadcasting group: a failed message is logged, journalled and dropped."""
 
     def __init__(self, context: ConsumerContext, deliveries: Deliveries) -> None:

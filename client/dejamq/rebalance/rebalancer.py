@@ -34,7 +34,7 @@ log = logging.getLogger("dejamq.clients.consumer")
 
 
 @dataclass(frozen=True)
-class Parts:
+class RebalancerParts:
     """What a rebalancer moves."""
 
     subscriptions: Subscriptions
@@ -58,7 +58,7 @@ class Parts:
 class Rebalancer:
     """Owner of the assignment. ``run`` is its task; rounds never overlap."""
 
-    def __init__(self, context: ConsumerContext, parts: Parts, name: str, strategy: Strategy) -> None:
+    def __init__(self, context: ConsumerContext, parts: RebalancerParts, name: str, strategy: Strategy) -> None:
         self._context, self._parts = context, parts
         self.planner = Planner(context, parts.route, name, strategy, broadcasting=parts.broadcasting)
         self.assignment = Assignment()

@@ -13,7 +13,7 @@ from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.message import Message, MessageQueue, SendResult
 
 
-class Who(msgspec.Struct, frozen=True, weakref=True):
+class ObservedClient(msgspec.Struct, frozen=True, weakref=True):
     """The client whose operations are watched. ``group`` is the program's name of it; the client id comes later."""
 
     group: str
@@ -22,7 +22,7 @@ class Who(msgspec.Struct, frozen=True, weakref=True):
     broadcasting: bool | None = None
 
 
-class Sending(Protocol):
+class SendOperation(Protocol):
     """One send of one message or of a batch. It ends once: stored, failed, or (one way) at the end of the block."""
 
     @property
@@ -38,7 +38,7 @@ class Sending(Protocol):
     def told(self, future: Any) -> None:
         """The future of a submit is done."""
 
-    def __enter__(self) -> "Sending": ...
+    def __enter__(self) -> "SendOperation": ...
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None: ...
 
@@ -46,7 +46,7 @@ class Sending(Protocol):
 class ProducerObserver(Protocol):
     """Of one producer; also a SendHook and an EndTransactionHook."""
 
-    def sending(self, messages: Sequence[Message], name: str = "send") -> Sending:
+    def sending(self, messages: Sequence[Message], name: str = "send") -> SendOperation:
         """``name``: send, request, send_batch or send_in_transaction."""
 
     def checking(self, checker: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
@@ -59,7 +59,7 @@ class ProducerObserver(Protocol):
     def end_transaction(self, context: Any) -> None: ...
 
 
-class Receiving(Protocol):
+class ReceiveOperation(Protocol):
     """One receive that the program asked for."""
 
     def got(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -69,7 +69,7 @@ class Receiving(Protocol):
 class ConsumerObserver(Protocol):
     """Of one consumer; also a ConsumeHook."""
 
-    def receiving(self, name: str) -> AbstractContextManager[Receiving]:
+    def receiving(self, name: str) -> AbstractContextManager[ReceiveOperation]:
         """``name``: receive or poll."""
 
     def settling(
@@ -90,9 +90,9 @@ class ConsumerObserver(Protocol):
 class Observing(Protocol):
     """Makes the observer of each client."""
 
-    def of_producer(self, who: Who) -> ProducerObserver: ...
+    def of_producer(self, who: ObservedClient) -> ProducerObserver: ...
 
-    def of_consumer(self, who: Who) -> ConsumerObserver: ...
+    def of_consumer(self, who: ObservedClient) -> ConsumerObserver: ...
 
 
 _for_all: Observing | None = None

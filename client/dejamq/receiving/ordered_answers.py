@@ -37,7 +37,7 @@ class SuspendQueue(Exception):
         self.ms = ms
 
 
-class Action(Enum):
+class OrderedOutcome(Enum):
     """The outcome of the messages in hand."""
 
     COMMIT = "done, with all that was handed out before"
@@ -49,7 +49,7 @@ class Action(Enum):
 class OrderedVerdict(msgspec.Struct, frozen=True):
     """A judged answer. ``status`` is the journal's word; ``suspend_ms`` None leaves the time to the settings."""
 
-    action: Action
+    action: OrderedOutcome
     status: str
     reason: str = ""
     suspend_ms: int | None = None
@@ -57,9 +57,9 @@ class OrderedVerdict(msgspec.Struct, frozen=True):
     """No further try is wanted."""
 
 
-DONE = OrderedVerdict(Action.COMMIT, "success")
-UNDECIDED = OrderedVerdict(Action.KEEP, "uncommitted")
-CANCELLED = OrderedVerdict(Action.SUSPEND, "cancelled")
+DONE = OrderedVerdict(OrderedOutcome.COMMIT, "success")
+UNDECIDED = OrderedVerdict(OrderedOutcome.KEEP, "uncommitted")
+CANCELLED = OrderedVerdict(OrderedOutcome.SUSPEND, "cancelled")
 
 
 def judge_answer(answer: object, *, auto_commit: bool) -> OrderedVerdict:
@@ -73,21 +73,21 @@ def judge_answer(answer: object, *, auto_commit: bool) -> OrderedVerdict:
     if isinstance(answer, OrderedStatus):
         if auto_commit:
             return OrderedVerdict(
-                Action.COMMIT, "success", f"{answer} means nothing unless auto_commit=False; acknowledged"
+                OrderedOutcome.COMMIT, "success", f"{answer} means nothing unless auto_commit=False; acknowledged"
             )
-        return DONE if answer is OrderedStatus.COMMIT else OrderedVerdict(Action.ROLLBACK, "rollback")
+        return DONE if answer is OrderedStatus.COMMIT else OrderedVerdict(OrderedOutcome.ROLLBACK, "rollback")
     if answer is ConsumeStatus.RECONSUME_LATER:
-        return OrderedVerdict(Action.SUSPEND, "reconsume")
+        return OrderedVerdict(OrderedOutcome.SUSPEND, "reconsume")
     text = f"the handler returned {answer!r:.80}; return None, ConsumeStatus or OrderedStatus, or raise SuspendQueue"
-    return OrderedVerdict(Action.SUSPEND, "wrong_value", text)
+    return OrderedVerdict(OrderedOutcome.SUSPEND, "wrong_value", text)
 
 
 def judge_failure(error: BaseException) -> OrderedVerdict:
     """The meaning of an exception: a requested suspension, dead letters, or a failed try."""
     if isinstance(error, SuspendQueue):
-        return OrderedVerdict(Action.SUSPEND, "suspend", suspend_ms=error.ms)
+        return OrderedVerdict(OrderedOutcome.SUSPEND, "suspend", suspend_ms=error.ms)
     outcome = judge_error(error)
-    return OrderedVerdict(Action.SUSPEND, outcome.status, outcome.reason, dead=isinstance(error, DeadLetter))
+    return OrderedVerdict(OrderedOutcome.SUSPEND, outcome.status, outcome.reason, dead=isinstance(error, DeadLetter))
 
 
 def suspension_ms(wanted_ms: int | None, default_ms: int) -> int:

@@ -34,7 +34,7 @@ ROUTE_PAUSE_S = 0.5
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
 
 
-class Place(NamedTuple):
+class TopicAtBroker(NamedTuple):
     """A topic at a broker. ``topic`` is as brokers know it."""
 
     topic: str
@@ -51,7 +51,7 @@ class SimpleRunning:
         self.failed = asyncio.Event()
         self.instance.on_fatal.connect(lambda error: self.failed.set())
         self.instance.register_consumer(self._consumer_data)
-        self._acks: dict[Place, Acks] = {}
+        self._acks: dict[TopicAtBroker, Acks] = {}
         self._numbers, self._turn = count(1), 0
         self._spare: list[ReceivedMessage] = []
 
@@ -112,20 +112,22 @@ class SimpleRunning:
                 await asyncio.sleep(min(left_s, pause_s if failure else ROUTE_PAUSE_S))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _places(self) -> list[Place]:
+    async def _places(self) -> list[TopicAtBroker]:
         """Every broker of every topic, another one first each time."""
-        places: dict[Place, None] = {}
+        places: dict[TopicAtBroker, None] = {}
         for one in tuple(self._subscriptions):
             try:
                 queues = await self.instance.routes.subscribe_queues(one.topic)
             except RouteNotFound:
                 continue
-            places |= dict.fromkeys(Place(one.topic, queue.broker_name) for queue in queues)
+            places |= dict.fromkeys(TopicAtBroker(one.topic, queue.broker_name) for queue in queues)
         self._turn += 1
         found = list(places)
         return found[self._turn % len(found) :] + found[: self._turn % len(found)] if found else []
 
-    async def _of_any(self, places: list[Place], most: int, invisible_ms: int, left_s: float) -> list[ReceivedMessage]:
+    async def _of_any(
+        self, places: list[TopicAtBroker], most: int, invisible_ms: int, left_s: float
+    ) -> list[ReceivedMessage]:
         """One place is asked to hold the question. Several are asked for what they have, and then all of them wait."""
         ask = partial(self._ask, most=most, invisible_ms=invisible_ms)
         wait_ms = int(min(left_s * 1000, self.config.broker_suspend_max_time_ms))
@@ -157,7 +159,7 @@ class SimpleRunning:
         self._spare += found[most:]
         return found[:most]
 
-    async def _ask(self, place: Place, *, most: int, invisible_ms: int, wait_ms: int) -> list[ReceivedMessage]:
+    async def _ask(self, place: TopicAtBroker, *, most: int, invisible_ms: int, wait_ms: int) -> list[ReceivedMessage]:
         subscription = self._subscriptions.get(place.topic)
         if subscription is None:
             return []
@@ -169,7 +171,7 @@ class SimpleRunning:
         ))  # fmt: skip
         return [message for batch in answer.batches for message in self._received(place, subscription, batch)]
 
-    def _received(self, place: Place, wanted: Subscription, batch: pb.PoppedMessages) -> list[ReceivedMessage]:
+    def _received(self, place: TopicAtBroker, wanted: Subscription, batch: pb.PoppedMessages) -> list[ReceivedMessage]:
         """Brokers compare the hashes of tags only: a message of another tag with the same hash is done at once."""
         namespace = self.config.namespace
         queue = unwrap_queue(namespace, MessageQueue(batch.topic, place.broker_name, batch.queue_id))
@@ -198,7 +200,7 @@ class SimpleRunning:
 
     async def ack(self, messages: Sequence[ReceivedMessage]) -> None:
         """Done: they do not come again. Raises the first refusal when all were tried."""
-        by_place: dict[Place, list[ReceivedMessage]] = {}
+        by_place: dict[TopicAtBroker, list[ReceivedMessage]] = {}
         batch, part = None, list[ReceivedMessage]()
         for message in messages:
             if batch is None or getattr(message, "_batch", None) is not batch:
@@ -213,7 +215,7 @@ class SimpleRunning:
             if refusal is not None:
                 raise refusal
 
-    async def _ack_part(self, place: Place, part: Sequence[ReceivedMessage]) -> DejamqError | None:
+    async def _ack_part(self, place: TopicAtBroker, part: Sequence[ReceivedMessage]) -> DejamqError | None:
         """Why the first one is refused; those that are not are done."""
         self._tell_trying(place, part)
         try:
@@ -226,7 +228,7 @@ class SimpleRunning:
         self._tell_done(place, [one for one, outcome in zip(part, outcomes, strict=True) if outcome is None])
         return next((outcome for outcome in outcomes if outcome is not None), None)
 
-    async def _told(self, place: Place, part: Sequence[ReceivedMessage]) -> "list[DejamqError | None]":
+    async def _told(self, place: TopicAtBroker, part: Sequence[ReceivedMessage]) -> "list[DejamqError | None]":
         """A broker that does not answer is told again while the messages are surely this consumer's."""
         pause_s = PAUSE_S
         while True:
@@ -239,12 +241,12 @@ class SimpleRunning:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _acks_of(self, place: Place) -> Acks:
+    def _acks_of(self, place: TopicAtBroker) -> Acks:
         if place not in self._acks:
             self._acks[place] = Acks(partial(self._ack_all, place))
         return self._acks[place]
 
-    async def _ack_all(self, place: Place, handles: Sequence[str]) -> "list[DejamqError | None]":
+    async def _ack_all(self, place: TopicAtBroker, handles: Sequence[str]) -> "list[DejamqError | None]":
         caller = self.instance.caller()
         request = pb.AckRequest(caller=caller, group=self._group, topic=place.topic, handles=handles)
         outcomes = (await self._link(place.broker_name).ack(request)).outcomes
@@ -261,11 +263,11 @@ class SimpleRunning:
         ))  # fmt: skip
         message.take_handle(handle)
 
-    def _place_of(self, message: ReceivedMessage) -> Place:
+    def _place_of(self, message: ReceivedMessage) -> TopicAtBroker:
         if not isinstance(message, ReceivedMessage) or not message.receipt_handle:
             text = "this message came from no SimpleConsumer: it has no receipt handle"
             raise DejamqError(text, code=Code.INVALID_PARAMETER)
-        return Place(wrap(self.config.namespace, message.topic), message.queue.broker_name)
+        return TopicAtBroker(wrap(self.config.namespace, message.topic), message.queue.broker_name)
 
     def _link(self, broker_name: str) -> BrokerLink:
         address = self.instance.routes.master_address(broker_name)
@@ -281,7 +283,9 @@ class SimpleRunning:
             consume_from="FIRST_OFFSET" if self._from_min else "LAST_OFFSET", subscriptions=self._subscriptions.wire(),
         )  # fmt: skip
 
-    def _tell_delivered(self, place: Place, batch: pb.PoppedMessages, messages: Sequence[ReceivedMessage]) -> None:
+    def _tell_delivered(
+        self, place: TopicAtBroker, batch: pb.PoppedMessages, messages: Sequence[ReceivedMessage]
+    ) -> None:
         journal = self.instance.journal
         if not journal.on:
             return
@@ -300,7 +304,7 @@ class SimpleRunning:
             line.origin_ids = [each.get(PROPERTY_ORIGIN_MESSAGE_ID, "") for each in delivered.properties()]
         journal.write(line)
 
-    def _tell_trying(self, place: Place, part: Sequence[ReceivedMessage]) -> None:
+    def _tell_trying(self, place: TopicAtBroker, part: Sequence[ReceivedMessage]) -> None:
         if not self.instance.journal.on:
             return
         for queue, messages in _by_queue(part):
@@ -312,7 +316,7 @@ class SimpleRunning:
                 pop_times=[_times(message)[0] for message in messages],
             ))  # fmt: skip
 
-    def _tell_done(self, place: Place, part: Sequence[ReceivedMessage]) -> None:
+    def _tell_done(self, place: TopicAtBroker, part: Sequence[ReceivedMessage]) -> None:
         if not self.instance.journal.on:
             return
         for queue, messages in _by_queue(part):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dejamq_proto import names
 from dejamq_proto.codes import DejamqError
 
-from dejamq.receiving.observer import Who
+from dejamq.receiving.observer import ObservedClient
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.message import Message, MessageQueue
 
@@ -46,7 +46,7 @@ LINK, EARLIER_STATUS = "dejamq.link", "dejamq.earlier_delivery.status"
 COMMIT_REASON, CONSUME_STATUS = "dejamq.commit.reason", "dejamq.consume.status"
 
 
-def operation(who: Who, name: str, kind: str, topic: str) -> Attributes:
+def operation(who: ObservedClient, name: str, kind: str, topic: str) -> Attributes:
     """What spans of every operation have; ``topic`` is empty for messages of several."""
     found: Attributes = {
         SYSTEM: "rocketmq", OPERATION_NAME: name, OPERATION_TYPE: kind, NAMESPACE: who.namespace,
@@ -58,7 +58,7 @@ def operation(who: Who, name: str, kind: str, topic: str) -> Attributes:
     return found
 
 
-def of_consumer(who: Who, name: str, kind: str, topic: str) -> Attributes:
+def of_consumer(who: ObservedClient, name: str, kind: str, topic: str) -> Attributes:
     """As ``operation``, with the group."""
     found = operation(who, name, kind, topic) | {GROUP: who.group}
     if who.broadcasting is not None:

@@ -6,7 +6,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from opentelemetry.trace import SpanContext
 
-from dejamq.receiving.observer import Who
+from dejamq.receiving.observer import ObservedClient
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.values.message import MessageQueue
 
@@ -34,9 +34,9 @@ class EarlierDeliveries:
     def __init__(self, most: int) -> None:
         self._most = most
         self._found: OrderedDict[tuple[str, str, str], Earlier] = OrderedDict()
-        self._receivers: WeakValueDictionary[str, Who] = WeakValueDictionary()
+        self._receivers: WeakValueDictionary[str, ObservedClient] = WeakValueDictionary()
 
-    def of(self, who: Who, message: ReceivedMessage) -> Earlier | None:
+    def of(self, who: ObservedClient, message: ReceivedMessage) -> Earlier | None:
         """The delivery before this one, if this process had it and remembers.
 
         A message that is received and then processed is one delivery with two spans.
@@ -45,11 +45,11 @@ class EarlierDeliveries:
         this = _this(last, message.delivery_id)
         return last if this is None else this.before
 
-    def this(self, who: Who, message: ReceivedMessage) -> Earlier | None:
+    def this(self, who: ObservedClient, message: ReceivedMessage) -> Earlier | None:
         """This delivery itself, if its span has ended."""
         return _this(self._found.get(_key(who, message)), message.delivery_id)
 
-    def remember(self, who: Who, message: ReceivedMessage, span: SpanContext, status: str = "") -> None:
+    def remember(self, who: ObservedClient, message: ReceivedMessage, span: SpanContext, status: str = "") -> None:
         """The span of this delivery has ended: a later one points at it."""
         if not self._most:
             return
@@ -65,11 +65,11 @@ class EarlierDeliveries:
         if len(self._found) > self._most:
             self._found.popitem(last=False)
 
-    def receiver(self, message: ReceivedMessage) -> Who | None:
+    def receiver(self, message: ReceivedMessage) -> ObservedClient | None:
         """Who got this message, if that consumer is still there."""
         return self._receivers.get(_boot_id(message))
 
-    def received(self, who: Who, message: ReceivedMessage) -> None:
+    def received(self, who: ObservedClient, message: ReceivedMessage) -> None:
         """A program got it, and may ask later for the span of its processing."""
         if _boot_id(message) not in self._receivers:
             self._receivers[_boot_id(message)] = who
@@ -102,7 +102,7 @@ def _boot_id(message: ReceivedMessage) -> str:
     return message.delivery_id.rpartition("-")[0]
 
 
-def _key(who: Who, message: ReceivedMessage) -> tuple[str, str, str]:
+def _key(who: ObservedClient, message: ReceivedMessage) -> tuple[str, str, str]:
     """Each member of a broadcasting group gets everything: theirs are deliveries of their own."""
     member = who.client_id() if who.broadcasting else ""
     return f"{who.namespace}%{who.group}", member, message.message_id

@@ -11,7 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind, Tracer
 
 from dejamq.receiving.hooks import ConsumeContext
-from dejamq.receiving.observer import Who
+from dejamq.receiving.observer import ObservedClient
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.telemetry import conventions as names
 from dejamq.telemetry.carrying import Carrier
@@ -54,7 +54,7 @@ class ConsumerTelemetry:
     """The observer of one consumer, and the hook around its handlers."""
 
     def __init__(
-        self, who: Who, tracer: Tracer, instruments: Instruments, carrier: Carrier, earlier: EarlierDeliveries,
+        self, who: ObservedClient, tracer: Tracer, instruments: Instruments, carrier: Carrier, earlier: EarlierDeliveries,
         *, child_of_send: bool,
     ) -> None:  # fmt: skip
         self._who, self._tracer, self._instruments = who, tracer, instruments

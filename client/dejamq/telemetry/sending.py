@@ -7,7 +7,7 @@ from typing import Any
 from dejamq_proto.codes import BacklogFull, DejamqError
 from opentelemetry.trace import Link, SpanKind, Tracer
 
-from dejamq.receiving.observer import Who
+from dejamq.receiving.observer import ObservedClient
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.sending.hooks import SendContext
 from dejamq.telemetry import conventions as names
@@ -79,7 +79,7 @@ class ProducerTelemetry:
     """The observer of one producer, and its hook: of each try of a send, and of each end of a transaction."""
 
     def __init__(
-        self, who: Who, tracer: Tracer, instruments: Instruments, carrier: Carrier, *, create_spans: bool
+        self, who: ObservedClient, tracer: Tracer, instruments: Instruments, carrier: Carrier, *, create_spans: bool
     ) -> None:
         self._who, self._tracer, self._instruments, self._carrier = who, tracer, instruments, carrier
         self._create_spans = create_spans

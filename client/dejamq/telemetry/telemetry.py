@@ -10,7 +10,7 @@ from opentelemetry.propagate import get_global_textmap
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import TracerProvider
 
-from dejamq.receiving.observer import Who
+from dejamq.receiving.observer import ObservedClient
 from dejamq.receiving.received import ReceivedMessage
 from dejamq.telemetry.carrying import Carrier
 from dejamq.telemetry.conventions import SCHEMA_URL
@@ -47,11 +47,11 @@ class Telemetry:
         self._earlier = EarlierDeliveries(remembered)
         self._child_of_send, self._create_spans = child_of_send, create_spans
 
-    def of_producer(self, who: Who) -> ProducerTelemetry:
+    def of_producer(self, who: ObservedClient) -> ProducerTelemetry:
         """For producers, which call it when they are made."""
         return ProducerTelemetry(who, self._tracer, self._instruments, self._carrier, create_spans=self._create_spans)
 
-    def of_consumer(self, who: Who) -> ConsumerTelemetry:
+    def of_consumer(self, who: ObservedClient) -> ConsumerTelemetry:
         """For consumers, which call it when they are made."""
         return ConsumerTelemetry(
             who, self._tracer, self._instruments, self._carrier, self._earlier, child_of_send=self._child_of_send
@@ -64,7 +64,7 @@ class Telemetry:
         A handler of a PushConsumer has one by itself. The span is current inside of the block; an exception ends it as
         failed and is raised.
         """
-        who = self._earlier.receiver(message) or Who(message.group, message._batch.namespace, lambda: "")
+        who = self._earlier.receiver(message) or ObservedClient(message.group, message._batch.namespace, lambda: "")
         consumer = self.of_consumer(who)
         processing, status = consumer.process([message], batch=False), "success"
         try:

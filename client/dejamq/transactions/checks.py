@@ -14,7 +14,7 @@ from dejamq_proto.records.run import BadRun
 
 from dejamq.net.broker import BrokerLink
 from dejamq.sending.requests import pushed_message
-from dejamq.transactions.ends import Ends, Half
+from dejamq.transactions.ends import Half, TransactionEnds
 from dejamq.transactions.states import answer_of
 
 log = logging.getLogger("dejamq")
@@ -25,7 +25,7 @@ class Checks:
     """Questions that wait, and how many are being answered. Owned by the event loop; ``work`` is a worker's task."""
 
     def __init__(
-        self, checker: Callable[[Any], Awaitable[Any]], ends: Ends, *, group: str, namespace: str, boot_id: str,
+        self, checker: Callable[[Any], Awaitable[Any]], ends: TransactionEnds, *, group: str, namespace: str, boot_id: str,
         hold_max: int,
     ) -> None:  # fmt: skip
         self._checker, self._ends = checker, ends

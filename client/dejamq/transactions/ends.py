@@ -27,7 +27,7 @@ class Half(msgspec.Struct, frozen=True):
     from_check: bool = False
 
 
-class Ends:
+class TransactionEnds:
     """Owned by the event loop. Source: RocketMQ ``DefaultMQProducerImpl.endTransaction``.
 
     One call, oneway and never repeated: when it is lost, the broker asks.

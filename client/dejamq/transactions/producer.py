@@ -20,7 +20,7 @@ from dejamq.receiving.observer import Observing
 from dejamq.sending.hooks import SendHook
 from dejamq.sending.intake import Destination, no_message
 from dejamq.transactions.checks import Checks
-from dejamq.transactions.ends import Ends, Half
+from dejamq.transactions.ends import Half, TransactionEnds
 from dejamq.transactions.hooks import EndTransactionHook, EndTransactionHooks
 from dejamq.transactions.states import (
     Checker,
@@ -47,7 +47,7 @@ class TransactionProducer(Producer):
 
     _config_class = TransactionProducerConfig
     config: TransactionProducerConfig
-    _ends: Ends
+    _ends: TransactionEnds
     _checks: Checks
 
     def __init__(
@@ -80,7 +80,7 @@ class TransactionProducer(Producer):
             return
         assert self._instance is not None
         instance, config = self._instance, self.config
-        self._ends = Ends(instance, self._inner_group, config.send_msg_timeout_ms, self._end_hooks)
+        self._ends = TransactionEnds(instance, self._inner_group, config.send_msg_timeout_ms, self._end_hooks)
         checker = _called(self._checker, self._check_threads)
         self._checks = Checks(
             checker if self._observer is None else self._observer.checking(checker), self._ends,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dejamq_lab.bench.client.worker import OWN
 from dejamq_lab.bench.figures import FRAMES
 from dejamq_lab.bench.rounds import shown
-from dejamq_lab.bench.summary import GROUND, BenchReport, Row, Spread
+from dejamq_lab.bench.summary import GROUND, BenchReport, Spread, SummaryRow
 
 BEGIN = "<!-- made by `make bench-page`: begin -->"
 END = "<!-- made by `make bench-page`: end -->"
@@ -70,7 +70,7 @@ def times(value: Spread) -> str:
     return f"{median} × ({low} to {high})"
 
 
-def _row(row: Row) -> str:
+def _row(row: SummaryRow) -> str:
     peers = "<br>".join(f"{named(side)} {spread(row.sides[side], row.unit)}" for side in row.peers)
     ratios = [times(row.ratios[side]) if side in row.ratios else "" for side in row.peers]
     ratios += [f"{times(value)} {name}" for name, value in row.floors.items()]
@@ -78,7 +78,7 @@ def _row(row: Row) -> str:
     return f"| {row.title} | {row.goal} | {own} | {_frames(row)} | {peers} | {'<br>'.join(ratios)} |"
 
 
-def _frames(row: Row) -> str:
+def _frames(row: SummaryRow) -> str:
     """The fast port's figure, and gRPC's figure divided by it."""
     if FRAMES not in row.sides:
         return ""

@@ -7,7 +7,7 @@ from dejamq_lab.bench.client.worker import OWN
 from dejamq_lab.bench.figures import FRAMES
 from dejamq_lab.bench.page import named
 from dejamq_lab.bench.rounds import shown
-from dejamq_lab.bench.summary import BenchReport, Row
+from dejamq_lab.bench.summary import BenchReport, SummaryRow
 
 WIDTH, LABEL, BAR, LINE, HEAD, GAP = 760, 190, 400, 24, 34, 14
 STYLE = """
@@ -33,7 +33,7 @@ def drawn(report: BenchReport) -> str:
     )
 
 
-def _group(row: Row, top: int) -> Iterator[str]:
+def _group(row: SummaryRow, top: int) -> Iterator[str]:
     better = "less is better" if row.unit == "ms" else "more is better"
     yield f'<text class="head" x="{GAP}" y="{top + 16}">{escape(row.title)} ({better})</text>'
     longest = max(value.high for value in row.sides.values())

@@ -120,7 +120,7 @@ class Sample(msgspec.Struct, frozen=True):
     result: BenchResult
 
 
-class Rounds:
+class BenchRounds:
     """Runs rounds until there are enough, or the time is up; then the round under way is not finished."""
 
     def __init__(self, tell: Tell, minutes: float, figures: Sequence[Figure] = FIGURES) -> None:

@@ -34,7 +34,7 @@ class Spread(msgspec.Struct, frozen=True):
         return cls(statistics.median(values), min(values), max(values))
 
 
-class Row(msgspec.Struct, frozen=True):
+class SummaryRow(msgspec.Struct, frozen=True):
     """One figure. ``ratios``: side -> dejamq's value, over gRPC, through that side's, round by round; ``floors`` as
     well, to what the machine gave in the same run.
     """
@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True):
         return [side for side in self.sides if side not in (OWN, FRAMES)]
 
     @classmethod
-    def of(cls, figure: Figure, *found: Any) -> "Row":
+    def of(cls, figure: Figure, *found: Any) -> "SummaryRow":
         """Of a figure, with the fields from ``sides`` on."""
         told = (figure.key, figure.title, figure.unit, figure.goal, figure.at_least, figure.at_most)
         return cls(*told, *found)
@@ -69,7 +69,7 @@ class BenchReport(msgspec.Struct, frozen=True):
     date: str
     machine: dict[str, str]
     rounds: int
-    rows: list[Row]
+    rows: list[SummaryRow]
     skipped: dict[str, str]
     durability: dict[str, str]
     baseline: dict[str, Spread]
@@ -77,7 +77,7 @@ class BenchReport(msgspec.Struct, frozen=True):
     """sending or consuming -> what the journal at ``audit`` costs of the rate without it (%), round by round."""
 
 
-def summarized(figures: Iterable[Figure], samples: Sequence[Sample]) -> list[Row]:
+def summarized(figures: Iterable[Figure], samples: Sequence[Sample]) -> list[SummaryRow]:
     """Rows of the figures that dejamq was measured for."""
     rows = []
     for figure in figures:
@@ -91,7 +91,7 @@ def summarized(figures: Iterable[Figure], samples: Sequence[Sample]) -> list[Row
         sides = {side: Spread.of([each.value for each in of.values()]) for side, of in by_side.items()}
         ratios = {side: _ratio(own, of) for side, of in by_side.items() if side != OWN and own.keys() & of.keys()}
         cores = {side: _cores(by_side[side].values()) for side in (OWN, FRAMES) if side in by_side}
-        rows.append(Row.of(figure, sides, ratios, _floors(own.values()), cores))
+        rows.append(SummaryRow.of(figure, sides, ratios, _floors(own.values()), cores))
     return rows
 
 

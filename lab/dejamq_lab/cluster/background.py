@@ -57,7 +57,7 @@ class Size:
     journal_level: str = "audit"
 
 
-class Standing(msgspec.Struct, frozen=True):
+class StandingCluster(msgspec.Struct, frozen=True):
     """The content of the state file; ``size``: as it was asked for, None in the file of an older version."""
 
     processes: tuple[RunningServer, ...] = ()
@@ -84,18 +84,18 @@ class ReplicaRole(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-def read_state(directory: Path) -> Standing:
+def read_state(directory: Path) -> StandingCluster:
     """Raises ConfigError when no cluster was started there, or the file is not ours."""
     path, quoted = directory / STATE_FILE, shlex.quote(str(directory))
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Standing)
+        return msgspec.json.decode(path.read_bytes(), type=StandingCluster)
     except FileNotFoundError:
         raise ConfigError(f"no cluster in {directory}; start one with: dejamq cluster up --dir {quoted}") from None
     except (OSError, *BAD_JSON) as error:
         raise ConfigError(f"cannot read {path}: {error}") from None
 
 
-async def up(directory: Path, size: Size) -> Standing:
+async def up(directory: Path, size: Size) -> StandingCluster:
     """Start all servers and return when clients can use them. Raises ConfigError, ClusterFailed; then nothing runs."""
     plan = _prepare(directory, size)
     directory = plan.directory
@@ -104,18 +104,18 @@ async def up(directory: Path, size: Size) -> Standing:
         members += await _start(directory, [
             plan.namesrv(name, free_address(NAMESRV_PORT + number)) for number, name in enumerate(plan.namesrv_names())
         ], anywhere=True)  # fmt: skip
-        _write_state(directory, Standing(tuple(members), size))
-        namesrv = Standing(tuple(members)).namesrv
+        _write_state(directory, StandingCluster(tuple(members), size))
+        namesrv = StandingCluster(tuple(members)).namesrv
         members += await _start(directory, [
             plan.broker(name, namesrv, free_address(BROKER_PORT + number * BROKER_PORT_STEP))
             for number, name in enumerate((*plan.broker_names(), *plan.slave_names()))
         ], anywhere=True)  # fmt: skip
-        _write_state(directory, Standing(tuple(members), size))
-        await _ready(Standing(tuple(members)))
+        _write_state(directory, StandingCluster(tuple(members), size))
+        await _ready(StandingCluster(tuple(members)))
     except BaseException:
-        await down(Standing(tuple(members)))
+        await down(StandingCluster(tuple(members)))
         raise
-    return Standing(tuple(members))
+    return StandingCluster(tuple(members))
 
 
 async def start(directory: Path) -> list[RunningServer]:
@@ -135,8 +135,8 @@ async def start(directory: Path) -> list[RunningServer]:
             else plan.broker(one.name, state.namesrv, one.address) for one in stopped
         ])  # fmt: skip
         members |= {member.name: member for member in started}
-        _write_state(plan.directory, Standing(tuple(members.values()), state.size))
-    await _ready(Standing(tuple(members.values())))
+        _write_state(plan.directory, StandingCluster(tuple(members.values()), state.size))
+    await _ready(StandingCluster(tuple(members.values())))
     return started
 
 
@@ -181,7 +181,7 @@ async def _start(
     return [RunningServer(each.name, each.role, each.pid, each.address, process_born(each.pid)) for each in servers]
 
 
-async def _ready(standing: Standing) -> None:
+async def _ready(standing: StandingCluster) -> None:
     addresses = {member.address for member in standing.processes if member.role == "broker"}
     slaves = [member.address for member in standing.processes if member.role == "broker" and replica_of(member.name)[1]]
 
@@ -193,7 +193,7 @@ async def _ready(standing: Standing) -> None:
         raise ClusterFailed(f"the brokers have not registered, or slaves do not follow, within {READY_TIMEOUT_S} s")
 
 
-async def states(standing: Standing) -> list[tuple[RunningServer, str]]:
+async def states(standing: StandingCluster) -> list[tuple[RunningServer, str]]:
     """Each process with ``running`` (and healthy), ``unhealthy`` or ``stopped``."""
 
     async def state(member: RunningServer) -> str:
@@ -205,7 +205,7 @@ async def states(standing: Standing) -> list[tuple[RunningServer, str]]:
     return list(zip(standing.processes, found, strict=True))
 
 
-async def replicas(standing: Standing) -> dict[str, ReplicaRole]:
+async def replicas(standing: StandingCluster) -> dict[str, ReplicaRole]:
     """Of each broker that runs: what it is, and how far behind its master a slave is."""
 
     names = [member.name for member in standing.running("broker")]
@@ -226,7 +226,7 @@ def _replica(name: str, values: Mapping[str, str], master: Mapping[str, str]) ->
     return ReplicaRole(SLAVE, behind if behind >= 0 else None, trouble=trouble)  # ahead: the logs are no longer one
 
 
-async def down(standing: Standing) -> list[RunningServer]:
+async def down(standing: StandingCluster) -> list[RunningServer]:
     """End what still runs; SIGKILL what does not end in time. Returns what was running.
 
     Masters first: they end when their slaves have the last message. Brokers leave before their name servers do.
@@ -244,7 +244,7 @@ async def down(standing: Standing) -> list[RunningServer]:
     return ended
 
 
-def purge(directory: Path, standing: Standing) -> None:
+def purge(directory: Path, standing: StandingCluster) -> None:
     """Remove stores, journals and logs of a cluster that has ended, and nothing else."""
     for name in ("journal", *(member.name for member in standing.processes)):
         shutil.rmtree(directory / name, ignore_errors=True)
@@ -274,7 +274,7 @@ def process_born(pid: int) -> int:
     return 0 if fields[0] == "Z" else int(fields[19])
 
 
-def _write_state(directory: Path, standing: Standing) -> None:
+def _write_state(directory: Path, standing: StandingCluster) -> None:
     temporary = directory / f"{STATE_FILE}.tmp"
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(standing)))
     os.replace(temporary, directory / STATE_FILE)

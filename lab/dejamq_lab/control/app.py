@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dejamq_lab.broker_duplicates import Repeat, find_repeats
+from dejamq_lab.broker_duplicates import RepeatedHandOut, find_repeats
 from dejamq_lab.control import faults
 from dejamq_lab.control.server import ServerUnderTest
 
@@ -21,7 +21,7 @@ READ = "GET /openapi.json describes every request"
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Refused(Exception):
+class ProblemError(Exception):
     """A request that is answered with a Problem."""
 
     def __init__(self, status: int, error: str, hint: str = READ) -> None:
@@ -33,10 +33,10 @@ class Repeats(msgspec.Struct, frozen=True):
     """The answer on ``/duplicates``."""
 
     group: str
-    duplicates: list[Repeat]
+    duplicates: list[RepeatedHandOut]
 
 
-class Pages:
+class ControlPages:
     """Each method answers one kind of request."""
 
     def __init__(self, server: ServerUnderTest) -> None:
@@ -61,7 +61,7 @@ class Pages:
         """Tell what the broker handed to a group twice, or stored twice."""
         group = request.query_params.get("group", "")
         if not group:
-            raise Refused(400, "the consumer group is missing", "GET /duplicates?group=GROUP")
+            raise ProblemError(400, "the consumer group is missing", "GET /duplicates?group=GROUP")
         return _json(Repeats(group, find_repeats(self._server.journal_dir, group, self._server.strikes())))
 
     async def advertise(self, request: Request) -> Response:
@@ -82,7 +82,7 @@ class Pages:
 
 def app(server: ServerUnderTest) -> Starlette:
     """What a web server runs. No page of another site can use it: browsers say where a request comes from."""
-    pages = Pages(server)
+    pages = ControlPages(server)
     table: list[tuple[str, str, Handler]] = [
         ("/faults", "POST", pages.strike), ("/faults", "DELETE", pages.clear), ("/faults", "GET", pages.standing),
         ("/duplicates", "GET", pages.duplicates), ("/advertise", "POST", pages.advertise),
@@ -99,12 +99,12 @@ def _route(path: str, handlers: dict[str, Handler]) -> Route:
     async def answer(request: Request) -> Response:
         try:
             if "origin" in request.headers:
-                raise Refused(403, "a web page asked for this", "programs and curl are served, pages are not")
+                raise ProblemError(403, "a web page asked for this", "programs and curl are served, pages are not")
             handler = handlers.get("GET" if request.method == "HEAD" else request.method)
             if handler is None:
-                raise Refused(405, f"{path} knows {', '.join(handlers)}, not {request.method}")
+                raise ProblemError(405, f"{path} knows {', '.join(handlers)}, not {request.method}")
             return await handler(request)
-        except Refused as refused:
+        except ProblemError as refused:
             return _json(refused.problem, refused.status)
         except DejamqError as error:
             if isinstance(error, ConfigError) or error.code == Code.INVALID_PARAMETER:
@@ -124,9 +124,9 @@ async def _body(request: Request) -> bytes:
         async for piece in request.stream():
             body += piece
             if len(body) > MOST_BYTES:
-                raise Refused(413, f"a body has at most {MOST_BYTES} bytes")
+                raise ProblemError(413, f"a body has at most {MOST_BYTES} bytes")
     except ClientDisconnect:
-        raise Refused(400, "the body ended early") from None  # nobody hears it
+        raise ProblemError(400, "the body ended early") from None  # nobody hears it
     return body
 
 
@@ -137,7 +137,7 @@ def _decoded(body: bytes, kind: Any, name: str, example: str) -> Any:
         text = str(error)[:MOST_SHOWN]  # it quotes what came
         if "$.operation" in text:
             example = f"operation is one of {', '.join(faults.OPERATIONS)}"
-        raise Refused(400, f"the body is no {name}: {text}", example) from None
+        raise ProblemError(400, f"the body is no {name}: {text}", example) from None
 
 
 def _json(value: Any, status: int = 200) -> Response:

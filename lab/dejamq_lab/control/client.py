@@ -12,7 +12,7 @@ import msgspec
 from dejamq_proto.codes import ConfigError
 from dejamq_proto.loose_json import BAD_JSON
 
-from dejamq_lab.broker_duplicates import Repeat
+from dejamq_lab.broker_duplicates import RepeatedHandOut
 from dejamq_lab.errors import ClusterFailed
 
 ANSWER_S = 120
@@ -89,10 +89,10 @@ class Control:
         """End all faults: heal, resume, restart."""
         self._ask("DELETE", "/faults")
 
-    def duplicates(self, group: str) -> list[Repeat]:
+    def duplicates(self, group: str) -> list[RepeatedHandOut]:
         """What the broker handed to the group again without being asked, with the cause where its journal proves it."""
         answer = msgspec.json.decode(self._ask("GET", f"/duplicates?group={quote(group)}"))
-        return msgspec.convert(answer["duplicates"], list[Repeat])
+        return msgspec.convert(answer["duplicates"], list[RepeatedHandOut])
 
     def advertise(self, address: str) -> None:
         """Clients are told this address when this returns."""

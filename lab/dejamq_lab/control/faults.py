@@ -39,7 +39,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="how many ca
 Ms = Annotated[int, msgspec.Meta(ge=0, le=3_600_000, description="milliseconds")]
 
 
-class Fault(msgspec.Struct, frozen=True, tag_field="fault", forbid_unknown_fields=True):
+class ServerFault(msgspec.Struct, frozen=True, tag_field="fault", forbid_unknown_fields=True):
     """What all of them are."""
 
     @property
@@ -48,7 +48,7 @@ class Fault(msgspec.Struct, frozen=True, tag_field="fault", forbid_unknown_field
         return str(self.__struct_config__.tag)
 
 
-class OnCalls(Fault, frozen=True):
+class OnCalls(ServerFault, frozen=True):
     """A fault of the next ``count`` calls of one operation, in whatever protocol they come."""
 
     operation: Operation
@@ -91,41 +91,52 @@ class AnswerLate(OnCalls, frozen=True, tag="answer_late", kw_only=True):
         return f"pause({self.ms})"
 
 
-class Cut(Fault, frozen=True, tag="cut"):
+class CutFault(ServerFault, frozen=True, tag="cut"):
     """Nobody reaches the server. ``reset`` breaks connections; ``silent`` leaves them and throws everything away."""
 
     mode: Literal["reset", "silent"] = "reset"
 
 
-class Delay(Fault, frozen=True, tag="delay"):
+class DelayFault(ServerFault, frozen=True, tag="delay"):
     """Everything that comes to the server or leaves it takes ``ms`` longer."""
 
     ms: Ms
 
 
-class Heal(Fault, frozen=True, tag="heal"):
+class HealFault(ServerFault, frozen=True, tag="heal"):
     """``cut`` and ``delay`` end."""
 
 
-class Pause(Fault, frozen=True, tag="pause"):
+class PauseFault(ServerFault, frozen=True, tag="pause"):
     """SIGSTOP: the server keeps its connections and says nothing."""
 
 
-class Resume(Fault, frozen=True, tag="resume"):
+class ResumeFault(ServerFault, frozen=True, tag="resume"):
     """``pause`` ends."""
 
 
-class Kill(Fault, frozen=True, tag="kill"):
+class KillFault(ServerFault, frozen=True, tag="kill"):
     """SIGKILL: nothing is flushed, nobody is told. The store stays."""
 
 
-class Restart(Fault, frozen=True, tag="restart"):
+class RestartFault(ServerFault, frozen=True, tag="restart"):
     """The server starts again on its store at the same address, and serves when this returns. If it runs, it ends
     first.
     """
 
 
-AnyFault = AnswerLost | RequestLost | AnswerLate | Cut | Delay | Heal | Pause | Resume | Kill | Restart
+AnyFault = (
+    AnswerLost
+    | RequestLost
+    | AnswerLate
+    | CutFault
+    | DelayFault
+    | HealFault
+    | PauseFault
+    | ResumeFault
+    | KillFault
+    | RestartFault
+)
 KINDS = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyFault))
 
 

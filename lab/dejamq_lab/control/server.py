@@ -86,7 +86,7 @@ class ServerUnderTest:
             file.unlink(missing_ok=True)  # of an earlier run on the same store
         self._armed: dict[str, Armed] = {}
         self._times_armed: Counter[str] = Counter()
-        self._link: faults.Cut | faults.Delay | None = None
+        self._link: faults.CutFault | faults.DelayFault | None = None
         self._striking = asyncio.Lock()
         self.address = ""
 
@@ -119,7 +119,7 @@ class ServerUnderTest:
 
     # --- what it is told
 
-    async def strike(self, fault: faults.Fault) -> None:
+    async def strike(self, fault: faults.ServerFault) -> None:
         """Do one fault. Raises ClusterFailed where the server cannot suffer it now."""
         async with self._striking:
             await self._strike(fault)
@@ -129,11 +129,11 @@ class ServerUnderTest:
         async with self._striking:
             for name in list(self._armed):
                 self._disarm(name)
-            await self._strike(faults.Heal())
+            await self._strike(faults.HealFault())
             if self._process.state == "paused":
                 self._process.resume()
             elif self._process.state == "stopped":
-                await self._strike(faults.Restart())
+                await self._strike(faults.RestartFault())
 
     async def advertise(self, address: str) -> None:
         """Routes say this address when this returns, and those of a server that is started again will. Raises
@@ -199,7 +199,7 @@ class ServerUnderTest:
     # --- each fault
 
     @singledispatchmethod
-    async def _strike(self, fault: faults.Fault) -> None:
+    async def _strike(self, fault: faults.ServerFault) -> None:
         raise TypeError(fault)
 
     @_strike.register
@@ -209,7 +209,7 @@ class ServerUnderTest:
         self._armed[fault.places] = Armed(fault, self.struck()[fault.places])
 
     @_strike.register
-    async def _cut(self, fault: faults.Cut) -> None:
+    async def _cut(self, fault: faults.CutFault) -> None:
         self._note(f"cut {fault.mode}")
         self._relay.heal()
         if fault.mode == "silent":
@@ -219,37 +219,37 @@ class ServerUnderTest:
         self._link = fault
 
     @_strike.register
-    async def _delay(self, fault: faults.Delay) -> None:
+    async def _delay(self, fault: faults.DelayFault) -> None:
         self._note(f"delay {fault.ms}")
         self._relay.heal()
         self._relay.delay(fault.ms)
         self._link = fault
 
     @_strike.register
-    async def _heal(self, _: faults.Heal) -> None:
+    async def _heal(self, _: faults.HealFault) -> None:
         self._relay.heal()
         if self._link is not None:
             self._note("heal")
         self._link = None
 
     @_strike.register
-    async def _pause(self, _: faults.Pause) -> None:
+    async def _pause(self, _: faults.PauseFault) -> None:
         if self._process.state != "paused":
             self._running("pause")
             self._process.pause()
 
     @_strike.register
-    async def _resume(self, _: faults.Resume) -> None:
+    async def _resume(self, _: faults.ResumeFault) -> None:
         if self._process.state == "paused":
             self._process.resume()
 
     @_strike.register
-    async def _kill(self, _: faults.Kill) -> None:
+    async def _kill(self, _: faults.KillFault) -> None:
         if self._process.state != "stopped":
             self._process.kill()
 
     @_strike.register
-    async def _restart(self, _: faults.Restart) -> None:
+    async def _restart(self, _: faults.RestartFault) -> None:
         """A server that starts counts its faults from nothing, so each is armed with what it has left."""
         await self._process.ended()
         struck = self.struck()

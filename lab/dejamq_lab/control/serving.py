@@ -17,7 +17,7 @@ from dejamq_lab.control.connection import PageConnection
 from dejamq_lab.control.server import ServerUnderTest
 
 
-class Pages(uvicorn.Server):
+class ControlServer(uvicorn.Server):
     """Signals are the command's."""
 
     @contextmanager
@@ -32,7 +32,7 @@ async def serve(config: BrokerConfig, control: str, directory: Path) -> None:
     """
     listener = _bound(control)
     server = ServerUnderTest(config, directory)
-    pages = Pages(uvicorn.Config(
+    pages = ControlServer(uvicorn.Config(
         app(server), log_config=None, access_log=False, lifespan="off", ws="none", http=PageConnection
     ))  # fmt: skip
     signalled = asyncio.create_task(wait_for_signal())

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dejamq_lab.rocketmq.servers import Server
-from dejamq_lab.rocketmq.stage import Stage
+from dejamq_lab.rocketmq.servers import JavaServer
+from dejamq_lab.rocketmq.stage import RocketMQStage
 
 LOGS = ("broker.log", "store.log", "lock.log", "filter.log", "transaction.log", "broker_default.log")
 CONFIGS = ("consumerOffset.json", "delayOffset.json")
@@ -16,7 +16,7 @@ Causes = dict[str, list[str]]
 """Of each key the causes of its duplicates, ``*`` for all other keys."""
 
 
-def collect(stage: Stage, about: str, causes: Causes, into: Path) -> None:
+def collect(stage: RocketMQStage, about: str, causes: Causes, into: Path) -> None:
     """Logs, stores and polled answers into folders by machine, and ``truth.json``."""
     for machine in stage.machines:
         _copy_logs(machine.logs(), into / machine.name, stage.work)
@@ -35,7 +35,7 @@ def collect(stage: Stage, about: str, causes: Causes, into: Path) -> None:
     (into / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
 
 
-def deliveries(stage: Stage) -> list[dict[str, Any]]:
+def deliveries(stage: RocketMQStage) -> list[dict[str, Any]]:
     """What each handler was given, as it said itself."""
     brokers = {broker.port: broker.name for broker in stage.servers.brokers.values()}
     found = [
@@ -49,7 +49,7 @@ def deliveries(stage: Stage) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: one["at_ms"])
 
 
-def _copy_store(broker: Server, into: Path) -> None:
+def _copy_store(broker: JavaServer, into: Path) -> None:
     """Its commit log without the empty rest of the last file, and its offsets."""
     (into / "commitlog").mkdir(parents=True)
     for file in sorted((broker.store / "commitlog").iterdir()):
@@ -62,7 +62,7 @@ def _copy_store(broker: Server, into: Path) -> None:
             shutil.copy(file, into / "config" / file.name)
 
 
-def _write_snapshots(stage: Stage, into: Path) -> None:
+def _write_snapshots(stage: RocketMQStage, into: Path) -> None:
     for at_ms, content in stage.snapshots:
         if content:
             into.mkdir(exist_ok=True)

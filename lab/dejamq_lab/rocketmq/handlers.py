@@ -4,10 +4,10 @@ import re
 
 from dejamq_lab.rocketmq.collecting import Causes
 from dejamq_lab.rocketmq.scenario import RealScenario
-from dejamq_lab.rocketmq.stage import GROUP, TOPIC, Stage
+from dejamq_lab.rocketmq.stage import GROUP, TOPIC, RocketMQStage
 
 
-def healthy(stage: Stage) -> Causes:
+def healthy(stage: RocketMQStage) -> Causes:
     """Two members share the work; one leaves in order, the other one goes on."""
     one, two = stage.consumer("billing-1"), stage.consumer("billing-2")
     stage.send(20)
@@ -19,7 +19,7 @@ def healthy(stage: Stage) -> Causes:
     return {}
 
 
-def l1(stage: Stage) -> Causes:
+def l1(stage: RocketMQStage) -> Causes:
     """A handler fails once, and its message comes again ten seconds later."""
     one = stage.consumer("billing-1", "fail=order-3")
     stage.send(8)
@@ -29,7 +29,7 @@ def l1(stage: Stage) -> Causes:
     return {"*": ["L1"]}
 
 
-def l2(stage: Stage) -> Causes:
+def l2(stage: RocketMQStage) -> Causes:
     """A handler of lists fails for one message, and the whole list comes again."""
     stage.send(8)
     one = stage.consumer("billing-1", "batch=4", "fail=order-3")
@@ -39,7 +39,7 @@ def l2(stage: Stage) -> Causes:
     return {"*": ["L2"]}
 
 
-def l3(stage: Stage) -> Causes:
+def l3(stage: RocketMQStage) -> Causes:
     """A handler in order suspends its queue for a second."""
     one = stage.consumer("billing-1", "orderly=true", "fail=order-3")
     stage.send(8)
@@ -49,7 +49,7 @@ def l3(stage: Stage) -> Causes:
     return {"*": ["L3"]}
 
 
-def l6(stage: Stage) -> Causes:
+def l6(stage: RocketMQStage) -> Causes:
     """A handler in order commits by itself; it rolls back, and what it had not committed comes again."""
     one = stage.consumer("billing-1", "orderly=true", "commit=order-6,order-7", "fail=order-4")
     stage.send(8)
@@ -61,7 +61,7 @@ def l6(stage: Stage) -> Causes:
     return {"*": ["L6"]}
 
 
-def l7(stage: Stage) -> Causes:
+def l7(stage: RocketMQStage) -> Causes:
     """An operator has one member handle a message once more."""
     one = stage.consumer("billing-1")
     maker = stage.send(8)
@@ -76,7 +76,7 @@ def l7(stage: Stage) -> Causes:
     return {"*": ["L7"]}
 
 
-def l8(stage: Stage) -> Causes:
+def l8(stage: RocketMQStage) -> Causes:
     """Each member of a broadcasting group has every message."""
     # on one machine they would have one client id, and share a file of offsets
     one = stage.consumer("billing-1", "broadcast=true", "instance=one")
@@ -90,7 +90,7 @@ def l8(stage: Stage) -> Causes:
     return {"*": ["L8"]}
 
 
-def l9(stage: Stage) -> Causes:
+def l9(stage: RocketMQStage) -> Causes:
     """Two groups read one topic."""
     one, two = stage.consumer("billing-1"), stage.consumer("mail-1", group="mail")
     stage.send(8)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dejamq_lab.rocketmq.servers import LINKED, Server
+from dejamq_lab.rocketmq.servers import LINKED, JavaServer
 
 PULL, UPDATE_OFFSET, SEND_BACK, END_TRANSACTION, MEMBERS_CHANGED, SEND = 11, 15, 36, 37, 40, 310
 """Codes of requests."""
@@ -43,7 +43,7 @@ class Loss:
 class Links:
     """One relay for each broker, in a thread of their own; closed with the ``with``."""
 
-    def __init__(self, brokers: Sequence[Server], pids: Callable[[], Mapping[int, str]]) -> None:
+    def __init__(self, brokers: Sequence[JavaServer], pids: Callable[[], Mapping[int, str]]) -> None:
         """``pids`` tells which machine a process is."""
         self._brokers, self._pids = brokers, pids
         self._losses: list[Loss] = []
@@ -83,7 +83,7 @@ class Links:
         """Connections come up again."""
         self._cut.discard((machine, broker))
 
-    async def _listen(self, broker: Server) -> None:
+    async def _listen(self, broker: JavaServer) -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._accept(broker, reader, writer)
 
@@ -103,7 +103,7 @@ class Links:
             if ends == (machine, broker):
                 writer.transport.abort()
 
-    async def _accept(self, broker: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, broker: JavaServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         machine = machine_of(writer.get_extra_info("peername")[1], self._pids())
         if (machine, broker.name) in self._cut:
             await _closed(writer)

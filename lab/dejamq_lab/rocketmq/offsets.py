@@ -5,10 +5,10 @@ import shutil
 
 from dejamq_lab.rocketmq.collecting import Causes
 from dejamq_lab.rocketmq.links import MEMBERS_CHANGED, PULL, UPDATE_OFFSET
-from dejamq_lab.rocketmq.programs import Client
+from dejamq_lab.rocketmq.programs import ClientProgram
 from dejamq_lab.rocketmq.scenario import BOTH_JAVA, RealScenario
-from dejamq_lab.rocketmq.servers import CLUSTER, Layout
-from dejamq_lab.rocketmq.stage import GROUP, TOPIC, TRACE_S, Stage
+from dejamq_lab.rocketmq.servers import CLUSTER, ServerLayout
+from dejamq_lab.rocketmq.stage import GROUP, TOPIC, TRACE_S, RocketMQStage
 
 FIRST_OFFSETS_S = 10
 """After its start a client tells its offsets for the first time."""
@@ -16,9 +16,9 @@ NEVER = 3_600_000
 LOWERED = "update consumer offset less than store"
 
 
-def o1(stage: Stage) -> Causes:
+def o1(stage: RocketMQStage) -> Causes:
     """A member is killed in the middle of a message; another one gets its queues."""
-    if stage.client is Client.GO:
+    if stage.client is ClientProgram.GO:
         return _o1_go(stage)
     one = stage.consumer("billing-1", "slow=order-5:600000", "instance=m")
     stage.send(12)
@@ -35,7 +35,7 @@ def o1(stage: Stage) -> Causes:
     return {"order-5": ["O1"], "*": ["O7"]}
 
 
-def _o1_go(stage: Stage) -> Causes:
+def _o1_go(stage: RocketMQStage) -> Causes:
     """The Go client has told its offsets once before it is killed, and its successor comes then."""
     stage.send(12)
     one = stage.consumer("billing-1", "slow=order-5:600000")
@@ -49,7 +49,7 @@ def _o1_go(stage: Stage) -> Causes:
     return {"order-5": ["O1"], "*": ["O7"]}
 
 
-def o1_alone(stage: Stage) -> Causes:
+def o1_alone(stage: RocketMQStage) -> Causes:
     """The only member is killed in the middle of a message, and started again."""
     one = stage.consumer("billing-1", "slow=order-5:600000")
     stage.send(12)
@@ -63,7 +63,7 @@ def o1_alone(stage: Stage) -> Causes:
     return {"order-5": ["O1"], "*": ["O7"]}
 
 
-def o2(stage: Stage) -> Causes:
+def o2(stage: RocketMQStage) -> Causes:
     """Offsets that a member tells are lost on the way, until it ends in order."""
     stage.send(12)
     stage.collect()
@@ -82,7 +82,7 @@ def o2(stage: Stage) -> Causes:
     return {"*": ["O2"]}
 
 
-def o3(stage: Stage) -> Causes:
+def o3(stage: RocketMQStage) -> Causes:
     """The broker is killed before it wrote the offsets that it had taken."""
     one = stage.consumer("billing-1")
     stage.send(12)
@@ -101,7 +101,7 @@ def o3(stage: Stage) -> Causes:
     return {"*": ["O3"]}
 
 
-def o4(stage: Stage) -> Causes:
+def o4(stage: RocketMQStage) -> Causes:
     """The broker's file of offsets is empty at its start, so it takes the one of before."""
     one = stage.consumer("billing-1")
     stage.send(4)
@@ -122,7 +122,7 @@ def o4(stage: Stage) -> Causes:
     return {"*": ["O4"]}
 
 
-def o7(stage: Stage) -> Causes:
+def o7(stage: RocketMQStage) -> Causes:
     """A handler hangs; messages behind it are done, and cannot be committed. Then the member is killed."""
     one = stage.consumer("billing-1", "slow=order-1:600000")
     stage.send(16)
@@ -137,7 +137,7 @@ def o7(stage: Stage) -> Causes:
     return {"order-1": ["O1"], "*": ["O7"]}
 
 
-def o8(stage: Stage) -> Causes:
+def o8(stage: RocketMQStage) -> Causes:
     """A member does not hear that another one joined, which asks the broker first."""
     one = stage.consumer("billing-1", "instance=one", f"persist={NEVER}", "work=3000")
     stage.sleep(FIRST_OFFSETS_S + 2, "the member tells its offsets once, and never again")
@@ -157,7 +157,7 @@ def o8(stage: Stage) -> Causes:
     return {"*": ["O8"]}
 
 
-def o9(stage: Stage) -> Causes:
+def o9(stage: RocketMQStage) -> Causes:
     """A second member joins while the first one handles a message of a queue that it must give up."""
     one = stage.consumer("billing-1", "work=15000")
     stage.send(2)
@@ -172,7 +172,7 @@ def o9(stage: Stage) -> Causes:
     return {"*": ["O9"]}
 
 
-def o10(stage: Stage) -> Causes:
+def o10(stage: RocketMQStage) -> Causes:
     """A member is told to end while its handler works, and does not wait for it."""
     one = stage.consumer("billing-1", "slow=order-5:600000")
     stage.send(12)
@@ -186,7 +186,7 @@ def o10(stage: Stage) -> Causes:
     return {"order-5": ["O10", "L1"], "*": ["O7"]}
 
 
-def o12(stage: Stage) -> Causes:
+def o12(stage: RocketMQStage) -> Causes:
     """A suspended member tells its old offsets every 5 s; the member that has the queue by now is killed."""
     log = stage.servers.broker.log("broker.log")
     one = stage.consumer("billing-1", "instance=one")
@@ -211,7 +211,7 @@ def o12(stage: Stage) -> Causes:
     return {"*": ["O12"]}
 
 
-def o15(stage: Stage) -> Causes:
+def o15(stage: RocketMQStage) -> Causes:
     """An operator deletes the group with its offsets, and its next member begins at the beginning."""
     one = stage.consumer("billing-1")
     stage.send(8)
@@ -228,7 +228,7 @@ def o15(stage: Stage) -> Causes:
     return {"*": ["O15"]}
 
 
-def o17(stage: Stage) -> Causes:
+def o17(stage: RocketMQStage) -> Causes:
     """An operator sets the group back to a time before the messages were sent."""
     one = stage.consumer("billing-1")
     stage.send(8)
@@ -241,7 +241,7 @@ def o17(stage: Stage) -> Causes:
     return {"*": ["O17"]}
 
 
-def o20(stage: Stage) -> Causes:
+def o20(stage: RocketMQStage) -> Causes:
     """A broadcasting member loses the file of its offsets, as with a container's disk, and begins at the beginning."""
     one = stage.consumer("billing-1", "broadcast=true", "instance=billing")
     stage.send(8)
@@ -257,16 +257,16 @@ def o20(stage: Stage) -> Causes:
     return {"*": ["O20"]}
 
 
-SLOW_FILE = Layout(settings={"flushConsumerOffsetInterval": 60_000})
+SLOW_FILE = ServerLayout(settings={"flushConsumerOffsetInterval": 60_000})
 """Offsets that a broker has taken wait longer in its memory."""
 ALL = (
-    RealScenario("O1", o1, clients=(*BOTH_JAVA, Client.GO)),
+    RealScenario("O1", o1, clients=(*BOTH_JAVA, ClientProgram.GO)),
     RealScenario("O1-alone", o1_alone),
-    RealScenario("O2", o2, Layout(links=True)),
+    RealScenario("O2", o2, ServerLayout(links=True)),
     RealScenario("O3", o3, SLOW_FILE),
-    RealScenario("O4", o4, Layout(settings={"flushConsumerOffsetInterval": 45_000})),
+    RealScenario("O4", o4, ServerLayout(settings={"flushConsumerOffsetInterval": 45_000})),
     RealScenario("O7", o7),
-    RealScenario("O8", o8, Layout(links=True)),
+    RealScenario("O8", o8, ServerLayout(links=True)),
     RealScenario("O9", o9, clients=BOTH_JAVA),
     RealScenario("O10", o10),
     RealScenario("O12", o12),

@@ -4,8 +4,8 @@ from dejamq_lab.machines.rocketmq import Failed
 from dejamq_lab.rocketmq.collecting import Causes
 from dejamq_lab.rocketmq.machine import Machine
 from dejamq_lab.rocketmq.scenario import RealScenario
-from dejamq_lab.rocketmq.servers import Layout
-from dejamq_lab.rocketmq.stage import TRACE_S, Stage
+from dejamq_lab.rocketmq.servers import ServerLayout
+from dejamq_lab.rocketmq.stage import TRACE_S, RocketMQStage
 
 TWO = ("broker-a", "broker-b")
 GONE = "SCAN: remove expired channel from ConsumerManager consumerTable"
@@ -16,7 +16,7 @@ def both_got(one: Machine, two: Machine) -> set[str]:
     return {*one.keys("got")} & {*two.keys("got")}
 
 
-def r1(stage: Stage) -> Causes:
+def r1(stage: RocketMQStage) -> Causes:
     """Two members ask two name servers, of which one does not know the second broker."""
     first, second = (server.address for server in stage.servers.namesrvs)
     one = stage.consumer("billing-1", "instance=one", namesrv=second)
@@ -30,7 +30,7 @@ def r1(stage: Stage) -> Causes:
     return {"*": ["R1"]}
 
 
-def r2(stage: Stage) -> Causes:
+def r2(stage: RocketMQStage) -> Causes:
     """A member cannot reach the second broker, which the other one asks who the members are."""
     stage.links.cut("billing-1", "broker-b")
     one = stage.consumer("billing-1", "instance=one")
@@ -44,7 +44,7 @@ def r2(stage: Stage) -> Causes:
     return {"*": ["R2"]}
 
 
-def r3(stage: Stage) -> Causes:
+def r3(stage: RocketMQStage) -> Causes:
     """Two members share the queues by different strategies."""
     one = stage.consumer("billing-1", "instance=one")
     two = stage.consumer("billing-2", "instance=two", "strategy=circle")
@@ -57,7 +57,7 @@ def r3(stage: Stage) -> Causes:
     return {"*": ["R3"]}
 
 
-def r4(stage: Stage) -> Causes:
+def r4(stage: RocketMQStage) -> Causes:
     """Two processes use one instance name."""
     one, two = stage.consumer("billing-1", "instance=billing"), stage.consumer("billing-2", "instance=billing")
     stage.send(8)
@@ -69,7 +69,7 @@ def r4(stage: Stage) -> Causes:
     return {"*": ["R4"]}
 
 
-def r5(stage: Stage) -> Causes:
+def r5(stage: RocketMQStage) -> Causes:
     """A member with messages at hand is suspended: it goes on handling them, and another one gets a queue of it."""
     one = stage.consumer("billing-1", "instance=one", "threads=1", "work=2000")
     stage.send(12)
@@ -83,7 +83,7 @@ def r5(stage: Stage) -> Causes:
     return {"*": ["R5"]}
 
 
-def r6(stage: Stage) -> Causes:
+def r6(stage: RocketMQStage) -> Causes:
     """A member is frozen until the broker forgets it, and goes on with the messages at hand when it thaws."""
     log = stage.servers.broker.log("broker.log")
     one = stage.consumer("billing-1", "instance=one", "threads=1", "work=2000", "heartbeat=2000")
@@ -103,7 +103,7 @@ def r6(stage: Stage) -> Causes:
     return {"*": ["R6"]}
 
 
-def _hung(stage: Stage, work_ms: int) -> tuple[Machine, str]:
+def _hung(stage: RocketMQStage, work_ms: int) -> tuple[Machine, str]:
     """A member in order whose handler takes long for order-1, and a name by which another one gets that queue."""
     one = stage.consumer("billing-1", "instance=m", "orderly=true", f"slow=order-1:{work_ms}", "heartbeat=2000")
     stage.send(8)
@@ -112,7 +112,7 @@ def _hung(stage: Stage, work_ms: int) -> tuple[Machine, str]:
     return one, "instance=z" if queue else "instance=a"
 
 
-def _taken(stage: Stage, one: Machine, two: Machine) -> None:
+def _taken(stage: RocketMQStage, one: Machine, two: Machine) -> None:
     """The other member has the message while the handler of the first one still works."""
     two.wait("got", "order-1")
     if "order-1" in one.keys("done"):
@@ -124,7 +124,7 @@ def _taken(stage: Stage, one: Machine, two: Machine) -> None:
     one.stop()
 
 
-def r9(stage: Stage) -> Causes:
+def r9(stage: RocketMQStage) -> Causes:
     """A member in order is cut off while its handler works, and its lock ends; the next member gets it."""
     one, name = _hung(stage, 150_000)
     stage.traces()
@@ -136,7 +136,7 @@ def r9(stage: Stage) -> Causes:
     return {"*": ["R9"]}
 
 
-def r11(stage: Stage) -> Causes:
+def r11(stage: RocketMQStage) -> Causes:
     """A member has to give a queue up while its handler works. It waits for 20 s, and gives its lock back then."""
     one, name = _hung(stage, 120_000)
     stage.traces()
@@ -145,7 +145,7 @@ def r11(stage: Stage) -> Causes:
     return {"*": ["R11"]}
 
 
-def r13(stage: Stage) -> Causes:
+def r13(stage: RocketMQStage) -> Causes:
     """Two programs assign the same queues to themselves."""
     one, two = stage.reader("billing-1"), stage.reader("billing-2")
     stage.send(8)
@@ -158,13 +158,13 @@ def r13(stage: Stage) -> Causes:
 
 
 ALL = (
-    RealScenario("R1", r1, Layout(TWO, namesrvs=2, unknown={"broker-b": "namesrv-1"}), queues=4),
-    RealScenario("R2", r2, Layout(TWO, links=True, of={"broker-b": {"traceTopicEnable": "false"}})),
+    RealScenario("R1", r1, ServerLayout(TWO, namesrvs=2, unknown={"broker-b": "namesrv-1"}), queues=4),
+    RealScenario("R2", r2, ServerLayout(TWO, links=True, of={"broker-b": {"traceTopicEnable": "false"}})),
     RealScenario("R3", r3, queues=4),
     RealScenario("R4", r4),
     RealScenario("R5", r5),
-    RealScenario("R6", r6, Layout(settings={"channelExpiredTimeout": 10_000})),
-    RealScenario("R9", r9, Layout(links=True)),
+    RealScenario("R6", r6, ServerLayout(settings={"channelExpiredTimeout": 10_000})),
+    RealScenario("R9", r9, ServerLayout(links=True)),
     RealScenario("R11", r11),
     RealScenario("R13", r13),
 )

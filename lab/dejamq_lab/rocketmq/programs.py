@@ -16,7 +16,7 @@ OLD, GO_VERSION = "4.9.8", "2.1.2"
 COMPILE_S, GO_S = 300, 900
 
 
-class Client(StrEnum):
+class ClientProgram(StrEnum):
     """RocketMQ's own clients that actors are made of."""
 
     JAVA = f"java-{VERSION}"
@@ -35,9 +35,9 @@ def server_jars(given: Path | None = None) -> Path:
     return given
 
 
-def client_jars(client: Client, servers: Path) -> Path:
+def client_jars(client: ClientProgram, servers: Path) -> Path:
     """The jars of RocketMQ 5 hold its client. That of RocketMQ 4 comes by Maven. Raises Missing."""
-    if client is Client.JAVA_OLD:
+    if client is ClientProgram.JAVA_OLD:
         return fetched(POM, jar_cache("rocketmq-client", OLD), f"rocketmq-client-{OLD}.jar")
     return servers
 

@@ -12,9 +12,9 @@ from dejamq_lab.demo.compare import read_findings
 from dejamq_lab.errors import ClusterFailed
 from dejamq_lab.machines.rocketmq import Failed
 from dejamq_lab.rocketmq.collecting import collect
-from dejamq_lab.rocketmq.programs import Client, server_jars
+from dejamq_lab.rocketmq.programs import ClientProgram, server_jars
 from dejamq_lab.rocketmq.scenario import RealScenario
-from dejamq_lab.rocketmq.stage import Stage, Tell
+from dejamq_lab.rocketmq.stage import RocketMQStage, Tell
 from dejamq_lab.rocketmq.truth import Truth, problems
 from dejamq_lab.scenario.run import ScenarioOutcome, proof
 
@@ -22,7 +22,11 @@ EVIDENCE = "evidence"
 
 
 def run(
-    scenario: RealScenario, directory: Path, tell: Tell, client: Client = Client.JAVA, jars: Path | None = None
+    scenario: RealScenario,
+    directory: Path,
+    tell: Tell,
+    client: ClientProgram = ClientProgram.JAVA,
+    jars: Path | None = None,
 ) -> ScenarioOutcome:
     """Play and judge. ``directory`` keeps the evidence, with what is true of it, findings and report.
 
@@ -38,7 +42,7 @@ def run(
 
 
 def play(
-    scenario: RealScenario, into: Path, tell: Tell, client: Client = Client.JAVA, jars: Path | None = None,
+    scenario: RealScenario, into: Path, tell: Tell, client: ClientProgram = ClientProgram.JAVA, jars: Path | None = None,
     work: Path | None = None,
 ) -> None:  # fmt: skip
     """Play only. What the run leaves goes to ``into``, which is made anew; ``work`` keeps everything it wrote."""
@@ -46,7 +50,7 @@ def play(
     with tempfile.TemporaryDirectory(prefix="dejamq-rocketmq-") as temporary:
         folder = work or Path(temporary)
         try:
-            with Stage(folder, servers, scenario.layout, client, tell) as stage:
+            with RocketMQStage(folder, servers, scenario.layout, client, tell) as stage:
                 stage.topic(scenario.queues)
                 causes = scenario.steps(stage)
                 stage.close()

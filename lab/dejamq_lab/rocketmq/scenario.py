@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dejamq_lab.rocketmq.collecting import Causes
-from dejamq_lab.rocketmq.programs import Client
-from dejamq_lab.rocketmq.servers import Layout
-from dejamq_lab.rocketmq.stage import Stage
+from dejamq_lab.rocketmq.programs import ClientProgram
+from dejamq_lab.rocketmq.servers import ServerLayout
+from dejamq_lab.rocketmq.stage import RocketMQStage
 
-BOTH_JAVA = (Client.JAVA, Client.JAVA_OLD)
-Steps = Callable[[Stage], Causes]
+BOTH_JAVA = (ClientProgram.JAVA, ClientProgram.JAVA_OLD)
+Steps = Callable[[RocketMQStage], Causes]
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class RealScenario:
 
     id: str
     steps: Steps
-    layout: Layout = field(default_factory=Layout)
+    layout: ServerLayout = field(default_factory=ServerLayout)
     queues: int = 2
     """Of the topic at each broker."""
-    clients: Sequence[Client] = (Client.JAVA,)
+    clients: Sequence[ClientProgram] = (ClientProgram.JAVA,)
     """Those that it was seen with."""
 
     @property
@@ -30,7 +30,7 @@ class RealScenario:
         return " ".join((self.steps.__doc__ or "").split())
 
 
-def recorded_name(scenario: str, client: Client) -> str:
+def recorded_name(scenario: str, client: ClientProgram) -> str:
     """The name of a recorded run."""
-    words = {Client.JAVA: "", Client.JAVA_OLD: "_client4", Client.GO: "_go"}
+    words = {ClientProgram.JAVA: "", ClientProgram.JAVA_OLD: "_client4", ClientProgram.GO: "_go"}
     return scenario.lower().replace("-", "_") + words[client]

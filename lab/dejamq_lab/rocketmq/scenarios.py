@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dejamq_lab.errors import NotSupported
 from dejamq_lab.rocketmq import handlers, offsets, owners, producers
-from dejamq_lab.rocketmq.programs import Client
+from dejamq_lab.rocketmq.programs import ClientProgram
 from dejamq_lab.rocketmq.scenario import RealScenario
 
 SCENARIOS: Mapping[str, RealScenario] = {
@@ -16,7 +16,7 @@ NOT_SHOWN = {
 """Why a cause cannot be shown with RocketMQ 5.3.3."""
 
 
-def chosen(scenario: str, client: Client) -> RealScenario:
+def chosen(scenario: str, client: ClientProgram) -> RealScenario:
     """Raises NotSupported for what cannot be played there, or not with this client."""
     known = {name.lower(): one for name, one in SCENARIOS.items()}
     if (found := known.get(scenario.lower())) is None:

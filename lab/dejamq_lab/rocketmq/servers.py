@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, object] = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class ServerLayout:
     """Which servers there are. ``settings`` are lines of broker.conf of all brokers, ``of`` of one of them, which its
     name tells. ``unknown``: brokers that do not know a name server. ``options`` are those of each broker's JVM.
     """
@@ -48,7 +48,7 @@ class Layout:
     options: Sequence[str] = ()
 
 
-class Server:
+class JavaServer:
     """One process. Its store and its logs stay where they are when it is started again."""
 
     def __init__(self, role: str, name: str, home: Path, jars: Path, port: int, options: Sequence[str]) -> None:
@@ -130,11 +130,11 @@ class Server:
 class Servers:
     """All servers of a run, ready inside of the ``with`` and ended with it."""
 
-    def __init__(self, jars: Path, work: Path, layout: Layout) -> None:
+    def __init__(self, jars: Path, work: Path, layout: ServerLayout) -> None:
         self.jars, self._work, self._layout = jars, work, layout
         self._ports = ExitStack()
-        self.namesrvs: list[Server] = []
-        self.brokers: dict[str, Server] = {}
+        self.namesrvs: list[JavaServer] = []
+        self.brokers: dict[str, JavaServer] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -155,7 +155,7 @@ class Servers:
         return self.namesrvs[-1].address
 
     @property
-    def broker(self) -> Server:
+    def broker(self) -> JavaServer:
         """The first one."""
         return next(iter(self.brokers.values()))
 
@@ -189,11 +189,11 @@ class Servers:
                 raise Failed(f"within {START_S} s brokers have not registered at name servers: {unknown}")
             time.sleep(0.1)
 
-    def _server(self, role: str, name: str, options: Sequence[str]) -> Server:
+    def _server(self, role: str, name: str, options: Sequence[str]) -> JavaServer:
         port = self._ports.enter_context(held_block(2, 1))  # a broker also takes the ports two below and one above
-        return Server(role, name, self._work / name, self.jars, port, options)
+        return JavaServer(role, name, self._work / name, self.jars, port, options)
 
-    def _settings(self, broker: Server) -> dict[str, object]:
+    def _settings(self, broker: JavaServer) -> dict[str, object]:
         known = [one.address for one in self.namesrvs if self._layout.unknown.get(broker.name) != one.name]
         named = {
             "brokerClusterName": CLUSTER, "brokerName": broker.name, "brokerId": 0, "bindAddress": LOOPBACK,

@@ -21,8 +21,8 @@ from dejamq_lab.machines.jars import jar_cache
 from dejamq_lab.machines.rocketmq import MODULES, VERSION, Failed
 from dejamq_lab.rocketmq.links import Links
 from dejamq_lab.rocketmq.machine import GO_LOG, WAIT_S, Machine
-from dejamq_lab.rocketmq.programs import OLD, Client, client_jars, compiled, go_actor, logging_of
-from dejamq_lab.rocketmq.servers import Layout, Server, Servers
+from dejamq_lab.rocketmq.programs import OLD, ClientProgram, client_jars, compiled, go_actor, logging_of
+from dejamq_lab.rocketmq.servers import JavaServer, ServerLayout, Servers
 
 TOPIC, GROUP, PRODUCERS = "orders", "billing", "order-service"
 TRACE_S = 6
@@ -41,10 +41,10 @@ async def _asked(address: str, change: requests.TopicChange) -> Command:
         await client.close()
 
 
-class Stage:
+class RocketMQStage:
     """Ready inside of the ``with``; all processes end with it."""
 
-    def __init__(self, work: Path, jars: Path, layout: Layout, client: Client, tell: Tell) -> None:
+    def __init__(self, work: Path, jars: Path, layout: ServerLayout, client: ClientProgram, tell: Tell) -> None:
         self.work, self.servers, self.tell, self.client = work, Servers(jars, work, layout), tell, client
         self._layout = layout
         self._standing = ExitStack()
@@ -55,7 +55,7 @@ class Stage:
     def __enter__(self) -> Self:
         servers = self.servers
         self._class_path = compiled(client_jars(self.client, servers.jars), self._classes())
-        self._go = str(go_actor()) if self.client is Client.GO else ""
+        self._go = str(go_actor()) if self.client is ClientProgram.GO else ""
         self.tell(f"start {', '.join(self._layout.brokers)} and {self._layout.namesrvs} name server(s)")
         try:
             self._standing.callback(self._end)
@@ -80,7 +80,7 @@ class Stage:
         java: Sequence[str] = (), wait: bool = True,
     ) -> Machine:  # fmt: skip
         """A member of the group, of the run's own client, which has begun."""
-        if self.client is Client.GO:
+        if self.client is ClientProgram.GO:
             return self._go_consumer(name, options)
         return self._begun(self._actor(name, "consume", topic, group, *options, namesrv=namesrv, java=java), wait=wait)
 
@@ -153,7 +153,7 @@ class Stage:
 
     # what a broker has
 
-    def offsets(self, broker: Server | None = None) -> dict[int, int]:
+    def offsets(self, broker: JavaServer | None = None) -> dict[int, int]:
         """The group's offsets by queue, as the broker's file has them now."""
         file = (broker or self.servers.broker).store / "config" / "consumerOffset.json"
         try:
@@ -234,7 +234,7 @@ class Stage:
         ]  # fmt: skip
 
     def _classes(self) -> Path:
-        if self.client is Client.JAVA_OLD:
+        if self.client is ClientProgram.JAVA_OLD:
             return jar_cache("rocketmq-actor", OLD)
         fetched = self.servers.jars == jar_cache("rocketmq", VERSION)
         return jar_cache("rocketmq-actor", VERSION) if fetched else self.work / "classes"

@@ -57,7 +57,7 @@ LOOK_DEADLINE_S = 30.0
 Way = Callable[[Any], Awaitable[None]]
 
 
-class Faults:
+class PlayFaults:
     """The faults of one play."""
 
     def __init__(self, stage: ScenarioStage) -> None:

@@ -9,7 +9,7 @@ from dejamq_proto.codes import ConfigError
 
 from dejamq_lab.errors import ClusterFailed, NotSupported
 from dejamq_lab.scenario.actors.operating import operate
-from dejamq_lab.scenario.faults import Faults, Way
+from dejamq_lab.scenario.faults import PlayFaults, Way
 from dejamq_lab.scenario.script import steps
 from dejamq_lab.scenario.stage.stage import ScenarioStage
 from dejamq_lab.scenario.waits import LEAST_DEADLINE_S, Waits
@@ -34,7 +34,7 @@ class Play:
             steps.CallStep: self._call,
             steps.Sleep: self._sleep,
             steps.AdminCall: self._operate,
-            **Faults(stage).ways(),
+            **PlayFaults(stage).ways(),
             **dict.fromkeys(
                 (steps.HandledStep, steps.Entered, steps.Owns, steps.Committed, steps.At, steps.CopiedStep),
                 self._waits.wait,

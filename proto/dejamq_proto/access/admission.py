@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from dejamq_proto.access.guard import Guard, Who
+from dejamq_proto.access.guard import Caller, Guard
 
 Admit = Callable[[Any], None]
 """Raises PermissionDenied for a message that its sender may not send."""
@@ -26,7 +26,7 @@ def publisher(guard: Guard | None, method: str, context: Any, peer: str) -> Call
     """Whether the one who opened this stream may see half messages of a topic. Raises Unauthenticated."""
     if guard is None:
         return lambda _: True
-    who: Who = guard.call(method, context.invocation_metadata(), address_of(peer))
+    who: Caller = guard.call(method, context.invocation_metadata(), address_of(peer))
     return lambda topic: guard.may_publish(who, topic)
 
 

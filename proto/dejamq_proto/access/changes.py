@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from dejamq_proto.access.book import Contents, with_rules, with_user, without_rules, without_user
-from dejamq_proto.access.model import Effect, PolicyType, Rule, Status, User, UserType, action_of
+from dejamq_proto.access.model import PolicyType, Rule, RuleEffect, Status, User, UserType, action_of
 from dejamq_proto.codes import Code, DejamqError
 
 Word = TypeVar("Word", bound=Enum)
@@ -72,7 +72,7 @@ def rule_of(
     """A rule of texts. Raises INVALID_PARAMETER for an action or a decision that there is not."""
     return Rule(
         name, resource.strip(), tuple(dict.fromkeys(action_of(each) for each in actions)),
-        word(decision, Effect, Effect.ALLOW), tuple(each.strip() for each in source_ips if each.strip()),
+        word(decision, RuleEffect, RuleEffect.ALLOW), tuple(each.strip() for each in source_ips if each.strip()),
         word(policy_type, PolicyType, PolicyType.CUSTOM),
     )  # fmt: skip
 

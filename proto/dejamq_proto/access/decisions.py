@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dejamq_proto.access.model import Action, Effect, Kind, PolicyType, Resource, Rule, User
+from dejamq_proto.access.model import Action, PolicyType, Resource, ResourceType, Rule, RuleEffect, User
 
 
-class Verdict(NamedTuple):
+class AccessDecision(NamedTuple):
     """``reason`` is why, for operators; the caller is told less."""
 
     allowed: bool
@@ -15,25 +15,25 @@ class Verdict(NamedTuple):
 
 def decide(
     user: User, rules: Iterable[Rule], resource: Resource, actions: frozenset[Action], address: str
-) -> Verdict:  # fmt: skip
+) -> AccessDecision:  # fmt: skip
     """One of the actions suffices. Nothing is allowed that no rule allows.
 
     Of the rules that fit, the most exact one counts for each action: a name before a prefix, a longer prefix before a
     shorter one, a denial before its opposite. Source: RocketMQ ``AclAuthorizationHandler``.
     """
     if user.trusted:
-        return Verdict(True, f"{user.user_type} user")
-    if resource.kind is Kind.SERVER:
-        return Verdict(False, "only super users and servers may")
+        return AccessDecision(True, f"{user.user_type} user")
+    if resource.kind is ResourceType.SERVER:
+        return AccessDecision(False, "only super users and servers may")
     fitting = [rule for rule in rules if rule.fits(resource) and rule.comes_from(address)]
     denied = ""
     for action in sorted(actions):
         rule = _counting(fitting, action)
-        if rule is not None and rule.decision is Effect.ALLOW:
-            return Verdict(True, f"rule for {rule.resource}")
+        if rule is not None and rule.decision is RuleEffect.ALLOW:
+            return AccessDecision(True, f"rule for {rule.resource}")
         if rule is not None:
             denied = f"the rule for {rule.resource} denies it"
-    return Verdict(False, denied or "no rule allows it")
+    return AccessDecision(False, denied or "no rule allows it")
 
 
 def _counting(fitting: list[Rule], action: Action) -> Rule | None:

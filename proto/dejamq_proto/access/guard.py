@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Never
 from dejamq_proto.access.book import Book
 from dejamq_proto.access.call_rights import V1, V2
 from dejamq_proto.access.decisions import decide
-from dejamq_proto.access.model import Kind, Resource, Status, User
+from dejamq_proto.access.model import Resource, ResourceType, Status, User
 from dejamq_proto.access.needs import (
     FIND,
     PUB,
     SERVER,
-    Need,
+    NeededRight,
     Of,
     Right,
     found,
@@ -65,7 +65,7 @@ class Unauthenticated(PermissionDenied):
     """It is not known who asks."""
 
 
-class Who(NamedTuple):
+class Caller(NamedTuple):
     """The sender of a request. ``user`` is None for an address that is asked for nothing."""
 
     name: str
@@ -101,7 +101,7 @@ class Guard:
 
     # one question a door
 
-    def remoting(self, command: Command, address: str) -> Who:
+    def remoting(self, command: Command, address: str) -> Caller:
         """Who sent this request, which he may make. Raises PermissionDenied."""
         request = REQUESTS.get(command.code)
         name = str(command.code) if request is None else request.name
@@ -115,7 +115,7 @@ class Guard:
         self._check(who, name, needed, _Read(request.read(command), command.body, needed.body))
         return who
 
-    def call(self, method: str, metadata: Iterable[Any] | None, address: str) -> Who:
+    def call(self, method: str, metadata: Iterable[Any] | None, address: str) -> Caller:
         """Who makes this call, named in full: of dejamq.v1, or of a service that every user may use.
 
         Raises Unauthenticated.
@@ -124,9 +124,9 @@ class Guard:
         fields = _fields(header, OURS)
         name, date = fields.get("Credential", ""), fields.get("Date", "")
         if self.book.plain.trusts(address):
-            return Who("white", address, None)
+            return Caller("white", address, None)
         if not fields:
-            self._refuse(Who(NOBODY, address, None), method, "", "", "no credentials came", known=False)
+            self._refuse(Caller(NOBODY, address, None), method, "", "", "no credentials came", known=False)
         skew_ms = abs(self._clock_ms() - int(date)) if date.isdecimal() and len(date) < 16 else None
         user = self.book.user(name)
         proof = "" if user is None else call_proof(user.secret, method, date)
@@ -136,22 +136,22 @@ class Guard:
             self._refuse(who, method, "", "", reason, known=False)
         return who
 
-    def v2_call(self, method: str, metadata: Iterable[Any] | None, address: str) -> Who:
+    def v2_call(self, method: str, metadata: Iterable[Any] | None, address: str) -> Caller:
         """Who makes this call of RocketMQ 5's clients. Raises Unauthenticated.
 
         They sign the time in the zone of their machine, and nothing else, so only its form is looked at.
         """
         if self.book.plain.trusts(address):
-            return Who("white", address, None)
+            return Caller("white", address, None)
         fields = _fields(_header(metadata, HEADER), V2_SCHEME)
         if not fields:
-            self._refuse(Who(NOBODY, address, None), method, "", "", "no credentials came", known=False)
+            self._refuse(Caller(NOBODY, address, None), method, "", "", "no credentials came", known=False)
         name = fields.get("Credential", "").partition("/")[0]
         user, date = self.book.user(name), _header(metadata, DATE_TIME)
         proof = "" if user is None or not DATE.fullmatch(date) else v2_proof(user.secret, date)
         return self._proven(user, name, address, method, proof, fields.get("Signature", "").lower())
 
-    def check_call(self, who: Who, method: str, request: Any) -> None:
+    def check_call(self, who: Caller, method: str, request: Any) -> None:
         """Whether he may make this call with this request; of a stream, whether he may say this. Raises
         PermissionDenied.
         """
@@ -159,11 +159,11 @@ class Guard:
         needed = V1.get(f"{service.removeprefix(V1_PREFIX)}.{name}") if service.startswith(V1_PREFIX) else None
         self._check_declared(who, method, needed, request)
 
-    def check_v2(self, who: Who, method: str, request: Any) -> None:
+    def check_v2(self, who: Caller, method: str, request: Any) -> None:
         """As ``check_call``, of RocketMQ 5's service."""
         self._check_declared(who, method, V2.get(method), request)
 
-    def may_publish(self, who: Who, topic: str) -> bool:
+    def may_publish(self, who: Caller, topic: str) -> bool:
         """Whether he may see messages that a producer of this topic is asked about. Nobody is told of a refusal."""
         if who.user is None:
             return self._asked_for_nothing(who)
@@ -171,30 +171,30 @@ class Guard:
             return False
         return decide(who.user, self.book.rules(who.name), topic_resource(topic), PUB, who.address).allowed
 
-    def known(self, name: str, address: str) -> Who:
+    def known(self, name: str, address: str) -> Caller:
         """A user who has shown already who he is, or an address that is asked for nothing."""
         if self.book.plain.trusts(address):
-            return Who(name, address, None)
-        return Who(name, address, self.book.user(name) or User(name, ""))
+            return Caller(name, address, None)
+        return Caller(name, address, self.book.user(name) or User(name, ""))
 
     # its own
 
-    def _sender(self, command: Command, request: str, address: str) -> Who:
+    def _sender(self, command: Command, request: str, address: str) -> Caller:
         plain, name = self.book.plain, command.ext.get(ACCESS_KEY, "")
         if plain.trusts(address):
-            return Who("white", address, None)
+            return Caller("white", address, None)
         if not name:
-            self._refuse(Who(NOBODY, address, None), request, "", "", "no credentials came", known=False)
+            self._refuse(Caller(NOBODY, address, None), request, "", "", "no credentials came", known=False)
         user = self.book.user(name)
         if user is not None and plain.trusts(address, name):
-            return Who(name, address, None)
+            return Caller(name, address, None)
         proof = "" if user is None else fields_proof(user.secret, command.ext, command.body)
         return self._proven(user, name, address, request, _bytes64(proof), _bytes64(command.ext.get(SIGNATURE, "")))
 
     def _proven(
         self, user: User | None, name: str, address: str, request: str, proof: str | bytes, given: str | bytes
-    ) -> Who:  # fmt: skip
-        who = Who(name, address, user)
+    ) -> Caller:  # fmt: skip
+        who = Caller(name, address, user)
         same = hmac.compare_digest(_raw(proof), _raw(given)) if proof and given else False
         if user is None:
             reason = "there is no such user"
@@ -208,12 +208,12 @@ class Guard:
             self._refuse(who, request, "", "", reason, known=False)
         return who
 
-    def _asked_for_nothing(self, who: Who) -> bool:
+    def _asked_for_nothing(self, who: Caller) -> bool:
         """Also now, of an address that was."""
         plain = self.book.plain
         return plain.trusts(who.address) or plain.trusts(who.address, who.name)
 
-    def _check_declared(self, who: Who, request: str, needed: Right | None, message: Any) -> None:
+    def _check_declared(self, who: Caller, request: str, needed: Right | None, message: Any) -> None:
         if who.user is not None and self.book.user(who.name) != who.user:
             self._refuse(who, request, "", "", "the user was changed or deleted: connect again", known=False)
         if who.user is None and not self._asked_for_nothing(who):
@@ -226,7 +226,7 @@ class Guard:
             self._refuse(who, request, "", "", FOR_CLIENTS)
         self._check(who, request, needed, message)
 
-    def _check(self, who: Who, request: str, needed: Right, message: Any) -> None:
+    def _check(self, who: Caller, request: str, needed: Right, message: Any) -> None:
         """Of one who is not trusted."""
         assert who.user is not None
         rules = self.book.rules(who.name)
@@ -237,26 +237,26 @@ class Guard:
                 if not verdict.allowed:
                     self._refuse(who, request, actions, str(resource), verdict.reason)
 
-    def _resources(self, need: Need, message: Any) -> Iterator[Resource]:
+    def _resources(self, need: NeededRight, message: Any) -> Iterator[Resource]:
         """Each once. A name that has to be there and is not is an empty one, which only a rule for all covers."""
         if need.of is Of.SERVER:
             yield SERVER
             return
         if need.of is Of.CLUSTER:
-            yield Resource(Kind.CLUSTER, self._cluster)
+            yield Resource(ResourceType.CLUSTER, self._cluster)
             return
         named = {self._resource(need.of, value) for value in found(message, need.path)}
         named.discard(self._resource(need.of, "")) if need.optional else None
         if not named and not need.optional:
             named = {self._resource(need.of, "")}
         if need.actions == FIND:  # by its route clients learn where a new topic would be
-            named.discard(Resource(Kind.TOPIC, AUTO_CREATE_TOPIC))
+            named.discard(Resource(ResourceType.TOPIC, AUTO_CREATE_TOPIC))
         yield from filter(None, named)
 
     def _resource(self, of: Of, value: Any) -> Resource | None:
         match of:
             case Of.GROUP:
-                return Resource(Kind.GROUP, value)
+                return Resource(ResourceType.GROUP, value)
             case Of.TOPIC:
                 return topic_resource(value)
             case Of.POPPED if value:
@@ -271,7 +271,9 @@ class Guard:
                 return None
         return SERVER
 
-    def _refuse(self, who: Who, request: str, actions: str, resource: str, reason: str, *, known: bool = True) -> Never:
+    def _refuse(
+        self, who: Caller, request: str, actions: str, resource: str, reason: str, *, known: bool = True
+    ) -> Never:
         log.warning(
             "access_refused subject=%s action=%s resource=%s source=%s request=%s reason=%s", _told(who.name),
             actions or "none", _told(resource) or "none", who.address or "none", _told(request), reason,

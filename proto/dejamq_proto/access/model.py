@@ -24,7 +24,7 @@ class Action(StrEnum):
     LIST = "List"
 
 
-class Kind(StrEnum):
+class ResourceType(StrEnum):
     """What a resource is. ``SERVER`` is what a cluster keeps for itself: no rule can give a right to it."""
 
     ANY = "*"
@@ -47,7 +47,7 @@ class Status(StrEnum):
     DISABLE = "disable"
 
 
-class Effect(StrEnum):
+class RuleEffect(StrEnum):
     ALLOW = "Allow"
     DENY = "Deny"
 
@@ -80,7 +80,7 @@ class User(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Resource(NamedTuple):
     """One thing that a request touches."""
 
-    kind: Kind
+    kind: ResourceType
     name: str
 
     def __str__(self) -> str:
@@ -96,20 +96,20 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     username: str
     resource: str
     actions: tuple[Action, ...]
-    decision: Effect = Effect.ALLOW
+    decision: RuleEffect = RuleEffect.ALLOW
     source_ips: tuple[str, ...] = ()
     policy_type: PolicyType = PolicyType.CUSTOM
 
     @property
-    def pattern(self) -> tuple[Kind, str]:
+    def pattern(self) -> tuple[ResourceType, str]:
         """The kind of the resource and the pattern of its name."""
         kind, colon, name = self.resource.partition(":")
-        return (Kind(kind), name) if colon else (Kind.ANY, "*")
+        return (ResourceType(kind), name) if colon else (ResourceType.ANY, "*")
 
     def fits(self, wanted: Resource) -> bool:
         """Whether the resource is one of the pattern."""
         kind, name = self.pattern
-        if kind is not Kind.ANY and kind is not wanted.kind:
+        if kind is not ResourceType.ANY and kind is not wanted.kind:
             return False
         return wanted.name.startswith(name[:-1]) if name.endswith("*") else name == wanted.name
 
@@ -117,7 +117,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     def exactness(self) -> tuple[bool, bool, int, bool]:
         """Of two rules that fit, the greater one counts: of this kind, of this name, of the longer prefix, a denial."""
         kind, name = self.pattern
-        return kind is not Kind.ANY, not name.endswith("*"), len(name), self.decision is Effect.DENY
+        return kind is not ResourceType.ANY, not name.endswith("*"), len(name), self.decision is RuleEffect.DENY
 
     def comes_from(self, address: str) -> bool:
         """Whether the rule is for requests from this address."""

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from dejamq_proto import names
-from dejamq_proto.access.model import Action, Kind, Resource
+from dejamq_proto.access.model import Action, Resource, ResourceType
 
 
 class Of(Enum):
@@ -25,7 +25,7 @@ class Of(Enum):
     SERVER = "nothing: only servers and super users may"
 
 
-class Need(NamedTuple):
+class NeededRight(NamedTuple):
     """One of the actions suffices. An ``optional`` name that is missing needs nothing."""
 
     of: Of
@@ -41,7 +41,7 @@ class Right:
     ``body`` is how a remoting request's body is read for the paths.
     """
 
-    needs: tuple[Need, ...] = ()
+    needs: tuple[NeededRight, ...] = ()
     never: bool = False
     body: type[Any] | None = None
 
@@ -54,28 +54,28 @@ GET, LIST = frozenset({Action.GET}), frozenset({Action.LIST})
 CREATE, UPDATE, DELETE = frozenset({Action.CREATE}), frozenset({Action.UPDATE}), frozenset({Action.DELETE})
 USER, NEVER = Right(), Right(never=True)
 """It suffices to be a user; and: a request of servers to clients, which no client may make."""
-SERVERS = Right((Need(Of.SERVER),))
+SERVERS = Right((NeededRight(Of.SERVER),))
 
 
-def right(*needs: Need, body: type[Any] | None = None) -> Right:
+def right(*needs: NeededRight, body: type[Any] | None = None) -> Right:
     """All of these."""
     return Right(needs, body=body)
 
 
-def topic(actions: frozenset[Action], path: str = "topic", *, optional: bool = False) -> Need:
-    return Need(Of.TOPIC, actions, path, optional)
+def topic(actions: frozenset[Action], path: str = "topic", *, optional: bool = False) -> NeededRight:
+    return NeededRight(Of.TOPIC, actions, path, optional)
 
 
-def group(actions: frozenset[Action], path: str = "group", *, optional: bool = False) -> Need:
-    return Need(Of.GROUP, actions, path, optional)
+def group(actions: frozenset[Action], path: str = "group", *, optional: bool = False) -> NeededRight:
+    return NeededRight(Of.GROUP, actions, path, optional)
 
 
-def message(actions: frozenset[Action], path: str) -> Need:
-    return Need(Of.MESSAGE, actions, path)
+def message(actions: frozenset[Action], path: str) -> NeededRight:
+    return NeededRight(Of.MESSAGE, actions, path)
 
 
 def cluster(actions: frozenset[Action]) -> Right:
-    return Right((Need(Of.CLUSTER, actions),))
+    return Right((NeededRight(Of.CLUSTER, actions),))
 
 
 def found(value: Any, path: str) -> Iterator[Any]:
@@ -110,7 +110,7 @@ def _there(value: Any, name: str) -> bool:
         return True
 
 
-SERVER = Resource(Kind.SERVER, "")
+SERVER = Resource(ResourceType.SERVER, "")
 
 
 def topic_resource(name: str) -> Resource:
@@ -120,10 +120,10 @@ def topic_resource(name: str) -> Resource:
     """
     for prefix in (names.RETRY_PREFIX, names.DLQ_PREFIX):
         if name.startswith(prefix):
-            return Resource(Kind.GROUP, name.removeprefix(prefix))
+            return Resource(ResourceType.GROUP, name.removeprefix(prefix))
     if name in names.NOT_FOR_SENDING or name.startswith(names.SYSTEM_PREFIX):
         return SERVER
-    return Resource(Kind.TOPIC, name)
+    return Resource(ResourceType.TOPIC, name)
 
 
 def popped_topic(name: str, group_name: str) -> str:

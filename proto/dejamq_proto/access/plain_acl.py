@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from dejamq_proto import names
-from dejamq_proto.access.model import Action, Effect, PolicyType, Rule, User, UserType
+from dejamq_proto.access.model import Action, PolicyType, Rule, RuleEffect, User, UserType
 from dejamq_proto.codes import ConfigError
 
 PERMS = {"DENY": (), "PUB": (Action.PUB,), "SUB": (Action.SUB,), "ANY": (Action.PUB, Action.SUB)}
@@ -103,7 +103,7 @@ def _rules(account: _Account) -> list[Rule]:
             actions = _actions(text)
             found.append(Rule(
                 account.name, f"{of}:{name}", actions or (Action.ALL,),
-                Effect.ALLOW if actions else Effect.DENY,
+                RuleEffect.ALLOW if actions else RuleEffect.DENY,
             ))  # fmt: skip
     return found
 

@@ -19,7 +19,7 @@ from dejamq_proto.access.needs import (
     SERVERS,
     SUB,
     UPDATE,
-    Need,
+    NeededRight,
     Of,
     Right,
     cluster,
@@ -32,7 +32,7 @@ from dejamq_proto.remoting import access_requests, bodies, pop_requests, request
 
 _OF_CONSUMER = group(LOOK, "consumer_group")
 _PULL = right(topic(SUB), group(SUB, "consumer_group"))
-_ACK = right(Need(Of.POPPED, SUB, ""), group(SUB, "consumer_group"))
+_ACK = right(NeededRight(Of.POPPED, SUB, ""), group(SUB, "consumer_group"))
 _LOCK = right(
     group(SUB, "body.consumer_group"), topic(SUB, "body.mq_set[].topic", optional=True), body=bodies.LockBatch
 )
@@ -42,7 +42,7 @@ _BEAT = right(
     body=bodies.Heartbeat,
 )
 
-_TABLE: tuple[tuple[requests.Request[Any], Right], ...] = (
+_TABLE: tuple[tuple[requests.RequestKind[Any], Right], ...] = (
         # name server
         (requests.GET_ROUTE, right(topic(FIND))),
         (requests.GET_CLUSTER_INFO, cluster(LIST)),
@@ -81,7 +81,7 @@ _TABLE: tuple[tuple[requests.Request[Any], Right], ...] = (
         (pop_requests.CHANGE_INVISIBLE, _ACK),
         (
             pop_requests.BATCH_ACK_MESSAGE,
-            right(Need(Of.POPPED, SUB, "body.acks[]"), group(SUB, "body.acks[].group"), body=bodies.BatchAck),
+            right(NeededRight(Of.POPPED, SUB, "body.acks[]"), group(SUB, "body.acks[].group"), body=bodies.BatchAck),
         ),
         (
             pop_requests.QUERY_ASSIGNMENT,
@@ -89,7 +89,7 @@ _TABLE: tuple[tuple[requests.Request[Any], Right], ...] = (
         ),
         (
             pop_requests.SET_REQUEST_MODE,
-            right(topic(UPDATE, "body.topic"), group(UPDATE, "body.consumer_group"), body=bodies.RequestMode),
+            right(topic(UPDATE, "body.topic"), group(UPDATE, "body.consumer_group"), body=bodies.RequestModeBody),
         ),
         # members and offsets
         (requests.HEART_BEAT, _BEAT),

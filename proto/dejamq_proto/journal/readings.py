@@ -74,7 +74,7 @@ def _names_its_queues(event: Append | Repeat) -> bool:
     return all(number in known for number in event.queue_index)
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record lies."""
 
     broker_name: str
@@ -83,20 +83,20 @@ class Place(NamedTuple):
     queue_offset: int
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """A record of an APPEND. ``unique_key`` and ``origin_ref`` are empty where it has none."""
 
-    place: Place
+    place: RecordPlace
     log_offset: int
     unique_key: str
     origin_ref: str
 
 
-class Entered(NamedTuple):
+class EnteredMessage(NamedTuple):
     """A message of a DELIVER: a handler was entered with it. Texts are empty where the line does not say."""
 
     delivery_id: int
-    place: Place
+    place: RecordPlace
     log_offset: int
     unique_key: str
     business_key: str
@@ -104,23 +104,23 @@ class Entered(NamedTuple):
     store_host: str
 
 
-def messages(event: Append | Deliver) -> Sequence[Stored | Entered]:
+def messages(event: Append | Deliver) -> Sequence[StoredRecord | EnteredMessage]:
     """Of either, in the order of its run."""
     return stored(event) if isinstance(event, Append) else entered(event)
 
 
-def stored(append: Append) -> list[Stored]:
+def stored(append: Append) -> list[StoredRecord]:
     """The records of a run, in its order."""
     queues = list(zip(append.topics, append.queue_ids, strict=False))
     columns = (append.queue_index, append.queue_offsets, append.log_offsets, append.unique_keys)
     refs = _told(append.origin_refs, len(append.queue_offsets))
     return [
-        Stored(Place(append.broker_name, *queues[queue], offset), log_offset, key, ref)
+        StoredRecord(RecordPlace(append.broker_name, *queues[queue], offset), log_offset, key, ref)
         for queue, offset, log_offset, key, ref in zip(*columns, refs, strict=True)
     ]
 
 
-def entered(deliver: Deliver) -> list[Entered]:
+def entered(deliver: Deliver) -> list[EnteredMessage]:
     """The messages of a run, in its order."""
     queue, count = (deliver.broker_name, deliver.topic, deliver.queue_id), len(deliver.delivery_ids)
     hosts = deliver.store_hosts * count if len(deliver.store_hosts) == 1 else deliver.store_hosts
@@ -129,17 +129,17 @@ def entered(deliver: Deliver) -> list[Entered]:
         _told(deliver.business_keys, count), _told(deliver.origin_ids, count), _told(hosts, count),
     )  # fmt: skip
     return [
-        Entered(number, Place(*queue, offset), *rest)
+        EnteredMessage(number, RecordPlace(*queue, offset), *rest)
         for number, offset, *rest in zip(*columns, strict=True)
     ]  # fmt: skip
 
 
-def handed_out(answer: Pull | Pop) -> Iterator[Place]:
+def handed_out(answer: Pull | Pop) -> Iterator[RecordPlace]:
     """The places of which records left a broker. Of a PULL with fewer records than places nobody knows which."""
     pulled = isinstance(answer, Pull)
     offsets = range(answer.request_offset, answer.next_offset) if pulled else answer.queue_offsets  # type: ignore[union-attr]
     for offset in offsets:
-        yield Place(answer.broker_name, answer.topic, answer.queue_id, offset)
+        yield RecordPlace(answer.broker_name, answer.topic, answer.queue_id, offset)
 
 
 def asking_delivery(origin_ref: str) -> tuple[str, int] | None:

@@ -82,7 +82,7 @@ class QueueData(Body):
     topic_sys_flag: int = 0
 
 
-class TopicRoute(Body):
+class TopicRouteData(Body):
     broker_datas: list[BrokerData]
     queue_datas: list[QueueData]
     filter_server_table: dict[str, Any] = {}
@@ -119,7 +119,7 @@ class DataVersion(Body):
     timestamp: int = 0
 
 
-class TopicConfig(Body):
+class TopicConfigBody(Body):
     topic_name: str
     read_queue_nums: int = 16
     write_queue_nums: int = 16
@@ -132,7 +132,7 @@ class TopicConfig(Body):
 
 class TopicConfigs(Body):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    topic_config_table: dict[str, TopicConfig] = {}
+    topic_config_table: dict[str, TopicConfigBody] = {}
 
 
 class RegisterBroker(Body):
@@ -156,7 +156,7 @@ def name_of(value: "str | int | None", names: tuple[str, ...]) -> str:
     return value or ""
 
 
-class Subscription(Body):
+class SubscriptionData(Body):
     topic: str
     sub_string: str | None = "*"
     expression_type: str | None = "TAG"
@@ -168,7 +168,7 @@ class ConsumerData(Body):
     consume_type: str | int | None = None
     message_model: str | int | None = "CLUSTERING"
     consume_from_where: str | int | None = None
-    subscription_data_set: list[Subscription] | None = None
+    subscription_data_set: list[SubscriptionData] | None = None
 
 
 class ProducerData(Body):
@@ -185,7 +185,7 @@ class ConsumerIds(Body):
     consumer_id_list: list[str]
 
 
-class MessageQueue(Body):
+class MessageQueueBody(Body):
     broker_name: str
     queue_id: int
     topic: str
@@ -194,15 +194,15 @@ class MessageQueue(Body):
 class LockBatch(Body):
     consumer_group: str
     client_id: str
-    mq_set: list[MessageQueue] | None = None
+    mq_set: list[MessageQueueBody] | None = None
 
 
 class Locked(Body):
-    lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet")
+    lock_ok_mq_set: list[MessageQueueBody] = msgspec.field(name="lockOKMQSet")
 
 
 class CheckClient(Body):
-    subscription_data: Subscription | None = None
+    subscription_data: SubscriptionData | None = None
 
 
 # What operators see.
@@ -252,7 +252,7 @@ class QueueOffset(Body):
     offset: int
 
 
-class ClientConnection(Body):
+class ConnectionBody(Body):
     client_addr: str
     client_id: str
     language: str
@@ -260,7 +260,7 @@ class ClientConnection(Body):
 
 
 class ConsumerConnection(Body):
-    connection_set: list[ClientConnection]
+    connection_set: list[ConnectionBody]
     consume_from_where: str
     consume_type: str
     message_model: str
@@ -278,7 +278,7 @@ class SubscriptionTold(Body):
 
 
 class ProducerConnection(Body):
-    connection_set: list[ClientConnection]
+    connection_set: list[ConnectionBody]
 
 
 class ProducerTold(Body):
@@ -289,7 +289,7 @@ class ProducerTold(Body):
     version: int
 
 
-class ProducerTable(Body):
+class ProducerTableBody(Body):
     data: dict[str, list[ProducerTold]]
 
 
@@ -316,7 +316,7 @@ class GroupConfigs(Body):
 
 
 class TopicConfigList(Body):
-    topic_config_list: list[TopicConfig]
+    topic_config_list: list[TopicConfigBody]
 
 
 class GroupForbidden(Body):
@@ -325,10 +325,10 @@ class GroupForbidden(Body):
     readable: bool
 
 
-class TimeSpan(Body):
+class QueueTimeSpan(Body):
     """Store times of a queue's messages; ``delay_time`` is how long the next one of the group waits already."""
 
-    message_queue: MessageQueue
+    message_queue: MessageQueueBody
     min_time_stamp: int
     max_time_stamp: int
     consume_time_stamp: int
@@ -336,7 +336,7 @@ class TimeSpan(Body):
 
 
 class TimeSpans(Body):
-    consume_time_span_set: list[TimeSpan]
+    consume_time_span_set: list[QueueTimeSpan]
 
 
 class Consumption(Body):
@@ -354,16 +354,16 @@ class GroupSubscribed(Body):
     subscription_data: SubscriptionTold | None = None
 
 
-class StatsWindow(Body):
+class BrokerStatsItem(Body):
     avgpt: float
     sum: int
     tps: float
 
 
 class BrokerStats(Body):
-    stats_day: StatsWindow
-    stats_hour: StatsWindow
-    stats_minute: StatsWindow
+    stats_day: BrokerStatsItem
+    stats_hour: BrokerStatsItem
+    stats_minute: BrokerStatsItem
 
 
 class MemberOffsets(Body):
@@ -451,18 +451,18 @@ class AssignmentQuestion(Body):
     strategy_name: str = ""
 
 
-class Assignment(Body):
-    message_queue: MessageQueue
+class MessageQueueAssignment(Body):
+    message_queue: MessageQueueBody
     mode: str
 
 
 class Assignments(Body):
     """None: no opinion, and the client goes on with what it has."""
 
-    message_queue_assignments: list[Assignment] | None = None
+    message_queue_assignments: list[MessageQueueAssignment] | None = None
 
 
-class RequestMode(Body):
+class RequestModeBody(Body):
     topic: str
     consumer_group: str
     mode: str | int = "PULL"

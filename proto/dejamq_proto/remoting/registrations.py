@@ -27,7 +27,7 @@ def read(raw: bytes) -> bodies.RegisterBroker:
         version, at = _part(plain, 0)
         (count,) = SIZE.unpack_from(plain, at)
         at += SIZE.size
-        topics: dict[str, bodies.TopicConfig] = {}
+        topics: dict[str, bodies.TopicConfigBody] = {}
         for _ in range(count):
             line, at = _part(plain, at)
             topic = _topic(line.decode())
@@ -56,12 +56,12 @@ def _part(plain: bytes, at: int) -> tuple[bytes, int]:
     return plain[begin:end], end
 
 
-def _topic(line: str) -> bodies.TopicConfig:
+def _topic(line: str) -> bodies.TopicConfigBody:
     fields = line.split(" ", FIXED_FIELDS)
     if len(fields) < FIXED_FIELDS:
         raise ValueError(f"{line[:100]!r} is no topic")
     name, read_queues, write_queues, perm, filter_type = fields[:FIXED_FIELDS]
-    return bodies.TopicConfig(
+    return bodies.TopicConfigBody(
         topic_name=name, read_queue_nums=int(read_queues), write_queue_nums=int(write_queues), perm=int(perm),
         topic_filter_type=filter_type,
     )  # fmt: skip

@@ -27,7 +27,7 @@ Header = TypeVar("Header", bound=Fields)
 
 
 @dataclass(frozen=True)
-class Request(Generic[Header]):
+class RequestKind(Generic[Header]):
     """One kind of request. ``aliases``: short names of fields, and the names that they stand for.
 
     ``most_body`` bounds the bytes of its body.
@@ -59,16 +59,16 @@ class Request(Generic[Header]):
             raise DejamqError(text, code=Code.SYSTEM_ERROR, definite=True) from None
 
 
-REQUESTS: dict[int, Request[Fields]] = {}
+REQUESTS: dict[int, RequestKind[Fields]] = {}
 """All by their numbers; those for POP mode once ``pop_requests`` is imported."""
 
 
 def declare(
     code: I32, name: str, fields: type[Header], answer: type[Fields] = Fields,
     aliases: Mapping[str, str] | None = None, *, most_body: int = MOST_BODY_BYTES,
-) -> Request[Header]:  # fmt: skip
+) -> RequestKind[Header]:  # fmt: skip
     """A request that takes its place in ``REQUESTS``."""
-    made = Request(code, name, fields, answer, aliases or {}, most_body)
+    made = RequestKind(code, name, fields, answer, aliases or {}, most_body)
     REQUESTS[code] = made  # type: ignore[assignment]  # each has fields of its own
     return made
 
@@ -223,7 +223,7 @@ class MessageSent(Fields):
     trace_on: str = msgspec.field(name="TRACE_ON", default="true")
 
 
-class SendBack(Fields):
+class SendBackHeader(Fields):
     """``offset`` is a log offset; ``delay_level`` 0 leaves it to the broker, below 0 means dead letters."""
 
     offset: I64
@@ -244,7 +244,7 @@ class MessageRecalled(Fields):
     msg_id: str
 
 
-class EndTransaction(Fields):
+class EndTransactionHeader(Fields):
     """``commit_or_rollback`` is 8, 12 or 0. The first offset is the half message's in its queue."""
 
     producer_group: str
@@ -264,8 +264,8 @@ SEND_REPLY_MESSAGE_V2 = declare(
     325, "SEND_REPLY_MESSAGE_V2", SendMessage, MessageSent, SHORT_NAMES, most_body=MAX_FRAME_BYTES
 )
 RECALL_MESSAGE = declare(370, "RECALL_MESSAGE", RecallMessage, MessageRecalled)
-SEND_BACK = declare(36, "CONSUMER_SEND_MSG_BACK", SendBack)
-END_TRANSACTION = declare(37, "END_TRANSACTION", EndTransaction)
+SEND_BACK = declare(36, "CONSUMER_SEND_MSG_BACK", SendBackHeader)
+END_TRANSACTION = declare(37, "END_TRANSACTION", EndTransactionHeader)
 
 # Broker: pulling.
 
@@ -364,7 +364,7 @@ class GroupChanged(Fields):
     consumer_group: str
 
 
-class CheckTransaction(Fields):
+class CheckTransactionHeader(Fields):
     tran_state_table_offset: I64
     commit_log_offset: I64
     topic: str | None = None
@@ -422,7 +422,7 @@ GET_OFFSETS_OF_CLIENT = declare(221, "GET_CONSUMER_STATUS_FROM_CLIENT", OffsetsQ
 GET_OFFSETS_OF_MEMBERS = declare(223, "INVOKE_BROKER_TO_GET_CONSUMER_STATUS", OffsetsOfMembers)
 GET_RUNNING_INFO = declare(307, "GET_CONSUMER_RUNNING_INFO", RunningQuestion)
 CONSUME_DIRECTLY = declare(309, "CONSUME_MESSAGE_DIRECTLY", DirectConsumption)
-CHECK_TRANSACTION_STATE = declare(39, "CHECK_TRANSACTION_STATE", CheckTransaction)
+CHECK_TRANSACTION_STATE = declare(39, "CHECK_TRANSACTION_STATE", CheckTransactionHeader)
 NOTIFY_CONSUMER_IDS_CHANGED = declare(40, "NOTIFY_CONSUMER_IDS_CHANGED", GroupChanged)
 PUSH_REPLY = declare(326, "PUSH_REPLY_MESSAGE_TO_CLIENT", ReplyPushed)
 

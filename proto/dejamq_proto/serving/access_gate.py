@@ -13,9 +13,9 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from dejamq_proto.access.admission import address_of
-from dejamq_proto.access.guard import Guard, Who
+from dejamq_proto.access.guard import Caller, Guard
 from dejamq_proto.v2.methods import SERVICE as V2_SERVICE
-from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.fields import BadMessage
 from dejamq_proto.wire.messages import SendRun
 
 EVERYBODYS = f"/{health.SERVICE_NAME}/"
@@ -48,7 +48,7 @@ class AccessGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return self._stream(handler, method)
         return None  # nobody has such a method; gRPC says that it is not there
 
-    def _who(self, method: str, context: Any) -> Who:
+    def _who(self, method: str, context: Any) -> Caller:
         peer = self._true_peer(context.peer())
         return self._guard.call(method, context.invocation_metadata(), address_of(peer))
 
@@ -59,7 +59,7 @@ class AccessGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             who = self._who(method, context)
             try:
                 self._guard.check_call(who, method, RAW[method](request) if method in RAW else request)
-            except BadFrame:
+            except BadMessage:
                 pass  # its handler cannot read it either, and says so
             return await inner(request, context)
 
@@ -84,7 +84,7 @@ class AccessGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             guarded_answers if generates else guarded, handler.request_deserializer, handler.response_serializer
         )
 
-    async def _checked(self, frames: AsyncIterator[Any], who: Who, method: str) -> AsyncIterator[Any]:
+    async def _checked(self, frames: AsyncIterator[Any], who: Caller, method: str) -> AsyncIterator[Any]:
         async for frame in frames:
             self._guard.check_call(who, method, frame)
             yield frame

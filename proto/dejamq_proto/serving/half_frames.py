@@ -9,7 +9,7 @@ MOST_HALF_BYTES = 256 << 20
 """Of unfinished frames of all connections together."""
 
 
-class Connection(Protocol):
+class FrameConnection(Protocol):
     """One that brings frames."""
 
     def give_up(self, reason: str) -> None:
@@ -29,12 +29,12 @@ class HalfFrames:
     """
 
     def __init__(self) -> None:
-        self._halves: dict[Connection, _Half] = {}
+        self._halves: dict[FrameConnection, _Half] = {}
         """The one that began first is in front."""
         self.bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def keep(self, connection: Connection, held: int, now_s: float, *, new: bool) -> None:
+    def keep(self, connection: FrameConnection, held: int, now_s: float, *, new: bool) -> None:
         """So many bytes of this connection are no whole frame. ``new``: another frame than the last time."""
         before = self._halves.get(connection)
         begun_s = now_s if before is None or new else before.begun_s
@@ -47,7 +47,7 @@ class HalfFrames:
         if self._halves and self._timer is None:
             self._look_at(now_s)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: FrameConnection) -> None:
         """It has no unfinished frame."""
         half = self._halves.pop(connection, None)
         if half is not None:
@@ -58,7 +58,7 @@ class HalfFrames:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _end(self, connection: Connection, reason: str) -> None:
+    def _end(self, connection: FrameConnection, reason: str) -> None:
         self.forget(connection)
         connection.give_up(reason)
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from dejamq_proto import failpoints
-from dejamq_proto.access.guard import Guard, Who
+from dejamq_proto.access.guard import Caller, Guard
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.remoting.frames import MAX_FRAME_BYTES, BadFrame, FrameReader, answer, encode
 from dejamq_proto.remoting.header import Command
@@ -36,7 +36,7 @@ GOES_AWAY_SINCE = 475
 """Clients of later versions (RocketMQ's V5_3_1) know GO_AWAY: they send the request again over a new connection."""
 
 
-class Session(Protocol):
+class ConnectionSession(Protocol):
     """The server's knowledge of one connection."""
 
     def closed(self) -> None:
@@ -46,7 +46,7 @@ class Session(Protocol):
         """An answer to one of the server's own requests came."""
 
 
-Of = TypeVar("Of", bound=Session)
+Of = TypeVar("Of", bound=ConnectionSession)
 Answered = Command | None | Awaitable[Command | None]
 """None: the answer comes later through ``Connection.send``, or there is none."""
 Handlers = Mapping[int, Callable[[Of, Command], Answered]]
@@ -112,7 +112,7 @@ async def _ended(tasks: "set[asyncio.Task[None]]", within_s: float) -> None:
 class _Sessions:
     """What each of several doors knows of one connection."""
 
-    def __init__(self, sessions: "list[Session]") -> None:
+    def __init__(self, sessions: "list[ConnectionSession]") -> None:
         self.each = sessions
 
     def closed(self) -> None:
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol, Generic[Of]):
         """With failpoints: the requests that are answered through ``send``, by number, with their names."""
         self._full = self._held = self._goes_on_later = False
         self.peer: tuple[str, int] = ("", 0)
-        self._who: Who | None = None
+        self._who: Caller | None = None
 
     @property
     def address(self) -> str:

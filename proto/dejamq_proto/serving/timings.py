@@ -18,7 +18,7 @@ from dejamq_proto.wire.calling import CODE_KEY
 BOUNDS_MS = (1, 3, 5, 7, 10, 100, 200, 400, 600, 800, 1_000, 2_000, 3_000)
 
 
-class Timed(msgspec.Struct):
+class MethodTimes(msgspec.Struct):
     """Calls of one method with one answer; ``by_time`` counts them up to each bound, and above the last."""
 
     sum_ms: float = 0.0
@@ -29,7 +29,7 @@ class Timings(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Owned by the event loop. Methods are those that the server has: strangers cannot add any."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[str, str], Timed] = {}
+        self.calls: dict[tuple[str, str], MethodTimes] = {}
         """By method and the name of the response code."""
 
     async def intercept_service(
@@ -54,7 +54,7 @@ class Timings(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _count(self, method: str, code: str, took_ms: float) -> None:
         timed = self.calls.get((method, code))
         if timed is None:
-            timed = self.calls[method, code] = Timed()
+            timed = self.calls[method, code] = MethodTimes()
         timed.sum_ms += took_ms
         timed.by_time[bisect_left(BOUNDS_MS, took_ms)] += 1
 

@@ -13,11 +13,11 @@ from google.protobuf.message import DecodeError, Message
 
 from dejamq_proto import names
 from dejamq_proto.access.admission import address_of
-from dejamq_proto.access.guard import Guard, Unauthenticated, Who
+from dejamq_proto.access.guard import Caller, Guard, Unauthenticated
 from dejamq_proto.account import DATE_TIME, HEADER
 from dejamq_proto.codes import Code, DejamqError, InvalidName
 from dejamq_proto.v2 import messages_pb2 as pb
-from dejamq_proto.v2.statuses import Refused, named, status_of
+from dejamq_proto.v2.statuses import StatusError, named, status_of
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
 CLIENT_ID, LANGUAGE, VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
@@ -85,7 +85,7 @@ def call_of(context: Context, peer: str) -> Call:
     headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
     client_id = headers.get(CLIENT_ID, "")
     if not client_id or len(client_id) > LONGEST_CLIENT_ID:
-        raise Refused(pb.CLIENT_ID_REQUIRED, "the header x-mq-client-id names the client")
+        raise StatusError(pb.CLIENT_ID_REQUIRED, "the header x-mq-client-id names the client")
     language, version = headers.get(LANGUAGE, ""), headers.get(VERSION, "")
     boot_id, seq = headers.get(BOOT_ID, "")[:LONGEST_BOOT_ID], headers.get(SEQ, "")
     number = int(seq) if seq.isdecimal() and len(seq) < 16 else 0
@@ -97,11 +97,11 @@ def read(raw: bytes, kind: type[Request]) -> Request:
     """Raises BAD_REQUEST for bytes that are no such request, or more than one needs."""
     most = MOST_SENT_BYTES if kind is pb.SendMessageRequest else MOST_BYTES
     if len(raw) > most:
-        raise Refused(pb.BAD_REQUEST, f"the request has {len(raw)} bytes, at most {most} are read")
+        raise StatusError(pb.BAD_REQUEST, f"the request has {len(raw)} bytes, at most {most} are read")
     try:
         return kind.FromString(raw)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Refused(pb.BAD_REQUEST, f"the request cannot be read: {' '.join(str(error).split())}") from None
+        raise StatusError(pb.BAD_REQUEST, f"the request cannot be read: {' '.join(str(error).split())}") from None
 
 
 def generic_handler(
@@ -132,7 +132,7 @@ class _Door:
     def __init__(self, guard: Guard | None, true_peer: Callable[[str], str]) -> None:
         self.guard, self._true_peer = guard, true_peer
 
-    def who(self, name: str, context: Context) -> Who | None:
+    def who(self, name: str, context: Context) -> Caller | None:
         """None without access control. Raises Unauthenticated."""
         if self.guard is None:
             return None
@@ -141,7 +141,7 @@ class _Door:
         USER.set(who.name)
         return who
 
-    def check(self, who: Who | None, name: str, request: Any) -> None:
+    def check(self, who: Caller | None, name: str, request: Any) -> None:
         """Raises PermissionDenied."""
         if self.guard is not None and who is not None:
             self.guard.check_v2(who, name, request)
@@ -174,7 +174,7 @@ def _streaming(
 def _telling(
     telemetry: Callable[[AsyncIterator[bytes], Context], Awaitable[None]], door: _Door
 ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
-    async def checked(frames: AsyncIterator[bytes], who: Who, refused: list[DejamqError]) -> AsyncIterator[bytes]:
+    async def checked(frames: AsyncIterator[bytes], who: Caller, refused: list[DejamqError]) -> AsyncIterator[bytes]:
         async for raw in frames:
             try:
                 door.check(who, "Telemetry", read(raw, pb.TelemetryCommand))
@@ -224,7 +224,7 @@ def topic_of(resource: pb.Resource) -> str:
     except InvalidName as error:
         raise named(error, pb.ILLEGAL_TOPIC) from None
     if names.is_system(resource.name):
-        raise Refused(pb.ILLEGAL_TOPIC, f"topic {resource.name!r} belongs to the broker itself")
+        raise StatusError(pb.ILLEGAL_TOPIC, f"topic {resource.name!r} belongs to the broker itself")
     return resource.name
 
 
@@ -235,7 +235,7 @@ def group_of(resource: pb.Resource) -> str:
     except InvalidName as error:
         raise named(error, pb.ILLEGAL_CONSUMER_GROUP) from None
     if resource.name.startswith(names.SYSTEM_GROUP_PREFIX):
-        raise Refused(pb.ILLEGAL_CONSUMER_GROUP, f"group {resource.name!r} belongs to the broker itself")
+        raise StatusError(pb.ILLEGAL_CONSUMER_GROUP, f"group {resource.name!r} belongs to the broker itself")
     return resource.name
 
 

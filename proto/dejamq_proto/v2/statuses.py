@@ -24,7 +24,7 @@ BY_CODE = {
 OK = pb.Status(code=pb.OK, message="OK")
 
 
-class Refused(DejamqError):
+class StatusError(DejamqError):
     """An error that names its status."""
 
     def __init__(self, status: "pb.Code.ValueType", text: str) -> None:
@@ -34,7 +34,7 @@ class Refused(DejamqError):
 
 def status_of(error: DejamqError, by_code: "dict[Code, pb.Code.ValueType] | None" = None) -> pb.Status:
     """``by_code``: what codes mean in this call, where that is another status than usual."""
-    if isinstance(error, Refused):
+    if isinstance(error, StatusError):
         status = error.status
     elif isinstance(error, Unauthenticated):
         status = pb.UNAUTHORIZED
@@ -46,6 +46,6 @@ def status_of(error: DejamqError, by_code: "dict[Code, pb.Code.ValueType] | None
     return pb.Status(code=status, message=text[:MOST_CHARACTERS])
 
 
-def named(error: InvalidName, status: "pb.Code.ValueType") -> Refused:
+def named(error: InvalidName, status: "pb.Code.ValueType") -> StatusError:
     """The error of a name, with the status of what it names."""
-    return Refused(status, str(error))
+    return StatusError(status, str(error))

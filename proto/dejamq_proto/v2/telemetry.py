@@ -15,7 +15,7 @@ NODE_UNITS = 1000
 """Node's client takes the seconds of a backoff for milliseconds."""
 
 
-class GroupSettings(msgspec.Struct, frozen=True):
+class SubscriptionSettings(msgspec.Struct, frozen=True):
     """``backoff_ms`` are the times before each next try, the last one serves all further ones."""
 
     in_order: bool = False
@@ -27,7 +27,7 @@ class GroupSettings(msgspec.Struct, frozen=True):
 
 
 def settings_answer(
-    asked: pb.Settings, group: GroupSettings, longest_poll_ms: int, most_body: int = MOST_BODY
+    asked: pb.Settings, group: SubscriptionSettings, longest_poll_ms: int, most_body: int = MOST_BODY
 ) -> pb.TelemetryCommand:
     """The settings of a client, completed. Without one of these fields some client does not start or never waits."""
     told = pb.Settings()
@@ -46,7 +46,7 @@ def settings_answer(
     return pb.TelemetryCommand(status=OK, settings=told)
 
 
-def _backoff(group: GroupSettings, *, node: bool) -> pb.RetryPolicy:
+def _backoff(group: SubscriptionSettings, *, node: bool) -> pb.RetryPolicy:
     """Python's push consumer reads the table alone, Node's the formula alone; Java, Go and Rust take both."""
     if not node:
         return pb.RetryPolicy(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-class BadFrame(ValueError):
+class BadMessage(ValueError):
     """Bytes that are not the expected message."""
 
 
@@ -68,7 +68,7 @@ def fields_of(frame: bytes | memoryview) -> Iterator[tuple[int, int | memoryview
         else:
             key, at = _read_varint(frame, at)
         if key < 8:
-            raise BadFrame("field 0 is none")
+            raise BadMessage("field 0 is none")
         kind = key & 7
         if kind == _VARINT:
             value, at = _read_varint(frame, at)
@@ -79,13 +79,13 @@ def fields_of(frame: bytes | memoryview) -> Iterator[tuple[int, int | memoryview
             else:
                 size, at = _read_varint(frame, at)
             if at + size > end:
-                raise BadFrame(f"field {key >> 3} ends beyond the frame")
+                raise BadMessage(f"field {key >> 3} ends beyond the frame")
             yield key >> 3, view[at : at + size]
             at += size
         elif kind in (_FIXED32, _FIXED64):
             at += 4 if kind == _FIXED32 else 8
         else:
-            raise BadFrame(f"wire type {kind} is unknown")
+            raise BadMessage(f"wire type {kind} is unknown")
 
 
 def _read_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def _read_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
-    raise BadFrame("a number does not end")
+    raise BadMessage("a number does not end")
 
 
 def words(value: memoryview, kind: str) -> npt.NDArray[Any]:
@@ -105,7 +105,7 @@ def words(value: memoryview, kind: str) -> npt.NDArray[Any]:
     try:
         return np.frombuffer(value, kind)
     except ValueError:
-        raise BadFrame(f"{len(value)} bytes are no array of {kind}") from None
+        raise BadMessage(f"{len(value)} bytes are no array of {kind}") from None
 
 
 def text_of(value: memoryview) -> str:
@@ -113,4 +113,4 @@ def text_of(value: memoryview) -> str:
     try:
         return bytes(value).decode()
     except UnicodeDecodeError:
-        raise BadFrame("a text is not UTF-8") from None
+        raise BadMessage("a text is not UTF-8") from None

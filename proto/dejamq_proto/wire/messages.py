@@ -14,7 +14,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from dejamq_proto.common_pb2 import Caller, QueueKey
-from dejamq_proto.wire.fields import BadFrame, chunk, fields_of, integer, packed, text_of, varint, with_payload, words
+from dejamq_proto.wire.fields import BadMessage, chunk, fields_of, integer, packed, text_of, varint, with_payload, words
 
 Key = tuple[str, int]  # topic, queue id
 Words = npt.NDArray[np.uint32]
@@ -94,13 +94,13 @@ class SendRun(msgspec.Struct, kw_only=True):
     def _check(self) -> None:
         count = len(self.sizes)
         if not count or not self.queues or not self.records:
-            raise BadFrame("the run has no records, no sizes or no queues")
+            raise BadMessage("the run has no records, no sizes or no queues")
         if len(self.queue_index) != count and (len(self.queue_index) or len(self.queues) != 1):
-            raise BadFrame(f"{len(self.queue_index)} queue indexes for {count} records")
+            raise BadMessage(f"{len(self.queue_index)} queue indexes for {count} records")
         if len(self.queue_index) and int(self.queue_index.max()) >= len(self.queues):
-            raise BadFrame(f"a queue index is beyond the {len(self.queues)} queues of the run")
+            raise BadMessage(f"a queue index is beyond the {len(self.queues)} queues of the run")
         if len(self.tags_codes) not in (0, count):
-            raise BadFrame(f"{len(self.tags_codes)} tags codes for {count} records")
+            raise BadMessage(f"{len(self.tags_codes)} tags codes for {count} records")
 
 
 _RUN_NUMBERS = {
@@ -248,7 +248,7 @@ def _read_queue_key(raw: bytes) -> Key:
     try:
         key = QueueKey.FromString(raw)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise BadFrame(f"a queue key cannot be read: {error}") from None
+        raise BadMessage(f"a queue key cannot be read: {error}") from None
     return key.topic, key.queue_id
 
 
@@ -259,5 +259,5 @@ def _caller(raw: bytes) -> tuple[str, str, int]:
     try:
         caller = Caller.FromString(raw)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise BadFrame(f"the caller cannot be read: {error}") from None
+        raise BadMessage(f"the caller cannot be read: {error}") from None
     return caller.client_id, caller.boot_id, caller.seq

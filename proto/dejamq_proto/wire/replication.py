@@ -5,7 +5,7 @@ The payload is joined once on the way out and stays a view on the way in.
 
 import msgspec
 
-from dejamq_proto.wire.fields import BadFrame, chunk, fields_of, integer, text_of, with_payload
+from dejamq_proto.wire.fields import BadMessage, chunk, fields_of, integer, text_of, with_payload
 
 
 class LogSlice(msgspec.Struct, kw_only=True):
@@ -35,7 +35,7 @@ class LogSlice(msgspec.Struct, kw_only=True):
             elif number in _NUMBERS:
                 setattr(found, _NUMBERS[number], value)
         if min(found.log_offset, found.master_end) < 0:
-            raise BadFrame("a log offset is below 0")
+            raise BadMessage("a log offset is below 0")
         return found
 
 

@@ -32,7 +32,7 @@ PROCESSES = {
 """The processes that evidence is of, in words, and the role of each."""
 
 
-class Needs(NamedTuple):
+class LogNeeds(NamedTuple):
     """The evidence that a cause rests on, of each process."""
 
     first: tuple[str, ...] = ()
@@ -42,40 +42,40 @@ class Needs(NamedTuple):
 
 
 NEEDS = {
-    "P1": Needs(broker=("store",), producer=("log", "trace")),
-    "P5": Needs(broker=("store",), producer=("trace",)),
-    "P7": Needs(broker=("store",)),
-    "P8": Needs(broker=("store.log", "store")),
-    "B1": Needs(broker=("store.log", "store")),
-    "B11": Needs(("log", "trace"), ("trace",), ("store",)),
-    "B12": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "B13": Needs(("log", "trace"), ("trace",), ("store",)),
-    "O1": Needs(("log", "trace", "tail"), ("log", "trace"), ("store",)),
-    "O3": Needs(("log", "trace"), ("log", "trace"), ("broker.log", "store.log", "store")),
-    "O4": Needs(("log", "trace"), ("log", "trace"), ("broker.log", "store.log", "store")),
-    "O7": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "O8": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "O9": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "O10": Needs(("log", "trace", "tail"), ("log", "trace"), ("store",)),
-    "O12": Needs(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
-    "O15": Needs(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
-    "O17": Needs(("trace",), ("log", "trace"), ("broker.log", "store")),
-    "R1": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "R2": Needs(("log", "trace", "tail"), ("log", "trace"), ("store",)),
-    "R3": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "R4": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "R5": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "R6": Needs(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
-    "R9": Needs(("log", "trace"), ("log", "trace"), ("lock.log", "store")),
-    "R10": Needs(("log", "trace"), ("log", "trace"), ("lock.log", "store.log", "store")),
-    "R11": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "L1": Needs(("trace",), ("trace",), ("store",)),
-    "L2": Needs(("trace",), ("trace",), ("store",)),
-    "L3": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "L6": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "L7": Needs(("trace",), ("log",), ("store",)),
-    "L8": Needs(("log", "trace"), ("log", "trace"), ("store",)),
-    "L9": Needs(("log", "trace"), ("log", "trace"), ("store",)),
+    "P1": LogNeeds(broker=("store",), producer=("log", "trace")),
+    "P5": LogNeeds(broker=("store",), producer=("trace",)),
+    "P7": LogNeeds(broker=("store",)),
+    "P8": LogNeeds(broker=("store.log", "store")),
+    "B1": LogNeeds(broker=("store.log", "store")),
+    "B11": LogNeeds(("log", "trace"), ("trace",), ("store",)),
+    "B12": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "B13": LogNeeds(("log", "trace"), ("trace",), ("store",)),
+    "O1": LogNeeds(("log", "trace", "tail"), ("log", "trace"), ("store",)),
+    "O3": LogNeeds(("log", "trace"), ("log", "trace"), ("broker.log", "store.log", "store")),
+    "O4": LogNeeds(("log", "trace"), ("log", "trace"), ("broker.log", "store.log", "store")),
+    "O7": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "O8": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "O9": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "O10": LogNeeds(("log", "trace", "tail"), ("log", "trace"), ("store",)),
+    "O12": LogNeeds(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
+    "O15": LogNeeds(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
+    "O17": LogNeeds(("trace",), ("log", "trace"), ("broker.log", "store")),
+    "R1": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "R2": LogNeeds(("log", "trace", "tail"), ("log", "trace"), ("store",)),
+    "R3": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "R4": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "R5": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "R6": LogNeeds(("log", "trace"), ("log", "trace"), ("broker.log", "store")),
+    "R9": LogNeeds(("log", "trace"), ("log", "trace"), ("lock.log", "store")),
+    "R10": LogNeeds(("log", "trace"), ("log", "trace"), ("lock.log", "store.log", "store")),
+    "R11": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "L1": LogNeeds(("trace",), ("trace",), ("store",)),
+    "L2": LogNeeds(("trace",), ("trace",), ("store",)),
+    "L3": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "L6": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "L7": LogNeeds(("trace",), ("log",), ("store",)),
+    "L8": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
+    "L9": LogNeeds(("log", "trace"), ("log", "trace"), ("store",)),
 }
 """Causes, as far as logs and traces prove them."""
 LIKELY = {

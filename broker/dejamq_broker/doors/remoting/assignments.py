@@ -14,7 +14,7 @@ from dejamq_proto.remoting.header import Command
 
 from dejamq_broker.base.config import PopSettings
 from dejamq_broker.base.identity import Site
-from dejamq_broker.doors.remoting.namesrv import Routes
+from dejamq_broker.doors.remoting.namesrv import KnownQueues
 from dejamq_broker.doors.remoting.session import ClientSession, Handler
 from dejamq_broker.members.assignment import STRATEGIES, QueueThere, Share, pop_share
 from dejamq_broker.members.clients import Clients
@@ -31,7 +31,7 @@ class Assigning:
 
     def __init__(
         self, clients: Clients, topics: TopicTable, groups: SubscriptionGroupTable, modes: RequestModes,
-        routes: Routes, site: Site, settings: PopSettings,
+        routes: KnownQueues, site: Site, settings: PopSettings,
     ) -> None:  # fmt: skip
         """``routes`` know the topic's queues at other brokers: a client asks one broker for all of them."""
         self._clients, self._topics, self._groups, self._modes = clients, topics, groups, modes
@@ -90,7 +90,7 @@ class Assigning:
         return [QueueThere(name, number) for name in sorted(found) for number in range(found[name])]
 
     async def _set(self, _: ClientSession, command: Command) -> Command:
-        wanted = bodies.read(command.body, bodies.RequestMode)
+        wanted = bodies.read(command.body, bodies.RequestModeBody)
         mode = bodies.name_of(wanted.mode, MODES)
         if wanted.topic.startswith(names.RETRY_PREFIX):
             raise DejamqError("retry topic is not allowed to set mode", code=Code.NO_PERMISSION, definite=True)
@@ -108,6 +108,6 @@ class Assigning:
         return answer(command, body=msgspec.json.encode(self._modes.content()))
 
 
-def _told(queue: QueueThere, topic: str, mode: str) -> bodies.Assignment:
-    named = bodies.MessageQueue(broker_name=queue.broker_name, queue_id=queue.queue_id, topic=topic)
-    return bodies.Assignment(message_queue=named, mode=mode)
+def _told(queue: QueueThere, topic: str, mode: str) -> bodies.MessageQueueAssignment:
+    named = bodies.MessageQueueBody(broker_name=queue.broker_name, queue_id=queue.queue_id, topic=topic)
+    return bodies.MessageQueueAssignment(message_queue=named, mode=mode)

@@ -14,7 +14,7 @@ from dejamq_broker.doors.remoting.pull import Pulling
 from dejamq_broker.doors.remoting.queries import Queries
 from dejamq_broker.doors.remoting.send import Sending
 from dejamq_broker.doors.remoting.session import ClientSession, Handler
-from dejamq_broker.doors.remoting.upkeep import Upkeep
+from dejamq_broker.doors.remoting.upkeep import UpkeepRequests
 from dejamq_broker.members.clients import Clients
 from dejamq_broker.members.commands import PendingCommands
 from dejamq_broker.paths.long_poll import LongPoll
@@ -24,7 +24,7 @@ from dejamq_broker.tables.topics import TopicTable
 
 def remoting_door(
     sending: Sending, pulling: Pulling, popping: Popping, memberships: Memberships, queries: Queries,
-    changes: Changes, views: Views, upkeep: Upkeep, assigning: Assigning, *,
+    changes: Changes, views: Views, upkeep: UpkeepRequests, assigning: Assigning, *,
     clients: Clients, commands: PendingCommands, long_poll: LongPoll, held: HeldPops, topics: TopicTable,
     told: Callable[[], Awaitable[None]],
 ) -> RemotingDoor[ClientSession]:  # fmt: skip

@@ -146,7 +146,7 @@ class Memberships:
         wanted, asker = _of_locks(client, command)
         locked = self._locks.lock(wanted.consumer_group, self._own(wanted), asker)
         name = self._site.broker_name
-        queues = [bodies.MessageQueue(broker_name=name, queue_id=at.queue_id, topic=at.topic) for at in locked]
+        queues = [bodies.MessageQueueBody(broker_name=name, queue_id=at.queue_id, topic=at.topic) for at in locked]
         return answer(command, body=bodies.write(bodies.Locked(lock_ok_mq_set=queues)))
 
     def _unlock(self, client: ClientSession, command: Command) -> Command:

@@ -77,7 +77,7 @@ class RocketMQRegistration:
             await client.close()
 
     async def _ask(
-        self, request: requests.Request[Any], fields: requests.Fields, body: bytes = b"", *, timeout_s: float
+        self, request: requests.RequestKind[Any], fields: requests.Fields, body: bytes = b"", *, timeout_s: float
     ) -> Command:
         client = await self._connected()
         answer = await client.ask(request, fields, body, timeout_s=timeout_s)
@@ -110,7 +110,7 @@ class RocketMQRegistration:
         }  # fmt: skip
 
 
-class Routes:
+class KnownQueues:
     """Queues of topics at all brokers, as name servers of either kind know them. Owned by the event loop."""
 
     def __init__(
@@ -161,7 +161,7 @@ class Routes:
             return {}
         if answer.code != Code.SUCCESS:
             raise error_for(answer.code, answer.remark or f"code {answer.code}")
-        route = bodies.read(answer.body, bodies.TopicRoute)
+        route = bodies.read(answer.body, bodies.TopicRouteData)
         masters = {each.broker_name for each in route.broker_datas if str(names.MASTER_ID) in each.broker_addrs}
         return {
             queues.broker_name: queues.read_queue_nums

@@ -22,11 +22,11 @@ from dejamq_broker.deferred.delay_progress import DelayProgress
 from dejamq_broker.doors.remoting.session import ClientSession, Handler
 from dejamq_broker.doors.remoting.told import runtime_told, subscription_told
 from dejamq_broker.members.clients import Clients
-from dejamq_broker.members.connections import Connection
+from dejamq_broker.members.connections import MemberConnection
 from dejamq_broker.operators.deletion import Lives
 from dejamq_broker.operators.offset_moves import MoveTarget, OffsetMoves, To
 from dejamq_broker.operators.queries import GroupProgress, Inspector
-from dejamq_broker.operators.stats import Stats, Window
+from dejamq_broker.operators.stats import CallRates, Stats
 from dejamq_broker.tables.offsets import OffsetTable
 from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.tables.topics import TopicConfig, TopicTable
@@ -55,7 +55,7 @@ class Changes:
 
     def handlers(self) -> dict[int, Handler]:
         """By the numbers of their requests."""
-        table: tuple[tuple[requests.Request[Any], Handler], ...] = (
+        table: tuple[tuple[requests.RequestKind[Any], Handler], ...] = (
             (requests.UPDATE_TOPICS, self._update_topics), (requests.UPDATE_GROUPS, self._update_groups),
             (requests.FORBID, self._forbid),
             (requests.UPDATE_TOPIC, self._update_topic), (requests.DELETE_TOPIC, self._delete_topic),
@@ -205,7 +205,7 @@ class Views:
 
     def handlers(self) -> dict[int, Handler]:
         """By the numbers of their requests."""
-        table: tuple[tuple[requests.Request[Any], Handler], ...] = (
+        table: tuple[tuple[requests.RequestKind[Any], Handler], ...] = (
             (requests.GET_TOPIC_CONFIG, self._topic), (requests.GET_ALL_TOPIC_CONFIG, self._all_topics),
             (requests.GET_ALL_CONSUMER_OFFSET, self._all_offsets),
             (requests.GET_ALL_DELAY_OFFSET, self._all_delay_offsets),
@@ -299,7 +299,7 @@ class Views:
             first_ms = self._stored_ms(asked.topic, number, low + 1) if high > low else 0
             at = max(committed.get(number, low), low)
             next_ms = self._store.stored_ms(asked.topic, number, at) if at < high else 0
-            spans.append(bodies.TimeSpan(
+            spans.append(bodies.QueueTimeSpan(
                 message_queue=_queue(self._site, asked.topic, number), min_time_stamp=first_ms,
                 max_time_stamp=self._stored_ms(asked.topic, number, high),
                 consume_time_stamp=self._stored_ms(asked.topic, number, at) or first_ms,
@@ -351,7 +351,7 @@ class Views:
                     client_id=one.client_id, language=_language(one), version=_version(one),
                     last_update_timestamp=one.last_heartbeat_ms, remote_ip=f"/{one.address}",
                 ))  # fmt: skip
-        return answer(command, body=bodies.write(bodies.ProducerTable(data=found)))
+        return answer(command, body=bodies.write(bodies.ProducerTableBody(data=found)))
 
     def _runtime(self, _: ClientSession, command: Command) -> Command:
         return answer(command, body=bodies.write(bodies.KVTable(table=runtime_told(self._inspector.runtime()))))
@@ -402,13 +402,13 @@ class Views:
         return self._store.stored_ms(topic, queue_id, before - 1) if before > low else 0
 
 
-def _queue(site: Site, topic: str, queue_id: int) -> bodies.MessageQueue:
-    return bodies.MessageQueue(broker_name=site.broker_name, queue_id=queue_id, topic=topic)
+def _queue(site: Site, topic: str, queue_id: int) -> bodies.MessageQueueBody:
+    return bodies.MessageQueueBody(broker_name=site.broker_name, queue_id=queue_id, topic=topic)
 
 
-def _connections(found: Iterable[Connection], role: str) -> list[bodies.ClientConnection]:
+def _connections(found: Iterable[MemberConnection], role: str) -> list[bodies.ConnectionBody]:
     return [
-        bodies.ClientConnection(
+        bodies.ConnectionBody(
             client_addr=one.address, client_id=one.client_id, language=_language(one), version=_version(one)
         )
         for one in found
@@ -423,19 +423,19 @@ def _check_count(wanted: int) -> None:
         raise DejamqError(text, code=Code.INVALID_PARAMETER)
 
 
-def _language(one: Connection) -> str:
+def _language(one: MemberConnection) -> str:
     """A name that Java knows."""
     return one.language if one.language in LANGUAGES else LANGUAGES[OTHER]
 
 
-def _version(one: Connection) -> int:
+def _version(one: MemberConnection) -> int:
     """RocketMQ's number; clients of ours have another kind of version, and can what the newest can."""
     number = number_of(one.version, MOST_32)
     return VERSION if number is None else number
 
 
-def _window(window: Window) -> bodies.StatsWindow:
-    return bodies.StatsWindow(avgpt=window.average, sum=window.sum, tps=window.tps)
+def _window(window: CallRates) -> bodies.BrokerStatsItem:
+    return bodies.BrokerStatsItem(avgpt=window.average, sum=window.sum, tps=window.tps)
 
 
 def _changed(attributes: dict[str, Any], changes: str) -> dict[str, Any]:

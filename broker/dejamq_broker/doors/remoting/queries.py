@@ -109,7 +109,7 @@ def _offsets_told(told: ForeignAnswer) -> bytes | None:
     try:
         pairs = pairs_of_field(told.body.decode(), "messageQueueTable")
         return bytes(bodies.with_object_keys(
-            (msgspec.convert(queue, bodies.MessageQueue), msgspec.convert(offset, int)) for queue, offset in pairs
+            (msgspec.convert(queue, bodies.MessageQueueBody), msgspec.convert(offset, int)) for queue, offset in pairs
         ))  # fmt: skip
     except (ValueError, RecursionError):
         return None

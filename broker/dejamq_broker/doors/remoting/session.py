@@ -15,7 +15,7 @@ from dejamq_proto.records.record import decode
 from dejamq_proto.remoting import requests
 from dejamq_proto.remoting.frames import ONEWAY, VERSION, texts_of
 from dejamq_proto.remoting.header import Command
-from dejamq_proto.remoting.requests import Fields, Request
+from dejamq_proto.remoting.requests import Fields, RequestKind
 from dejamq_proto.serving.acceptor import peer_name
 from dejamq_proto.serving.remoting import Answered, Connection
 
@@ -131,13 +131,13 @@ class ClientSession:
         if not self.connection.may_publish(half.topic):
             return False
         unique_key = half.properties.get(PROPERTY_UNIQUE_KEY)
-        header = requests.CheckTransaction(
+        header = requests.CheckTransactionHeader(
             tran_state_table_offset=command.half_queue_offset, commit_log_offset=command.half_log_offset,
             topic=half.topic, msg_id=unique_key, transaction_id=unique_key, offset_msg_id=half.offset_message_id,
         )  # fmt: skip
         return self._send(requests.CHECK_TRANSACTION_STATE, header, command.record)
 
-    def _ask(self, number: int, request: Request[Header], fields: Header, body: bytes = b"") -> bool:
+    def _ask(self, number: int, request: RequestKind[Header], fields: Header, body: bytes = b"") -> bool:
         """Remember for which command the answer is; old ones are forgotten, as clients may never answer."""
         while len(self._asked) >= MOST_ASKED:
             del self._asked[next(iter(self._asked))]
@@ -147,7 +147,7 @@ class ClientSession:
             code=request.code, opaque=opaque, version=VERSION, ext=texts_of(fields), body=body
         ))  # fmt: skip
 
-    def _send(self, request: Request[Header], fields: Header, body: bytes = b"", flag: int = ONEWAY) -> bool:
+    def _send(self, request: RequestKind[Header], fields: Header, body: bytes = b"", flag: int = ONEWAY) -> bool:
         return self.connection.send(Command(
             code=request.code, opaque=next(self._numbers), flag=flag, version=VERSION, ext=texts_of(fields), body=body
         ))  # fmt: skip

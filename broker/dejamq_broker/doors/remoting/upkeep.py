@@ -28,7 +28,7 @@ MOST_ENTRIES = 1_000
 """Of one answer; RocketMQ sets no limit."""
 
 
-class Upkeep:
+class UpkeepRequests:
     """Owned by the event loop."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Upkeep:
 
     def handlers(self) -> dict[int, Handler]:
         """By the numbers of their requests."""
-        table: tuple[tuple[requests.Request[Any], Handler], ...] = (
+        table: tuple[tuple[requests.RequestKind[Any], Handler], ...] = (
             (requests.CLEAN_EXPIRED_QUEUES, self._clean_queues), (requests.CLEAN_UNUSED_TOPICS, self._clean_topics),
             (requests.DELETE_EXPIRED_LOG, self._delete_log), (requests.QUERY_QUEUE_ENTRIES, self._entries),
             (requests.RESUME_HALF_MESSAGE, self._resume), (requests.GET_HA_STATUS, self._ha),

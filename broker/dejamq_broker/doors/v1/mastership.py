@@ -10,12 +10,12 @@ from dejamq_proto.namesrv_pb2_grpc import NameServerStub
 from dejamq_proto.wire.calling import call, dial
 from dejamq_proto.wire.tls import ClientTls
 
-from dejamq_broker.replication.mastership import Role, Verdict, Wish
+from dejamq_broker.replication.mastership import GrantAnswer, MastershipWish, Role
 
 WISHES = {"look": pb.MASTERSHIP_LOOK, "take": pb.MASTERSHIP_TAKE, "renew": pb.MASTERSHIP_RENEW}
 
 
-class NameServerJudge:
+class NameServerGranter:
     """A ``Judge`` over gRPC, by a connection of its own: what hangs elsewhere delays no lease."""
 
     def __init__(
@@ -27,7 +27,7 @@ class NameServerJudge:
         self._stub = NameServerStub(self._channel)
         self._numbers = itertools.count(1)
 
-    async def ask(self, wish: Wish, role: Role, lease_ms: int, timeout_ms: float) -> Verdict:
+    async def ask(self, wish: MastershipWish, role: Role, lease_ms: int, timeout_ms: float) -> GrantAnswer:
         """Raises the DejamqError that the answer, or its absence, means."""
         request = pb.MastershipRequest(
             caller=Caller(client_id=self._broker_name, boot_id=role.replica, seq=next(self._numbers)),
@@ -36,7 +36,7 @@ class NameServerJudge:
             lease_ms=lease_ms,
         )  # fmt: skip
         answer = await call(self._stub.Mastership, request, address=self.address, timeout_ms=timeout_ms)
-        return Verdict(
+        return GrantAnswer(
             done=answer.done, reason=answer.reason, granted_epoch=answer.granted_epoch,
             granted_replica=answer.granted_replica, confirmed_epoch=answer.confirmed_epoch,
             confirmed_replica=answer.confirmed_replica, confirmed_broker_id=answer.confirmed_broker_id,

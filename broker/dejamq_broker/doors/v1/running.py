@@ -10,7 +10,7 @@ from dejamq_proto.running_pb2_grpc import RunningServicer
 
 from dejamq_broker.members.commands import PendingCommands, TakeDirectly, TellRunning
 from dejamq_broker.operators.queries import Inspector
-from dejamq_broker.operators.stats import Stats, Window
+from dejamq_broker.operators.stats import CallRates, Stats
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -56,5 +56,5 @@ class RunningService(RunningServicer):
         ])  # fmt: skip
 
 
-def _window(window: Window) -> pb.StatsWindow:
+def _window(window: CallRates) -> pb.StatsWindow:
     return pb.StatsWindow(**msgspec.structs.asdict(window))

@@ -12,7 +12,7 @@ from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.send_pb2 import RecallRequest, RecallResponse, SendBackRequest, SendBackResponse
 from dejamq_proto.serving.acceptor import Acceptor
-from dejamq_proto.wire.fields import BadFrame
+from dejamq_proto.wire.fields import BadMessage
 from dejamq_proto.wire.framed import Frame
 from dejamq_proto.wire.messages import SendRun, SendRunResult
 
@@ -128,7 +128,7 @@ class SendService:
         """
         try:
             run = SendRun.decode(frame)
-        except BadFrame as error:
+        except BadMessage as error:
             return SendOutcome(SendRunResult(code=int(Code.MESSAGE_ILLEGAL), remark=f"not a run of records: {error}"))
         try:
             if late is not None:

@@ -16,7 +16,7 @@ from dejamq_broker.base.streams import Streams
 from dejamq_broker.deferred.dead_letters import DeadLetters, ReplayWish
 from dejamq_broker.deferred.transactions.service import Ending, Transactions
 from dejamq_broker.doors.v1.values import asker_of, group_of, queue_at
-from dejamq_broker.members.handover import Wish
+from dejamq_broker.members.handover import QueueWish
 from dejamq_broker.members.handover_service import Handovers, Returned
 from dejamq_broker.members.locks import QueueAt
 
@@ -57,7 +57,7 @@ class HandoverService(HandoverServicer):
 
     async def Claim(self, request: client_pb2.ClaimRequest, _: Context) -> client_pb2.ClaimResponse:
         """Refused as a whole only for impossible names: the answer names what the caller holds."""
-        wishes = [Wish(queue_at(each.queue), each.generation) for each in request.claims]
+        wishes = [QueueWish(queue_at(each.queue), each.generation) for each in request.claims]
         granted = self._handovers.claim(group_of(request.group), wishes, asker_of(request.caller))
         claims = [client_pb2.QueueClaim(queue=_key(each.queue), generation=each.generation) for each in granted]
         return client_pb2.ClaimResponse(granted=claims, off=self._handovers.off(request.group))
@@ -65,7 +65,7 @@ class HandoverService(HandoverServicer):
     async def Release(self, request: client_pb2.ReleaseRequest, _: Context) -> client_pb2.ReleaseResponse:
         """Refused as a whole only for impossible names: the answer names what was the caller's."""
         returned = [
-            Returned(Wish(queue_at(each.queue), each.generation), None if each.offset < 0 else each.offset)
+            Returned(QueueWish(queue_at(each.queue), each.generation), None if each.offset < 0 else each.offset)
             for each in request.releases
         ]
         freed = self._handovers.release(group_of(request.group), returned, asker_of(request.caller))

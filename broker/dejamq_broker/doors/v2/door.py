@@ -16,17 +16,17 @@ from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2 import methods
 from dejamq_proto.v2.methods import Call, Unary, call_of, group_of, no_route, topic_of
 from dejamq_proto.v2.queues import assignments_of, dialled, queues_of
-from dejamq_proto.v2.statuses import OK, Refused
-from dejamq_proto.v2.telemetry import GroupSettings, settings_answer
+from dejamq_proto.v2.statuses import OK, StatusError
+from dejamq_proto.v2.telemetry import SubscriptionSettings, settings_answer
 from dejamq_proto.v2.times import ms_of
 
 from dejamq_broker.base.streams import Outbox, Streams
 from dejamq_broker.deferred.retry_policy import waits_of
 from dejamq_broker.deferred.transactions.check import CheckProducer
 from dejamq_broker.domain import Domain
-from dejamq_broker.doors.v2.offsets import Offsets
-from dejamq_broker.doors.v2.receive import Receiving
-from dejamq_broker.doors.v2.send import Sending, check_of
+from dejamq_broker.doors.v2.offsets import V2Offsets
+from dejamq_broker.doors.v2.receive import V2Receiving
+from dejamq_broker.doors.v2.send import V2Sending, check_of
 from dejamq_broker.doors.v2.sessions import Session, Sessions, topics_of
 
 log = logging.getLogger(__name__)
@@ -52,16 +52,16 @@ class V2Door:
             command_of, self._may_hear,
         )  # fmt: skip
         config, paths = domain.config, domain.paths
-        self._sending = Sending(
+        self._sending = V2Sending(
             paths.sender, paths.confirmation, paths.transactions, self._topics, self._sessions, domain.streams,
             domain.fast_failure, domain.site, config.store.max_message_size, domain.clock_ms, told,
             recalls=domain.services.recalls,
         )  # fmt: skip
-        self._receiving = Receiving(
+        self._receiving = V2Receiving(
             domain.popping, self._groups, self._sessions, domain.streams, config, max_wait_ms, acceptor.true_peer,
             domain.clock_ms,
         )  # fmt: skip
-        self._offsets = Offsets(
+        self._offsets = V2Offsets(
             domain.store, self._topics, domain.tables.offsets, paths.commits, paths.puller, domain.long_poll,
             self._sessions, domain.streams, config.max_grpc_polling_time_ms, acceptor.true_peer,
         )  # fmt: skip
@@ -118,7 +118,7 @@ class V2Door:
     async def _sync_lite(
         self, _: pb.SyncLiteSubscriptionRequest, __: Call
     ) -> pb.SyncLiteSubscriptionResponse:  # fmt: skip
-        raise Refused(pb.UNSUPPORTED, "this broker has no lite topics")
+        raise StatusError(pb.UNSUPPORTED, "this broker has no lite topics")
 
     async def _telemetry(self, frames: AsyncIterator[bytes], context: Context) -> None:
         """Settings in, settings and commands out. Rust's client goes on when it has the headers of the answer."""
@@ -186,11 +186,11 @@ class V2Door:
             self._config.store.max_message_size,
         )  # fmt: skip
 
-    def _group_settings(self, name: str) -> GroupSettings:
+    def _group_settings(self, name: str) -> SubscriptionSettings:
         group = self._groups.get(name) if name else None
         if group is None:
-            return GroupSettings()
-        return GroupSettings(
+            return SubscriptionSettings()
+        return SubscriptionSettings(
             group.consume_message_orderly, group.retry_max_times + 1,
             waits_of(group.group_retry_policy, group.retry_max_times, self._config.store.delay_levels_ms),
         )  # fmt: skip

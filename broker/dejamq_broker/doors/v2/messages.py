@@ -12,7 +12,7 @@ from dejamq_proto.records.compression import BadCompression, decompress
 from dejamq_proto.records.hosts import host_text
 from dejamq_proto.records.record import MAX_PROPERTIES_SIZE, SYS_COMPRESSED, Record, encode_properties
 from dejamq_proto.v2 import messages_pb2 as pb
-from dejamq_proto.v2.statuses import Refused
+from dejamq_proto.v2.statuses import StatusError
 from dejamq_proto.v2.times import ms_of, set_ms
 
 MOST_PROPERTIES, MOST_PROPERTY_BYTES = 128, 16 << 10
@@ -34,7 +34,7 @@ HIDDEN = (names.RESERVED_PROPERTIES - VISIBLE - {*names.DEDUP_PROPERTIES}) | nam
 TIMED = (names.PROPERTY_DELAY, *names.ASKING_FOR_A_TIME)
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentMessage(msgspec.Struct, frozen=True):
     """One message that a producer sends, checked. ``deliver_ms`` 0: now."""
 
     message_id: str
@@ -47,29 +47,29 @@ class Sent(msgspec.Struct, frozen=True):
     packed: bool = False
 
 
-def sent_of(message: pb.Message, topic: str, most_body: int) -> Sent:
+def sent_of(message: pb.Message, topic: str, most_body: int) -> SentMessage:
     """Raises the statuses that the protocol has for what is wrong with a message."""
     system = message.system_properties
     if not 0 < len(system.message_id) <= MOST_ID_CHARACTERS or not _plain(system.message_id):
-        raise Refused(pb.ILLEGAL_MESSAGE_ID, f"{system.message_id!r:.60} is no message id")
+        raise StatusError(pb.ILLEGAL_MESSAGE_ID, f"{system.message_id!r:.60} is no message id")
     if system.message_type == pb.LITE or system.HasField("lite_topic"):
-        raise Refused(pb.UNSUPPORTED, f"lite topic {system.lite_topic!r:.60}: this broker has no lite topics")
+        raise StatusError(pb.UNSUPPORTED, f"lite topic {system.lite_topic!r:.60}: this broker has no lite topics")
     if not message.body:
-        raise Refused(pb.MESSAGE_BODY_EMPTY, "the message has no body")
+        raise StatusError(pb.MESSAGE_BODY_EMPTY, "the message has no body")
     if len(message.body) > most_body:
         text = f"the body has {len(message.body)} bytes, at most {most_body} are taken (maxMessageSize)"
-        raise Refused(pb.MESSAGE_BODY_TOO_LARGE, text)
+        raise StatusError(pb.MESSAGE_BODY_TOO_LARGE, text)
     _check_names(system)
     _check_user(message.user_properties)
     properties = dict(message.user_properties) | _stored(system, topic)
     if len(encode_properties(properties)) > MAX_PROPERTIES_SIZE:
-        raise Refused(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"a record holds {MAX_PROPERTIES_SIZE} bytes of properties")
+        raise StatusError(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"a record holds {MAX_PROPERTIES_SIZE} bytes of properties")
     timed = system.HasField("delivery_timestamp")
     deliver_ms = ms_of(system.delivery_timestamp, pb.ILLEGAL_DELIVERY_TIME) if timed else 0
     if deliver_ms and system.message_type == pb.TRANSACTION:
         text = "a message of a transaction cannot have a delivery time"
-        raise Refused(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
-    return Sent(
+        raise StatusError(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+    return SentMessage(
         system.message_id, system.message_type, ms_of(system.born_timestamp), message.body, properties,
         system.message_group, deliver_ms, system.body_encoding == pb.GZIP,
     )  # fmt: skip
@@ -153,27 +153,27 @@ def _stored(system: pb.SystemProperties, topic: str) -> dict[str, str]:
 def _check_names(system: pb.SystemProperties) -> None:
     tag, group = system.tag, system.message_group
     if system.HasField("tag") and (not tag.strip() or "|" in tag or not _plain(tag)):
-        raise Refused(pb.ILLEGAL_MESSAGE_TAG, f"{tag!r:.60} is no tag")
+        raise StatusError(pb.ILLEGAL_MESSAGE_TAG, f"{tag!r:.60} is no tag")
     for key in system.keys:
         if not key.strip() or not _plain(key):
-            raise Refused(pb.ILLEGAL_MESSAGE_KEY, f"{key!r:.60} is no key")
+            raise StatusError(pb.ILLEGAL_MESSAGE_KEY, f"{key!r:.60} is no key")
     good = group.strip() and _plain(group) and len(group.encode()) < MOST_GROUP_BYTES
     if system.HasField("message_group") and not good:
-        raise Refused(pb.ILLEGAL_MESSAGE_GROUP, f"{group!r:.60} is no message group")
+        raise StatusError(pb.ILLEGAL_MESSAGE_GROUP, f"{group!r:.60} is no message group")
     if not _plain(system.trace_context):
-        raise Refused(pb.BAD_REQUEST, "the trace context holds control characters")
+        raise StatusError(pb.BAD_REQUEST, "the trace context holds control characters")
 
 
 def _check_user(properties: Mapping[str, str]) -> None:
     if len(properties) > MOST_PROPERTIES:
         text = f"the message has {len(properties)} properties, at most {MOST_PROPERTIES} are taken"
-        raise Refused(pb.MESSAGE_PROPERTIES_TOO_LARGE, text)
+        raise StatusError(pb.MESSAGE_PROPERTIES_TOO_LARGE, text)
     if sum(len(name.encode()) + len(value.encode()) for name, value in properties.items()) > MOST_PROPERTY_BYTES:
         text = f"the properties take more than {MOST_PROPERTY_BYTES} bytes"
-        raise Refused(pb.MESSAGE_PROPERTIES_TOO_LARGE, text)
+        raise StatusError(pb.MESSAGE_PROPERTIES_TOO_LARGE, text)
     for name, value in properties.items():
         if name in HIDDEN or not name.strip() or not _plain(name) or not _plain(value):
-            raise Refused(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"{name!r:.60} is no property that a program may set")
+            raise StatusError(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"{name!r:.60} is no property that a program may set")
 
 
 def _plain(text: str) -> bool:

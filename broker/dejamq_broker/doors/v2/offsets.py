@@ -9,7 +9,7 @@ from dejamq_proto.records.record import decode_each
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2 import methods
 from dejamq_proto.v2.methods import Call, Unary, call_of, group_of, topic_of
-from dejamq_proto.v2.statuses import OK, Refused, status_of
+from dejamq_proto.v2.statuses import OK, StatusError, status_of
 from dejamq_proto.v2.times import ms_of
 from dejamq_proto.wire.messages import PullAnswer
 
@@ -30,7 +30,7 @@ Context = Any
 MOST_MESSAGES = 32
 
 
-class Offsets:
+class V2Offsets:
     """Owned by the event loop."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Offsets:
                 code = Code(found.code)
                 if code not in (Code.SUCCESS, Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY):
                     status = pb.ILLEGAL_OFFSET if code is Code.PULL_OFFSET_MOVED else pb.INTERNAL_SERVER_ERROR
-                    raise Refused(status, f"{found.remark}; go on at {found.next_offset}")
+                    raise StatusError(status, f"{found.remark}; go on at {found.next_offset}")
             except DejamqError as error:
                 await context.write(pb.PullMessageResponse(status=status_of(error)).SerializeToString())
                 return
@@ -96,7 +96,7 @@ class Offsets:
     async def _update(self, request: pb.UpdateOffsetRequest, call: Call) -> pb.UpdateOffsetResponse:
         at = Position(group_of(request.group), *self._queue(request.message_queue))
         if request.offset < 0:
-            raise Refused(pb.ILLEGAL_OFFSET, f"{request.offset} is no offset")
+            raise StatusError(pb.ILLEGAL_OFFSET, f"{request.offset} is no offset")
         self._commits.commit(at, request.offset, "sync", self._sessions.of(call).asker(call))
         return pb.UpdateOffsetResponse(status=OK)
 
@@ -104,7 +104,7 @@ class Offsets:
         at = Position(group_of(request.group), *self._queue(request.message_queue))
         offset = self._offsets.get(at)
         if offset is None:
-            raise Refused(pb.OFFSET_NOT_FOUND, f"group {at.group!r} has no offset there")
+            raise StatusError(pb.OFFSET_NOT_FOUND, f"group {at.group!r} has no offset there")
         return pb.GetOffsetResponse(status=OK, offset=offset)
 
     async def _query(self, request: pb.QueryOffsetRequest, _: Call) -> pb.QueryOffsetResponse:

@@ -12,12 +12,12 @@ from dejamq_proto.records.record import decode
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2 import methods
 from dejamq_proto.v2.methods import Call, Unary, call_of, group_of, topic_of
-from dejamq_proto.v2.statuses import OK, Refused, status_of
+from dejamq_proto.v2.statuses import OK, StatusError, status_of
 from dejamq_proto.v2.times import ms_of, set_ms
 
 from dejamq_broker.base.config import PopSettings
 from dejamq_broker.base.streams import Streams
-from dejamq_broker.domain import Popping
+from dejamq_broker.domain import PopParts
 from dejamq_broker.doors.v2.messages import message_of
 from dejamq_broker.doors.v2.sessions import TYPES, Session, Sessions
 from dejamq_broker.pop.handles import Handle
@@ -38,11 +38,11 @@ MOST_BYTES = 3 << 20
 """Of records in one answer, besides a last message: a client's limit is 4 MiB for each message of the stream alone."""
 
 
-class Receiving:
+class V2Receiving:
     """Owned by the event loop."""
 
     def __init__(
-        self, popping: Popping, groups: SubscriptionGroupTable, sessions: Sessions, streams: Streams,
+        self, popping: PopParts, groups: SubscriptionGroupTable, sessions: Sessions, streams: Streams,
         settings: PopSettings, max_wait_ms: int | None, true_peer: Callable[[str], str], clock_ms: Callable[[], int],
     ) -> None:  # fmt: skip
         """``max_wait_ms`` bounds how long a request may be held; None: clients decide, up to the settings' limit."""
@@ -92,7 +92,7 @@ class Receiving:
             self._pops.begin(query)
         except DejamqError as error:
             if error.code == Code.SYSTEM_ERROR and expression.type == pb.SQL:  # this broker does not filter by SQL92
-                raise Refused(pb.ILLEGAL_FILTER_EXPRESSION, str(error)) from None
+                raise StatusError(pb.ILLEGAL_FILTER_EXPRESSION, str(error)) from None
             raise
         session.subscribed(topic, expression, self._clock_ms())
         return query
@@ -171,7 +171,7 @@ class Receiving:
             group, topic, asker = self._named(request.group, request.topic, call)
             if not 0 < len(request.entries) <= MOST_HANDLES:
                 text = f"a call acknowledges 1 to {MOST_HANDLES} messages, not {len(request.entries)}"
-                raise Refused(pb.BAD_REQUEST, text)
+                raise StatusError(pb.BAD_REQUEST, text)
             statuses = [OK] * len(request.entries)
             handles: dict[int, Handle] = {}
             for number, entry in enumerate(request.entries):
@@ -233,7 +233,7 @@ def invisible_ms_of(duration: Any) -> int:
     invisible_ms = ms_of(duration, pb.ILLEGAL_INVISIBLE_TIME)
     if invisible_ms > LONGEST_INVISIBLE_MS:
         text = f"messages are invisible for 0 to {LONGEST_INVISIBLE_MS} ms, not {invisible_ms}"
-        raise Refused(pb.ILLEGAL_INVISIBLE_TIME, text)
+        raise StatusError(pb.ILLEGAL_INVISIBLE_TIME, text)
     return invisible_ms
 
 

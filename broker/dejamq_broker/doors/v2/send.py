@@ -21,14 +21,14 @@ from dejamq_proto.records.record import (
 )
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2.methods import Call, Unary, topic_of
-from dejamq_proto.v2.statuses import OK, Refused, status_of
+from dejamq_proto.v2.statuses import OK, StatusError, status_of
 from dejamq_proto.wire.messages import SendRun, SendRunResult
 
 from dejamq_broker.base.identity import Site, peer_host
 from dejamq_broker.base.streams import Streams
 from dejamq_broker.deferred.transactions.check import CheckProducer
 from dejamq_broker.deferred.transactions.service import UNKNOWN, Transactions
-from dejamq_broker.doors.v2.messages import Sent, message_of, sent_of
+from dejamq_broker.doors.v2.messages import SentMessage, message_of, sent_of
 from dejamq_broker.doors.v2.sessions import Sessions
 from dejamq_broker.paths.confirmation import Confirmation
 from dejamq_broker.paths.send import SendPath
@@ -51,7 +51,7 @@ STATES = {pb.COMMIT: SYS_TRANSACTION_COMMIT, pb.ROLLBACK: SYS_TRANSACTION_ROLLBA
 HASH_STEP, WORD = 2_862_933_555_777_941_757, (1 << 64) - 1
 
 
-class Sending:
+class V2Sending:
     """Owned by the event loop."""
 
     def __init__(
@@ -87,37 +87,39 @@ class Sending:
                 await self._told()
             return self._answer(topic, messages, result)
 
-    def _checked(self, request: pb.SendMessageRequest, call: Call) -> tuple[str, list[Sent]]:
+    def _checked(self, request: pb.SendMessageRequest, call: Call) -> tuple[str, list[SentMessage]]:
         if not 0 < len(request.messages) <= MOST_MESSAGES:
             text = f"a call sends 1 to {MOST_MESSAGES} messages, not {len(request.messages)}"
-            raise Refused(pb.MESSAGE_CORRUPTED, text)
+            raise StatusError(pb.MESSAGE_CORRUPTED, text)
         size, most = sum(len(message.body) for message in request.messages), max(MOST_BYTES, self._most_body)
         if size > most:
             text = f"the messages of the call have {size} bytes, at most {most} are taken"
-            raise Refused(pb.MESSAGE_BODY_TOO_LARGE, text)
+            raise StatusError(pb.MESSAGE_BODY_TOO_LARGE, text)
         topic = topic_of(request.messages[0].topic)
         if any(message.topic.name != topic for message in request.messages):
-            raise Refused(pb.MESSAGE_CORRUPTED, "the messages of one call have one topic")
+            raise StatusError(pb.MESSAGE_CORRUPTED, "the messages of one call have one topic")
         try:
             messages = [sent_of(message, topic, self._most_body) for message in request.messages]
-        except Refused as refused:
+        except StatusError as refused:
             if refused.status == pb.MESSAGE_BODY_EMPTY and call.language == "RUST":  # it knows no such status, and ends
-                raise Refused(pb.MESSAGE_CORRUPTED, str(refused)) from None
+                raise StatusError(pb.MESSAGE_CORRUPTED, str(refused)) from None
             raise
         first = messages[0]
         if any((each.type, each.message_group) != (first.type, first.message_group) for each in messages):
             text = "the messages of one call are of one type and one group"
-            raise Refused(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+            raise StatusError(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
         return topic, messages
 
     def _queue(self, config: TopicConfig, message_group: str) -> int:
         if not config.perm & names.PERM_WRITE or config.write_queue_nums <= 0:
-            raise Refused(pb.FORBIDDEN, f"topic {config.topic_name!r} may not be written (permission {config.perm})")
+            raise StatusError(
+                pb.FORBIDDEN, f"topic {config.topic_name!r} may not be written (permission {config.perm})"
+            )
         if message_group:
             return bucket_of(java_hash(message_group), config.write_queue_nums)
         return next(self._turns) % config.write_queue_nums
 
-    def _run_of(self, messages: list[Sent], topic: str, queue_id: int) -> SendRun:
+    def _run_of(self, messages: list[SentMessage], topic: str, queue_id: int) -> SendRun:
         records = [self._record(each, topic, queue_id) for each in messages]
         return SendRun(
             group=topic, queues=[(topic, queue_id)], sizes=np.array(list(map(len, records)), "<u4"),
@@ -128,7 +130,7 @@ class Sending:
             records=(b"".join(records),),
         )  # fmt: skip
 
-    def _record(self, message: Sent, topic: str, queue_id: int) -> bytes:
+    def _record(self, message: SentMessage, topic: str, queue_id: int) -> bytes:
         """With the properties that RocketMQ's broker gives each message."""
         timing = {names.PROPERTY_TIMER_DELIVER: str(message.deliver_ms)} if message.deliver_ms else {}
         properties = message.properties | timing | {
@@ -137,7 +139,7 @@ class Sending:
         try:
             form = Outgoing.to(topic, sys_flag=SYS_COMPRESSED if message.packed else 0)
         except BadRecord as error:
-            raise Refused(pb.ILLEGAL_TOPIC, str(error)) from None
+            raise StatusError(pb.ILLEGAL_TOPIC, str(error)) from None
         return form.encode(queue_id, message.born_ms, message.body, encode_properties(properties))
 
     async def _end(self, request: pb.EndTransactionRequest, call: Call) -> pb.EndTransactionResponse:
@@ -145,7 +147,7 @@ class Sending:
         with self._streams.running():
             topic, asker = topic_of(request.topic), self._sessions.of(call).asker(call)
             if not request.transaction_id.strip():
-                raise Refused(pb.INVALID_TRANSACTION_ID, "the call names its transaction")
+                raise StatusError(pb.INVALID_TRANSACTION_ID, "the call names its transaction")
             state = STATES.get(request.resolution, UNKNOWN)
             from_check = request.source == pb.SOURCE_SERVER_CHECK
             self._transactions.end_by_key(topic, request.transaction_id, state, asker, from_check=from_check)
@@ -160,13 +162,13 @@ class Sending:
                 return pb.RecallMessageResponse(status=status_of(error, RECALLS))
             return pb.RecallMessageResponse(status=OK, message_id=own_id)
 
-    def _answer(self, topic: str, messages: list[Sent], result: SendRunResult) -> pb.SendMessageResponse:
+    def _answer(self, topic: str, messages: list[SentMessage], result: SendRunResult) -> pb.SendMessageResponse:
         """Raises what refused the run."""
         status = OK
         if result.code:
             code = Code(result.code)
             if code is Code.MESSAGE_ILLEGAL and any(each.deliver_ms for each in messages):
-                raise Refused(pb.ILLEGAL_DELIVERY_TIME, result.remark)
+                raise StatusError(pb.ILLEGAL_DELIVERY_TIME, result.remark)
             if code not in STORED:
                 raise DejamqError(result.remark, code=code)
             status = pb.Status(code=STORED[code], message=result.remark)

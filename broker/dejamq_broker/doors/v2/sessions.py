@@ -12,7 +12,7 @@ from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal.writer import new_boot_id
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2.methods import Call
-from dejamq_proto.v2.statuses import Refused
+from dejamq_proto.v2.statuses import StatusError
 
 from dejamq_broker.base.streams import Outbox
 from dejamq_broker.members.clients import Clients
@@ -87,10 +87,10 @@ class Sessions:
         session = self._by_id.get(call.client_id)
         if session is None:
             if len(self._by_id) >= MOST_CLIENTS:
-                raise Refused(pb.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} clients are here already")
+                raise StatusError(pb.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} clients are here already")
             session = self._by_id[call.client_id] = Session(call)
         if session.user != call.user:
-            raise Refused(pb.FORBIDDEN, f"client id {call.client_id!r} is that of another user")
+            raise StatusError(pb.FORBIDDEN, f"client id {call.client_id!r} is that of another user")
         session.seen_ms = self._clock_ms()
         return session
 

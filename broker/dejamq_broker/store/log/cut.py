@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 COPY_STEP = 1 << 20
 
 
-class Cut(msgspec.Struct, frozen=True):
+class CutTail(msgspec.Struct, frozen=True):
     """Bytes taken off the end of the log, and where they are kept."""
 
     log_offset: int
@@ -25,7 +25,7 @@ class Cut(msgspec.Struct, frozen=True):
     reason: str
 
 
-def cut(files: FileQueue, end: End, used_end: int | None, paths: StorePaths) -> tuple[Cut, ...]:
+def cut(files: FileQueue, end: End, used_end: int | None, paths: StorePaths) -> tuple[CutTail, ...]:
     """Take off everything behind the end, keeping copies of the bytes that are not zero. Raises OSError.
 
     ``used_end`` is the log offset behind the last byte that is not zero; None: it is to be looked for.
@@ -48,7 +48,7 @@ def cut(files: FileQueue, end: End, used_end: int | None, paths: StorePaths) -> 
     return cuts
 
 
-def _keep(file: MappedFile, at: int, used: int, paths: StorePaths, reason: str) -> Cut:
+def _keep(file: MappedFile, at: int, used: int, paths: StorePaths, reason: str) -> CutTail:
     make_directory(paths.cut)
     log_offset = file.start + at
     target = paths.cut_file(file.path.name, log_offset)
@@ -60,4 +60,4 @@ def _keep(file: MappedFile, at: int, used: int, paths: StorePaths, reason: str) 
     sync_directory(paths.cut)
     kept = str(target)
     logger.warning("log_cut at=%d bytes=%d kept=%s reason=%s", log_offset, used - at, kept, reason)
-    return Cut(log_offset, used - at, kept, reason)
+    return CutTail(log_offset, used - at, kept, reason)

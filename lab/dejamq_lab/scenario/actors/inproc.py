@@ -12,7 +12,7 @@ from dejamq_proto.codes import DejamqError
 
 from dejamq_lab.cluster.played_process import PlayedProcess
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.scenario.actors.main import Command, perform
+from dejamq_lab.scenario.actors.main import ActorCommand, perform
 from dejamq_lab.scenario.actors.performer import ActorPart, Performer
 
 
@@ -46,7 +46,7 @@ class ActorInProcess:
         performer = self._performer
         if performer is None:
             raise ClusterFailed(f"{self.part.name} does not run; start it first")
-        work = self.process.do(perform(performer, Command(0, command, arguments)))
+        work = self.process.do(perform(performer, ActorCommand(0, command, arguments)))
         try:
             return await asyncio.wait_for(work, timeout_s)
         except TimeoutError:

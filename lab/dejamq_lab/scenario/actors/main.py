@@ -17,7 +17,7 @@ from dejamq_lab.scenario.actors.performer import ActorPart, Performer
 from dejamq_lab.scenario.script.steps import Send
 
 
-class Command(msgspec.Struct, frozen=True):
+class ActorCommand(msgspec.Struct, frozen=True):
     """One line of input."""
 
     id: int
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-async def perform(performer: Performer, command: Command) -> int | None:
+async def perform(performer: Performer, command: ActorCommand) -> int | None:
     """Do one command. Raises what the client raises."""
     arguments = command.arguments
     match command.do:
@@ -71,10 +71,10 @@ async def main(part: ActorPart) -> None:
 
 async def _obey(reader: asyncio.StreamReader, performer: Performer, tasks: asyncio.TaskGroup) -> None:
     while line := await reader.readline():
-        tasks.create_task(_answer(performer, msgspec.json.decode(line, type=Command)))
+        tasks.create_task(_answer(performer, msgspec.json.decode(line, type=ActorCommand)))
 
 
-async def _answer(performer: Performer, command: Command) -> None:
+async def _answer(performer: Performer, command: ActorCommand) -> None:
     try:
         _say(Answer(command.id, value=await perform(performer, command)))
     except (DejamqError, ValueError, RuntimeError) as error:

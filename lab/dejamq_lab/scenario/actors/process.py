@@ -12,7 +12,7 @@ import msgspec
 from dejamq_proto import failpoints
 
 from dejamq_lab.errors import ClusterFailed
-from dejamq_lab.scenario.actors.main import Answer, Command
+from dejamq_lab.scenario.actors.main import ActorCommand, Answer
 from dejamq_lab.scenario.actors.performer import ActorPart
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 30, 30
@@ -66,7 +66,7 @@ class ActorProcess:
         self._asked += 1
         number = self._asked
         answered = self._answers[number] = asyncio.get_running_loop().create_future()
-        process.stdin.write(msgspec.json.encode(Command(number, command, arguments)) + b"\n")
+        process.stdin.write(msgspec.json.encode(ActorCommand(number, command, arguments)) + b"\n")
         try:
             answer: Answer = await asyncio.wait_for(answered, timeout_s)
         except TimeoutError:

@@ -11,7 +11,7 @@ from dejamq_lab.cluster.cluster import Cluster
 from dejamq_lab.machines.engine import Project, free_networks, image
 from dejamq_lab.scenario.actors.performer import ActorPart
 from dejamq_lab.scenario.script.text import CONSUMERS, Scenario, server_names
-from dejamq_lab.scenario.stage.containers import ActorContainer, Container, ContainerCluster, Memberships
+from dejamq_lab.scenario.stage.containers import ActorContainer, Container, ContainerCluster, NetworkMemberships
 from dejamq_lab.scenario.stage.process import ProcessStage
 from dejamq_lab.scenario.stage.stage import own_host
 from dejamq_lab.scenario.stage.topology import topology
@@ -28,7 +28,7 @@ class ComposeStage(ProcessStage):
         self._project = Project(f"dejamq-lab-{own_host(directory).replace('.', '-')}", directory / "docker-compose.yml")
         self._topology = topology(scenario, free_networks(len(server_names(scenario.cluster))))
         super().__init__(scenario, directory)
-        self.links: Any = Memberships(self._project, self._topology)
+        self.links: Any = NetworkMemberships(self._project, self._topology)
 
     def made(self, values: Mapping[str, Any], *, links: bool) -> Cluster:
         """With or without links that can be cut: networks can always be left."""

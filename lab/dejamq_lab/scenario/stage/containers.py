@@ -117,7 +117,7 @@ class ContainerCluster(Cluster):
         return ContainerServers(self._directory, journal, self._project, self._topology)
 
 
-class Memberships:
+class NetworkMemberships:
     """The links of containers: who dials is in the network of who listens, or has been taken out of it."""
 
     def __init__(self, project: Project, topology: Topology) -> None:

@@ -15,7 +15,7 @@ from dejamq_proto.remoting.header import Command
 from dejamq_proto.serving.remoting import Answered, Connection, RemotingDoor
 
 from dejamq_namesrv.registry import Registry
-from dejamq_namesrv.topology import BrokerData, BrokerIdentity, DataVersion, RegisteredTopic
+from dejamq_namesrv.topology import BrokerIdentity, BrokerReplicas, RegisteredTopic, TopicTableVersion
 
 log = logging.getLogger(__name__)
 NO_TOPIC = (
@@ -27,7 +27,7 @@ BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath"})
 """RocketMQ: ``NamesrvConfig.configBlackList``."""
 
 
-class Peer:
+class RegistrationSession:
     """One connection. A RocketMQ broker registers by it, and its end removes that broker."""
 
     def __init__(self, registry: Registry) -> None:
@@ -41,14 +41,14 @@ class Peer:
         """A name server asks nobody."""
 
 
-Handler = Callable[[Peer, Command], Answered]
+Handler = Callable[[RegistrationSession, Command], Answered]
 
 
-def remoting_door(registry: Registry) -> RemotingDoor[Peer]:
+def remoting_door(registry: Registry) -> RemotingDoor[RegistrationSession]:
     """The door of this registry."""
 
-    def open_session(_: Connection[Peer]) -> Peer:
-        return Peer(registry)
+    def open_session(_: Connection[RegistrationSession]) -> RegistrationSession:
+        return RegistrationSession(registry)
 
     return RemotingDoor(NameServerRequests(registry).handlers(), open_session)
 
@@ -76,7 +76,7 @@ class NameServerRequests:
         )  # fmt: skip
         return {request.code: handler for request, handler in table}
 
-    def _route(self, _: Peer, command: Command) -> Command:
+    def _route(self, _: RegistrationSession, command: Command) -> Command:
         """Keys are quoted for everybody: every reader of this protocol takes that."""
         topic = requests.GET_ROUTE.read(command).topic
         try:
@@ -85,7 +85,7 @@ class NameServerRequests:
             if error.code is not Code.TOPIC_NOT_EXIST:
                 raise
             return answer(command, Code.TOPIC_NOT_EXIST, NO_TOPIC.format(topic=topic))
-        body = bodies.TopicRoute(
+        body = bodies.TopicRouteData(
             broker_datas=list(map(_broker, route.brokers)),
             queue_datas=[
                 bodies.QueueData(
@@ -98,7 +98,7 @@ class NameServerRequests:
         )  # fmt: skip
         return answer(command, body=bodies.write(body))
 
-    def _cluster_info(self, _: Peer, command: Command) -> Command:
+    def _cluster_info(self, _: RegistrationSession, command: Command) -> Command:
         brokers = self._registry.cluster_info("")
         clusters: dict[str, list[str]] = {}
         for one in brokers:
@@ -108,10 +108,10 @@ class NameServerRequests:
         )
         return answer(command, body=bodies.write(body))
 
-    def _topics(self, _: Peer, command: Command) -> Command:
+    def _topics(self, _: RegistrationSession, command: Command) -> Command:
         return answer(command, body=bodies.write(bodies.TopicList(topic_list=self._registry.topics())))
 
-    def _members(self, _: Peer, command: Command) -> Command:
+    def _members(self, _: RegistrationSession, command: Command) -> Command:
         """A broker and its slaves; one that is not known here has no addresses."""
         asked = requests.GET_BROKER_MEMBERS.read(command)
         wanted = asked.cluster_name, asked.broker_name
@@ -122,23 +122,23 @@ class NameServerRequests:
         )
         return answer(command, body=bodies.write(bodies.BrokerMembersFound(broker_member_group=members)))
 
-    def _topics_of(self, _: Peer, command: Command) -> Command:
+    def _topics_of(self, _: RegistrationSession, command: Command) -> Command:
         cluster = requests.GET_TOPICS_BY_CLUSTER.read(command).cluster
         return answer(command, body=bodies.write(bodies.TopicList(topic_list=self._registry.topics(cluster))))
 
-    def _system_topics(self, _: Peer, command: Command) -> Command:
+    def _system_topics(self, _: RegistrationSession, command: Command) -> Command:
         """Topics called as clusters and brokers. The tool asks the broker of the address for the others."""
         brokers = self._registry.cluster_info("")
         found = {one.cluster for one in brokers} | {one.broker_name for one in brokers}
         address = next((each for one in brokers for each in one.addresses.values()), None)
         return answer(command, body=bodies.write(bodies.TopicList(topic_list=sorted(found), broker_addr=address)))
 
-    async def _put_config(self, _: Peer, command: Command) -> Command:
+    async def _put_config(self, _: RegistrationSession, command: Command) -> Command:
         item = requests.PUT_KV_CONFIG.read(command)
         await self._registry.kv.put(item.namespace, item.key, item.value)
         return answer(command)
 
-    def _get_config(self, _: Peer, command: Command) -> Command:
+    def _get_config(self, _: RegistrationSession, command: Command) -> Command:
         item = requests.GET_KV_CONFIG.read(command)
         try:
             value = self._registry.kv.get(item.namespace, item.key)
@@ -147,27 +147,27 @@ class NameServerRequests:
             raise DejamqError(text, code=error.code) from None
         return answer(command, fields=requests.ConfigFound(value=value))
 
-    async def _delete_config(self, _: Peer, command: Command) -> Command:
+    async def _delete_config(self, _: RegistrationSession, command: Command) -> Command:
         item = requests.DELETE_KV_CONFIG.read(command)
         await self._registry.kv.delete(item.namespace, item.key)
         return answer(command)
 
-    def _list_config(self, _: Peer, command: Command) -> Command:
+    def _list_config(self, _: RegistrationSession, command: Command) -> Command:
         namespace = requests.GET_KV_LIST.read(command).namespace
         values = dict(self._registry.kv.namespace(namespace))
         if not values:
             raise DejamqError(f"No config item, Namespace: {namespace}", code=Code.QUERY_NOT_FOUND)
         return answer(command, body=bodies.write(bodies.KVTable(table=values)))
 
-    def _wipe_write_perm(self, _: Peer, command: Command) -> Command:
+    def _wipe_write_perm(self, _: RegistrationSession, command: Command) -> Command:
         count = self._registry.set_writable(requests.WIPE_WRITE_PERM.read(command).broker_name, False)
         return answer(command, fields=requests.WipedTopics(wipe_topic_count=count))
 
-    def _add_write_perm(self, _: Peer, command: Command) -> Command:
+    def _add_write_perm(self, _: RegistrationSession, command: Command) -> Command:
         count = self._registry.set_writable(requests.ADD_WRITE_PERM.read(command).broker_name, True)
         return answer(command, fields=requests.AddedTopics(add_topic_count=count))
 
-    def _delete_topic(self, _: Peer, command: Command) -> Command:
+    def _delete_topic(self, _: RegistrationSession, command: Command) -> Command:
         wanted = requests.DELETE_TOPIC_IN_NAMESRV.read(command)
         brokers = [
             one.broker_name for one in self._registry.cluster_info("") if wanted.cluster_name in (None, one.cluster)
@@ -176,10 +176,10 @@ class NameServerRequests:
             self._registry.delete_topic(wanted.topic, brokers)
         return answer(command)
 
-    def _settings(self, _: Peer, command: Command) -> Command:
+    def _settings(self, _: RegistrationSession, command: Command) -> Command:
         return answer(command, body=java_properties.write(self._registry.settings.rocketmq_values()))
 
-    def _update_settings(self, _: Peer, command: Command) -> Command:
+    def _update_settings(self, _: RegistrationSession, command: Command) -> Command:
         """All of them or, on an error, none. RocketMQ passes over what it does not know."""
         values = java_properties.read(command.body)
         if not BLACK_LIST.isdisjoint(values):
@@ -189,7 +189,7 @@ class NameServerRequests:
 
     # RocketMQ's own brokers
 
-    def _register(self, peer: Peer, command: Command) -> Command:
+    def _register(self, peer: RegistrationSession, command: Command) -> Command:
         """The broker is in the routes of RocketMQ's clients; ours do not speak with it and get none."""
         said = requests.REGISTER_BROKER.read(command)
         if said.body_crc32 and zlib.crc32(command.body) & 0x7FFFFFFF != said.body_crc32:
@@ -205,17 +205,17 @@ class NameServerRequests:
         fields = requests.BrokerRegistered(master_addr=done.master_address or None)
         return answer(command, fields=fields, body=bodies.write(bodies.KVTable(table=order)) if order else b"")
 
-    def _unregister(self, _: Peer, command: Command) -> Command:
+    def _unregister(self, _: RegistrationSession, command: Command) -> Command:
         self._registry.unregister(_identity(requests.UNREGISTER_BROKER.read(command)))
         return answer(command)
 
-    def _heartbeat(self, _: Peer, command: Command) -> Command:
+    def _heartbeat(self, _: RegistrationSession, command: Command) -> Command:
         """Brokers that stand in for a master send it each second (RocketMQ: ``enableSlaveActingMaster``)."""
         said = requests.BROKER_HEARTBEAT.read(command)
         self._registry.beat(said.cluster_name, said.broker_addr)
         return answer(command)
 
-    def _data_version(self, _: Peer, command: Command) -> Command:
+    def _data_version(self, _: RegistrationSession, command: Command) -> Command:
         """Also a sign of life. A broker that is not known here has to register."""
         identity = _identity(requests.QUERY_DATA_VERSION.read(command))
         said = _version(bodies.read(command.body, bodies.DataVersion))
@@ -226,7 +226,7 @@ class NameServerRequests:
         return answer(command, fields=requests.VersionChanged(changed=known != said), body=body)
 
 
-def _broker(broker: BrokerData) -> bodies.BrokerData:
+def _broker(broker: BrokerReplicas) -> bodies.BrokerData:
     return bodies.BrokerData(
         cluster=broker.cluster, broker_name=broker.broker_name,
         broker_addrs={str(number): address for number, address in broker.addresses.items()},
@@ -237,11 +237,11 @@ def _identity(named: requests.BrokerNamed) -> BrokerIdentity:
     return BrokerIdentity(named.cluster_name, named.broker_name, named.broker_id, named.broker_addr, foreign=True)
 
 
-def _topic(config: bodies.TopicConfig) -> RegisteredTopic:
+def _topic(config: bodies.TopicConfigBody) -> RegisteredTopic:
     return RegisteredTopic(
         config.topic_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
     )
 
 
-def _version(version: bodies.DataVersion) -> DataVersion:
-    return DataVersion(version.state_version, version.timestamp, version.counter)
+def _version(version: bodies.DataVersion) -> TopicTableVersion:
+    return TopicTableVersion(version.state_version, version.timestamp, version.counter)

@@ -9,7 +9,7 @@ from dejamq_proto.codes import DejamqError
 
 from dejamq_namesrv.masterships import Candidate
 from dejamq_namesrv.registry import Registry
-from dejamq_namesrv.topology import BrokerData, BrokerIdentity, DataVersion, RegisteredTopic
+from dejamq_namesrv.topology import BrokerIdentity, BrokerReplicas, RegisteredTopic, TopicTableVersion
 
 SERVICE = "dejamq.v1.NameServer"
 Context = Any
@@ -195,11 +195,11 @@ def _topic(config: common_pb2.TopicConfig) -> RegisteredTopic:
     )
 
 
-def _version(version: common_pb2.DataVersion) -> DataVersion:
-    return DataVersion(version.state_version, version.timestamp_ms, version.counter)
+def _version(version: common_pb2.DataVersion) -> TopicTableVersion:
+    return TopicTableVersion(version.state_version, version.timestamp_ms, version.counter)
 
 
-def _broker_data(broker: BrokerData) -> namesrv_pb2.BrokerData:
+def _broker_data(broker: BrokerReplicas) -> namesrv_pb2.BrokerData:
     return namesrv_pb2.BrokerData(
         cluster=broker.cluster, broker_name=broker.broker_name, addresses=dict(broker.addresses)
     )

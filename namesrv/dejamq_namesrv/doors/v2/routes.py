@@ -17,7 +17,7 @@ from dejamq_proto.v2 import methods
 from dejamq_proto.v2.methods import Call, Context, call_of, group_of, no_route, topic_of
 from dejamq_proto.v2.queues import assignments_of, dialled, queues_of
 from dejamq_proto.v2.statuses import OK, status_of
-from dejamq_proto.v2.telemetry import GroupSettings, settings_answer
+from dejamq_proto.v2.telemetry import SubscriptionSettings, settings_answer
 from dejamq_proto.wire.calling import dial
 from dejamq_proto.wire.tls import ClientTls
 
@@ -115,7 +115,7 @@ class RouteService:
         async for raw in frames:
             command = methods.read(raw, pb.TelemetryCommand)
             if command.WhichOneof("command") == "settings":
-                told = settings_answer(command.settings, GroupSettings(), LONGEST_POLL_MS)
+                told = settings_answer(command.settings, SubscriptionSettings(), LONGEST_POLL_MS)
                 await context.write(told.SerializeToString())
 
     def _queues(self, resource: pb.Resource, endpoints: pb.Endpoints) -> list[pb.MessageQueue]:
