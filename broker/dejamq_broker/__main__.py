@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from dejamq_proto.codes import ConfigError, DejamqError
@@ -22,8 +21,7 @@ from dejamq_proto.standard_output import OutputFailed, run
 
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
-from dejamq_broker.failover import FailoverBroker
-from dejamq_broker.replication.mastership import FILE_NAME, RoleFile
+from dejamq_broker.failover import FailoverBroker, broker_of
 
 BAD_USE, FAILED = 2, 1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -108,17 +106,6 @@ def allow_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def unfenced(config: BrokerConfig) -> Broker:
-    """A broker that asks nobody whether it may be master. Raises ConfigError where its store says that it must ask."""
-    directory = Path(config.store_directory).expanduser()
-    if epoch := RoleFile(directory).read(config.broker_id).epoch:
-        raise ConfigError(
-            f"the store {directory} took part in fail-over (epoch {epoch}), and another replica may be master now: set "
-            f"failover_enable=true, or remove config/{FILE_NAME} there once no other replica takes messages"
-        )
-    return Broker(config)
-
-
 async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: None) -> None:
     """From start to a clean end. Raises what ``Broker.start`` raises.
 
@@ -128,7 +115,7 @@ async def serve(config: BrokerConfig, release_log: Callable[[], None] = lambda: 
     The line ``ready broker NAME ADDRESS`` on standard output is a promise to the starter of this process. From then on
     clients are served, and the name servers were asked once.
     """
-    broker = FailoverBroker(config) if config.failover_enable else unfenced(config)
+    broker = broker_of(config)
     asyncio.get_running_loop().call_later(logs.HOLD_S, release_log)
     signalled = asyncio.create_task(wait_for_signal(), name="signals")
     starting = asyncio.create_task(broker.start(), name="start")

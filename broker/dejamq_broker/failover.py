@@ -17,10 +17,10 @@ from dejamq_proto.account import Account
 from dejamq_proto.codes import ConfigError, DejamqError
 from dejamq_proto.wire.tls import ClientTls
 
-from dejamq_broker.app import Broker
+from dejamq_broker.app import Broker, Guest
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.doors.v1.mastership import NameServerGranter
-from dejamq_broker.replication.mastership import Mastership, RoleFile, boot_clock_s
+from dejamq_broker.replication.mastership import FILE_NAME, Mastership, RoleFile, boot_clock_s
 from dejamq_broker.replication.slave import ReplicationState
 from dejamq_broker.store.files.paths import StorePaths
 
@@ -245,3 +245,20 @@ class FailoverBroker:
 
     def _following(self) -> ReplicationState | None:
         return None if self.broker is None else self.broker.following()
+
+
+def broker_of(config: BrokerConfig) -> Broker | FailoverBroker:
+    """The broker that these settings ask for. Raises ConfigError, also as ``unfenced`` does."""
+    return FailoverBroker(config) if config.failover_enable else unfenced(config)
+
+
+def unfenced(config: BrokerConfig, guest: Guest | None = None) -> Broker:
+    """A broker that asks nobody whether it may be master. Raises ConfigError where its store says that it must ask."""
+    directory = StorePaths(config.store_directory).root.expanduser()
+    if epoch := RoleFile(directory).read(config.broker_id).epoch:
+        raise ConfigError(
+            f"the store {directory} took part in fail-over (epoch {epoch}), and another replica may be master now: set "
+            f"failover_enable=true at `dejamq serve broker`, or remove config/{FILE_NAME} there once no other replica "
+            "takes messages"
+        )
+    return Broker(config, guest=guest)

@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.failover import unfenced
 from dejamq_namesrv.doors.services import NameServerDoors
 from dejamq_proto.codes import Code, ConfigError, DejamqError
 from dejamq_proto.config.settings import load
@@ -107,7 +107,7 @@ async def advertise(server: str, address: str) -> None:
 
 async def serve(config: BrokerConfig) -> None:
     """Until a signal. The line on standard output says that clients can connect, and what to tell them."""
-    broker = Broker(config, guest=NameServerDoors.in_memory())
+    broker = unfenced(config, NameServerDoors.in_memory())
     signalled = asyncio.create_task(wait_for_signal())
     try:
         await broker.start()

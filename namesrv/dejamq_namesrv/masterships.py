@@ -73,6 +73,7 @@ class Masterships:
         self._path = Path(directory) / FILE_NAME if directory else None
         self._now_ms, self._began_ms = now_ms, now_ms()
         self._table = _read(self._path) if self._path else {}
+        self._kept = dict(self._table)
         self._heard: dict[tuple[str, str], int] = {}
         self._writing = asyncio.Lock()
 
@@ -105,7 +106,8 @@ class Masterships:
         granted, confirmed = (at := self._of(candidate)).granted, at.confirmed
         if candidate.epoch <= granted.epoch and granted.replica != candidate.replica:
             return self._answer(candidate, f"epoch {granted.epoch} was granted to {granted.replica}")
-        if candidate.epoch >= granted.epoch and _grant(candidate) != confirmed:
+        unkept = self._kept.get(candidate.key) != at  # being written now, or the disk refused it before
+        if candidate.epoch >= granted.epoch and (unkept or _grant(candidate) != confirmed):
             if candidate.epoch != confirmed.epoch:
                 log.warning(
                     "mastership_confirmed broker=%s replica=%s epoch=%d",
@@ -147,13 +149,16 @@ class Masterships:
         self._table[candidate.key] = at
         self._heard[candidate.key, candidate.replica] = self._now_ms()
         if self._path is None:
+            self._kept[candidate.key] = at
             return
         async with self._writing:
+            table = dict(self._table)
             try:
-                await asyncio.to_thread(write_whole, self._path, msgspec.json.encode(self._table))
+                await asyncio.to_thread(write_whole, self._path, msgspec.json.encode(table))
             except OSError as error:
                 text = f"cannot write {self._path}: {error.strerror}; free some space, or check who owns it"
                 raise DejamqError(text, code=Code.SYSTEM_ERROR) from None
+            self._kept = table
 
 
 def _grant(candidate: Candidate) -> Grant:

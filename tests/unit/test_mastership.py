@@ -6,9 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from dejamq_broker.__main__ import unfenced
 from dejamq_broker.base.config import BrokerConfig
+from dejamq_broker.failover import broker_of
 from dejamq_broker.replication.mastership import TRUSTED, GrantAnswer, Mastership, MastershipWish, Role, RoleFile
+from dejamq_lab import dev
+from dejamq_lab.cluster.inproc import InProcessServer
 from dejamq_namesrv.masterships import FILE_NAME, Candidate, MastershipAnswer, Masterships
 from dejamq_proto.codes import BrokerUnavailable, ConfigError, DejamqError
 
@@ -95,6 +97,20 @@ async def test_an_epoch_that_cannot_be_kept_is_granted_to_nobody(tmp_path: Path)
     (tmp_path / "folder").write_text("")
     with pytest.raises(DejamqError, match="cannot write"):
         await one.take(MASTER)
+
+
+async def test_a_master_is_confirmed_by_no_name_server_whose_disk_refuses_it(tmp_path: Path) -> None:
+    time = Time()
+    one = Masterships(str(tmp_path), time.now_ms)
+    assert (await one.take(MASTER)).done
+    in_the_way = (tmp_path / FILE_NAME).with_suffix(".tmp")
+    in_the_way.mkdir()
+    for _ in range(2):
+        with pytest.raises(DejamqError, match="cannot write"):
+            await one.renew(MASTER)
+    in_the_way.rmdir()
+    assert (await one.renew(MASTER)).done
+    assert Masterships(str(tmp_path), time.now_ms).look(SLAVE).at.confirmed.replica == "m"
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"c/b": 7}'])
@@ -278,8 +294,26 @@ async def test_of_two_name_servers_one_keeps_the_master_and_both_make_one(tmp_pa
 
 async def test_a_store_that_took_part_in_fail_over_is_not_served_without_it(tmp_path: Path) -> None:
     config = BrokerConfig(store_directory=str(tmp_path), listen="127.0.0.1:0")
-    assert unfenced(config)
+    assert broker_of(config)
     (tmp_path / "config").mkdir()
     await RoleFile(tmp_path).write(Role("m", 0, epoch=5))
     with pytest.raises(ConfigError, match=r"took part in fail-over \(epoch 5\).*set failover_enable=true"):
-        unfenced(config)
+        broker_of(config)
+
+
+async def test_a_server_inside_a_process_refuses_such_a_store_too(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    await RoleFile(tmp_path).write(Role("m", 0, epoch=5))
+    server = InProcessServer(BrokerConfig(store_directory=str(tmp_path), listen="127.0.0.1:0"), None)
+    try:
+        with pytest.raises(ConfigError, match="took part in fail-over"):
+            await server.start()
+    finally:
+        await server.end()
+
+
+async def test_a_dev_server_refuses_such_a_store_too(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    await RoleFile(tmp_path).write(Role("m", 0, epoch=5))
+    with pytest.raises(ConfigError, match="took part in fail-over"):
+        await dev.serve(BrokerConfig(store_directory=str(tmp_path), listen="127.0.0.1:0"))

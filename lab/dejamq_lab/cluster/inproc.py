@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import BrokerConfig
-from dejamq_broker.failover import FailoverBroker
+from dejamq_broker.failover import FailoverBroker, broker_of
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto import failpoints
@@ -51,10 +51,8 @@ class InProcessServer:
         made: Broker | FailoverBroker | NameServer
         if not isinstance(config, BrokerConfig):
             made = self.process.make(NameServer, config)
-        elif config.failover_enable:
-            made = self.process.make(FailoverBroker, config)
         else:
-            made = self.process.make(Broker, config)
+            made = self.process.make(broker_of, config)
         try:
             self.address = await self.process.do(made.start())
         except BaseException:  # also of who waits, in the moment in which the start has just succeeded
