@@ -10,6 +10,7 @@ from dejamq_analytics.evidence.client import origin_of
 from dejamq_analytics.evidence.mark import Mark, QueueName
 from dejamq_analytics.evidence.text_lines import GMT8, Line, layout_of, lines_of, raw_lines, zones_of
 from dejamq_analytics.evidence.trace import TraceMessage
+from dejamq_analytics.evidence.translate import shift_of
 from dejamq_analytics.sources.paths import BadInput
 
 QUEUE = QueueName("orders", "broker-a", 2)
@@ -373,3 +374,17 @@ def test_the_machine_of_a_file_is_the_folder_above_those_of_rocketmq(tmp_path: P
 def test_a_folder_that_is_not_there_is_bad_input() -> None:
     with pytest.raises(BadInput, match="no such directory of evidence"):
         found.found_in(["/nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "shift"),
+    [
+        ([20, 35, 4, 90], None), ([20, 4000, 15, 5], None), ([5020, 5004, 5090], -5004), ([4000], -4000), ([], None),
+        ([-4980, -4965, -4910], 4980),
+        ([-2990, -2995, 0], 2995),  # a slow message hides nothing
+        ([20, 15, 30, 6020, 6010, 6040], -6010), ([20, 15, 30, -5990, -5980], 5990),  # the clock stepped
+    ],
+)  # fmt: skip
+def test_a_clock_that_is_wrong_for_a_part_of_the_time_is_a_wrong_clock(late_ms: list[int], shift: int | None) -> None:
+    times = [(10_000_000 + 60_000 * at - late, 10_000_000 + 60_000 * at) for at, late in enumerate(late_ms)]
+    assert shift_of(times) == shift

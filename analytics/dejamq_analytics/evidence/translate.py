@@ -37,6 +37,8 @@ from dejamq_analytics.sources.paths import BadInput
 
 SKEW_MS = 1000
 """Clocks that agree better than this are taken for right."""
+LATE_TOGETHER = 3
+"""One trace message that comes late was slow on its way. So many in a row were not."""
 
 
 @dataclass(frozen=True)
@@ -216,11 +218,22 @@ def _names(brokers: Brokers, every: ClientStarts, records: Records) -> dict[str,
 
 def _skew(client: ClientStart) -> int | None:
     """By how much the client's clock is ahead of the broker's: trace messages have a time of each."""
-    apart = [
-        mark.said["stored_ms"] - mark.said["born_ms"]
-        for given in client.given
-        for mark in (given.mark, given.ended)
-        if mark is not None and mark.said["stored_ms"] and mark.said["born_ms"]
-    ]
-    ahead = -min(apart, key=abs, default=0)
-    return ahead if abs(ahead) > SKEW_MS else None
+    marks = (mark for given in client.given for mark in (given.mark, given.ended) if mark is not None)
+    times = {(mark.said["born_ms"], mark.said["stored_ms"]) for mark in marks}
+    return shift_of((born, stored) for born, stored in times if born and stored)
+
+
+def shift_of(times: Iterable[tuple[int, int]]) -> int | None:
+    """By how many ms a sender's clock is ahead, of messages that left and were stored then; None where nothing shows.
+
+    No message comes before it left, and one may be slow. So a clock that steps meanwhile shows too: by one message from
+    the future, or by some in a row that are all late.
+    """
+    apart = [stored - born for born, stored in sorted(times, key=lambda both: both[1])]
+    if not apart:
+        return None
+    together = min(LATE_TOGETHER, len(apart))
+    ahead = -min(apart)
+    behind = max(min(apart[at : at + together]) for at in range(len(apart) - together + 1))
+    shift = ahead if ahead > behind else -behind
+    return shift if abs(shift) > SKEW_MS else None
