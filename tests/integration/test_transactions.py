@@ -233,16 +233,17 @@ async def test_closing_waits_for_what_has_begun_and_its_end_leaves(cluster: Clus
 
 
 async def test_a_producer_that_is_closed_in_a_hurry_leaves_the_transaction_to_a_check(cluster: Cluster) -> None:
-    go_on = asyncio.Event()
+    entered, go_on = asyncio.Event(), asyncio.Event()
 
     async def execute(message: Message) -> TransactionState:
+        entered.set()
         await go_on.wait()
         return COMMIT
 
     producer = cluster.transaction_producer("shop", checker=never)
     await producer.start()
     sending = asyncio.ensure_future(producer.send_in_transaction(Message("orders", b"x"), execute))
-    await until(lambda: [one for one in events(cluster, "APPEND") if one["origin"] == "tx_half"])
+    await entered.wait()
     await producer.close(timeout_ms=20)
     go_on.set()
     assert (await sending).state is COMMIT

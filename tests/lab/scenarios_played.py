@@ -9,7 +9,7 @@ from dejamq_lab.scenario.script.variants import with_inbox
 ON_PROCESSES = ("O3", "R1", "R2")
 """With what cannot be played elsewhere. The others inside the tests' process, which takes a second or two each."""
 PLAYED = tuple(catalogue())
-INBOX = {"O3": "O3-inbox", "O10-v2": "O10-v2-inbox"}
+INBOX = {"O3": "O3-inbox", "P1-v2": "P1-v2-inbox"}
 """Played with an inbox too: a consumer of ours, and a client of RocketMQ 5."""
 SIDE_BY_SIDE = 3
 TRIES = 2

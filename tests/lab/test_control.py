@@ -368,7 +368,7 @@ def test_the_description_names_every_request_and_every_fault(server: DejamqServe
     described = asked(server, "/openapi.json")
     assert described == json.loads(json.dumps(openapi()))
     assert set(described["paths"]) == {"/faults", "/duplicates", "/advertise", "/health"}
-    assert {"AnswerLost", "RequestLost", "AnswerLate", "Cut", "Kill", "RepeatedHandOut"} <= set(
+    assert {"AnswerLost", "RequestLost", "AnswerLate", "CutFault", "KillFault", "RepeatedHandOut"} <= set(
         described["components"]["schemas"]
     )
 

@@ -18,7 +18,7 @@ def test_the_proof_of_a_cause_is_told_line_by_line(outcomes: dict[str, ScenarioO
     assert any("OFF_LOAD" in line for line in proof)
 
 
-@pytest.mark.parametrize(("name", "cause"), [("O3", "O3"), ("O10-v2", "O10")])
+@pytest.mark.parametrize(("name", "cause"), [("O3", "O3"), ("P1-v2", "P1")])
 def test_effects_that_were_there_twice_are_there_once_with_an_inbox(
     outcomes: dict[str, ScenarioOutcome], name: str, cause: str
 ) -> None:

@@ -53,9 +53,11 @@ async def killed_in_the_middle(cluster: Cluster, homes: Sequence[Path]) -> None:
             await producer.send(Message(TOPIC, b"paid", keys="order-8"))  # the pull after it tells the offset
             await asyncio.to_thread(one.wait, "done", "order-8")
             one.kill()
+    before = traces(cluster, b"SubAfter")
     with member(cluster, homes[1]) as two:
         for key in ("order-5", "order-6", "order-7"):
             await asyncio.to_thread(two.wait, "done", key)
+        await until(lambda: traces(cluster, b"SubAfter") >= before + 3, 60)
         await asyncio.to_thread(two.stop)
 
 

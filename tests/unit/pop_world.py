@@ -24,7 +24,7 @@ from dejamq_broker.store import MessageStore
 from dejamq_broker.tables.offsets import NOBODY
 from dejamq_proto.clock import ClocksMs
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.journal.writer import Journal, Level
+from dejamq_proto.journal.writer import open_journal
 from dejamq_proto.records.record import Record, decode, encode_properties
 
 TOPIC, GROUP = "orders", "g"
@@ -43,8 +43,9 @@ class Given(NamedTuple):
 class PopWorld:
     """One broker, again and again. ``now_ms`` is its clock."""
 
-    def __init__(self, directory: Path, queues: int = 2, **settings: Any) -> None:
+    def __init__(self, directory: Path, queues: int = 2, *, journal_level: str = "off", **settings: Any) -> None:
         self.now_ms, self.queues, self._settings = 1_700_000_000_000, queues, settings
+        self.journal_dir, self._journal_level = directory / "journal", journal_level
         self._directories = (directory / f"life{number}" for number in itertools.count())
         self.directory = next(self._directories)
         self._open()
@@ -59,9 +60,11 @@ class PopWorld:
             address="127.0.0.1:10911", store_host=("127.0.0.1", 10911),
         )  # fmt: skip
         self.store = MessageStore.open(self.directory, self.config.store, clock_ms=self.clock)
-        journal = Journal(None, role="broker", process="b", boot_id="b0", level=Level.OFF)
+        self.journal = open_journal(
+            self.journal_dir, role="broker", process="b", boot_id="b0", level=self._journal_level
+        )
         self.domain = Domain(
-            self.config, self.store, journal, site, ClocksMs(self.clock, self.clock), LongPoll(),
+            self.config, self.store, self.journal, site, ClocksMs(self.clock, self.clock), LongPoll(),
             on_topics=lambda: None, master_there=lambda: False,
         )  # fmt: skip
         self.domain.tables.topics.ensure(TOPIC, self.queues)
@@ -164,8 +167,8 @@ class PopWorld:
 
 
 @contextmanager
-def pop_world(directory: Path, queues: int = 2, **settings: Any) -> Iterator[PopWorld]:
-    world = PopWorld(directory, queues, **settings)
+def pop_world(directory: Path, queues: int = 2, *, journal_level: str = "off", **settings: Any) -> Iterator[PopWorld]:
+    world = PopWorld(directory, queues, journal_level=journal_level, **settings)
     try:
         yield world
     finally:

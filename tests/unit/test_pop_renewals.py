@@ -1,13 +1,14 @@
 """Messages that the broker keeps for their consumers, and messages that a consumer gives up."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from dejamq_broker.pop.state import PopState
 from dejamq_broker.tables.offsets import Asker
 from dejamq_proto.codes import Code
+from dejamq_proto.journal.events import Change
+from dejamq_proto.journal.lines import events, files_in
 from pop_world import GROUP, TOPIC, Given, PopWorld, bodies, pop_world
 
 CLIENT = Asker("c1", "boot", 1)
@@ -121,16 +122,16 @@ async def test_after_a_lost_answer_to_a_change_the_first_handle_of_a_renewed_mes
 
 
 async def test_a_change_names_the_handle_by_which_it_was_asked_in_the_journal(tmp_path: Path) -> None:
-    with pop_world(tmp_path, queues=1) as world:
+    with pop_world(tmp_path, queues=1, journal_level="forensic") as world:
         world.send(b"x")
         (given,) = world.pop(invisible_ms=60_000)
         kept(world, [given])
         await passes(world, 60_000)
-        told: list[Any] = []
-        world.popping.pops._journal = SimpleNamespace(on=True, write=told.append)  # type: ignore[assignment]
         world.popping.renewals.changed(GROUP, TOPIC, given.handle, 5_000, CLIENT)
-        (line,) = told
-        assert line.asked_pop_time == given.handle.pop_time < line.pop_time < line.new_pop_time
+        world.journal.close()
+    asked = [line for line in events(files_in(world.journal_dir), Change) if line.asked_pop_time]
+    assert [line.asked_pop_time for line in asked] == [given.handle.pop_time]
+    assert given.handle.pop_time < asked[0].pop_time < asked[0].new_pop_time
 
 
 async def test_messages_of_a_client_that_is_gone_come_again_soon(tmp_path: Path) -> None:

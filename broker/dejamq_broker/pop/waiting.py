@@ -23,20 +23,16 @@ Pair = tuple[str, str]
 NOTHING, SOMETHING = PopAnswer(0), PopAnswer(0, rest=1)
 
 
-def _nothing() -> None:
-    """Asks nobody."""
-
-
 class HeldPop(msgspec.Struct, eq=False):
     """``told`` is called once, with the answer or with why there is none, unless the hold is forgotten before."""
 
     query: PopQuery
     told: Callable[[PopAnswer | DejamqError], None]
+    admit: Callable[[], None]
+    """Raises DejamqError for who may not have messages any more."""
     owner: object = None
     peek: bool = False
     """Only whether there are messages is asked; the answer then has none, and a rest."""
-    admit: Callable[[], None] = _nothing
-    """Raises DejamqError for who may not have messages any more."""
     timer: asyncio.TimerHandle | None = None
 
 
@@ -57,7 +53,7 @@ class HeldPops:
 
     def park(
         self, query: PopQuery, wait_ms: float, told: Callable[[PopAnswer | DejamqError], None], owner: object = None, *,
-        peek: bool = False, admit: Callable[[], None] = _nothing,
+        admit: Callable[[], None], peek: bool = False,
     ) -> HeldPop:  # fmt: skip
         """Hold a request that found nothing. ``admit`` is asked again before a message is given. Raises
         POLLING_FULL.
@@ -67,7 +63,7 @@ class HeldPops:
         if self._count >= self._settings.max_pop_polling_size or len(holds) >= self._settings.pop_polling_size:
             text = "[POLLING_FULL]as many pops wait for messages here as may (pop_polling_size): pop again later"
             raise DejamqError(text, code=Code.POLLING_FULL)
-        hold = HeldPop(query, told, owner, peek, admit)
+        hold = HeldPop(query, told, admit, owner, peek)
         if self._closed:
             self._loop.call_soon(told, NOTHING)
             return hold

@@ -68,12 +68,10 @@ class Armed:
 class ServerUnderTest:
     """Owned by the event loop. One strike is done after the other."""
 
-    def __init__(
-        self, config: BrokerConfig, directory: Path, account: Callable[[], Account | None] = lambda: None
-    ) -> None:
+    def __init__(self, config: BrokerConfig, directory: Path, account: Callable[[], Account | None]) -> None:
         """``config``: as of a server that is no process of its own. ``directory`` gets its log and armed faults.
 
-        By ``account`` it shows the server who it is; without one by the keys of the environment.
+        By ``account`` it shows the server who it is; where that gives None, by the keys of the environment.
         """
         self._public, self._account = config, account
         directory.mkdir(parents=True, exist_ok=True)
