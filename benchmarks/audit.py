@@ -32,7 +32,7 @@ DELIVERS = "event string, `group` string, delivery_ids array<bigint>, unique_key
 
 def main() -> int:
     options = _parsed()
-    if options.part:
+    if options.bare:
         print(msgspec.json.encode(_bare_part(options)).decode())
         return 0
     with tempfile.TemporaryDirectory(prefix="audit-", dir=options.directory) as name:
@@ -64,17 +64,8 @@ def main() -> int:
 
 def _audited(journals: Path, out: Path, options: argparse.Namespace) -> tuple[dict[str, Any], float]:
     """The command's verdict, and its seconds by the clock. It has an empty cache, as the first time."""
-    command = [
-        sys.executable,
-        "-m",
-        "dejamq_cli",
-        "audit",
-        str(journals),
-        "--out",
-        str(out),
-        "--engine",
-        options.engine,
-    ]
+    command = [sys.executable, "-m", "dejamq_cli", "audit", str(journals), "--out", str(out)]
+    command += ["--engine", options.engine]
     command += ["--master", options.master] if options.master else []
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="audit-cache-") as cache:
@@ -90,7 +81,7 @@ def _audited(journals: Path, out: Path, options: argparse.Namespace) -> tuple[di
 
 def _bare_of(journals: Path, options: argparse.Namespace) -> list[float]:
     """Seconds of the first scan and of the second, in a process with a Java of its own."""
-    asked = [sys.executable, __file__, "--part", "bare", "--journals", str(journals)]
+    asked = [sys.executable, __file__, "--bare", str(journals)]
     asked += ["--master", options.master] if options.master else []
     done = subprocess.run(asked, stdout=subprocess.PIPE, check=True)
     told: list[float] = msgspec.json.decode(done.stdout.splitlines()[-1])
@@ -100,7 +91,7 @@ def _bare_of(journals: Path, options: argparse.Namespace) -> list[float]:
 def _bare_part(options: argparse.Namespace) -> list[float]:
     """The first of its process, as the audit is, and once more with a Java that is warm and knows the question."""
     with make_session(options.master) as spark:
-        return [_timed(_bare, spark, options.journals) for _ in range(2)]
+        return [_timed(_bare, spark, options.bare) for _ in range(2)]
 
 
 def _timed(work: Any, spark: SparkSession, directory: str) -> float:
@@ -123,8 +114,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--run", type=int, default=RUN, help="deliveries of one journal line")
     parser.add_argument("--directory", help="where the journals go for the time being")
     parser.add_argument("--engine", choices=("auto", "spark", "duckdb"), default="auto", help="as of `dejamq audit`")
-    parser.add_argument("--part", choices=["bare"], help=argparse.SUPPRESS)
-    parser.add_argument("--journals", help=argparse.SUPPRESS)
+    parser.add_argument("--bare", metavar="JOURNALS", help=argparse.SUPPRESS)
     parser.add_argument("--master", help="the Spark master, default local[*]")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     return parser.parse_args()

@@ -25,7 +25,6 @@ PARTS = {
     "body and id": ("dejamq.native", ["Layout", "BodyProperty", "IdProperty"]),
 }
 """Name of a part: the package, and the names that it consists of."""
-ALL = "all of them"
 WITHOUT = "BENCHMARK_WITHOUT"
 
 

@@ -39,6 +39,12 @@ class Broker:
     def ask(self, most: int, wait_ms: int = LONG_MS) -> "asyncio.Task[list[Any]]":
         return asyncio.create_task(soon(self.receives.ask(most, wait_ms)))
 
+    async def begun(self, most: int) -> "asyncio.Task[list[Any]]":
+        """The first receive of all, whose call is under way."""
+        first = self.ask(most)
+        await until(lambda: len(self.asked) == 1)
+        return first
+
 
 async def soon(what: Awaitable[list[Any]]) -> list[Any]:
     async with asyncio.timeout(20):
@@ -60,8 +66,7 @@ def never_held(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("never_held")
 async def test_those_that_come_meanwhile_leave_in_one_call_and_share_what_it_brings_in_their_order() -> None:
     broker = Broker()
-    first = broker.ask(2)
-    await until(lambda: len(broker.asked) == 1)
+    first = await broker.begun(2)
     second, third, fourth = broker.ask(2), broker.ask(3), broker.ask(1, 0)
     await broker.answers(0, [1, 2])
     await broker.answers(1, [3, 4, 5])
@@ -73,8 +78,7 @@ async def test_those_that_come_meanwhile_leave_in_one_call_and_share_what_it_bri
 @pytest.mark.usefixtures("never_held")
 async def test_who_gets_nothing_of_a_call_and_has_time_left_asks_again() -> None:
     broker = Broker()
-    broker.ask(1)
-    await until(lambda: len(broker.asked) == 1)
+    await broker.begun(1)
     second, third = broker.ask(1), broker.ask(1)
     await broker.answers(0, [1])
     await broker.answers(1, [2])
@@ -95,8 +99,7 @@ async def test_nobody_waits_behind_a_call_that_the_broker_holds() -> None:
 @pytest.mark.usefixtures("never_held")
 async def test_what_a_call_brings_for_a_receive_that_was_cancelled_is_spare() -> None:
     broker = Broker()
-    broker.ask(1)
-    await until(lambda: len(broker.asked) == 1)
+    await broker.begun(1)
     second, third = broker.ask(1), broker.ask(1)
     await broker.answers(0, [1])
     await until(lambda: len(broker.asked) == 2)
@@ -110,8 +113,7 @@ async def test_what_a_call_brings_for_a_receive_that_was_cancelled_is_spare() ->
 @pytest.mark.usefixtures("never_held")
 async def test_a_call_that_nobody_waits_for_any_more_is_given_up() -> None:
     broker = Broker()
-    first = broker.ask(1)
-    await until(lambda: len(broker.asked) == 1)
+    first = await broker.begun(1)
     first.cancel()
     await until(lambda: broker.given_up(0))
     again = broker.ask(1)
@@ -122,8 +124,7 @@ async def test_a_call_that_nobody_waits_for_any_more_is_given_up() -> None:
 @pytest.mark.usefixtures("never_held")
 async def test_all_receives_of_a_call_that_failed_fail_and_the_next_one_does_not() -> None:
     broker = Broker()
-    first = broker.ask(1)
-    await until(lambda: len(broker.asked) == 1)
+    first = await broker.begun(1)
     second, third = broker.ask(1), broker.ask(1)
     await broker.answers(0, BrokerUnavailable("gone"))
     await broker.answers(1, BrokerUnavailable("gone"))
@@ -138,8 +139,7 @@ async def test_all_receives_of_a_call_that_failed_fail_and_the_next_one_does_not
 @pytest.mark.usefixtures("never_held")
 async def test_a_call_asks_for_no_more_than_the_broker_gives() -> None:
     broker = Broker()
-    broker.ask(1)
-    await until(lambda: len(broker.asked) == 1)
+    await broker.begun(1)
     waiting = [broker.ask(512) for _ in range(3)]
     await broker.answers(0, [1])
     await broker.answers(1, [2])

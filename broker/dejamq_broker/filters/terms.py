@@ -28,7 +28,7 @@ from dejamq_broker.filters.values import INTEGERS, LONGS, Long, Value, compare, 
 
 @lark.v_args(inline=True)
 class Terms(lark.Transformer[lark.Token, Evaluate]):
-    """A rule of the grammar each. Raises Refused for operands that RocketMQ refuses as well."""
+    """A rule of the grammar each. Raises BadFilter for operands that RocketMQ refuses as well."""
 
     def start(self, term: FilterTerm) -> Evaluate:
         return as_boolean(term).evaluate

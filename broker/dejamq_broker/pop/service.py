@@ -335,7 +335,10 @@ class Pops:
         else:
             new = self.state.changed(point, offset, self._clock_ms(), invisible_ms, by, keeper)
             how = "renewed" if new.visible_ms > point.visible_ms else "visible"
-        self._tell_change(point, offset, new, by, asker, how)
+        self._tell_change(
+            point.at, offset, asker, pop_time=point.pop_time, new_pop_time=new.pop_time,
+            invisible_ms=new.invisible_ms, how=how, asked_pop_time=by.pop_time if by != point.name else 0,
+        )  # fmt: skip
         return msgspec.structs.replace(
             handle,
             start_offset=offset,
@@ -350,11 +353,10 @@ class Pops:
         at = self._at(group, topic, handle)
         changed = self._in_order.change(at, handle, invisible_ms, kept=kept)
         how = "renewed" if changed.invisible_ms > handle.invisible_ms else "visible"
-        if self._journal.on:
-            self._journal.write(self._change_line(
-                at, handle.queue_offset, asker, pop_time=handle.pop_time, new_pop_time=changed.pop_time,
-                invisible_ms=changed.invisible_ms, how=how,
-            ))  # fmt: skip
+        self._tell_change(
+            at, handle.queue_offset, asker, pop_time=handle.pop_time, new_pop_time=changed.pop_time,
+            invisible_ms=changed.invisible_ms, how=how,
+        )  # fmt: skip
         return changed
 
     def bury(self, group: str, topic: str, handle: Handle) -> None:
@@ -430,20 +432,13 @@ class Pops:
                 queue_offsets=offsets, pop_time=pop_time, outcome=outcome, reason=reason,
             ))  # fmt: skip
 
-    def _tell_change(
-        self, point: CheckPoint, offset: int, new: CheckPoint, by: CheckPointName, asker: Asker, how: str
-    ) -> None:  # fmt: skip
+    def _tell_change(self, at: Position, offset: int, asker: Asker, **what: Any) -> None:
         if self._journal.on:
-            self._journal.write(self._change_line(
-                point.at, offset, asker, pop_time=point.pop_time, new_pop_time=new.pop_time,
-                invisible_ms=new.invisible_ms, how=how, asked_pop_time=by.pop_time if by != point.name else 0,
+            self._journal.write(Change(
+                broker_name=self._site.broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
+                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq, queue_offset=offset,
+                **what,
             ))  # fmt: skip
-
-    def _change_line(self, at: Position, offset: int, asker: Asker, **what: Any) -> Change:
-        return Change(
-            broker_name=self._site.broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-            client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq, queue_offset=offset, **what,
-        )  # fmt: skip
 
 
 def _check_invisible(invisible_ms: int) -> None:
@@ -455,8 +450,6 @@ def _check_invisible(invisible_ms: int) -> None:
 def _own(point: CheckPoint, handle: Handle) -> CheckPoint:
     """The delivery by which the message of a handle goes on. Raises NO_MESSAGE where it is none of these, or lost."""
     offset = handle.queue_offset
-    if offset in point.left and offset not in point.replaced:  # nearly always
-        return point
     if offset not in point.offsets:
         raise stale(handle)
     while (later := point.replaced.get(offset)) is not None:

@@ -145,7 +145,7 @@ class TraceFollower:
             self.missed += to - before
 
     async def _pull(self, place: QueuePlace) -> bool:
-        """Whether it went on. Raises Refused, Reconnected."""
+        """Whether it went on. Raises TraceRefused, Reconnected."""
         server = self._servers[place.broker]
         told = await server.ask_over(place.looked, requests.PULL_MESSAGE, requests.PullMessage(
             consumer_group=TOOLS_GROUP, topic=self._topic, queue_id=place.queue_id, queue_offset=place.next,
@@ -189,7 +189,7 @@ class TraceFollower:
 
 
 async def offset_of(server: AskedServer, request: requests.RequestKind[Any], question: requests.Fields) -> int:
-    """An answer that is an offset. Raises Refused."""
+    """An answer that is an offset. Raises TraceRefused."""
     command = (await server.ask(request, question)).command
     if command.code or "offset" not in command.ext:
         raise TraceRefused(command.remark or "it tells no offset", code=command.code)

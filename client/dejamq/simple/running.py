@@ -203,10 +203,8 @@ class SimpleRunning:
         answer = PullAnswer(sizes=np.array(sizes, "<u4"), records=tuple(each.records for each in batches))
         made, messages = receive(answer, queue, self.instance.boot_id)
         made.group, made.namespace = unwrap(namespace, self._group), namespace
-        made.first_topic, made.handles = (
-            unwrap(namespace, place.topic),
-            [handle for each in batches for handle in each.handles],
-        )
+        made.first_topic = unwrap(namespace, place.topic)
+        made.handles = [handle for each in batches for handle in each.handles]
         if wanted.tags and batch.topic == place.topic:
             strangers = [message for message in messages if message.tags not in wanted.tags]
             for message in strangers:

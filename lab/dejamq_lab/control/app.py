@@ -126,7 +126,7 @@ def _route(path: str, handlers: dict[str, Handler], guard: Guard | None) -> Rout
 
 
 def _admit(guard: Guard, page: str, request: Request) -> None:
-    """Raises Refused."""
+    """Raises ProblemError."""
     asked = SimpleNamespace(group=request.query_params.get("group", ""))
     try:
         guard.http(page, request.headers.get("authorization"), request.client.host if request.client else "", asked)

@@ -34,7 +34,10 @@ def admission(guard: Guard | None, method: str, context: Any, peer: str) -> Admi
 
 
 class Hearer(NamedTuple):
-    """What the one who opened a stream may hear from the broker now. Nobody is told of a refusal."""
+    """What somebody may hear from the broker now; nothing before he has shown who he is. Nobody is told of a refusal.
+
+    Without a ``guard`` everybody hears everything.
+    """
 
     guard: Guard | None
     who: Caller | None
@@ -46,15 +49,19 @@ class Hearer(NamedTuple):
 
     def is_there(self) -> bool:
         """He is a user as he was."""
-        return self.guard is None or self.who is None or self.guard.still(self.who)
+        return self.guard is None or (self.who is not None and self.guard.still(self.who))
 
     def may_publish(self, topic: str) -> bool:
         """He may see half messages of this topic."""
-        return self.guard is None or self.who is None or self.guard.may_publish(self.who, topic)
+        return self.guard is None or (self.who is not None and self.guard.may_publish(self.who, topic))
 
     def may_consume(self, topic: str) -> bool:
         """He may be handed messages of this topic."""
-        return self.guard is None or self.who is None or self.guard.may_consume(self.who, topic)
+        return self.guard is None or (self.who is not None and self.guard.may_consume(self.who, topic))
+
+
+EVERYBODY = Hearer(None, None)
+"""Without access control."""
 
 
 def hearer(guard: Guard | None, method: str, context: Any, peer: str) -> Hearer:

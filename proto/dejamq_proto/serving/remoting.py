@@ -229,10 +229,8 @@ class Connection(asyncio.Protocol, Generic[Of]):
             self._who = guard.remoting(command, self.peer[0])
 
     @property
-    def hearer(self) -> Hearer | None:
-        """The sender of the last request; None for one who has not shown who he is."""
-        if self._door.guard is not None and self._who is None:
-            return None
+    def hearer(self) -> Hearer:
+        """The sender of the last request."""
         return Hearer(self._door.guard, self._who)
 
     @property

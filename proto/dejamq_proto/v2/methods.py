@@ -13,7 +13,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from dejamq_proto import names
-from dejamq_proto.access.admission import AGAIN, Hearer, address_of
+from dejamq_proto.access.admission import AGAIN, EVERYBODY, Hearer, address_of
 from dejamq_proto.access.guard import Caller, Guard, Unauthenticated
 from dejamq_proto.account import DATE_TIME, HEADER
 from dejamq_proto.codes import Code, DejamqError, InvalidName
@@ -32,11 +32,8 @@ wait meanwhile.
 """
 Request = TypeVar("Request", bound=Message)
 Context = Any
-USER: ContextVar[str] = ContextVar("user", default="")
-"""Who makes the call that this task answers, where there is access control."""
-NOBODY = Hearer(None, None)
-HEARER: ContextVar[Hearer] = ContextVar("hearer", default=NOBODY)  # a tuple, which nobody changes
-"""The same, for what he is told later by the stream that he opens."""
+HEARER: ContextVar[Hearer] = ContextVar("hearer", default=EVERYBODY)  # a tuple, which nobody changes
+"""Who makes the call that this task answers, and what he may hear later by the stream that he opens."""
 
 
 class Call(NamedTuple):
@@ -94,7 +91,7 @@ def call_of(context: Context, peer: str) -> Call:
     boot_id, seq = headers.get(BOOT_ID, "")[:LONGEST_BOOT_ID], headers.get(SEQ, "")
     number = int(seq) if seq.isdecimal() and len(seq) < 16 else 0
     proof = tuple((name, headers[name]) for name in (HEADER, DATE_TIME) if name in headers)
-    return Call(client_id, language, version, peer, context.time_remaining(), boot_id, number, USER.get(), proof)
+    return Call(client_id, language, version, peer, context.time_remaining(), boot_id, number, HEARER.get().name, proof)
 
 
 def read(raw: bytes, kind: type[Request]) -> Request:
@@ -142,7 +139,6 @@ class _Door:
             return None
         peer = self._true_peer(context.peer())
         who = self.guard.v2_call(name, context.invocation_metadata(), address_of(peer))
-        USER.set(who.name)
         HEARER.set(Hearer(self.guard, who))
         return who
 

@@ -58,7 +58,7 @@ def varint(value: int) -> bytes:
 def fields_of(frame: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """(field number, value): ints for varints, views for length-delimited fields; fixed-width ones are skipped.
 
-    Raises BadFrame, when it comes to a malformed part.
+    Raises BadMessage, when it comes to a malformed part.
     """
     view, at, end = memoryview(frame), 0, len(frame)
     while at < end:
@@ -101,7 +101,7 @@ def _read_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def words(value: memoryview, kind: str) -> npt.NDArray[Any]:
-    """The frame that ``packed`` wrote, not copied. Raises BadFrame."""
+    """The frame that ``packed`` wrote, not copied. Raises BadMessage."""
     try:
         return np.frombuffer(value, kind)
     except ValueError:
@@ -109,7 +109,7 @@ def words(value: memoryview, kind: str) -> npt.NDArray[Any]:
 
 
 def text_of(value: memoryview) -> str:
-    """Raises BadFrame."""
+    """Raises BadMessage."""
     try:
         return bytes(value).decode()
     except UnicodeDecodeError:

@@ -65,7 +65,7 @@ class SendRun(msgspec.Struct, kw_only=True):
 
     @classmethod
     def decode(cls, frame: bytes | memoryview) -> "SendRun":
-        """Read a frame. Raises BadFrame. Lengths of the arrays are checked by ``check``."""
+        """Read a frame. Raises BadMessage. Lengths of the arrays are checked by ``check``."""
         run = cls(queues=[])
         for number, value in fields_of(frame):
             if isinstance(value, memoryview):
@@ -137,7 +137,7 @@ class SendRunResult(msgspec.Struct, kw_only=True):
 
     @classmethod
     def decode(cls, frame: bytes | memoryview) -> "SendRunResult":
-        """Read a frame. Raises BadFrame."""
+        """Read a frame. Raises BadMessage."""
         result = cls(bad_record=0)
         for number, value in fields_of(frame):
             if isinstance(value, memoryview):
@@ -205,7 +205,7 @@ class PullAnswer(msgspec.Struct, kw_only=True):
 
     @classmethod
     def decode(cls, frame: bytes | memoryview, also: "list[PullAnswer] | None" = None) -> "PullAnswer":
-        """Read a frame; the other answers inside it are appended to ``also``. Raises BadFrame."""
+        """Read a frame; the other answers inside it are appended to ``also``. Raises BadMessage."""
         answer, number = cls(), 0
         for number, value in fields_of(frame):
             if isinstance(value, memoryview):

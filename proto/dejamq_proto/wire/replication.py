@@ -24,7 +24,7 @@ class LogSlice(msgspec.Struct, kw_only=True):
 
     @classmethod
     def decode(cls, frame: bytes) -> "LogSlice":
-        """Read a frame. Raises BadFrame."""
+        """Read a frame. Raises BadMessage."""
         found = cls(deleted_topics=[])
         for number, value in fields_of(frame):
             if isinstance(value, memoryview):

@@ -70,7 +70,7 @@ class Memberships:
             raise DejamqError("a heartbeat names its client", code=Code.SYSTEM_ERROR, definite=True)
         peer = self._clients.peer(client.channel)
         peer.version, peer.language = str(command.version), command.language
-        peer.user = hearer.name if (hearer := client.connection.hearer) else ""
+        peer.user = client.connection.hearer.name
         remark = None
         try:
             self._clients.heartbeat(

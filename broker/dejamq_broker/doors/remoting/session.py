@@ -92,7 +92,7 @@ class ClientSession:
 
         Its answer says nothing that anybody waits for.
         """
-        if self.connection.full or (hearer := self.connection.hearer) is None or not hearer.is_there():
+        if self.connection.full or not self.connection.hearer.is_there():
             return False
         reply = decode(record, check_crc=False)
         header = requests.ReplyPushed(
@@ -120,8 +120,7 @@ class ClientSession:
                 where = requests.OffsetsQuestion(topic=command.topic, group=command.group)
                 return self._ask(command.number, requests.GET_OFFSETS_OF_CLIENT, where)
             case TakeDirectly():
-                hearer = self.connection.hearer
-                if hearer is None or not hearer.may_consume(decode(command.record, check_crc=False).topic):
+                if not self.connection.hearer.may_consume(decode(command.record, check_crc=False).topic):
                     return False
                 taken = requests.DirectConsumption(
                     consumer_group=command.group, client_id=self.client_id, broker_name=command.broker_name
@@ -131,7 +130,7 @@ class ClientSession:
 
     def _check(self, command: CheckProducer) -> bool:
         half = decode(command.record, check_crc=False)
-        if (hearer := self.connection.hearer) is None or not hearer.may_publish(half.topic):
+        if not self.connection.hearer.may_publish(half.topic):
             return False
         unique_key = half.properties.get(PROPERTY_UNIQUE_KEY)
         header = requests.CheckTransactionHeader(

@@ -10,7 +10,6 @@ import grpc.aio
 from dejamq_proto import names
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import DejamqError
-from dejamq_proto.records.record import decode
 from dejamq_proto.serving.acceptor import Acceptor
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2 import methods
@@ -49,7 +48,7 @@ class V2Door:
         self._renewals, self._clock_ms = domain.popping.renewals, domain.clock_ms
         self._sessions = Sessions(
             domain.members.clients, domain.clock_ms, domain.config.channel_expired_timeout_ms, self._renewals.gone,
-            command_of, self._may_hear,
+            command_of,
         )  # fmt: skip
         config, paths = domain.config, domain.paths
         self._sending = V2Sending(
@@ -75,12 +74,6 @@ class V2Door:
         unary |= self._sending.calls() | self._receiving.calls() | self._offsets.calls()
         streams = {"ReceiveMessage": self._receiving.receive, "PullMessage": self._offsets.pull}
         return methods.generic_handler(unary, streams, self._telemetry, self._acceptor.true_peer, self._guard)
-
-    def _may_hear(self, session: Session, command: object) -> bool:
-        """Whether the client's user may see the half message of this question."""
-        if not isinstance(command, CheckProducer):
-            return True
-        return session.hearer.may_publish(decode(command.record, check_crc=False).topic)
 
     async def renew(self) -> None:
         """Keep messages for push consumers that work on them."""

@@ -7,14 +7,16 @@ restart of the broker, so everything works without. Source: RocketMQ ``ClientAct
 import logging
 from collections.abc import Callable, Iterable
 
-from dejamq_proto.access.admission import Hearer
+from dejamq_proto.access.admission import EVERYBODY, Hearer
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.journal.writer import new_boot_id
+from dejamq_proto.records.record import decode
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.v2.methods import Call
 from dejamq_proto.v2.statuses import StatusError
 
 from dejamq_broker.base.streams import Outbox
+from dejamq_broker.deferred.transactions.check import CheckProducer
 from dejamq_broker.members.clients import Clients
 from dejamq_broker.members.connections import peer_text
 from dejamq_broker.members.groups import POPS, Channel, Consumer, GroupSubscription
@@ -44,7 +46,7 @@ class Session:
         self.request_timeout_ms = 0
         self.channel: Channel | None = None
         self.outbox: Outbox[object] | None = None
-        self.hearer = Hearer(None, None)
+        self.hearer = EVERYBODY
         self._calls = 0
 
     def asker(self, call: Call | None = None) -> Asker:
@@ -69,15 +71,13 @@ class Sessions:
     def __init__(
         self, clients: Clients, clock_ms: Callable[[], int], silent_ms: float, gone: Callable[[str], None],
         command_of: Callable[[object], pb.TelemetryCommand | None],
-        may_hear: Callable[[Session, object], bool],
     ) -> None:  # fmt: skip
         """``silent_ms``: a client without a stream that says nothing for so long has ended; ``gone`` is told.
 
         ``command_of``: a command of the broker in the words of the protocol, None for one that it does not know.
-        ``may_hear``: whether the client's user may have a command.
         """
         self._clients, self._clock_ms, self._silent_ms, self._gone = clients, clock_ms, silent_ms, gone
-        self._command_of, self._may_hear = command_of, may_hear
+        self._command_of = command_of
         self._by_id: dict[str, Session] = {}
 
     def of(self, call: Call) -> Session:
@@ -163,10 +163,17 @@ class Sessions:
 
     def _send(self, session: Session, command: object) -> bool:
         """False for a client without a stream, and for what the protocol has no word for."""
-        told = self._command_of(command) if self._may_hear(session, command) else None
+        told = self._command_of(command) if _may_hear(session.hearer, command) else None
         if told is None or session.outbox is None:
             return False
         return session.outbox.offer(told, told.ByteSize(), MOST_WAITING)
+
+
+def _may_hear(hearer: Hearer, command: object) -> bool:
+    """Whether he may see the half message of this question."""
+    if not isinstance(command, CheckProducer):
+        return True
+    return hearer.may_publish(decode(command.record, check_crc=False).topic)
 
 
 def topics_of(resources: Iterable[pb.Resource]) -> frozenset[str]:

@@ -164,7 +164,7 @@ class Handlers:
         return self.many if self._handling.batch else self.one
 
     async def _handle(self, received: ReceivedMessage) -> OrderedStatus | None:
-        """Raises Refused where it fails."""
+        """Raises ScriptedFailure where it fails."""
         number, fresh = self._enter(received)
         if fresh and number in self._handling.blocks:
             await self._released.wait()
