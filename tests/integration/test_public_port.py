@@ -10,7 +10,7 @@ import pytest
 from broker_wire import Wire, a_run, running, until
 from dejamq import Message, Producer
 from dejamq_broker.app import Broker
-from dejamq_lab.cluster.ports import held_block
+from dejamq_lab.cluster.ports import held_block, held_ports
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_proto.codes import ConfigError
@@ -22,6 +22,7 @@ from dejamq_proto.remoting import requests as r
 from dejamq_proto.remoting.frames import ONEWAY, encode
 from dejamq_proto.remoting.header import Command
 from dejamq_proto.serving import acceptor
+from dejamq_proto.serving.server import Server
 from dejamq_proto.wire.frame_stream import FrameStream
 from remoting_wire import a_send, remoting
 
@@ -218,3 +219,14 @@ async def test_a_port_that_another_process_has_is_refused_in_one_line(tmp_path: 
         with pytest.raises(ConfigError, match=f"cannot listen on {address}"):
             async with running(tmp_path, listen=address):
                 pass
+
+
+async def test_of_two_servers_that_start_at_one_port_at_one_moment_the_second_is_refused_in_one_line() -> None:
+    with held_ports(1) as (port,):
+        address, servers = f"127.0.0.1:{port}", (Server(()), Server(()))
+        started = await asyncio.gather(*(one.start(address) for one in servers), return_exceptions=True)
+        for one in servers:
+            await one.stop(0)
+    refused = [str(each) for each in started if isinstance(each, ConfigError)]
+    assert (address in started, len(refused)) == (True, 1), started
+    assert refused[0].startswith(f"cannot listen on {address}")

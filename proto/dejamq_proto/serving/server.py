@@ -114,7 +114,11 @@ class Server:
         self.stable_direct = self.direct if _port(self.direct) == near else ""
         await self.grpc.start()
         self.acceptor.pass_to_grpc(HERE.get(direct_host.strip("[]"), direct_host.strip("[]")), _port(self.direct))
-        await self.acceptor.listen()
+        try:
+            await self.acceptor.listen()
+        except OSError:  # two may bind a port while neither listens: the second learns it here
+            self.acceptor.close()
+            raise _cannot(listen) from None
         self._beside.append(asyncio.create_task(Heap().run(), name="heap"))
         if self._tls is not None:
             self._beside.append(asyncio.create_task(self._tls.watch(), name="certificates"))
