@@ -26,6 +26,4 @@ async def test_push_consumers_pop_when_an_operator_says_so_and_pull_again_when_h
     popped.insert(8, "body 07 popped try 1")
     told = lines_of(ours)
     assert told == ["popped", *popped, "after the switch they are pulled", "end"]
-    if lines_of(real) != told:  # the revive of RocketMQ may come after the program's wait on a busy machine
-        real = await output_of(java(class_path, tmp_path / "real-again", "PopMode", real_namesrv, "popmode2"), tmp_path)
     assert told == lines_of(real)
