@@ -261,16 +261,33 @@ def o9_although_the_members_differed_for_a_moment(made: History) -> None:
     ends(older, newer, broker)
 
 
-@story
-def new_owner_faster_at_a_hand_over(made: History) -> None:
+def overtaken(made: History, *, lag: bool = False, hole: bool = False, unopened: bool = False) -> None:
+    """The newer owner asks, and is done with 6 before the older one, which held it, delivers it as well.
+
+    ``lag``: the older one hears of the newer's route a round later; else of the member. ``unopened``: nobody knows
+    where the newer began.
+    """
     broker, older = made.broker(), made.consumer("c1")
-    older.assign("c1", queues="0")
+    older.assign(*(BOTH if lag else ("c1",)), queues="0", **({"route_digest": "three"} if lag else {}))
     queue = older.open_queue(6)
-    newer, _ = second_owner(made, broker)
+    newer = made.consumer("c2")
+    newer.assign(*BOTH, queues="0")
+    if unopened:
+        newer.skip_lines(1)
+    taken = begins_at_6(broker, newer)
     older.handle(queue, 6, 7)
+    if hole:
+        older.skip_lines(1)
     older.assign(*BOTH, queues="")
     hand_over(broker, older, queue)
+    newer.drop_queue(taken, 7, "shutdown")
     ends(older, newer, broker)
+
+
+story_of("o8-with-the-new-owner-faster", overtaken)
+story_of("o8-with-the-new-owner-faster-by-a-route-that-was-old", overtaken, lag=True)
+story_of("o8-with-the-new-owner-faster-and-a-hole", overtaken, hole=True)
+story_of("o8-with-the-new-owner-faster-and-a-hole-where-it-began", overtaken, unopened=True)
 
 
 @story

@@ -24,6 +24,8 @@ CERTAIN = {
     "o8-although-another-came-by-a-newer-route-and-went": ("O8", "f"),
     "r6-asleep-while-another-came-and-went": ("R6", "2"),
     "o8-although-it-was-paused-before": ("O8", "f"),
+    "o8-with-the-new-owner-faster": ("O8", "f"),
+    "o8-with-the-new-owner-faster-by-a-route-that-was-old": ("O8", "f"),
     "o9-although-the-members-differed-for-a-moment": ("O9", "b"),
 }
 UNDETERMINED = {
@@ -36,7 +38,8 @@ UNDETERMINED = {
     "closed-before-it-saw-one-of-another-strategy": (
         "no ASSIGN of closed-before-it-saw-one-of-another-strategy-c1 after"
     ),
-    "new-owner-faster-at-a-hand-over": "stage 2, the new owner was faster",
+    "o8-with-the-new-owner-faster-and-a-hole": "seq gap",
+    "o8-with-the-new-owner-faster-and-a-hole-where-it-began": "seq gap",
     "two-owners-who-agree": "stage 2, two owners whose rounds agree",
     "no-r4-with-a-name-each": "no ASSIGN of no-r4-with-a-name-each-c1 after",
     "r6-cut-off-with-a-hole-at-the-broker": "seq gap of r6-cut-off-with-a-hole-at-the-broker-broker-0",
@@ -89,3 +92,12 @@ def test_an_owner_that_could_not_know_is_told_with_its_line(told: Told, name: st
     finding = told.only(name)
     assert trigger in finding.trigger
     assert event in {line.event for line in finding.evidence}
+
+
+def test_the_proof_of_a_hand_over_that_was_overtaken_is_where_the_newer_owner_began(told: Told) -> None:
+    finding = told.only("o8-with-the-new-owner-faster")
+    began = [(line.process, line.summary) for line in finding.evidence if line.event == "PQ_OPEN"]
+    assert ("o8-with-the-new-owner-faster-c2", "begins at 6 (broker)") in began
+    assert finding.trigger == (
+        "o8-with-the-new-owner-faster-c2 began at 6 (broker) before o8-with-the-new-owner-faster-c1 was done with it"
+    )

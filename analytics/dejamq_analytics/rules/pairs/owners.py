@@ -1,7 +1,8 @@
 """Stage 2: the queue had two owners at once. A disagreement made the second one open it (R1 to R6, R13).
 
-A mere lag of a hand-over is no cause: the older owner's next round agreed with the newer one and gave it up, or the
-members of one broker had changed by then. Those pairs go on to the stages of one owner after the other.
+A mere lag of a hand-over is no disagreement: the older owner's next round agreed with the newer one and gave it up, or
+the members of one broker had changed by then. Those pairs go on to the stages of one owner after the other. Where the
+newer owner delivered first, it had asked before the older one had anything to tell (O8).
 """
 
 from dejamq_analytics.frames import Column
@@ -32,20 +33,41 @@ def stages() -> list[Stage]:
         sf.when(held.isNull(), older["process"]).otherwise(newer["process"]),
     )
     silent = text("no ASSIGN of %s after %s had opened the queue", older["process"], newer["process"])
-    turned = later("stage 2, the new owner was faster than the one that was giving up the queue")
     agree = later("stage 2, two owners whose rounds agree")
     return [
         *_alone(two, older, newer),
         Stage("2", two & ~known, missing=unknown),
         *_told_by_logs(two & known),
-        Stage("2", lag & _of("turned"), missing=turned),
+        *_overtaken(lag),
         Stage("2", heard & routes, "R1", trigger=_routes()),
         Stage("2", apart & ~changed & keeps & (kept["members"] != took["members"]), "R2", trigger=_members()),
         Stage("2", heard & (held["strategy"] != took["strategy"]), "R3", trigger=_strategies()),
-        Stage("2", changed & _of("turned"), missing=turned),
+        *_overtaken(changed),
         Stage("2", apart & kept.isNull(), missing=silent),
         Stage("2", apart & ~changed, missing=agree),
     ]  # fmt: skip
+
+
+def overtook() -> Column:
+    """Whether the newer owner delivered first."""
+    return sf.coalesce(_of("turned"), sf.lit(False))
+
+
+def _overtaken(handed_over: Column) -> list[Stage]:
+    """The older owner delivered the record after the newer one had, from what it held until its next round.
+
+    Times of logs do not tell who delivered first.
+    """
+    opened, turned = sf.col("first_queue.opened"), handed_over & overtook()
+    asked = text(
+        "%s began at %s (%s) before %s was done with it", _of("newer")["process"], opened["start_offset"],
+        opened["source"], _of("older")["process"],
+    )  # fmt: skip
+    faster = later("stage 2, the new owner was faster than the one that was giving up the queue")
+    return [
+        Stage("f", turned & ~_logged() & (opened["start_offset"] <= sf.col("first.queue_offset")), "O8", trigger=asked),
+        Stage("2", turned, missing=faster),
+    ]
 
 
 def _told_by_logs(two: Column) -> list[Stage]:
@@ -181,11 +203,25 @@ def evidence() -> list[Column]:
         ("ROUTE", _routed("route_took", "newer"), _of("route_took"), about_routes),
         ("MEMBER_LIST", _listed("list_took", "newer"), _of("list_took"), about_members),
         ("ASSIGN", _round("took", "newer"), _of("took"), None),
+        ("PQ_OPEN", _opened(), _opened_first(), overtook()),
         ("ASSIGN", _round("kept", "older"), _of("kept"), None),
         ("GAP", text("it did not run for %s ms", _of("gap")["missing_ms"]), _of("gap"), None),
         ("FAULT", text("%s", _of("paused")["kind"]), _of("paused"), None),
     ]  # fmt: skip
     return [_line(event, words, fact, when) for event, words, fact, when in told]
+
+
+def _opened() -> Column:
+    opened = sf.col("first_queue.opened")
+    return text("begins at %s (%s)", opened["start_offset"], opened["source"])
+
+
+def _opened_first() -> Column:
+    """The line of the newer owner, where it delivered first."""
+    opened = sf.col("first_queue.opened")
+    return sf.struct(
+        opened["process"].alias("process"), sf.col("first.boot_id").alias("boot_id"), opened["seq"].alias("seq")
+    )
 
 
 def _line(event: str, words: Column, fact: Column, when: Column | None) -> Column:

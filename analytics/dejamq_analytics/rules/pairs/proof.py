@@ -34,6 +34,7 @@ def hole() -> Column:
     theirs = _gaps_between(second["gaps"], sf.col("second_queue.opened.seq"), sf.col("second.seq"))
     needs_broker = sf.col("decision.cause").isin(*OF_BROKERS) & ~without_journal(broker)
     contested = sf.col("decision.cause").isin(*owners.CAUSES)
+    contested |= (sf.col("decision.cause") == "O8") & owners.overtook()
     arrival_us = sf.when(sf.col("decision.cause") == "O2", sf.col("first_queue.persisted.wall_us") + BUFFERED_US)
     # a flush may be among the lines that a killed broker had not written
     until_answer = sf.col("decision.cause").isin("O3", "O5", "O6")
