@@ -183,3 +183,30 @@ async def test_a_half_message_is_there_when_it_is_committed(client: CppClient) -
         return (await client.ask("pull_2")).bodies == [b"half"]
 
     await until(there)
+
+
+def header_of(name: str) -> tuple[dict[str, Any], bytes]:
+    """The header of a recorded frame, and the bytes behind its JSON."""
+    frame = bytes.fromhex(FRAMES[name])
+    end = 8 + int.from_bytes(frame[5:8])
+    return json.loads(frame[8:end]), frame[end - 1 : end]
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_its_recorded_frames_have_what_no_other_client_sends(name: str) -> None:
+    header, last = header_of(name)
+    assert bytes.fromhex(FRAMES[name])[4] == JSON_HEADER
+    assert last == b"\n"
+    assert (header["language"], header["version"]) == ("CPP", 333)
+    assert "serializeTypeCurrentRPC" not in header
+    fields = header["extFields"]
+    assert {key: fields[key] for key in ("AccessKey", "Signature", "OnsChannel")} == {
+        "AccessKey": "", "Signature": "", "OnsChannel": "",
+    }  # fmt: skip
+
+
+def test_its_numbers_are_numbers_where_others_send_texts() -> None:
+    numbers = {"send": ("d", "e", "f", "h", "l"), "pull_1": ("queueId", "maxMsgNums", "sysFlag"),
+               "send_back": ("delayLevel", "maxReconsumeTimes"), "create_topic": ("readQueueNums", "perm")}  # fmt: skip
+    for name, keys in numbers.items():
+        assert [type(header_of(name)[0]["extFields"][key]) for key in keys] == [int] * len(keys)
