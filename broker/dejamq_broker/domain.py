@@ -42,10 +42,13 @@ from dejamq_broker.paths.replies import Replies
 from dejamq_broker.paths.rules import PullRules
 from dejamq_broker.paths.send import SendPath
 from dejamq_broker.pop.lines import DropLines
+from dejamq_broker.pop.memory import PopMemory
 from dejamq_broker.pop.order_file import OrderFile
 from dejamq_broker.pop.ordered import OrderedPops
+from dejamq_broker.pop.recovery import PopRecovery
 from dejamq_broker.pop.renewals import Renewals
 from dejamq_broker.pop.revive import Reviver
+from dejamq_broker.pop.revive_log import ReviveLog
 from dejamq_broker.pop.service import Pops
 from dejamq_broker.pop.state import PopState
 from dejamq_broker.pop.waiting import HeldPops
@@ -142,7 +145,9 @@ class PopParts:
     ) -> None:  # fmt: skip
         topics, offsets = tables.topics, tables.offsets
         order_file = OrderFile(Path(config.store_directory).expanduser() / "config" / "consumerOrderInfo.json", journal)
-        self.state = PopState(store, writer, topics, offsets, config.cluster_name, order_file)
+        memory, log = PopMemory(), ReviveLog(store, writer, topics, config.cluster_name)
+        self.state = PopState(memory, log, site, offsets, order_file)
+        self.recovery = PopRecovery(self.state, memory, log, store, topics, offsets, order_file)
         self.reviver = Reviver(
             store, writer, topics, tables.groups, self.state, journal, v2=config.enable_retry_topic_v2
         )
@@ -307,7 +312,7 @@ class Domain:
         self.services.lives.on_group_end.connect(lambda group: self.tables.request_modes.forget(group=group))
         if site.master:
             self.paths.transactions.recover()
-            self.popping.state.recover()
+            self.popping.recovery.recover()
             self.popping.renewals.resume(clean=store.clean_start)
             self.services.timer.recover()
             self.paths.dedup.recover()

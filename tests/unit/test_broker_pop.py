@@ -262,7 +262,7 @@ async def test_a_start_without_messages_in_flight_reads_no_retries_and_dead_lett
     with pop_world(tmp_path) as world:
         world.send(b"x")
         world.ack(*world.pop())
-        monkeypatch.setattr("dejamq_broker.pop.state.PopState._copies_after", killed)
+        monkeypatch.setattr("dejamq_broker.pop.recovery.PopRecovery._copies_after", killed)
         world.crash()
         assert world.pop() == []
 

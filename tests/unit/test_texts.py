@@ -8,8 +8,8 @@ import pytest
 from dejamq_broker.dedup import in_log
 from dejamq_broker.deferred.delay import restored
 from dejamq_broker.deferred.transactions.records import OP_TAG, ended_by, prepared_offset
+from dejamq_broker.pop.copies import read_reference
 from dejamq_broker.pop.records import NOBODY_KEEPS, FoundRecord
-from dejamq_broker.pop.state import read_reference
 from dejamq_broker.store.dump import text_of
 from dejamq_cli.commands.dlq import csv_cell, csv_line
 from dejamq_cli.terminal.tables import blocks, moment

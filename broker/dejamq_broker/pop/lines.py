@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dejamq_proto.journal.events import PopDrop
 from dejamq_proto.journal.writer import Journal
 
-from dejamq_broker.pop.state import DroppedDelivery
+from dejamq_broker.pop.memory import DroppedDelivery
 
 
 class DropLines:

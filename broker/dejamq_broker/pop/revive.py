@@ -14,9 +14,11 @@ from dejamq_proto.journal.writer import Journal
 from dejamq_proto.records.record import Record, decode, encode_properties
 
 from dejamq_broker.deferred.retry import MOST_TRIES, next_try
+from dejamq_broker.pop.copies import reference
 from dejamq_broker.pop.flight import CheckPoint
 from dejamq_broker.pop.lines import DropLines
-from dejamq_broker.pop.state import DroppedDelivery, PopState, reference
+from dejamq_broker.pop.memory import DroppedDelivery
+from dejamq_broker.pop.state import PopState
 from dejamq_broker.store import Appended
 from dejamq_broker.tables.offsets import Position
 from dejamq_broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
