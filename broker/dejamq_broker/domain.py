@@ -41,7 +41,7 @@ from dejamq_broker.paths.pull import Puller, ReplicaRules
 from dejamq_broker.paths.replies import Replies
 from dejamq_broker.paths.rules import PullRules
 from dejamq_broker.paths.send import SendPath
-from dejamq_broker.pop.lines import DropLines
+from dejamq_broker.pop.lines import PopLines
 from dejamq_broker.pop.memory import PopMemory
 from dejamq_broker.pop.order_file import OrderFile
 from dejamq_broker.pop.ordered import OrderedPops
@@ -146,17 +146,19 @@ class PopParts:
         topics, offsets = tables.topics, tables.offsets
         order_file = OrderFile(Path(config.store_directory).expanduser() / "config" / "consumerOrderInfo.json", journal)
         memory, log = PopMemory(), ReviveLog(store, writer, topics, config.cluster_name)
+        self._lines = PopLines(site.broker_name, journal)
         self.state = PopState(memory, log, site, offsets, order_file)
         self.recovery = PopRecovery(self.state, memory, log, store, topics, offsets, order_file)
         self.reviver = Reviver(
-            store, writer, topics, tables.groups, self.state, journal, v2=config.enable_retry_topic_v2
+            store, writer, topics, tables.groups, self.state, self._lines, v2=config.enable_retry_topic_v2
         )
         in_order = OrderedPops(self.state, self.reviver, tables.groups, clock_ms, self._freed)
         self.pops = Pops(
-            store, self.state, self.reviver, in_order, topics, offsets, rules, journal, site, counts, config, clock_ms
-        )
+            store, self.state, self.reviver, in_order, topics, offsets, rules, self._lines, site, counts, config,
+            clock_ms,
+        )  # fmt: skip
         self.held = HeldPops(self.pops, config)
-        self._clock_ms, self._lines = clock_ms, DropLines(site.broker_name, journal)
+        self._clock_ms = clock_ms
         self.renewals = Renewals(self.pops, site.broker_name, config, clock_ms)
         offsets.on_move.connect(self._moved)
 

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from dejamq_proto import names
 from dejamq_proto.codes import DejamqError, MessageTooLarge
-from dejamq_proto.journal.events import Revive
-from dejamq_proto.journal.writer import Journal
 from dejamq_proto.records.record import Record, decode, encode_properties
 
 from dejamq_broker.deferred.retry import MOST_TRIES, next_try
 from dejamq_broker.pop.copies import reference
 from dejamq_broker.pop.flight import CheckPoint
-from dejamq_broker.pop.lines import DropLines
+from dejamq_broker.pop.lines import PopLines
 from dejamq_broker.pop.memory import DroppedDelivery
 from dejamq_broker.pop.state import PopState
 from dejamq_broker.store import Appended
@@ -40,12 +38,11 @@ class Reviver:
 
     def __init__(
         self, store: "MessageStore", writer: RecordWriter, topics: TopicTable, groups: SubscriptionGroupTable,
-        state: PopState, journal: Journal, *, v2: bool,
+        state: PopState, lines: PopLines, *, v2: bool,
     ) -> None:  # fmt: skip
         """``v2``: which form the names of new retry topics have."""
         self._store, self._writer, self._topics, self._groups = store, writer, topics, groups
-        self._state, self._journal, self._v2 = state, journal, v2
-        self._lines = DropLines(writer.site.broker_name, journal)
+        self._state, self._lines, self._v2 = state, lines, v2
 
     def turn(self, now_ms: int) -> bool:
         """Revive what is due; whether there is more."""
@@ -83,13 +80,11 @@ class Reviver:
         self, made: Record, at: Position, offset: int, pop_time: int, invisible_ms: int, *, dead: bool
     ) -> None:
         stored = self._put(made, reference(at, offset, pop_time), at.group)
-        if self._journal.on:
-            self._journal.write(Revive(
-                broker_name=self._writer.site.broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                queue_offset=offset, pop_time=pop_time, invisible_ms=invisible_ms, target_topic=made.topic,
-                target_queue_id=made.queue_id, target_offset=int(stored.queue_offsets[0]),
-                attempt=made.reconsume_times + 1, dead=dead,
-            ))  # fmt: skip
+        self._lines.revived(
+            at, offset, pop_time=pop_time, invisible_ms=invisible_ms, target_topic=made.topic,
+            target_queue_id=made.queue_id, target_offset=int(stored.queue_offsets[0]),
+            attempt=made.reconsume_times + 1, dead=dead,
+        )  # fmt: skip
 
     def bury(self, at: Position, offset: int, pop_time: int, invisible_ms: int) -> None:
         """A message used up its tries, by the count or its consumer's word. Raises what the store raises."""

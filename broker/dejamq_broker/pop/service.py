@@ -7,13 +7,11 @@ given away again, or was revived, is refused with NO_MESSAGE.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError
-from dejamq_proto.journal.events import Ack, Change, Pop
-from dejamq_proto.journal.writer import Journal
 from dejamq_proto.records.record import FIXED
 
 from dejamq_broker.base.config import PopSettings
@@ -23,6 +21,7 @@ from dejamq_broker.paths.filtered import Most, read_wanted
 from dejamq_broker.paths.rules import PullQuery, PullRules
 from dejamq_broker.pop.flight import CheckPoint, CheckPointName, Keeper, PopQueue
 from dejamq_broker.pop.handles import NORMAL, ORDER_QUEUE, RETRY_V1, RETRY_V2, Handle, physical_topic
+from dejamq_broker.pop.lines import PopLines
 from dejamq_broker.pop.order import OrderQueue
 from dejamq_broker.pop.ordered import OrderedPops, stale
 from dejamq_broker.pop.query import ANY_QUEUE, MOST_MESSAGES, POINT_MESSAGES, PopAnswer, Popped, PopQuery
@@ -61,12 +60,12 @@ class Pops:
 
     def __init__(
         self, store: "MessageStore", state: PopState, reviver: Reviver, in_order: OrderedPops, topics: TopicTable,
-        offsets: OffsetTable, rules: PullRules, journal: Journal, site: Site, counts: Counts, settings: PopSettings,
+        offsets: OffsetTable, rules: PullRules, lines: PopLines, site: Site, counts: Counts, settings: PopSettings,
         clock_ms: Callable[[], int],
     ) -> None:  # fmt: skip
         self._store, self.state, self._reviver, self._in_order = store, state, reviver, in_order
         self._topics, self._offsets, self._rules = topics, offsets, rules
-        self._journal, self._site, self._counts, self._settings = journal, site, counts, settings
+        self._lines, self._site, self._counts, self._settings = lines, site, counts, settings
         self._clock_ms = clock_ms
         self._turns: dict[tuple[str, str], int] = {}
         self._closed = False
@@ -200,7 +199,7 @@ class Pops:
             sizes = found.sizes[first : first + POINT_MESSAGES]
             records = found.records[at : at + sum(sizes)]
             at += len(records)
-            self._tell_pop(query, point, queue.next_offset if point is points[-1] else point.offsets[-1] + 1)
+            self._lines.popped(query, point, queue.next_offset if point is points[-1] else point.offsets[-1] + 1)
             popped.append(Popped(
                 topic=queue.at.topic, kind=take.kind, queue_id=queue.at.queue_id, start_offset=point.start_offset,
                 pop_time=point.pop_time, invisible_ms=point.invisible_ms, revive_queue_id=REVIVE_QUEUE,
@@ -236,7 +235,7 @@ class Pops:
             at += size
         self._counts.found(query.topic, query.group, len(offsets), sum(map(len, pieces)), 0)
         point = CheckPoint(queue.at, offsets[0], info.pop_time, info.invisible_ms, offsets, (ORDER_QUEUE, 0), set())
-        self._tell_pop(query, point, found.next_offset)
+        self._lines.popped(query, point, found.next_offset)
         return [Popped(
             topic=queue.at.topic, kind=NORMAL, queue_id=queue.at.queue_id, start_offset=offsets[0],
             pop_time=info.pop_time, invisible_ms=info.invisible_ms, revive_queue_id=ORDER_QUEUE,
@@ -285,7 +284,7 @@ class Pops:
                 if handle.revive_queue_id == ORDER_QUEUE:
                     outcome = "ok" if self._in_order.ack(self._at(group, topic, handle), handle) else "again"
                     place = Position(group, topic, handle.queue_id)
-                    self._tell_ack(place, [handle.queue_offset], handle.pop_time, asker, outcome)
+                    self._lines.acknowledged(place, [handle.queue_offset], handle.pop_time, asker, outcome)
                     outcomes.append(None)
                     continue
                 point = points.get(name)
@@ -295,7 +294,7 @@ class Pops:
             except DejamqError as error:
                 outcomes.append(error)
                 place = Position(group, physical_topic(group, topic, handle.kind), handle.queue_id)
-                self._tell_ack(place, [handle.queue_offset], handle.pop_time, asker, "refused", str(error))
+                self._lines.acknowledged(place, [handle.queue_offset], handle.pop_time, asker, "refused", str(error))
                 continue
             outcomes.append(None)
             wanted.setdefault(id(point), (point, []))[1].append(handle.queue_offset)
@@ -304,9 +303,9 @@ class Pops:
         ]
         for point, done in self.state.done_each(new):
             del wanted[id(point)]
-            self._tell_ack(point.at, done, point.pop_time, asker, "ok")
+            self._lines.acknowledged(point.at, done, point.pop_time, asker, "ok")
         for point, offsets in wanted.values():
-            self._tell_ack(point.at, offsets, point.pop_time, asker, "again")
+            self._lines.acknowledged(point.at, offsets, point.pop_time, asker, "again")
         return outcomes
 
     def change(
@@ -335,7 +334,7 @@ class Pops:
         else:
             new = self.state.changed(point, offset, self._clock_ms(), invisible_ms, by, keeper)
             how = "renewed" if new.visible_ms > point.visible_ms else "visible"
-        self._tell_change(
+        self._lines.changed(
             point.at, offset, asker, pop_time=point.pop_time, new_pop_time=new.pop_time,
             invisible_ms=new.invisible_ms, how=how, asked_pop_time=by.pop_time if by != point.name else 0,
         )  # fmt: skip
@@ -353,7 +352,7 @@ class Pops:
         at = self._at(group, topic, handle)
         changed = self._in_order.change(at, handle, invisible_ms, kept=kept)
         how = "renewed" if changed.invisible_ms > handle.invisible_ms else "visible"
-        self._tell_change(
+        self._lines.changed(
             at, handle.queue_offset, asker, pop_time=handle.pop_time, new_pop_time=changed.pop_time,
             invisible_ms=changed.invisible_ms, how=how,
         )  # fmt: skip
@@ -409,36 +408,6 @@ class Pops:
             )
         if self._closed:
             raise DejamqError("the broker is shutting down", code=Code.SERVICE_NOT_AVAILABLE)
-
-    # the journal
-
-    def _tell_pop(self, query: PopQuery, point: CheckPoint, next_offset: int) -> None:
-        if self._journal.on:
-            self._journal.write(Pop(
-                broker_name=self._site.broker_name, group=query.group, topic=point.at.topic,
-                queue_id=point.at.queue_id, client_id=query.asker.client_id, client_boot_id=query.asker.boot_id,
-                request_seq=query.asker.seq, start_offset=point.start_offset, queue_offsets=list(point.offsets),
-                pop_time=point.pop_time, invisible_ms=point.invisible_ms, next_offset=next_offset,
-                ordered=query.ordered,
-            ))  # fmt: skip
-
-    def _tell_ack(
-        self, at: Position, offsets: list[int], pop_time: int, asker: Asker, outcome: str, reason: str = ""
-    ) -> None:
-        if self._journal.on:
-            self._journal.write(Ack(
-                broker_name=self._site.broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq,
-                queue_offsets=offsets, pop_time=pop_time, outcome=outcome, reason=reason,
-            ))  # fmt: skip
-
-    def _tell_change(self, at: Position, offset: int, asker: Asker, **what: Any) -> None:
-        if self._journal.on:
-            self._journal.write(Change(
-                broker_name=self._site.broker_name, group=at.group, topic=at.topic, queue_id=at.queue_id,
-                client_id=asker.client_id, client_boot_id=asker.boot_id, request_seq=asker.seq, queue_offset=offset,
-                **what,
-            ))  # fmt: skip
 
 
 def _check_invisible(invisible_ms: int) -> None:
