@@ -13,9 +13,9 @@ def committed_7(made: History, broker: Process) -> None:
     consumer.kill()
 
 
-def next_start(made: History, source: str = "main", *, clean: bool = False, **more: object) -> Process:
+def next_start(made: History, source: str = "main", *, clean: bool = False, start: str = "again") -> Process:
     """The broker again, with a boot id of its own."""
-    broker = made.process("broker", "broker-0", boot_id=f"{made.name}again".replace("-", ""), **more)  # type: ignore[arg-type]
+    broker = made.process("broker", "broker-0", boot_id=f"{made.name}{start}".replace("-", ""))
     broker.boot(broker.name, clean=clean)
     if source:
         broker.offsets_loaded(source)
@@ -53,6 +53,42 @@ story_of("o3-although-it-was-flushed", restarted, flushed=True)
 story_of("o3-without-the-load", restarted, source="")
 story_of("o4", restarted, flushed=True, clean=True, source="bak")
 story_of("o15-after-the-file-was-lost", restarted, flushed=True, clean=True, source="none")
+
+
+def has_the_queue_again(made: History, *, flushed: bool = False, one_start: bool = False) -> None:
+    """What c1 told while the broker was down came nowhere. Later it has the queue again, and tells a third start more.
+
+    ``flushed``: that one wrote it down. ``one_start``: it tells the start that had told c2.
+    """
+    broker = made.broker()
+    consumer, queue = owner_that_did_6(made)
+    broker.kill()
+    consumer.drop_queue(queue, 7, "reassigned")
+    consumer.persist(queue, 7, reason="drop")
+    again = next_start(made)
+    other = made.consumer("c2")
+    again.offset_get(other, 6)
+    taken = other.open_queue(6)
+    other.handle(taken, 6, 7)
+    again.offset_set(other, 6, 7)
+    again.offsets_flushed()
+    other.drop_queue(taken, 7, "reassigned")
+    if not one_start:
+        again.close()
+        made.clock.now_us += 1_000_000
+        again = next_start(made, "main", clean=True, start="third")
+    again.offset_get(consumer, 7)
+    consumer.handle(consumer.open_queue(7), 7, 8)
+    again.offset_set(consumer, 7, 8)
+    if flushed:
+        again.offsets_flushed()
+    for each in (consumer, other, again):
+        each.close()
+
+
+story_of("o2-although-it-had-the-queue-again-later", has_the_queue_again)
+story_of("o2-although-a-later-start-wrote-down-more", has_the_queue_again, flushed=True)
+story_of("had-the-queue-again-and-told-the-same-start-more", has_the_queue_again, one_start=True)
 
 
 @story

@@ -57,7 +57,7 @@ needs = Needs(
     every(Boot, OffGet, PqDrop, PqOpen, Unlock),
     highest(Result, PQ, ("mem_off", "seq"), is_settled),
     highest(Persist, PQ, ("value", "seq"), is_sent), highest(Persist, PQ, ("value", "seq"), is_unsent),
-    highest(OffSet, ("group", *QUEUE[1:], "client_boot_id"), ("new", "wall_us", "seq")),
+    highest(OffSet, ("group", *QUEUE[1:], "client_boot_id", "boot_id"), ("new", "wall_us", "seq")),
 )  # fmt: skip
 
 
@@ -110,14 +110,20 @@ def _persisted(events: DataFrame) -> DataFrame:
 
 
 def committed(events: DataFrame) -> DataFrame:
-    """The highest offset that a broker took from one client for one queue."""
-    highest = sf.struct("new", "wall_us", "seq", "process", "boot_id", "by")
+    """One row a client and a queue. ``commits``: the highest offset that each start of a broker took from it, and when
+    that start began. ``asks``: when a broker told it where to begin.
+    """
+    began = needs.of(events, Boot).groupBy("boot_id").agg(sf.min("wall_us").alias("began_us"))
+    highest = sf.struct("new", "wall_us", "seq", "process", "boot_id", "by", "began_us")
+    by_client = (*QUEUE, "client_boot_id")
+    taken = needs.of(events, OffSet).withColumnRenamed("group", "consumer_group").join(began, "boot_id", how="left")
+    by_start = taken.groupBy(*by_client, "boot_id").agg(sf.max(highest).alias("commit"))
+    asked = needs.of(events, OffGet).withColumnRenamed("group", "consumer_group")
+    asks = asked.select(*by_client, sf.struct("wall_us", "seq", "boot_id").alias("ask"))
     return (
-        needs.of(events, OffSet)
-        .withColumnRenamed("group", "consumer_group")
-        .groupBy(*QUEUE, "client_boot_id")
-        .agg(sf.max(highest).alias("committed"))
-        .select(*QUEUE, "client_boot_id", "committed")
+        united([by_start.drop("boot_id"), asks])
+        .groupBy(*by_client)
+        .agg(sf.collect_list("commit").alias("commits"), sf.collect_list("ask").alias("asks"))
     )
 
 

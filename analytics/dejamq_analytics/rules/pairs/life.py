@@ -10,7 +10,7 @@ from dejamq_analytics.rules.history.replicas import Replicas, with_replicas
 from dejamq_analytics.rules.joins import beside
 from dejamq_analytics.rules.pairs.jumps import with_jumps
 from dejamq_analytics.rules.pairs.locks import with_grants
-from dejamq_analytics.rules.pairs.memory import last_correction, last_lowering, last_rewind
+from dejamq_analytics.rules.pairs.memory import came_back, highest_commit, last_correction, last_lowering, last_rewind
 
 QUEUE_FACTS = ("opened", "dropped", "mark", "persisted", "unsent", "unlocked")
 OWNER_FACTS = ("process", "closed", "level", "last_seq", "last_wall_us", "gaps", "skew_ms", "made_of")
@@ -40,7 +40,8 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     """Adds structs, null where nothing is known.
 
     - ``{first,second}_queue``, ``{first,second}_owner``: process queue and member of each delivery
-    - ``committed``: by the first owner; ``answered``: to the second
+    - ``committed``: by the first owner; ``came_back``: whether that was after it had asked for the queue again
+    - ``answered``: to the second
     - ``rewind``: by an operator between the two; ``lowered``: between the two; ``corrected``: by the pull
     - ``loaded``: by the broker's start that answered; ``flushed``: last, by the start that took the offset
     - ``broker``; ``fault``: done to the first owner; ``blocker``: of its mark
@@ -59,6 +60,7 @@ def with_life(pairs: DataFrame, life: Life) -> DataFrame:
     frame = beside(frame, life.committed, queue | {"client_boot_id": "first.boot_id"})
     asked = {"client_boot_id": "second.boot_id", "value": "second_queue.opened.start_offset"}
     frame = beside(frame, life.answered, queue | asked)
+    frame = frame.withColumn("committed", highest_commit()).withColumn("came_back", came_back()).drop("commits", "asks")
     frame = beside(frame, life.moves, queue)
     frame = frame.withColumns({"rewind": last_rewind(), "lowered": last_lowering()}).drop("rewinds", "lowerings")
     frame = frame.withColumn("corrected", last_correction()).drop("corrections")

@@ -7,7 +7,7 @@ from dejamq_proto.journal.events import OffFlush, OffLoad, OffSet, Pull
 
 from dejamq_analytics.frames import Column, DataFrame
 from dejamq_analytics.frames import functions as sf
-from dejamq_analytics.rules.history.queues import BY_OPERATORS, QUEUE, is_lowered, late_us
+from dejamq_analytics.rules.history.queues import BUFFERED_US, BY_OPERATORS, QUEUE, is_lowered, late_us
 from dejamq_analytics.rules.joins import united
 from dejamq_analytics.rules.pairs.locks import grants
 from dejamq_analytics.sources.needs import Needs, columns, every, is_one_of, passing, those
@@ -112,6 +112,31 @@ def last_rewind() -> Column:
 def in_doubt() -> Column:
     """Whether the rewind may have been before the first delivery."""
     return sf.col("rewind.wall_us") <= sf.col("first.wall_us")
+
+
+def highest_commit() -> Column:
+    """The highest offset that was taken from the first owner, as long as it had the queue.
+
+    A start of the broker that began after it had given the queue up, and after the second one had been told, knows only
+    what a later hold of the same client told it.
+    """
+    dropped, persisted, told = (
+        sf.col("first_queue.dropped.wall_us"), sf.col("first_queue.persisted.wall_us"), sf.col("answered.wall_us"),
+    )  # fmt: skip
+    over_us = sf.greatest(dropped, sf.coalesce(persisted, dropped), told) + BUFFERED_US
+    return sf.array_max(sf.filter("commits", lambda one: ~sf.coalesce(one["began_us"] > over_us, sf.lit(False))))
+
+
+def came_back() -> Column:
+    """Whether the first owner asked for the queue again before its highest offset was taken, which the second one's
+    answer did not know yet: whether it had told an offset before that, no line says.
+    """
+    taken, dropped_us = sf.col("committed"), sf.col("first_queue.dropped.wall_us")
+
+    def before(one: Column) -> Column:
+        return (one["boot_id"] == taken["boot_id"]) & (one["seq"] < taken["seq"]) & (one["wall_us"] > dropped_us)
+
+    return sf.exists("asks", before) & (taken["wall_us"] > sf.col("answered.wall_us"))
 
 
 def last_lowering() -> Column:
