@@ -50,7 +50,8 @@ from dejamq_broker.pop.service import Pops
 from dejamq_broker.pop.state import PopState
 from dejamq_broker.pop.waiting import HeldPops
 from dejamq_broker.replication.master import Replication
-from dejamq_broker.replication.mastership import Mastership
+from dejamq_broker.replication.mastership import TRUSTED, Mastership, boot_clock_s
+from dejamq_broker.replication.read_bound import ReadBound
 from dejamq_broker.store import MessageStore
 from dejamq_broker.store.files.paths import StorePaths
 from dejamq_broker.table_set import Tables
@@ -73,6 +74,15 @@ def local_day(now_ms: int) -> int:
     """The day of this time where the broker runs, as one number."""
     local = time.localtime(now_ms / 1000)
     return local.tm_year * 1000 + local.tm_yday
+
+
+def read_bound(config: BrokerConfig, mastership: Mastership) -> ReadBound:
+    """A slave takes no place that was lost two leases and a sign of life ago, while this one was master.
+
+    The rest is for clocks that do not run equally fast.
+    """
+    lost_ms = (3 - TRUSTED) * config.failover_lease_ms + config.ha_send_heartbeat_interval_ms
+    return ReadBound(lost_ms / 1000, mastership.holds, boot_clock_s)
 
 
 def no_check() -> None:
@@ -106,7 +116,7 @@ class Paths:
     def __init__(
         self, config: BrokerConfig, store: MessageStore, journal: Journal, site: Site, clocks: ClocksMs,
         writer: RecordWriter, tables: Tables, members: Members, filters: FilterFactory, *,
-        timing: TimerRules, counts: Counts, master_there: Callable[[], bool], still_master: Callable[[], bool],
+        timing: TimerRules, counts: Counts, master_there: Callable[[], bool], fence: Mastership | None,
     ) -> None:  # fmt: skip
         topics, groups, offsets, clock_ms = tables.topics, tables.groups, tables.offsets, clocks.wall_ms
         levels_ms = tuple(ms * 1000 // config.store.delay_second_ms for ms in config.store.delay_levels_ms)
@@ -114,7 +124,8 @@ class Paths:
             store, writer, topics, groups, levels_ms, writable=config.writable,
             ordered=lambda group: not members.locks.all_expired(group),
         )  # fmt: skip
-        self.replication = Replication(config, store, journal, site)
+        still_master = fence.holds if fence else lambda: True
+        self.replication = Replication(config, store, journal, site, read_bound(config, fence) if fence else None)
         self.transactions = Transactions(store, writer, topics, offsets, journal, config, clock_ms, timing.waiting)
         self.dedup = Deduplication(config, store, journal, site, clock_ms)
         self.sender = SendPath(
@@ -287,7 +298,7 @@ class Domain:
         self.paths = Paths(
             config, store, journal, site, clocks, self.writer, self.tables, self.members, filters,
             timing=timing, counts=counts, master_there=master_there,
-            still_master=fence.holds if fence else lambda: True,
+            fence=fence,
         )  # fmt: skip
         self.popping = PopParts(
             config, store, journal, site, clocks.wall_ms, self.writer, self.tables, self.paths.pull_rules, counts=counts

@@ -1,18 +1,23 @@
 """A slave takes its lost master's place by itself, and a master that comes back writes nothing beside it."""
 
+import asyncio
 import json
 import random
 from pathlib import Path
 
 import pytest
 from broker_wire import Wire, a_run, broker_config, dialled, running, until
+from broker_wire import records_of as pulled
+from dejamq_broker.app import Broker
 from dejamq_broker.base.config import ASYNC_MASTER, SLAVE, SYNC_MASTER, BrokerConfig
 from dejamq_broker.failover import FailoverBroker
 from dejamq_broker.replication.mastership import Role, RoleFile
+from dejamq_broker.replication.slave import LogFollower
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.masterships import FILE_NAME
 from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.wire.replication import LogSlice
 from failover_set import LEASE_MS, ReplicaSet, a_set, send
 from ha_pair import QUICK, replica_events
 from store_making import records_of
@@ -52,6 +57,61 @@ async def test_a_topic_that_was_made_just_before_is_there_at_the_new_master(tmp_
         await until(lambda: replicas.is_master("b"), 30)
         assert replicas.broker("b").domain.tables.topics.get("T") is not None
         assert bodies(replicas, "b") == [b"1"]
+
+
+class SlowSlave:
+    """Slaves take what comes only while it is ``open``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        take = LogFollower._take
+
+        async def take_later(follower: LogFollower, slice_: LogSlice, address: str) -> None:
+            await self.open.wait()
+            await take(follower, slice_, address)
+
+        monkeypatch.setattr(LogFollower, "_take", take_later)
+
+
+async def read_on(broker: Broker, queue_offset: int) -> tuple[list[bytes], int]:
+    """What a consumer gets from this queue offset on, and where it goes on."""
+    async with Wire(dialled(broker)) as wire:
+        answer = await wire.pull("T", queue_offset)
+    return [record.body for record in pulled(answer)], answer.next_offset
+
+
+async def test_consumers_are_given_only_what_the_slave_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slave = SlowSlave(monkeypatch)
+    async with a_set(tmp_path, ha_housekeeping_interval_ms=60_000) as replicas:
+        master = replicas.broker("a")
+        await send(master, b"1")
+        await replicas.follows("b")
+        slave.open.clear()
+        assert (await send(master, b"2")).code == Code.SUCCESS
+        assert await read_on(master, 0) == ([b"1"], 1)
+        async with Wire(dialled(master)) as wire:
+            waiting = asyncio.create_task(wire.pull("T", 1, suspend_ms=20_000))
+            await until(lambda: master.domain.long_poll.waiting == 1)
+            slave.open.set()
+            assert [record.body for record in pulled(await waiting)] == [b"2"]
+
+
+async def test_what_the_new_master_stores_is_passed_over_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """It takes the queue offsets of messages that only the old master had."""
+    slave = SlowSlave(monkeypatch)
+    async with a_set(tmp_path, failover_lease_ms=2 * LEASE_MS) as replicas:
+        await send(replicas.broker("a"), b"1")
+        await replicas.follows("b")
+        slave.open.clear()
+        assert (await send(replicas.broker("a"), b"lost", b"lost")).code == Code.SUCCESS
+        _, begin = await read_on(replicas.broker("a"), 0)
+        replicas.part("a")
+        await until(lambda: replicas.is_master("b"), 30)
+        assert (await send(replicas.broker("b"), b"2", b"3", b"4")).code == Code.SUCCESS
+        assert (await read_on(replicas.broker("b"), begin))[0] == [b"2", b"3", b"4"]
 
 
 async def test_a_slave_waits_while_one_of_two_name_servers_hears_of_the_master(tmp_path: Path) -> None:
