@@ -62,6 +62,7 @@ from dejamq_broker.timer.service import TimerService
 from dejamq_broker.timer.units import TimerLog
 from dejamq_broker.timer.wheel import TimerWheel
 from dejamq_broker.writing.fast_failure import FastFailure
+from dejamq_broker.writing.fence import NoFence
 from dejamq_broker.writing.record_writer import RecordWriter
 
 
@@ -83,10 +84,6 @@ def read_bound(config: BrokerConfig, mastership: Mastership) -> ReadBound:
     """
     lost_ms = (3 - TRUSTED) * config.failover_lease_ms + config.ha_send_heartbeat_interval_ms
     return ReadBound(lost_ms / 1000, mastership.holds, boot_clock_s)
-
-
-def no_check() -> None:
-    """Nothing stands against storing: nobody else can become master by itself."""
 
 
 class Members:
@@ -235,7 +232,7 @@ class Services:
             store, writer, topics, groups,
             writable=lambda: paths.retries.writable, sync_flush=config.store.sync_flush,
         )  # fmt: skip
-        self.moves = OffsetMoves(store, topics, groups, offsets, wake)
+        self.moves = OffsetMoves(store, topics, groups, offsets, wake, writer.confirm)
         self.lives = Lives(topics, groups, offsets, counts, queues=store, wake=wake, stored=store.queues)
         self.settings = LiveSettings(config)
         self.settings.changeable |= changeable(
@@ -284,9 +281,7 @@ class Domain:
             config.store.file_reserved_ms,
         )  # fmt: skip
         fence = mastership if site.master else None
-        self.writer = RecordWriter(
-            store, journal, site, counts, self.fast_failure.appended, fence.check if fence else no_check
-        )
+        self.writer = RecordWriter(store, journal, site, counts, self.fast_failure.appended, fence or NoFence())
         self.tables = Tables(
             config, journal, clocks.wall_ms, on_topics=on_topics,
             fenced=lambda at, asker: self.members.handovers.fenced(at, asker),

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_wire import Wire, a_run, broker_config, dialled, running, until
@@ -16,7 +17,10 @@ from dejamq_broker.replication.slave import LogFollower
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.masterships import FILE_NAME
+from dejamq_proto import admin_pb2
+from dejamq_proto.admin_pb2_grpc import AdminStub
 from dejamq_proto.codes import Code, ConfigError, DejamqError
+from dejamq_proto.common_pb2 import TopicConfig
 from dejamq_proto.wire.replication import LogSlice
 from failover_set import LEASE_MS, ReplicaSet, a_set, send
 from ha_pair import QUICK, replica_events
@@ -112,6 +116,34 @@ async def test_what_the_new_master_stores_is_passed_over_by_nobody(
         await until(lambda: replicas.is_master("b"), 30)
         assert (await send(replicas.broker("b"), b"2", b"3", b"4")).code == Code.SUCCESS
         assert (await read_on(replicas.broker("b"), begin))[0] == [b"2", b"3", b"4"]
+
+
+NEW = TopicConfig(topic="new", read_queue_nums=1, write_queue_nums=1, perm=6)
+CHANGES: list[tuple[str, Any]] = [
+    ("CreateTopic", admin_pb2.CreateTopicRequest(topic=NEW)),
+    ("UpdateTopic", admin_pb2.UpdateTopicRequest(topic="T", perm=4)),
+    ("UpdateGroup", admin_pb2.UpdateGroupRequest(group=admin_pb2.GroupConfig(group="g"))),
+    ("ResetOffsets", admin_pb2.ResetOffsetsRequest(group="g", topic="T", target=admin_pb2.RESET_TO_BEGIN)),
+    ("Forbid", admin_pb2.ForbidRequest(group="g", topic="T", forbidden=True)),
+    ("DeleteGroup", admin_pb2.DeleteGroupRequest(group="g")),
+    ("DeleteTopic", admin_pb2.DeleteTopicRequest(topic="T")),
+]
+
+
+async def test_no_change_is_called_done_when_the_lease_is_over_after_it(tmp_path: Path) -> None:
+    """A slave may have taken the place meanwhile, and it copied the tables before."""
+    async with a_set(tmp_path) as replicas:
+        await replicas.leave("b")
+        await send(replicas.broker("a"), b"1")
+        replicas.broker("a").domain.tables.groups.update("g")
+        replicas.part("a")
+        await until(lambda: not replicas.masters(), 30)
+        async with Wire(dialled(replicas.broker("a"))) as wire:
+            admin: Any = AdminStub(wire.channel)
+            for name, request in CHANGES:
+                with pytest.raises(DejamqError, match="lease as master is over") as raised:
+                    await wire.call(getattr(admin, name), request)
+                assert not raised.value.definite, name
 
 
 async def test_a_slave_waits_while_one_of_two_name_servers_hears_of_the_master(tmp_path: Path) -> None:

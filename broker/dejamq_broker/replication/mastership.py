@@ -26,6 +26,7 @@ from dejamq_broker.base.disk_work import beside_loop
 
 log = logging.getLogger(__name__)
 FILE_NAME = "mastership.json"
+LEASE_OVER = "this broker's lease as master is over: a slave that takes its place may not have it"
 ROUNDS = 5
 """So often a lease is renewed while it lasts."""
 TRUSTED = 0.7
@@ -132,6 +133,11 @@ class Mastership:
         if not self.holds():
             text = f"too few name servers renew this broker's mastership: {self.renewals_needed} must be reached"
             raise DejamqError(text, code=Code.SERVICE_NOT_AVAILABLE)
+
+    def confirm(self) -> None:
+        """Raise SYSTEM_ERROR unless ``holds``: what was just done may be unknown to the next master."""
+        if not self.holds():
+            raise DejamqError(f"it is done here, but {LEASE_OVER}; ask the master again", code=Code.SYSTEM_ERROR)
 
     def info(self) -> dict[str, str]:
         """For operators: the last epoch of this replica as master, and whether its lease holds."""
