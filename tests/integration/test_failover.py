@@ -12,8 +12,10 @@ from broker_wire import records_of as pulled
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import ASYNC_MASTER, SLAVE, SYNC_MASTER, BrokerConfig
 from dejamq_broker.failover import FailoverBroker
+from dejamq_broker.replication import metadata
 from dejamq_broker.replication.mastership import Role, RoleFile
 from dejamq_broker.replication.slave import LogFollower
+from dejamq_broker.tables.offsets import Position
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
 from dejamq_namesrv.masterships import FILE_NAME
@@ -119,6 +121,27 @@ async def test_what_the_new_master_stores_is_passed_over_by_nobody(
 
 
 NEW = TopicConfig(topic="new", read_queue_nums=1, write_queue_nums=1, perm=6)
+
+
+async def test_a_slave_takes_no_table_that_speaks_of_more_than_its_log_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    slave, at = SlowSlave(monkeypatch), Position("g", "T", 0)
+    monkeypatch.setattr(metadata, "LOG_WAIT_S", 0.05)
+    async with a_set(tmp_path, ha_housekeeping_interval_ms=60_000) as replicas:
+        master, copy = replicas.broker("a"), replicas.broker("b")
+        await send(master, b"1")
+        await replicas.follows("b")
+        slave.open.clear()
+        await send(master, b"2")
+        master.domain.tables.offsets.commit(at, 1, by="sync")
+        await copy._metadata.step()
+        assert copy.domain.tables.offsets.get(at) is None
+        assert "the master's log is not all here yet" in copy.replication_info()["tablesTrouble"]
+        slave.open.set()
+        await until(lambda: copy.domain.tables.offsets.get(at) == 1)
+
+
 CHANGES: list[tuple[str, Any]] = [
     ("CreateTopic", admin_pb2.CreateTopicRequest(topic=NEW)),
     ("UpdateTopic", admin_pb2.UpdateTopicRequest(topic="T", perm=4)),

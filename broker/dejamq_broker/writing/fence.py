@@ -1,4 +1,4 @@
-"""Whether this broker may store anything: asked before each record, and again before somebody is told that it is done."""
+"""Whether this broker may store anything: asked before each record, and again before somebody is told that it is there."""
 
 from typing import Protocol
 

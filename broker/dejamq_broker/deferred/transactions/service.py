@@ -110,8 +110,9 @@ class Transactions:
 
         Nothing has changed when it raises: SLAVE_NOT_AVAILABLE at a slave, ILLEGAL_OPERATION when it is too late,
         TOPIC_NOT_EXIST where the topic was deleted, and the store's errors. It raises SYSTEM_ERROR for a half message
-        that is not there or is another producer's. SYSTEM_ERROR of ``confirm`` comes after the work: the next master may
-        not have it, and asks again.
+        that is not there or is another producer's.
+
+        SYSTEM_ERROR of ``confirm`` comes after the work: the next master may not have it, and asks again.
         """
         key = ""
         try:
