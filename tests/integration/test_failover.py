@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dejamq_broker.failover import FailoverBroker
 from dejamq_broker.replication import metadata
 from dejamq_broker.replication.mastership import Role, RoleFile
 from dejamq_broker.replication.slave import LogFollower
+from dejamq_broker.store.files.errors import StoreLocked
 from dejamq_broker.tables.offsets import Position
 from dejamq_namesrv.app import NameServer
 from dejamq_namesrv.config import NamesrvConfig
@@ -275,6 +277,35 @@ async def test_a_new_store_is_no_master_beside_a_later_one(tmp_path: Path) -> No
         with pytest.raises(ConfigError, match="give this broker an id above 0"):
             await FailoverBroker(stranger).start()
         assert replicas.masters() == ["a"]
+
+
+async def test_a_copy_of_a_masters_store_is_no_master_beside_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    async with a_set(tmp_path) as replicas:
+        shutil.copytree(tmp_path / "a" / "config", tmp_path / "copy" / "config")
+        copy = FailoverBroker(broker_config(
+            tmp_path / "copy", failover_enable=True, namesrv=";".join(one.address for one in replicas.namesrvs),
+            failover_lease_ms=LEASE_MS,
+        ))  # fmt: skip
+        starting = asyncio.create_task(copy.start())
+        try:
+            await until(lambda: "if this store is a copy, remove config/mastership.json" in caplog.text, 30)
+            assert copy.broker is None
+            assert replicas.masters() == ["a"]
+        finally:
+            starting.cancel()
+            await asyncio.wait((starting,))
+
+
+async def test_a_second_process_of_a_store_is_refused_and_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    async with a_set(tmp_path) as replicas:
+        first = replicas.replicas["a"]
+        before = (tmp_path / "a" / "config" / "mastership.json").read_bytes()
+        with pytest.raises(StoreLocked, match="stop it, or use another directory"):
+            await FailoverBroker(first.config).start()
+        assert (tmp_path / "a" / "config" / "mastership.json").read_bytes() == before
+        assert await first.mastership.renew()
 
 
 async def test_without_the_setting_a_slave_stays_a_slave(tmp_path: Path) -> None:
