@@ -1,4 +1,4 @@
-"""Whether this broker may store anything: asked before each record, and again before somebody is told that it is there."""
+"""Whether this broker may store anything: asked before each record, and again before somebody is told so."""
 
 from typing import Protocol
 
