@@ -12,10 +12,10 @@ from broker_wire import Wire, a_run, broker_config, dialled, running, until
 from broker_wire import records_of as pulled
 from dejamq_broker.app import Broker
 from dejamq_broker.base.config import ASYNC_MASTER, SLAVE, SYNC_MASTER, BrokerConfig
+from dejamq_broker.doors.v1.replication import MasterLink
 from dejamq_broker.failover import FailoverBroker
 from dejamq_broker.replication import metadata
 from dejamq_broker.replication.mastership import Role, RoleFile
-from dejamq_broker.replication.slave import LogFollower
 from dejamq_broker.store.files.errors import StoreLocked
 from dejamq_broker.tables.offsets import Position
 from dejamq_namesrv.app import NameServer
@@ -73,13 +73,14 @@ class SlowSlave:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open = asyncio.Event()
         self.open.set()
-        take = LogFollower._take
+        read = MasterLink.read
 
-        async def take_later(follower: LogFollower, slice_: LogSlice, address: str) -> None:
+        async def read_later(link: MasterLink) -> LogSlice:
+            found = await read(link)
             await self.open.wait()
-            await take(follower, slice_, address)
+            return found
 
-        monkeypatch.setattr(LogFollower, "_take", take_later)
+        monkeypatch.setattr(MasterLink, "read", read_later)
 
 
 async def read_on(broker: Broker, queue_offset: int) -> tuple[list[bytes], int]:
@@ -132,14 +133,20 @@ async def test_a_slave_takes_no_table_that_speaks_of_more_than_its_log_has(
     monkeypatch.setattr(metadata, "LOG_WAIT_S", 0.05)
     async with a_set(tmp_path, ha_housekeeping_interval_ms=60_000) as replicas:
         master, copy = replicas.broker("a"), replicas.broker("b")
+
+        def trouble() -> str:
+            return copy.replication_info()["tablesTrouble"]
+
         await send(master, b"1")
         await replicas.follows("b")
         slave.open.clear()
         await send(master, b"2")
+        await until(lambda: "the master's log is not all here yet" in trouble())
         master.domain.tables.offsets.commit(at, 1, by="sync")
-        await copy._metadata.step()
+        before = trouble()
+        await send(master, b"3")
+        await until(lambda: trouble() != before)  # it has asked again
         assert copy.domain.tables.offsets.get(at) is None
-        assert "the master's log is not all here yet" in copy.replication_info()["tablesTrouble"]
         slave.open.set()
         await until(lambda: copy.domain.tables.offsets.get(at) == 1)
 

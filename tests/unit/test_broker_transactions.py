@@ -366,7 +366,7 @@ def test_an_end_after_which_the_lease_is_over_is_not_called_done(
     parts: TransactionParts, monkeypatch: pytest.MonkeyPatch, state: int, stored: list[str]
 ) -> None:  # fmt: skip
     half = parts.begin("k")
-    lease_ends(parts.transactions._writer, monkeypatch)
+    lease_ends(parts.writer, monkeypatch)
     error = refusal(parts, half, state=state)
     assert (str(error), error.definite) == (OVER, False)
     assert parts.orders() == stored

@@ -115,8 +115,8 @@ async def test_a_master_is_confirmed_by_no_name_server_whose_disk_refuses_it(tmp
 
 
 async def test_of_a_store_and_its_copy_the_one_that_is_heard_of_stays_master(tmp_path: Path) -> None:
-    time, one = Time(), Masterships(str(tmp_path), Time().now_ms)
-    one._now_ms = time.now_ms
+    time = Time()
+    one = Masterships(str(tmp_path), time.now_ms)
     serving, copy = _by(MASTER, "p1"), _by(MASTER, "p2", before=("p1",))
     assert (await one.take(serving)).done
     assert (await one.renew(serving)).done
