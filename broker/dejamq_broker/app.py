@@ -382,6 +382,9 @@ class Broker:
         self._run(Periodic("keep messages", config.revive_interval_ms, self._v2.renew))
         self._run(Periodic("tidy pops", config.flush_consumer_offset_interval_ms, popping.tidy))
         self._run(Periodic("tidy ids", config.flush_consumer_offset_interval_ms, self.domain.paths.dedup.tidy))
+        if self._mastership is not None:
+            look_ms = self._mastership.interval_s * 1000
+            self._run(Periodic("let read", look_ms, self.domain.paths.replication.look))
         rounds, ops = self.domain.services.transaction_rounds, self.domain.paths.transactions.ops
         marks = Periodic("mark transactions", config.transaction_op_batch_interval_ms, ops.flush)
         self._run(marks)

@@ -53,7 +53,8 @@ from dejamq_broker.pop.service import Pops
 from dejamq_broker.pop.state import PopState
 from dejamq_broker.pop.waiting import HeldPops
 from dejamq_broker.replication.master import Replication
-from dejamq_broker.replication.mastership import Mastership
+from dejamq_broker.replication.mastership import TRUSTED, Mastership, boot_clock_s
+from dejamq_broker.replication.read_bound import ReadBound
 from dejamq_broker.store import MessageStore
 from dejamq_broker.store.files.paths import StorePaths
 from dejamq_broker.table_set import Tables
@@ -64,6 +65,7 @@ from dejamq_broker.timer.service import TimerService
 from dejamq_broker.timer.units import TimerLog
 from dejamq_broker.timer.wheel import TimerWheel
 from dejamq_broker.writing.fast_failure import FastFailure
+from dejamq_broker.writing.fence import NoFence
 from dejamq_broker.writing.record_writer import RecordWriter
 
 
@@ -78,8 +80,13 @@ def local_day(now_ms: int) -> int:
     return local.tm_year * 1000 + local.tm_yday
 
 
-def no_check() -> None:
-    """Nothing stands against storing: nobody else can become master by itself."""
+def read_bound(config: BrokerConfig, mastership: Mastership) -> ReadBound:
+    """A slave takes no place that was lost two leases and a sign of life ago, while this one was master.
+
+    The rest is for clocks that do not run equally fast.
+    """
+    lost_ms = (3 - TRUSTED) * config.failover_lease_ms + config.ha_send_heartbeat_interval_ms
+    return ReadBound(lost_ms / 1000, mastership.holds, boot_clock_s)
 
 
 class Members:
@@ -109,7 +116,7 @@ class Paths:
     def __init__(
         self, config: BrokerConfig, store: MessageStore, journal: Journal, site: Site, clocks: ClocksMs,
         writer: RecordWriter, tables: Tables, members: Members, filters: FilterFactory, *,
-        timing: TimerRules, counts: Counts, master_there: Callable[[], bool], still_master: Callable[[], bool],
+        timing: TimerRules, counts: Counts, master_there: Callable[[], bool], fence: Mastership | None,
     ) -> None:  # fmt: skip
         topics, groups, offsets, clock_ms = tables.topics, tables.groups, tables.offsets, clocks.wall_ms
         levels_ms = tuple(ms * 1000 // config.store.delay_second_ms for ms in config.store.delay_levels_ms)
@@ -117,7 +124,8 @@ class Paths:
             store, writer, topics, groups, levels_ms, writable=config.writable,
             ordered=lambda group: not members.locks.all_expired(group),
         )  # fmt: skip
-        self.replication = Replication(config, store, journal, site)
+        still_master = fence.holds if fence else lambda: True
+        self.replication = Replication(config, store, journal, site, read_bound(config, fence) if fence else None)
         self.transactions = Transactions(store, writer, topics, offsets, journal, config, clock_ms, timing.waiting)
         self.dedup = Deduplication(config, store, journal, site, clock_ms)
         self.sender = SendPath(
@@ -231,7 +239,7 @@ class Services:
             store, writer, topics, groups,
             writable=lambda: paths.retries.writable, sync_flush=config.store.sync_flush,
         )  # fmt: skip
-        self.moves = OffsetMoves(store, topics, groups, offsets, wake)
+        self.moves = OffsetMoves(store, topics, groups, offsets, wake, writer.confirm)
         self.lives = Lives(topics, groups, offsets, counts, queues=store, wake=wake, stored=store.queues)
         self.settings = LiveSettings(config)
         self.settings.changeable |= changeable(
@@ -280,9 +288,7 @@ class Domain:
             config.store.file_reserved_ms,
         )  # fmt: skip
         fence = mastership if site.master else None
-        self.writer = RecordWriter(
-            store, journal, site, counts, self.fast_failure.appended, fence.check if fence else no_check
-        )
+        self.writer = RecordWriter(store, journal, site, counts, self.fast_failure.appended, fence or NoFence())
         self.tables = Tables(
             config, journal, clocks.wall_ms, on_topics=on_topics,
             fenced=lambda at, asker: self.members.handovers.fenced(at, asker),
@@ -294,7 +300,7 @@ class Domain:
         self.paths = Paths(
             config, store, journal, site, clocks, self.writer, self.tables, self.members, filters,
             timing=timing, counts=counts, master_there=master_there,
-            still_master=fence.holds if fence else lambda: True,
+            fence=fence,
         )  # fmt: skip
         self.popping = PopParts(
             config, store, journal, site, clocks.wall_ms, self.writer, self.tables, self.paths.pull_rules, counts=counts

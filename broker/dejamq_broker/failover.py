@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from dejamq_proto.access.settings import guard_of
@@ -20,8 +21,10 @@ from dejamq_proto.wire.tls import ClientTls
 from dejamq_broker.app import Broker, Guest
 from dejamq_broker.base.config import BrokerConfig
 from dejamq_broker.doors.v1.mastership import NameServerGranter
-from dejamq_broker.replication.mastership import FILE_NAME, Mastership, RoleFile, boot_clock_s
+from dejamq_broker.replication.mastership import FILE_NAME, Mastership, RoleFile, boot_clock_s, place_of
 from dejamq_broker.replication.slave import ReplicationState
+from dejamq_broker.store.files.directory_lock import DirectoryLock
+from dejamq_broker.store.files.errors import StoreError
 from dejamq_broker.store.files.paths import StorePaths
 
 log = logging.getLogger(__name__)
@@ -61,7 +64,7 @@ class FailoverBroker:
         self.ended = asyncio.get_running_loop().create_future()
         directory = StorePaths(self.config.store_directory).root.expanduser()
         file = RoleFile(directory)
-        role = file.read(self.config.broker_id)
+        role = file.read(self.config.broker_id).served_by(token_hex(8), _own_place(directory))
         self._mastership = Mastership(role, file, self._judges(directory), self.config.failover_lease_ms)
         if role.broker_id != self.config.broker_id:
             log.warning("failover_role id=%d configured=%d", role.broker_id, self.config.broker_id)
@@ -245,6 +248,15 @@ class FailoverBroker:
 
     def _following(self) -> ReplicationState | None:
         return None if self.broker is None else self.broker.following()
+
+
+def _own_place(directory: Path) -> str:
+    """Where this store is, which no other process serves now. Raises StoreError, StoreLocked."""
+    try:
+        DirectoryLock(StorePaths(directory)).release()
+        return place_of(directory)
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be a store: {error.strerror}; choose another directory") from None
 
 
 def broker_of(config: BrokerConfig) -> Broker | FailoverBroker:

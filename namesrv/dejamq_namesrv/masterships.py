@@ -18,6 +18,7 @@ from dejamq_proto.names import MASTER_ID
 from dejamq_namesrv.whole_file import write_whole
 
 FILE_NAME = "masterships.json"
+LET_FOLLOW = "if this store is a copy, remove config/mastership.json from it and start it with an id above 0"
 log = logging.getLogger(__name__)
 
 
@@ -25,6 +26,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """What a replica says of itself. ``followed``: whose log it copied last; '' for a master.
 
     ``broker_id``: what it was before it became master. ``lease_ms``: so long nobody else is granted an epoch.
+
+    ``ended``: processes that served this very store, the present one last, so all others have ended. ``before``: those
+    that may still live, where the store was copied. Without any, whoever has the replica's name is it.
     """
 
     cluster: str
@@ -34,6 +38,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     followed: str
     lease_ms: int
+    ended: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+    @property
+    def process(self) -> str:
+        return self.ended[-1] if self.ended else ""
 
     @property
     def key(self) -> str:
@@ -41,12 +51,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """An epoch, and the one replica that has it."""
+    """An epoch, the one replica that has it, and the process that serves its store."""
 
     epoch: int = 0
     replica: str = ""
     broker_id: int = 0
     lease_ms: int = 0
+    process: str = ""
+
+    def is_of(self, candidate: Candidate) -> bool:
+        """It is this replica's, and this process's or that of one that has ended."""
+        known = not self.process or not candidate.ended or self.process in candidate.ended
+        return self.replica == candidate.replica and known
 
 
 class GrantedMastership(msgspec.Struct, frozen=True):
@@ -63,6 +79,7 @@ class MastershipAnswer(msgspec.Struct, frozen=True):
     reason: str
     at: GrantedMastership
     silent_ms: int
+    other_process: bool = False
 
 
 class Masterships:
@@ -106,6 +123,10 @@ class Masterships:
         granted, confirmed = (at := self._of(candidate)).granted, at.confirmed
         if candidate.epoch <= granted.epoch and granted.replica != candidate.replica:
             return self._answer(candidate, f"epoch {granted.epoch} was granted to {granted.replica}")
+        used = confirmed if candidate.epoch < granted.epoch else granted
+        if candidate.epoch <= granted.epoch and not (granted.is_of(candidate) and used.is_of(candidate)):
+            other = f"epoch {candidate.epoch} is not of process {candidate.process} of this replica"
+            return msgspec.structs.replace(self._answer(candidate, other), other_process=True)
         unkept = self._kept.get(candidate.key) != at  # being written now, or the disk refused it before
         if candidate.epoch >= granted.epoch and (unkept or _grant(candidate) != confirmed):
             if candidate.epoch != confirmed.epoch:
@@ -114,7 +135,7 @@ class Masterships:
                     candidate.key, candidate.replica, candidate.epoch,
                 )  # fmt: skip
             await self._keep(candidate, GrantedMastership(_grant(candidate), _grant(candidate)))
-            if self._of(candidate).granted.replica != candidate.replica:
+            if not self._of(candidate).granted.is_of(candidate):
                 return self._answer(candidate, "another replica was granted an epoch meanwhile")
         self._heard[candidate.key, candidate.replica] = self._now_ms()
         return self._answer(candidate)
@@ -132,6 +153,22 @@ class Masterships:
             silent_ms = self._silent_ms(candidate.key, granted.replica)
             if silent_ms < granted.lease_ms:
                 return f"replica {granted.replica} was heard of {silent_ms} ms ago"
+        return self._copied(candidate)
+
+    def _copied(self, candidate: Candidate) -> str:
+        """Why this store is not the one that has its replica's name; nothing when it may be.
+
+        Of a store and its copies the one that went on first has the name. The others have not what it has taken since.
+        """
+        at = self._of(candidate)
+        known = at.granted if at.granted.replica == candidate.replica else at.confirmed
+        if known.replica != candidate.replica or known.is_of(candidate):
+            return ""
+        if known.process not in candidate.before:
+            return f"process {known.process} went on with another copy of this store: {LET_FOLLOW}"
+        silent_ms = self._silent_ms(candidate.key, known.replica)
+        if silent_ms < known.lease_ms:
+            return f"process {known.process} of this replica, elsewhere, was heard of {silent_ms} ms ago: {LET_FOLLOW}"
         return ""
 
     def _of(self, candidate: Candidate) -> GrantedMastership:
@@ -162,7 +199,7 @@ class Masterships:
 
 
 def _grant(candidate: Candidate) -> Grant:
-    return Grant(candidate.epoch, candidate.replica, candidate.broker_id, candidate.lease_ms)
+    return Grant(candidate.epoch, candidate.replica, candidate.broker_id, candidate.lease_ms, candidate.process)
 
 
 def _read(path: Path) -> dict[str, GrantedMastership]:

@@ -288,16 +288,20 @@ class CopyTableResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONTENT_FIELD_NUMBER: _builtins.int
+    LOG_END_FIELD_NUMBER: _builtins.int
     content: _builtins.bytes
     """JSON as in the master's file; empty when the slave has this version"""
+    log_end: _builtins.int
+    """All records that the table speaks of are before this log offset; 0 from a master that does not say."""
     def __init__(
         self,
         *,
         content: _builtins.bytes = ...,
+        log_end: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "log_end", b"log_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

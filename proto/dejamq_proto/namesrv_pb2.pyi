@@ -856,6 +856,8 @@ class MastershipRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     FOLLOWED_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
     wish: Global___MastershipWish.ValueType
     cluster: _builtins.str
     broker_name: _builtins.str
@@ -871,6 +873,16 @@ class MastershipRequest(_message.Message):
     """so long no other replica is granted an epoch after TAKE and RENEW"""
     @_builtins.property
     def caller(self) -> _common_pb2.Caller: ...
+    @_builtins.property
+    def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Processes that have served this store, the present one last; none: whoever has the replica's name is it.
+        in this directory of this machine, since it started: only the last one may live
+        """
+
+    @_builtins.property
+    def before(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """elsewhere, or before: they may live where the store was copied"""
+
     def __init__(
         self,
         *,
@@ -883,10 +895,12 @@ class MastershipRequest(_message.Message):
         epoch: _builtins.int = ...,
         followed: _builtins.str = ...,
         lease_ms: _builtins.int = ...,
+        ended: _abc.Iterable[_builtins.str] | None = ...,
+        before: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "caller", b"caller", "cluster", b"cluster", "epoch", b"epoch", "followed", b"followed", "lease_ms", b"lease_ms", "replica", b"replica", "wish", b"wish"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "broker_id", b"broker_id", "broker_name", b"broker_name", "caller", b"caller", "cluster", b"cluster", "ended", b"ended", "epoch", b"epoch", "followed", b"followed", "lease_ms", b"lease_ms", "replica", b"replica", "wish", b"wish"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -904,6 +918,7 @@ class MastershipResponse(_message.Message):
     CONFIRMED_REPLICA_FIELD_NUMBER: _builtins.int
     CONFIRMED_BROKER_ID_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
+    OTHER_PROCESS_FIELD_NUMBER: _builtins.int
     done: _builtins.bool
     reason: _builtins.str
     """why not"""
@@ -917,6 +932,8 @@ class MastershipResponse(_message.Message):
     """the id that it had before: free for the master before it"""
     silent_ms: _builtins.int
     """since that replica was heard of here, or since this name server began"""
+    other_process: _builtins.bool
+    """RENEW was refused since another process has the epoch of this replica"""
     def __init__(
         self,
         *,
@@ -928,10 +945,11 @@ class MastershipResponse(_message.Message):
         confirmed_replica: _builtins.str = ...,
         confirmed_broker_id: _builtins.int = ...,
         silent_ms: _builtins.int = ...,
+        other_process: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_broker_id", b"confirmed_broker_id", "confirmed_epoch", b"confirmed_epoch", "confirmed_replica", b"confirmed_replica", "done", b"done", "granted_epoch", b"granted_epoch", "granted_replica", b"granted_replica", "reason", b"reason", "silent_ms", b"silent_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_broker_id", b"confirmed_broker_id", "confirmed_epoch", b"confirmed_epoch", "confirmed_replica", b"confirmed_replica", "done", b"done", "granted_epoch", b"granted_epoch", "granted_replica", b"granted_replica", "other_process", b"other_process", "reason", b"reason", "silent_ms", b"silent_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

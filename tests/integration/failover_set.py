@@ -111,14 +111,17 @@ class ReplicaSet:
         return [name for name in self.replicas if self.is_master(name)]
 
     async def follows(self, name: str) -> None:
-        """Wait until it copies its master's log, all of it."""
+        """Wait until it copies its master's log, all of it, and consumers may read all."""
 
         def done() -> bool:
             here = self.broker_now(name)
             state = None if here is None else here.following()
             if here is None or state is None:
                 return False
-            return here.tables_copied and state.connected and state.master_end == here.domain.store.log_max
+            there = self.broker_now("b" if name == "a" else "a")
+            all_read = there is not None and there.domain.store.dispatched == there.domain.store.log_max
+            copied = state.connected and state.master_end == here.domain.store.log_max
+            return here.tables_copied and copied and all_read
 
         await until(done, 30)
 

@@ -14,6 +14,7 @@ from dejamq_broker.tables.offsets import OffsetTable
 from dejamq_broker.tables.subscription_groups import SubscriptionGroupTable
 from dejamq_broker.tables.topics import TopicTable
 from dejamq_broker.timer.progress import TimerProgress
+from dejamq_broker.writing.fence import NoFence
 from dejamq_broker.writing.record_writer import RecordWriter
 from dejamq_proto.journal.writer import Journal
 
@@ -46,7 +47,7 @@ def timer_progress(path: Path, journal: Journal, *, precision_ms: int = 1000) ->
 
 
 def a_writer(store: MessageStore, journal: Journal, site: Site) -> RecordWriter:
-    return RecordWriter(store, journal, site, Counts(), lambda took_ms: None, lambda: None)
+    return RecordWriter(store, journal, site, Counts(), lambda took_ms: None, NoFence())
 
 
 def clients_of(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from broker_parts import Parts, clock_ms, parts_in
 from broker_wire import SMALL
@@ -14,6 +15,7 @@ from dejamq_broker.deferred.retry import GivenBack
 from dejamq_broker.tables.topics import TopicConfig
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.records.record import Record, encode_properties
+from lease import OVER, lease_ends
 
 
 @pytest.fixture
@@ -203,3 +205,16 @@ async def test_the_journal_says_that_a_command_stored_it_and_from_what(parts: Pa
     await replay(parts, letter)
     append = parts.events("APPEND")[-1]
     assert (append["origin"], append["origin_refs"], append["group"]) == ("admin", [letter.offset_message_id], "g")
+
+
+async def test_a_replay_after_which_the_lease_is_over_is_not_called_done(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    letter, office_here = die(parts), office(parts)
+    lease_ends(parts.writer, monkeypatch)
+    wish = ReplayWish(group="g", log_offset=letter.log_offset)
+    for _ in ("first", "again"):
+        with pytest.raises(DejamqError, match=OVER):
+            await office_here.replay(wish)
+    assert len(parts.records("%RETRY%g")) == 1
+    assert not (await office_here.replay(msgspec.structs.replace(wish, dry_run=True))).stored

@@ -34,7 +34,7 @@ class Ends:
 class Moved:
     def __init__(self, parts: Parts) -> None:
         self.parts, self.woken = parts, list[tuple[str, int]]()
-        self.moves = OffsetMoves(Ends(), parts.topics, parts.groups, parts.offsets, self.woken.extend)
+        self.moves = OffsetMoves(Ends(), parts.topics, parts.groups, parts.offsets, self.woken.extend, lambda: None)
         parts.topics.ensure("orders", 2)
         parts.groups.require("g")
 
@@ -165,7 +165,7 @@ def test_the_next_pull_is_sent_to_the_reset_once_and_takes_no_commit_along(moved
     parts.send("orders", *[b"%d" % number for number in range(6)])
     parts.settle()
     parts.offsets.commit(moved.at(0), 5, by="sync", asker=MEMBER)
-    real = OffsetMoves(parts.store, parts.topics, parts.groups, parts.offsets, lambda queues: None)
+    real = OffsetMoves(parts.store, parts.topics, parts.groups, parts.offsets, lambda queues: None, lambda: None)
     real.reset("g", "orders", MoveTarget(To.OFFSET, 2), asker=OPERATOR, queue_ids=[0])
     pull = PullQuery(asker=MEMBER, group="g", topic="orders", queue_id=0, queue_offset=6, commit_offset=6, suspend_ms=9)
     parts.puller.begin(pull, 0, None)

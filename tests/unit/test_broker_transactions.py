@@ -10,6 +10,7 @@ from dejamq_broker.writing.record_writer import RecordOrigin
 from dejamq_proto import names
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.records.record import BadRecord, Record, decode, encode_properties
+from lease import OVER, lease_ends
 from transaction_parts import COMMIT, ROLLBACK, UNKNOWN, TransactionHouse, TransactionParts, refusal, sent_properties
 
 
@@ -358,3 +359,14 @@ def test_ids_of_an_earlier_start_are_known_and_those_that_ended_since_are_not(ho
                 second.transactions.end_by_key("g", key, COMMIT, Asker(), from_check=False)
         second.transactions.end_by_key("g", "kept", COMMIT, Asker(), from_check=False)
         assert sorted(second.orders()) == ["ended", "kept", "marked"]
+
+
+@pytest.mark.parametrize(("state", "stored"), [(COMMIT, ["k"]), (ROLLBACK, [])])
+def test_an_end_after_which_the_lease_is_over_is_not_called_done(
+    parts: TransactionParts, monkeypatch: pytest.MonkeyPatch, state: int, stored: list[str]
+) -> None:  # fmt: skip
+    half = parts.begin("k")
+    lease_ends(parts.writer, monkeypatch)
+    error = refusal(parts, half, state=state)
+    assert (str(error), error.definite) == (OVER, False)
+    assert parts.orders() == stored

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -113,6 +114,41 @@ async def test_a_master_is_confirmed_by_no_name_server_whose_disk_refuses_it(tmp
     assert Masterships(str(tmp_path), time.now_ms).look(SLAVE).at.confirmed.replica == "m"
 
 
+async def test_of_a_store_and_its_copy_the_one_that_is_heard_of_stays_master(tmp_path: Path) -> None:
+    time = Time()
+    one = Masterships(str(tmp_path), time.now_ms)
+    serving, copy = _by(MASTER, "p1"), _by(MASTER, "p2", before=("p1",))
+    assert (await one.take(serving)).done
+    assert (await one.renew(serving)).done
+    time.ms = LEASE_MS - 1
+    refused = await one.renew(copy)
+    assert (refused.done, refused.other_process) == (False, True)
+    refused = await one.take(_by(msgspec.structs.replace(MASTER, epoch=2), "p2", before=("p1",)))
+    assert refused.reason.startswith(
+        "process p1 of this replica, elsewhere, was heard of 999 ms ago: if this store is a"
+    )
+    assert (await one.renew(_by(MASTER, "p1", "p3"))).done, "the same store, served by its next process"
+    assert not (await one.renew(serving)).done, "it has ended, so this came late"
+
+
+async def test_of_a_store_and_its_copy_only_the_one_that_went_on_becomes_master_again(tmp_path: Path) -> None:
+    time = Time()
+    one = Masterships(str(tmp_path), time.now_ms)
+    serving, copy = _by(MASTER, "p1"), _by(msgspec.structs.replace(MASTER, epoch=2), "p2", before=("p1",))
+    assert (await one.take(serving)).done
+    time.ms += LEASE_MS
+    assert (await one.take(copy)).done, "as after a restart of the machine"
+    time.ms += 10 * LEASE_MS
+    for again in (Masterships(str(tmp_path), time.now_ms), one):
+        time.ms += LEASE_MS
+        refused = await again.take(_by(msgspec.structs.replace(MASTER, epoch=3), "p1", "p4"))
+        assert refused.reason.startswith("process p2 went on with another copy of this store")
+
+
+def _by(candidate: Candidate, *ended: str, before: tuple[str, ...] = ()) -> Candidate:
+    return msgspec.structs.replace(candidate, ended=ended, before=before)
+
+
 @pytest.mark.parametrize("content", ["", "{", '{"c/b": 7}'])
 def test_a_damaged_file_stops_the_start(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE_NAME).write_text(content)
@@ -134,6 +170,7 @@ class Lossy:
         asked = Candidate(
             cluster="c", broker_name="b", replica=role.replica, epoch=wish.epoch, followed=wish.followed,
             broker_id=role.came_from if role.master else role.broker_id, lease_ms=lease_ms,
+            ended=role.ended, before=role.before,
         )  # fmt: skip
         fate = site.dice.random()
         if fate < site.loss:
@@ -148,19 +185,26 @@ class Lossy:
         return GrantAnswer(
             done=answer.done, reason=answer.reason, granted_epoch=granted.epoch, granted_replica=granted.replica,
             confirmed_epoch=confirmed.epoch, confirmed_replica=confirmed.replica,
-            confirmed_broker_id=confirmed.broker_id, silent_ms=answer.silent_ms,
+            confirmed_broker_id=confirmed.broker_id, silent_ms=answer.silent_ms, other_process=answer.other_process,
         )  # fmt: skip
 
 
 class Replica:
     """A log of numbers, and the right to add to it. Its clock runs a little wrong."""
 
-    def __init__(self, site: "Site", broker_id: int) -> None:
+    def __init__(self, site: "Site", broker_id: int, name: str = "") -> None:
         self.site, self.log, self.followed = site, list[int](), ""
+        self.broker_id, self.name = broker_id, name or f"replica-{broker_id}"
+        self.restart()
+
+    def restart(self) -> None:
+        """Another process serves the same store."""
+        site = self.site
         rate = site.dice.uniform(0.9, 1.1)
-        file = RoleFile(site.directory / f"replica-{broker_id}")
+        file = RoleFile(site.directory / self.name)
+        role = file.read(self.broker_id).served_by(f"{site.dice.getrandbits(64):x}", self.name)
         self.right = Mastership(
-            file.read(broker_id), file, [Lossy(number, site) for number in range(len(site.judges))], LEASE_MS,
+            role, file, [Lossy(number, site) for number in range(len(site.judges))], LEASE_MS,
             lambda: site.time.ms / 1000 * rate,
         )  # fmt: skip
 
@@ -209,15 +253,22 @@ class Site:
     async def step(self) -> None:
         dice, steps = self.dice, (self._act, self._act, self._act, self._send, self._copy, self._copy)
         await dice.choice(steps)()
+        await self.trouble()
+        self.time.ms += dice.choice((5, 20, 50, 50, 200)) if dice.random() < 0.98 else dice.uniform(0, 3 * LEASE_MS)
+        self.check()
+
+    async def trouble(self) -> None:
+        """Old questions arrive, name servers and replicas restart, links become better or worse."""
+        dice = self.dice
         if dice.random() < 0.05 and self.late:
             await self.ask(*self.late.pop(dice.randrange(len(self.late))))
         if dice.random() < 0.02:
             number = dice.randrange(len(self.judges))
             self.judges[number] = self._judge(number)
+        if dice.random() < 0.01:
+            dice.choice(self.replicas).restart()
         if dice.random() < 0.02:
             self.loss = dice.choice((0.0, 0.1, 0.3))
-        self.time.ms += dice.choice((5, 20, 50, 50, 200)) if dice.random() < 0.98 else dice.uniform(0, 3 * LEASE_MS)
-        self.check()
 
     def check(self) -> None:
         """Never two masters, and the one there is has everything that was acknowledged."""
@@ -256,6 +307,29 @@ async def test_there_are_never_two_masters_and_nothing_acknowledged_is_lost(
             await site.step()
         changes += len(site.masters)
     assert changes > 8, "masters must have changed for this to prove anything"
+
+
+@pytest.mark.parametrize("namesrvs", [1, 2, 3])
+async def test_a_store_and_its_copy_are_never_master_at_once(tmp_path: Path, namesrvs: int, seed: int) -> None:
+    """Whichever is lost for a while, or moves on by its next process."""
+    masters = set()
+    for number in range(8):
+        site = Site(tmp_path / str(number), seed + number, namesrvs)
+        site.replicas.pop()
+        while not site.masters:
+            await site.replicas[0].step()
+            site.check()
+        shutil.copytree(site.directory / "replica-0", site.directory / "copy")
+        site.replicas.append(Replica(site, 0, "copy"))
+        for _ in range(200):
+            site.time.ms += site.dice.choice((50, 200, 2 * LEASE_MS))
+            one = site.dice.choice(site.replicas)
+            await one.step()
+            await site.trouble()
+            holding = [replica.name for replica in site.replicas if replica.right.holds()]
+            assert len(holding) <= 1
+            masters.update(holding)
+    assert masters == {"replica-0", "copy"}, "both must have been master for this to prove anything"
 
 
 async def test_renewals_at_the_same_time_note_an_epoch_once(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dejamq_broker.tables.offsets import Asker
 from dejamq_proto.codes import Code, DejamqError
 from dejamq_proto.records.recall_handle import RecallHandle
 from delay_world import Clock
+from lease import OVER, lease_ends
 from timer_world import BACKOFF_MS, TIMER, Limits, World, world
 
 START = Clock().now_ms
@@ -75,6 +76,17 @@ async def test_a_recalled_message_never_comes_and_others_do(tmp_path: Path, cloc
         here.recall("c", START + 4000)
         assert (await here.at(START + 5000)).keys() == ["a"]
         assert (await here.at(START + 9000)).keys() == ["a"]
+
+
+async def test_a_recall_after_which_the_lease_is_over_is_not_called_done(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    with world(tmp_path, clock) as here:
+        here.send("a", TIMER_DELIVER_MS=START + 5000)
+        lease_ends(here.writer, monkeypatch)
+        with pytest.raises(DejamqError, match=OVER):
+            here.recall("a", START + 4000)
+        assert (await here.at(START + 9000)).keys() == [], "the mark is stored"
 
 
 async def test_the_marks_of_a_rocketmq_of_before_5_3_2_name_the_unique_key_alone(tmp_path: Path, clock: Clock) -> None:

@@ -63,7 +63,7 @@ class TransactionParts:
         for table in (self.topics, self.offsets, groups):
             table.load()
         self.clients = clients_of(self.topics, groups, self.journal, clock, config)
-        writer = a_writer(store, self.journal, site)
+        writer = self.writer = a_writer(store, self.journal, site)
         self.transactions = Transactions(
             store, writer, self.topics, self.offsets, self.journal, config, clock, lambda record: record
         )

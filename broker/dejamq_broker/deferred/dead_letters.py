@@ -73,14 +73,21 @@ class DeadLetters:
         topic = self._topic_for(letter, wish)
         earlier_ms = await self._replayed_ms(letter, wish.group)
         earlier_ms = max(earlier_ms, self._recent.get(wish.log_offset, 0))  # as it is now, after waiting
-        if wish.dry_run or (earlier_ms and not wish.again):
-            return Replayed(topic, earlier_ms)
+        if not wish.dry_run and (wish.again or not earlier_ms):
+            return await self._store_again(letter, topic, earlier_ms, wish)
+        if not wish.dry_run:
+            self._writer.confirm()
+        return Replayed(topic, earlier_ms)
+
+    async def _store_again(self, letter: Record, topic: str, earlier_ms: int, wish: ReplayWish) -> Replayed:
+        """SYSTEM_ERROR of ``confirm``: it is stored, and the next master may not have it."""
         queue_id = random.randrange(self._topics.require(topic).write_queue_nums)
         again = msgspec.structs.replace(replay_of(letter, topic, queue_id), store_host=self._writer.site.store_host)
         stored = self._writer.put(again, RecordOrigin("admin", letter.offset_message_id, wish.asker, wish.group))
         self._remember(wish.log_offset, stored.store_timestamp_ms)
         if self._sync_flush:
             await self._writer.on_disk()
+        self._writer.confirm()
         return Replayed(topic, earlier_ms, queue_id, stored)
 
     def _letter(self, group: str, log_offset: int) -> Record:

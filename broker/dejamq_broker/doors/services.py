@@ -81,9 +81,14 @@ def add_services(
     """
     server, acceptor = public.grpc, public.acceptor
 
+    async def kept() -> None:
+        await domain.tables.kept()
+        domain.writer.confirm()
+
     async def kept_and_told() -> None:
         await domain.tables.kept()
         await told()
+        domain.writer.confirm()
 
     fast = _add_paths(
         server, domain.config, domain.site, domain.paths, domain.tables, domain.streams, domain.fast_failure,
@@ -108,17 +113,19 @@ def add_services(
         domain.measures,
         inspector,
         told=kept_and_told,
+        kept=kept,
     )
     v2 = V2Door(domain, acceptor, told, longest_hold_ms(domain.config), public.guard)
     server.add_generic_rpc_handlers((v2.handler(),))
-    remoting = _remoting(domain, inspector, told, kept_and_told, ha_status, routes)
+    remoting = _remoting(domain, inspector, told, kept_and_told, kept, ha_status, routes)
     remoting.guard = public.guard
     return Doors(fast, remoting, v2)
 
 
 def _remoting(
     domain: Domain, inspector: Inspector, told: Callable[[], Awaitable[None]],
-    kept_and_told: Callable[[], Awaitable[None]], ha_status: Callable[[], HaStatus], routes: KnownQueues,
+    kept_and_told: Callable[[], Awaitable[None]], kept: Callable[[], Awaitable[None]],
+    ha_status: Callable[[], HaStatus], routes: KnownQueues,
 ) -> RemotingDoor[ClientSession]:  # fmt: skip
     """For RocketMQ's own clients and tools."""
     paths, members, tables, config = domain.paths, domain.members, domain.tables, domain.config
@@ -136,7 +143,7 @@ def _remoting(
         Queries(inspector, members.commands, members.clients, domain.site),
         Changes(
             domain.site, tables.topics, tables.groups, services.lives, services.moves, services.settings,
-            kept_and_told, tables.kept,
+            kept_and_told, kept,
         ),
         Views(
             domain.site, domain.store, tables.topics, tables.groups, tables.offsets, tables.progress, members.clients,
@@ -146,7 +153,7 @@ def _remoting(
             domain.site, domain.store, services.lives, paths.transactions, inspector, members.clients, ha_status,
         ),
         Assigning(
-            members.clients, tables.topics, tables.groups, tables.request_modes, routes, domain.site, config
+            members.clients, tables.topics, tables.groups, tables.request_modes, routes, domain.site, config, kept
         ),
         clients=members.clients, commands=members.commands, long_poll=domain.long_poll,
         held=domain.popping.held, topics=tables.topics,
@@ -194,12 +201,12 @@ def _add_members(
 
 def _add_operators(
     server: grpc.aio.Server, site: Site, tables: Tables, members: Members, services: Services, measures: Measures,
-    inspector: Inspector, *, told: Callable[[], Awaitable[None]],
+    inspector: Inspector, *, told: Callable[[], Awaitable[None]], kept: Callable[[], Awaitable[None]],
 ) -> None:  # fmt: skip
     """For operators, who look at everything but the ways of messages."""
     admin = AdminService(
         site, tables.topics, tables.groups, members.clients, services.lives, services.moves, services.settings,
-        inspector=inspector, told=told, kept=tables.kept,
+        inspector=inspector, told=told, kept=kept,
     )  # fmt: skip
     add_AdminServicer_to_server(admin, server)
     add_DeadLettersServicer_to_server(DeadLettersService(services.dead_letters, site), server)

@@ -64,9 +64,10 @@ class OffsetMoves:
 
     def __init__(
         self, ends: QueueEnds, topics: TopicTable, groups: SubscriptionGroupTable, offsets: OffsetTable,
-        wake: Callable[[list[tuple[str, int]]], None],
+        wake: Callable[[list[tuple[str, int]]], None], confirm: Callable[[], None],
     ) -> None:  # fmt: skip
-        """``wake`` makes held pulls of these queues look again."""
+        """``wake`` makes held pulls of these queues look again. ``confirm`` raises when the moves may not last."""
+        self._confirm = confirm
         self._ends, self._topics, self._groups, self._offsets, self._wake = ends, topics, groups, offsets, wake
 
     def reset(
@@ -138,6 +139,7 @@ class OffsetMoves:
             self._offsets.move(move.at, move.after, by=by, asker=asker)
             log.info("offset_moved %s by=%s from=%s to=%d", move.at, by, move.before, move.after)
         self._wake(_queues(made))
+        self._confirm()
         return moves
 
 

@@ -12,12 +12,12 @@ from dejamq_proto.wire.messages import SendRunResult
 
 from dejamq_broker.deferred.retry import GivenBack, Retries
 from dejamq_broker.paths.send import SendOutcome, SendPath
+from dejamq_broker.replication.mastership import LEASE_OVER
 
 SLAVE_TROUBLES = {
     Code.SLAVE_NOT_AVAILABLE: "too few slaves are connected and near enough to have it soon",
     Code.FLUSH_SLAVE_TIMEOUT: "too few slaves confirmed it in time",
 }
-LEASE_OVER = "this broker's lease as master is over: a slave that takes its place may not have it"
 
 
 class Confirmation:

@@ -19,6 +19,8 @@ from dejamq_broker.timer.progress import TimerProgress
 Kind = TypeVar("Kind")
 TABLES = ("topics", "groups", "offsets", "delay_progress", "timer_progress", "request_modes")
 """In this order: offsets of a topic that came with the same copy find it there."""
+OF_THE_LOG = ("offsets", "delay_progress", "timer_progress")
+"""They tell what was done with records: a slave that had them and not the records would pass over others."""
 
 
 class Held(Protocol):

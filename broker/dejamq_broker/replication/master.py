@@ -18,6 +18,7 @@ from dejamq_proto.wire.replication import LogSlice
 
 from dejamq_broker.base.config import SYNC_MASTER, BrokerConfig
 from dejamq_broker.base.identity import Site
+from dejamq_broker.replication.read_bound import ReadBound
 from dejamq_broker.replication.slave_progress import HaStatus, SlavePosition, SlaveStatus, SlaveTable
 from dejamq_broker.store import SlaveNote
 
@@ -99,7 +100,13 @@ class SlaveName(msgspec.Struct, frozen=True):
 class Replication:
     """Owned by the event loop. A slave has none of its own followers."""
 
-    def __init__(self, config: BrokerConfig, store: "MessageStore", journal: Journal, site: Site) -> None:
+    def __init__(
+        self, config: BrokerConfig, store: "MessageStore", journal: Journal, site: Site, bound: ReadBound | None = None
+    ) -> None:  # fmt: skip
+        """``bound``: how far consumers may read; None: to the end."""
+        self._bound = bound
+        if bound is not None:
+            store.hold_back(lambda: bound.limit)
         self.config, self.store, self._journal, self._site = config, store, journal, site
         self.boot_id, self.replica = site.boot_id, site.replica
         needed = config.in_sync_replicas - 1 if config.broker_role == SYNC_MASTER else 0
@@ -167,6 +174,8 @@ class Replication:
         self._idle.discard(feed)
         position = self.table.remove(feed)
         if position is not None:
+            if self._bound is not None:
+                self._bound.lost(position)
             self.note(position, "lost", reason)
         if not len(self.table):
             self._left.set()
@@ -179,6 +188,22 @@ class Replication:
         self.table.acknowledge(feed, log_offset)
         if self._waits:
             self._waits.confirm(self.table.confirmed)
+        self.let_read()
+
+    def sent_all(self, position: SlavePosition) -> None:
+        """This slave gets the end of the log now. Called before that leaves: the slave may take over when it has it."""
+        if self._bound is not None:
+            self._bound.joined(position)
+
+    async def look(self) -> None:
+        """The periodic ``let_read``."""
+        self.let_read()
+
+    def let_read(self) -> None:
+        """Consumers get what slaves have, or need not have any more."""
+        if self._bound is not None:
+            self._bound.look()
+            self.store.look_again()
 
     def wake(self) -> None:
         """There is more to send. Called after every append, by the loop."""
@@ -292,6 +317,8 @@ class Feed:
         self._greeted = True
         slice_ = self._slice(data)
         self.position.sent += len(data)
+        if self._over is None and self.position.sent >= slice_.master_end:
+            replication.sent_all(self.position)
         return slice_
 
     def acknowledged(self, log_offset: int) -> None:

@@ -26,6 +26,10 @@ from dejamq_broker.base.disk_work import beside_loop
 
 log = logging.getLogger(__name__)
 FILE_NAME = "mastership.json"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+LEASE_OVER = "this broker's lease as master is over: a slave that takes its place may not have it"
+PROCESSES = 64
+"""So many earlier processes are known. A name server that was away for as many starts takes the next epoch alone."""
 ROUNDS = 5
 """So often a lease is renewed while it lasts."""
 TRUSTED = 0.7
@@ -51,6 +55,7 @@ class GrantAnswer(msgspec.Struct, frozen=True, kw_only=True):
     confirmed_replica: str = ""
     confirmed_broker_id: int = 0
     silent_ms: int = 0
+    other_process: bool = False
 
 
 class Granter(Protocol):
@@ -66,6 +71,8 @@ class Role(msgspec.Struct, frozen=True, rename="camel"):
 
     ``broker_id`` may differ from the configured one. ``came_from`` is the id that it had before it became master.
     ``confirmed``: name servers have renewed that epoch, so it was in use.
+
+    ``ended``: processes that served the store at ``place``, the present one last. ``before``: those elsewhere.
     """
 
     replica: str
@@ -73,6 +80,16 @@ class Role(msgspec.Struct, frozen=True, rename="camel"):
     epoch: int = 0
     came_from: int = 0
     confirmed: bool = False
+    place: str = ""
+    ended: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+    def served_by(self, process: str, place: str) -> "Role":
+        """A process begins to serve it. At the same place all earlier ones have ended, as only one locks a store."""
+        if place == self.place:
+            return msgspec.structs.replace(self, ended=(*self.ended, process)[-PROCESSES:])
+        before = (*self.before, *self.ended)[-PROCESSES:]
+        return msgspec.structs.replace(self, place=place, ended=(process,), before=before)
 
     @property
     def master(self) -> bool:
@@ -91,13 +108,20 @@ class RoleFile:
         if content is None:
             return Role(token_hex(8), configured_id, came_from=configured_id)
         try:
-            return msgspec.convert(content, Role)
+            role = msgspec.convert(content, Role)
         except msgspec.ValidationError as error:
             raise json_file.UnreadableFile(f"{self._path} is no role of a replica: {error}") from None
+        return role if role.epoch else msgspec.structs.replace(role, broker_id=configured_id, came_from=configured_id)
 
     async def write(self, role: Role) -> None:
         """On disk when this returns. Raises SERVICE_NOT_AVAILABLE."""
         await beside_loop(json_file.write, self._path, msgspec.to_builtins(role))
+
+
+def place_of(directory: Path) -> str:
+    """Names this directory, on this machine since it started: no copy of it has the same name. Raises OSError."""
+    at = directory.stat()
+    return f"{BOOT_ID.read_text().strip()}:{at.st_dev}:{at.st_ino}"
 
 
 def boot_clock_s() -> float:
@@ -120,6 +144,7 @@ class Mastership:
         """So many name servers have to grant an epoch."""
         self.renewals_needed = len(judges) - self.needed + 1
         self._changing = asyncio.Lock()
+        self._noted = not role.ended
         self.answers: list[GrantAnswer] = []
         """Of the last round."""
 
@@ -132,6 +157,11 @@ class Mastership:
         if not self.holds():
             text = f"too few name servers renew this broker's mastership: {self.renewals_needed} must be reached"
             raise DejamqError(text, code=Code.SERVICE_NOT_AVAILABLE)
+
+    def confirm(self) -> None:
+        """Raise SYSTEM_ERROR unless ``holds``: what was just done may be unknown to the next master."""
+        if not self.holds():
+            raise DejamqError(f"it is done here, but {LEASE_OVER}; ask the master again", code=Code.SYSTEM_ERROR)
 
     def info(self) -> dict[str, str]:
         """For operators: the last epoch of this replica as master, and whether its lease holds."""
@@ -154,8 +184,10 @@ class Mastership:
 
     @property
     def epoch_lost(self) -> bool:
-        """Whether some name server granted a later epoch to one that did not use it: a new epoch brings it back."""
-        return any(each.granted_epoch > self.role.epoch for each in self.answers)
+        """Whether some name server granted a later epoch to one that did not use it, or knows the present one as that
+        of another process: a new epoch brings it back.
+        """
+        return any(each.granted_epoch > self.role.epoch or each.other_process for each in self.answers)
 
     async def look(self, followed: str) -> int | None:
         """Enough name servers would grant an epoch: for how long at least they have not heard of the master, in ms.
@@ -168,6 +200,7 @@ class Mastership:
 
     async def renew(self) -> bool:
         """Ask every name server to renew the lease. Whether it holds. Raises DejamqError when it cannot be noted."""
+        await self._note()
         role = self.role
         await self._ask(MastershipWish("renew", role.epoch))
         if self.holds() and not role.confirmed:
@@ -176,6 +209,7 @@ class Mastership:
 
     async def take(self, followed: str = "") -> bool:
         """Become master of a new epoch, or not. The role is on disk before anybody is told. Raises DejamqError."""
+        await self._note()
         highest = max([self.role.epoch, *(each.granted_epoch for each in self.answers)])
         await self._ask(MastershipWish("take", highest + 1, followed))
         granted = sum(each.done for each in self.answers)
@@ -184,7 +218,10 @@ class Mastership:
             return False
         role = self.role
         came_from = role.came_from if role.master else role.broker_id
-        return await self._become(Role(role.replica, MASTER_ID, highest + 1, came_from), role)
+        became = msgspec.structs.replace(
+            role, broker_id=MASTER_ID, epoch=highest + 1, came_from=came_from, confirmed=False
+        )
+        return await self._become(became, role)
 
     async def step_down(self, by: GrantAnswer) -> bool:
         """Be a slave, with the id that the later master left. False: that one was no slave before, so there is none.
@@ -198,7 +235,15 @@ class Mastership:
         freed = (role.came_from if unused else 0) or by.confirmed_broker_id
         if freed == MASTER_ID:
             return False
-        return await self._become(Role(role.replica, freed, role.epoch, freed), role)
+        became = msgspec.structs.replace(role, broker_id=freed, came_from=freed, confirmed=False)
+        return await self._become(became, role)
+
+    async def _note(self) -> None:
+        """Which process serves the store is on its disk before name servers know it. Raises DejamqError."""
+        async with self._changing:
+            if not self._noted:
+                await self._file.write(self.role)
+                self._noted = True
 
     async def _become(self, role: Role, before: Role) -> bool:
         """One change after the other. Nothing changes where the role is no longer what it was ``before``."""

@@ -3,26 +3,29 @@
 Source: RocketMQ ``SlaveSynchronize.syncAll``; the note is ours.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-from dejamq_proto.codes import DejamqError
+from dejamq_proto.codes import Code, DejamqError
 
 from dejamq_broker.base import json_file
 from dejamq_broker.base.disk_work import beside_loop
-from dejamq_broker.replication.copied_tables import TABLES, CopiedTables
+from dejamq_broker.replication.copied_tables import OF_THE_LOG, TABLES, CopiedTables
 from dejamq_broker.replication.slave import ReplicationState
 from dejamq_broker.store import SlaveNote, SlaveStore
 
 log = logging.getLogger(__name__)
+LOG_WAIT_S, LOG_LOOK_S = 30.0, 0.02
+"""How long a table waits for the records that it speaks of, and how often it looks for them."""
 
 
 class TableSource(Protocol):
     """A master as it is asked for its tables; both raise DejamqError."""
 
-    async def table(self, name: str, known: str) -> bytes: ...
+    async def table(self, name: str, known: str) -> tuple[bytes, int]: ...
     async def close(self) -> None: ...
 
 
@@ -54,7 +57,10 @@ class MetadataCopy:
         source = self._dial(self._state.master_address)
         try:
             for table in TABLES:
-                if content := await source.table(table, self._tables.version(table)):
+                content, log_end = await source.table(table, self._tables.version(table))
+                if table in OF_THE_LOG:
+                    await self._reached(log_end)
+                if content:
                     self._tables.take(table, content)
         except DejamqError as error:
             trouble = str(error)
@@ -67,6 +73,16 @@ class MetadataCopy:
             log.warning("tables_not_copied master=%s reason=%s", self._state.master_address, trouble)
         self._trouble = trouble
         await self.note()
+
+    async def _reached(self, log_end: int) -> None:
+        """Wait until the log is here as far as the table knows it. Raises DejamqError when that takes too long."""
+        looks = int(LOG_WAIT_S / LOG_LOOK_S)
+        while self._store.log_max < log_end:
+            if not looks or not self._state.connected:
+                text = f"the master's log is not all here yet: {log_end - self._store.log_max} bytes are missing"
+                raise DejamqError(text, code=Code.SERVICE_NOT_AVAILABLE)
+            looks -= 1
+            await asyncio.sleep(LOG_LOOK_S)
 
     async def note(self) -> None:
         """Write down how near to its master this slave is, for the operator who wants to make it the master."""

@@ -85,7 +85,7 @@ class LogFollower:
     ) -> None:
         """``look_for_master`` asks the name servers; their answer comes to ``master_is``.
 
-        ``on_connected``: the log is copied from now on, so the tables can be copied too.
+        ``on_connected``: the log is copied from now on, or all here now, so the tables can be copied too.
         """
         self._look_for_master, self._on_connected = look_for_master, on_connected
         self._config, self._store, self._journal, self._site, self._dial = config, store, journal, site, dial
@@ -209,7 +209,9 @@ class LogFollower:
             store.delete_topic(topic, noted=True)
         if len(slice_.data):
             store.take_copy(slice_.log_offset, slice_.data)
-        state.caught_up = state.caught_up or store.log_max >= slice_.master_end
+        if not state.caught_up and store.log_max >= slice_.master_end:
+            state.caught_up = True
+            self._on_connected()  # tables that waited for the log
         self._pause_s = self._config.ha_reconnect_interval_ms / 1000 * FIRST_PAUSE
 
     async def _report_flushed(self, link: MasterConnection) -> None:

@@ -216,6 +216,17 @@ class MessageStore(StoreReading):
             return StoreFull(f"no room in {self._paths.root} for the queues: make room, then send again")
         return failure or (self._disk.refusal() if self._disk.refuses else None)
 
+    def hold_back(self, bound: Callable[[], int]) -> None:
+        """Let nobody read what is stored behind this log offset from now on: it is in no queue. Any thread calls it.
+
+        ``look_again`` is called when it moved.
+        """
+        self._reput.hold_back(bound)
+
+    def look_again(self) -> None:
+        """Let everybody read what is not held back any more. Called where appends are."""
+        self._reput.dispatch()
+
     def delete_topic(self, topic: str, *, noted: bool = False) -> None:
         """Forget the topic's queues; its queue offsets begin at 0 again. Called where appends are.
 

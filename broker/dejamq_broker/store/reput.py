@@ -45,6 +45,7 @@ class Reput:
         self.failure: StoreError | None = None
         self._table, self._dispatchers, self._limit, self._on_arrival = table, dispatchers, limit, on_arrival
         self._late_turn = late_turn
+        self._bound: Callable[[], int] | None = None
         self._batches: deque[Batch | Single] = deque()
         self._event = threading.Event()
         self._turn = threading.Lock()
@@ -68,6 +69,10 @@ class Reput:
         finally:
             self._turn.release()
 
+    def hold_back(self, bound: Callable[[], int]) -> None:
+        """Dispatch nothing behind this log offset either, until ``stop``. Who moves it calls ``dispatch``."""
+        self._bound = bound
+
     def between(self, action: Callable[[], None]) -> None:
         """Do this while nothing is dispatched. Any thread but one that dispatches."""
         with self._turn:
@@ -79,7 +84,8 @@ class Reput:
             self._event.set()
 
     def stop(self) -> None:
-        """Dispatch what the limit allows, then end the thread."""
+        """Dispatch what the limit allows, also what was held back, then end the thread."""
+        self._bound = None  # nobody reads any more, and a whole store starts quicker
         self._stopping = True
         self._event.set()
         if self._thread.ident is not None:
@@ -97,7 +103,9 @@ class Reput:
 
     def _drain(self) -> None:
         """Dispatch what the limit allows at this moment. The caller has the turn."""
-        batches, limit = self._batches, self._limit()
+        batches, limit, bound = self._batches, self._limit(), self._bound
+        if bound is not None:
+            limit = min(limit, bound())
         arrived: list[int] = []
         try:
             while batches and batches[0].end_log_offset <= limit and not self.failure:

@@ -38,6 +38,8 @@ class Recalls:
     def recall(self, topic: str, handle: str, group: str, asker: Asker, born_host: IntHost) -> str:
         """Store the mark; answers the message's id. Raises what ``_check`` and the store raise; then nothing is stored.
 
+        SYSTEM_ERROR of ``confirm``: it is stored, and the next master may not have it.
+
         ``born_host``: who asks.
         """
         known = RecallHandle.decode(handle)
@@ -58,6 +60,7 @@ class Recalls:
             raise _refused(f"recall failed, {error}") from None
         self._topics.ensure(names.TIMER_TOPIC, 1)
         self._writer.put(waiting, RecordOrigin("recall", asker=asker, group=group))
+        self._writer.confirm()
         return known.message_id
 
     def _check(self, topic: str, handle: RecallHandle) -> None:

@@ -23,6 +23,7 @@ from dejamq_broker.base.identity import IntHost, Site
 from dejamq_broker.store import Appended, AppendFew, AppendRun
 from dejamq_broker.store.log.append import AppendedFew
 from dejamq_broker.tables.offsets import Asker
+from dejamq_broker.writing.fence import Fence
 from dejamq_broker.writing.record_checks import Few, tags_code_in
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ class RecordWriter:
 
     def __init__(
         self, store: "MessageStore", journal: Journal, site: Site, counts: Counts,
-        on_append_ms: Callable[[float], None], check: Callable[[], None],
+        on_append_ms: Callable[[float], None], fence: Fence,
     ) -> None:  # fmt: skip
         """``on_append_ms`` is called with the time that each append, and the event loop with it, stood at the disk.
 
-        ``check`` raises DejamqError while this broker may store nothing.
+        ``fence`` is asked before each append. Who answers somebody without waiting for slaves asks ``confirm`` then.
         """
-        self.check = check
+        self.check, self.confirm = fence.check, fence.confirm
         self._store, self._journal, self.site = store, journal, site
         self.counts, self._on_append_ms = counts, on_append_ms
 

@@ -111,6 +111,8 @@ class Transactions:
         Nothing has changed when it raises: SLAVE_NOT_AVAILABLE at a slave, ILLEGAL_OPERATION when it is too late,
         TOPIC_NOT_EXIST where the topic was deleted, and the store's errors. It raises SYSTEM_ERROR for a half message
         that is not there or is another producer's.
+
+        SYSTEM_ERROR of ``confirm`` comes after the work: the next master may not have it, and asks again.
         """
         key = ""
         try:
@@ -135,6 +137,7 @@ class Transactions:
             half.properties.get(names.PROPERTY_REAL_TOPIC, ""), commit=ending.state == SYS_TRANSACTION_COMMIT
         )
         self._tell(ending, key, "committed" if ending.state == SYS_TRANSACTION_COMMIT else "rolled_back")
+        self._writer.confirm()
 
     def resume(self, record: Record) -> None:
         """Ask again about a transaction that was given up: its half message is put back as one never asked about.
@@ -150,6 +153,7 @@ class Transactions:
         appended = self._writer.put(half, RecordOrigin("tx_check", f"{record.queue_offset}:{record.log_offset}"))
         self.stored(msgspec.structs.replace(half, queue_offset=int(appended.queue_offsets[0])))
         log.info("transaction_resumed message=%s queue_offset=%d", unique_key(half), int(appended.queue_offsets[0]))
+        self._writer.confirm()
 
     def _commit(self, half: Record, ending: Ending) -> None:
         """RocketMQ stores it also for a topic that is no more; here the checks go on until it is given up."""

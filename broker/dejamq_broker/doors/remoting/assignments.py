@@ -4,6 +4,7 @@ Source: RocketMQ ``QueryAssignmentProcessor``.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from dejamq_proto import names
@@ -31,9 +32,13 @@ class Assigning:
 
     def __init__(
         self, clients: Clients, topics: TopicTable, groups: SubscriptionGroupTable, modes: RequestModes,
-        routes: KnownQueues, site: Site, settings: PopSettings,
+        routes: KnownQueues, site: Site, settings: PopSettings, kept: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
-        """``routes`` know the topic's queues at other brokers: a client asks one broker for all of them."""
+        """``routes`` know the topic's queues at other brokers: a client asks one broker for all of them.
+
+        ``kept`` waits until changes are on disk.
+        """
+        self._kept = kept
         self._clients, self._topics, self._groups, self._modes = clients, topics, groups, modes
         self._routes, self._site, self._settings = routes, site, settings
 
@@ -100,7 +105,7 @@ class Assigning:
             raise DejamqError(f"topic[{wanted.topic}] not exist", code=Code.TOPIC_NOT_EXIST, definite=True)
         self._groups.known(wanted.consumer_group)
         self._modes.set(RequestMode(wanted.topic, wanted.consumer_group, mode, wanted.pop_share_queue_num))
-        await self._modes.kept()
+        await self._kept()
         return answer(command)
 
     async def _all(self, _: ClientSession, command: Command) -> Command:

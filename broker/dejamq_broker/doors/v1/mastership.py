@@ -33,14 +33,14 @@ class NameServerGranter:
             caller=Caller(client_id=self._broker_name, boot_id=role.replica, seq=next(self._numbers)),
             wish=WISHES[wish.kind], cluster=self._cluster, broker_name=self._broker_name, replica=role.replica,
             broker_id=role.came_from if role.master else role.broker_id, epoch=wish.epoch, followed=wish.followed,
-            lease_ms=lease_ms,
+            lease_ms=lease_ms, ended=role.ended, before=role.before,
         )  # fmt: skip
         answer = await call(self._stub.Mastership, request, address=self.address, timeout_ms=timeout_ms)
         return GrantAnswer(
             done=answer.done, reason=answer.reason, granted_epoch=answer.granted_epoch,
             granted_replica=answer.granted_replica, confirmed_epoch=answer.confirmed_epoch,
             confirmed_replica=answer.confirmed_replica, confirmed_broker_id=answer.confirmed_broker_id,
-            silent_ms=answer.silent_ms,
+            silent_ms=answer.silent_ms, other_process=answer.other_process,
         )  # fmt: skip
 
     async def close(self) -> None:

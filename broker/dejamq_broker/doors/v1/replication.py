@@ -74,7 +74,8 @@ class ReplicationService:
     async def CopyTable(self, request: pb.CopyTableRequest, _: Context) -> pb.CopyTableResponse:
         """Refused as ``LogExtent``."""
         self._replication.admit(_name(request.slave))
-        return pb.CopyTableResponse(content=self._tables.tell(request.table, request.known_version))
+        content = self._tables.tell(request.table, request.known_version)
+        return pb.CopyTableResponse(content=content, log_end=self._replication.store.log_max)
 
     async def CopyLog(self, reports: AsyncIterator[pb.SlaveReport], context: Context) -> None:
         """Held open by the slave. Both directions are watched: a peer may be gone without a word in either.
@@ -148,12 +149,15 @@ class MasterLink:
         answer = await call(self._stub.LogDigest, request, address=self.address, timeout_ms=ASK_MS)
         return answer.size, answer.crc
 
-    async def table(self, name: str, known: str) -> bytes:
-        """One of the master's tables; empty when its version is the one that is ``known``. Raises DejamqError."""
+    async def table(self, name: str, known: str) -> tuple[bytes, int]:
+        """One of the master's tables, and the end of the log then.
+
+        Empty when its version is the one that is ``known``. Raises DejamqError.
+        """
         request = pb.CopyTableRequest(slave=self._identity(), table=name, known_version=known)
         timeout_ms = min(ASK_MS, self._silence_s * 1000)  # a slave that stops waits for it
         answer = await call(self._stub.CopyTable, request, address=self.address, timeout_ms=timeout_ms)
-        return bytes(answer.content)
+        return bytes(answer.content), answer.log_end
 
     async def follow(self, boot_id: str, log_offset: int) -> None:
         """Begin the stream of this connection, from this log offset on. Raises DejamqError."""

@@ -167,7 +167,7 @@ class NameServerServicer(namesrv_pb2_grpc.NameServerServicer):
         return namesrv_pb2.MastershipResponse(
             done=answer.done, reason=answer.reason, granted_epoch=granted.epoch, granted_replica=granted.replica,
             confirmed_epoch=confirmed.epoch, confirmed_replica=confirmed.replica,
-            confirmed_broker_id=confirmed.broker_id, silent_ms=answer.silent_ms,
+            confirmed_broker_id=confirmed.broker_id, silent_ms=answer.silent_ms, other_process=answer.other_process,
         )  # fmt: skip
 
 
@@ -186,6 +186,7 @@ def _candidate(request: namesrv_pb2.MastershipRequest) -> Candidate:
     return Candidate(
         cluster=request.cluster, broker_name=request.broker_name, replica=request.replica,
         broker_id=request.broker_id, epoch=request.epoch, followed=request.followed, lease_ms=request.lease_ms,
+        ended=tuple(request.ended), before=tuple(request.before),
     )  # fmt: skip
 
 
