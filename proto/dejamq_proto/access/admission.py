@@ -47,6 +47,11 @@ class Hearer(NamedTuple):
         """'' without access control."""
         return "" if self.who is None else self.who.name
 
+    @property
+    def trusted(self) -> bool:
+        """He may do everything, as everybody may without access control."""
+        return self.guard is None or (self.who is not None and self.who.trusted)
+
     def is_there(self) -> bool:
         """He is a user as he was."""
         return self.guard is None or (self.who is not None and self.guard.still(self.who))
@@ -62,6 +67,10 @@ class Hearer(NamedTuple):
 
 EVERYBODY = Hearer(None, None)
 """Without access control."""
+
+
+HEARER: ContextVar[Hearer] = ContextVar("hearer", default=EVERYBODY)  # a tuple, which nobody changes
+"""Who makes the call that this task answers, and what he may hear later by the stream that he opens."""
 
 
 def hearer(guard: Guard | None, method: str, context: Any, peer: str) -> Hearer:
