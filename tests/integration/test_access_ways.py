@@ -10,13 +10,15 @@ from access_asking import MINE, ROOT, asked, half, owning, v2_call
 from access_site import ACCOUNTS, GROUP, TOPIC, Site, header_for
 from broker_wire import a_run, until
 from dejamq import Message, Producer
+from dejamq_broker.deferred.transactions.unended import unended
 from dejamq_broker.members.commands import TellRunning
 from dejamq_broker.tables.offsets import Asker
 from dejamq_proto import pop_pb2
 from dejamq_proto.account import now_ms
 from dejamq_proto.codes import Code
-from dejamq_proto.names import PROPERTY_REAL_TOPIC
+from dejamq_proto.names import HALF_TOPIC, PROPERTY_REAL_TOPIC
 from dejamq_proto.pop_pb2_grpc import PopStub
+from dejamq_proto.records.record import Record, encode, encode_properties
 from dejamq_proto.remoting import requests
 from dejamq_proto.v2 import messages_pb2 as pb
 from dejamq_proto.wire.calling import dial
@@ -61,6 +63,31 @@ async def test_a_transaction_is_not_touched_by_one_of_a_foreign_topic_that_took_
             answer = await v2_call(site, ACCOUNTS[account], "EndTransaction", end)
             assert answer.status.code == pb.OK, answer
         assert (stored(site, TOPIC), stored(site, MINE)) == (2, 1)
+
+
+BODY_AT = 88
+"""Bytes of a record before its body."""
+
+
+async def test_a_body_that_looks_like_a_half_message_ends_no_transaction(site: Site) -> None:
+    """It names a topic of its sender's, and the place of somebody else's half message in the queue."""
+    foreign = await half(site, "makers", "C00002020B523FDD08A68B1995EE0013")
+    place, queue_offset = site.broker.domain.store.log_max + BODY_AT, int(foreign.ext["queueOffset"])
+    properties = {"REAL_TOPIC": MINE, "REAL_QID": "0", "PGROUP": "p", "UNIQ_KEY": "K", "TRAN_MSG": "true"}
+    body = encode(Record(
+        HALF_TOPIC, 0, b"forged", encode_properties(properties), born_timestamp_ms=now_ms(), queue_offset=queue_offset,
+        log_offset=place,
+    ))  # fmt: skip
+    fields = header_for(requests.SendMessage, site) | {"topic": MINE, "batch": "false", "bornTimestamp": "1"}
+    sent = await asked(site, ACCOUNTS["fitting"], requests.SEND_MESSAGE.code, body, **fields)
+    assert int(sent.ext["msgId"][-16:], 16) == place - BODY_AT
+    assert site.broker.domain.store.record_at(place), "it looks like one"
+    ended = await asked(
+        site, ACCOUNTS["fitting"], requests.END_TRANSACTION.code, producerGroup="p", commitOrRollback=12,
+        tranStateTableOffset=queue_offset, commitLogOffset=place,
+    )  # fmt: skip
+    assert ended.code != Code.SUCCESS
+    assert (TOPIC, "C00002020B523FDD08A68B1995EE0013") in unended(site.broker.domain.paths.transactions.queues)
 
 
 async def test_a_transaction_is_not_ended_by_the_place_of_ones_own(site: Site) -> None:

@@ -80,6 +80,6 @@ def hearer(guard: Guard | None, method: str, context: Any, peer: str) -> Hearer:
 
 
 def address_of(peer: str) -> str:
-    """The IP address in gRPC's name of a client."""
-    host = unquote(peer).partition(":")[2].rpartition(":")[0]
-    return host.strip("[]")
+    """The IP address in gRPC's name of a client. One of IPv4 is told as that, since rules name networks so."""
+    host = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+    return host.removeprefix("::ffff:") if "." in host else host
