@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
+import msgspec
 import pytest
 from access_asking import MINE, OWN, REPLIES, a_beat, asked, half, owning, v2_call
 from access_site import ACCOUNTS, GROUP, TOPIC, WRONG, Site, guarded, header_for, v2_headers
@@ -138,6 +139,23 @@ async def test_a_producer_is_unregistered_by_itself_and_by_who_may_do_everything
     assert producers.channels_of("makers") == [channel]
     left = await own.send(Command(code=requests.UNREGISTER_CLIENT.code, ext=fields))
     assert (left.code, producers.channels_of("makers")) == (Code.SUCCESS, [])
+    await own.close()
+
+
+async def test_a_consumer_is_unregistered_by_its_own_connection_alone(site: Site) -> None:
+    """Another one may name its client id, and has the right to the group: that is for its own member."""
+    groups, fields = site.broker.domain.members.clients.groups, {"clientID": "c", "consumerGroup": "mine-group"}
+    data = {"groupName": "mine-group", "messageModel": "CLUSTERING", "consumeType": "CONSUME_PASSIVELY"}
+    beat = msgspec.json.encode({"clientID": "c", "consumerDataSet": [data]})
+    own = await connect(site.address, lambda _: None, account=ACCOUNTS["fitting"])
+    assert (await own.send(Command(code=requests.HEART_BEAT.code, body=beat))).code == Code.SUCCESS
+    for account in ("fitting", "stranger"):
+        other = await connect(site.address, lambda _: None, account=ACCOUNTS[account])
+        await other.send(Command(code=requests.UNREGISTER_CLIENT.code, ext=fields))
+        await other.close()
+    assert groups.members("mine-group") == ["c"]
+    await own.send(Command(code=requests.UNREGISTER_CLIENT.code, ext=fields))
+    assert groups.members("mine-group") == []
     await own.close()
 
 
