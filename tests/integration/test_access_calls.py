@@ -198,6 +198,8 @@ def v2_request(name: str, site: Site) -> Any:
     request = filled(kinds[name][0](), site)
     if hasattr(request, "group") and request.DESCRIPTOR.fields_by_name["group"].message_type is not None:
         request.group.name = GROUP
+    if name == "Heartbeat":
+        request.client_type = pb.PUSH_CONSUMER
     if name == "ReceiveMessage":
         request.long_polling_timeout.SetInParent()  # no time: it answers at once
     return request
