@@ -279,7 +279,9 @@ async def test_an_offset_of_a_foreign_group_is_not_told_to_who_may_read_the_topi
     assert await v2_status(site, "QueryOffset", ACCOUNTS["fitting"]) != pb.UNAUTHORIZED
 
 
-async def test_a_client_id_belongs_to_the_user_who_came_with_it_first(site: Site) -> None:
+async def test_a_client_id_belongs_to_the_user_who_came_with_it_first(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     channel = dial(site.address)
     statuses = []
     for account in (ACCOUNTS["root"], ACCOUNTS["stranger"]):
@@ -287,6 +289,9 @@ async def test_a_client_id_belongs_to_the_user_who_came_with_it_first(site: Site
         answer = await channel.unary_unary(f"/{methods.SERVICE}/Heartbeat")(b"", metadata=headers)  # type: ignore
         statuses.append(pb.HeartbeatResponse.FromString(answer).status.code)
     assert statuses == [pb.OK, pb.FORBIDDEN]
+    assert [one.getMessage().split()[:2] for one in caplog.records if "another user" in one.getMessage()] == [
+        ["access_refused", "subject=stranger"]
+    ]
     await channel.close(None)
 
 
