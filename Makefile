@@ -61,6 +61,7 @@ prove: setup ## what takes long: power losses, kills and damage of the store, it
 	$(BIN)/python tests/docker/prove_kits.py
 	$(BIN)/python tests/docker/prove_demo.py
 	$(BIN)/python tests/rocketmq/prove_v2_proxy.py
+	$(BIN)/python tests/rocketmq/prove_v2_access.py
 	$(BIN)/python tests/rocketmq/prove_tls_clients.py
 	$(BIN)/python tests/rocketmq/prove_lab.py --directory build/rocketmq-scenarios
 	$(BIN)/python tests/rocketmq/prove_connectors.py

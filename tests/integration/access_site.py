@@ -14,6 +14,7 @@ from dejamq_proto.access.book import Contents, write_contents
 from dejamq_proto.access.model import Action, Rule, User, UserType
 from dejamq_proto.access.needs import NeededRight, Of, Right
 from dejamq_proto.account import Account, v2_proof
+from dejamq_proto.names import reply_topic
 
 TOPIC, GROUP, CLUSTER = "orders", "billing", "DefaultCluster"
 SECRETS = {name: f"{name}-keeps-this-secret" for name in ("root", "inner", "fitting", "stranger")}
@@ -68,6 +69,7 @@ def rules_for(needed: Right) -> list[Rule]:
     kinds = {
         Of.TOPIC: f"Topic:{TOPIC}", Of.GROUP: f"Group:{GROUP}", Of.MESSAGE: f"Topic:{TOPIC}",
         Of.CLUSTER: f"Cluster:{CLUSTER}", Of.POPPED: f"Topic:{TOPIC}", Of.ORIGIN: f"Topic:{TOPIC}",
+        Of.REPLY: f"Topic:{reply_topic(CLUSTER)}",
     }  # fmt: skip
     found: dict[str, set[Action]] = {}
     for need in needed.needs:

@@ -6,59 +6,29 @@ from typing import Any
 
 import msgspec
 import pytest
-from access_site import ACCOUNTS, GROUP, SECRETS, TOPIC, Site, guarded, header_for, v2_headers
+from access_asking import MINE, ROOT, asked, half, owning, v2_call
+from access_site import ACCOUNTS, GROUP, TOPIC, Site, header_for
 from broker_wire import a_run, until
-from dejamq import Admin, Message, Producer
+from dejamq import Message, Producer
+from dejamq_broker.deferred.transactions.unended import unended
 from dejamq_broker.members.commands import TellRunning
 from dejamq_broker.tables.offsets import Asker
-from dejamq_proto import client_pb2, pop_pb2
-from dejamq_proto.access.model import Action, Rule
-from dejamq_proto.account import Account, now_ms
+from dejamq_proto import pop_pb2
+from dejamq_proto.account import now_ms
 from dejamq_proto.codes import Code
-from dejamq_proto.names import PROPERTY_REAL_TOPIC
+from dejamq_proto.names import HALF_TOPIC, PROPERTY_REAL_TOPIC
 from dejamq_proto.pop_pb2_grpc import PopStub
+from dejamq_proto.records.record import Record, encode, encode_properties
 from dejamq_proto.remoting import requests
-from dejamq_proto.remoting.header import Command
-from dejamq_proto.remoting_client import connect
 from dejamq_proto.v2 import messages_pb2 as pb
-from dejamq_proto.v2 import methods
 from dejamq_proto.wire.calling import dial
 from dejamq_proto.wire.messages import SendRunResult
-
-ROOT: Any = {"access_key": "root", "secret_key": SECRETS["root"]}
-MINE = "mine"
-OWN = (
-    Rule("fitting", f"Topic:{MINE}*", (Action.ALL,)), Rule("fitting", "Group:mine*", (Action.ALL,)),
-    Rule("fitting", "Topic:CLUSTER_REPLY_TOPIC", (Action.PUB,)),
-)  # fmt: skip
 
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    """``fitting`` has all rights to ``mine``, and none to ``orders``, which has one message."""
-    async with guarded(tmp_path) as found:
-        async with Admin(found.address, **ROOT) as admin:
-            await admin.create_topic(MINE, queues=1)
-        await found.allow(*OWN)
+    async with owning(tmp_path) as found:
         yield found
-
-
-async def asked(site: Site, account: Account, code: int, body: bytes = b"", **fields: object) -> Command:
-    client = await connect(site.address, lambda _: None, account=account)
-    try:
-        return await client.send(Command(code=code, ext={k: str(v) for k, v in fields.items()}, body=body))
-    finally:
-        await client.close()
-
-
-async def v2_call(site: Site, account: Account, name: str, request: Any) -> Any:
-    channel = dial(site.address)
-    try:
-        method: Any = channel.unary_unary(f"/{methods.SERVICE}/{name}")  # type: ignore[call-arg]
-        raw = await method(request.SerializeToString(), metadata=v2_headers(account), timeout=30)
-        return methods.UNARY[name][1].FromString(raw)
-    finally:
-        await channel.close(None)
 
 
 def stored(site: Site, topic: str) -> int:
@@ -68,18 +38,6 @@ def stored(site: Site, topic: str) -> int:
 
 
 # Transactions.
-
-
-async def half(site: Site, group: str, key: str) -> Command:
-    """Somebody else's, of the topic ``orders``."""
-    properties = f"TRAN_MSG\x01true\x02PGROUP\x01{group}\x02UNIQ_KEY\x01{key}\x02"
-    fields = header_for(requests.SendMessage, site) | {
-        "producerGroup": group, "properties": properties, "sysFlag": "4", "batch": "false", "reconsumeTimes": "0",
-        "bornTimestamp": str(now_ms()),
-    }  # fmt: skip
-    sent = await asked(site, ACCOUNTS["root"], requests.SEND_MESSAGE.code, b"half", **fields)
-    assert sent.code == Code.SUCCESS, sent.remark
-    return sent
 
 
 async def test_a_transaction_of_a_foreign_topic_is_not_ended_by_who_owns_a_topic_of_its_groups_name(
@@ -92,6 +50,44 @@ async def test_a_transaction_of_a_foreign_topic_is_not_ended_by_who_owns_a_topic
     answer = await v2_call(site, ACCOUNTS["fitting"], "EndTransaction", end)
     assert answer.status.code != pb.OK
     assert stored(site, TOPIC) == 1
+
+
+async def test_a_transaction_is_not_touched_by_one_of_a_foreign_topic_that_took_its_id(tmp_path: Path) -> None:
+    """An id is no secret: it counts on from that of the message before."""
+    key = "C00002020B523FDD08A68B1995EE0011"
+    async with owning(tmp_path, transaction_finish_once=True) as site:
+        for account, topic in (("root", TOPIC), ("fitting", MINE)):
+            await half(site, topic, key, account, topic)  # RocketMQ 5's clients name the topic for the group
+        for account, topic in (("fitting", MINE), ("root", TOPIC)):
+            end = pb.EndTransactionRequest(topic=pb.Resource(name=topic), transaction_id=key, resolution=pb.COMMIT)
+            answer = await v2_call(site, ACCOUNTS[account], "EndTransaction", end)
+            assert answer.status.code == pb.OK, answer
+        assert (stored(site, TOPIC), stored(site, MINE)) == (2, 1)
+
+
+BODY_AT = 88
+"""Bytes of a record before its body."""
+
+
+async def test_a_body_that_looks_like_a_half_message_ends_no_transaction(site: Site) -> None:
+    """It names a topic of its sender's, and the place of somebody else's half message in the queue."""
+    foreign = await half(site, "makers", "C00002020B523FDD08A68B1995EE0013")
+    place, queue_offset = site.broker.domain.store.log_max + BODY_AT, int(foreign.ext["queueOffset"])
+    properties = {"REAL_TOPIC": MINE, "REAL_QID": "0", "PGROUP": "p", "UNIQ_KEY": "K", "TRAN_MSG": "true"}
+    body = encode(Record(
+        HALF_TOPIC, 0, b"forged", encode_properties(properties), born_timestamp_ms=now_ms(), queue_offset=queue_offset,
+        log_offset=place,
+    ))  # fmt: skip
+    fields = header_for(requests.SendMessage, site) | {"topic": MINE, "batch": "false", "bornTimestamp": "1"}
+    sent = await asked(site, ACCOUNTS["fitting"], requests.SEND_MESSAGE.code, body, **fields)
+    assert int(sent.ext["msgId"][-16:], 16) == place - BODY_AT
+    assert site.broker.domain.store.record_at(place), "it looks like one"
+    ended = await asked(
+        site, ACCOUNTS["fitting"], requests.END_TRANSACTION.code, producerGroup="p", commitOrRollback=12,
+        tranStateTableOffset=queue_offset, commitLogOffset=place,
+    )  # fmt: skip
+    assert ended.code != Code.SUCCESS
+    assert (TOPIC, "C00002020B523FDD08A68B1995EE0013") in unended(site.broker.domain.paths.transactions.queues)
 
 
 async def test_a_transaction_is_not_ended_by_the_place_of_ones_own(site: Site) -> None:
@@ -187,7 +183,7 @@ async def test_a_receipt_handle_acknowledges_nothing_of_a_foreign_group(site: Si
         assert answer.status.code != pb.OK, name
         request.group.name = GROUP
         answer = await v2_call(site, ACCOUNTS["fitting"], name, request)
-        assert answer.status.code == pb.FORBIDDEN, name
+        assert answer.status.code == pb.UNAUTHORIZED, name
     acked = await asker.Ack(pop_pb2.AckRequest(group=GROUP, topic=TOPIC, handles=[handle]))
     assert not acked.outcomes, "nobody has touched it"
     assert stored(site, "%DLQ%mine-group") == 0
@@ -243,47 +239,7 @@ async def test_a_heartbeat_that_subscribes_to_a_foreign_topic_joins_nothing(site
     assert not site.broker.domain.members.clients.groups.channels("mine-group")
 
 
-# Client ids, and answers in another's place.
-
-
-def a_beat(client_id: str, group: str = "") -> bytes:
-    producers = [{"groupName": group}] if group else []
-    return msgspec.json.encode({"clientID": client_id, "producerDataSet": producers})
-
-
-async def test_replies_do_not_go_to_another_user_who_takes_a_clients_id(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    told: dict[str, list[Command]] = {"root": [], "fitting": []}
-    clients = {name: await connect(site.address, kept.append, account=ACCOUNTS[name]) for name, kept in told.items()}
-    heard = [
-        await client.send(Command(code=requests.HEART_BEAT.code, body=a_beat("asks", "askers")))
-        for client in clients.values()
-    ]
-    assert [one.code for one in heard] == [Code.SUCCESS, Code.NO_PERMISSION]
-    refused = [one.getMessage() for one in caplog.records if "another user" in one.getMessage()]
-    assert "access_refused subject=fitting" in refused[0]
-    channel = dial(site.address, account=ACCOUNTS["fitting"])
-    stream: Any = channel.stream_stream(  # type: ignore[call-arg]
-        "/dejamq.v1.Client/ClientChannel", client_pb2.Heartbeat.SerializeToString, client_pb2.BrokerCommand.FromString
-    )()  # fmt: skip
-    beat = client_pb2.Heartbeat(producer_groups=["askers"])
-    beat.caller.client_id = "asks"
-    await stream.write(beat)
-    assert (await stream.read()).heartbeat_ack.code == Code.NO_PERMISSION
-    reply = header_for(requests.SendMessage, site) | {
-        "topic": "CLUSTER_REPLY_TOPIC", "producerGroup": "askers", "batch": "false", "bornTimestamp": "1",
-        "properties": "REPLY_TO_CLIENT\x01asks\x02CORRELATION_ID\x011\x02MSG_TYPE\x01reply\x02CLUSTER\x01c\x02",
-    }  # fmt: skip
-    await asked(site, ACCOUNTS["root"], requests.SEND_REPLY_MESSAGE.code, b"secret", **reply)
-    await until(lambda: told["root"])
-    assert (told["root"][0].body, told["fitting"]) == (b"secret", [])
-    await clients["root"].close()
-    await until(lambda: not site.broker.domain.members.clients.channel_of("askers", "asks"))
-    again = await clients["fitting"].send(Command(code=requests.HEART_BEAT.code, body=a_beat("asks", "askers")))
-    assert again.code == Code.SUCCESS
-    await channel.close(None)
-    await clients["fitting"].close()
+# What names a message, or a question.
 
 
 async def test_numbers_of_questions_cannot_be_guessed(site: Site) -> None:
@@ -311,3 +267,13 @@ async def test_what_a_foreign_log_offset_names_is_not_told(site: Site) -> None:
     ):
         answer = await asked(site, ACCOUNTS["fitting"], code, **fields)
         assert answer.code == Code.NO_PERMISSION, code
+
+
+async def test_a_refusal_does_not_tell_what_lies_at_a_place_of_the_log(site: Site) -> None:
+    """The topic of a foreign message would be told, and that there is one."""
+    told = [
+        (await asked(site, ACCOUNTS["fitting"], requests.VIEW_MESSAGE.code, offset=place)).remark or ""
+        for place in (site.offset, site.offset + 1)
+    ]
+    assert TOPIC not in told[0]
+    assert told[0] == told[1]

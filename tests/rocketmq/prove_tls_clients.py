@@ -1,6 +1,6 @@
 """``python tests/rocketmq/prove_tls_clients.py``: RocketMQ's own clients over TLS, where only TLS is taken.
 
-Programs of the official clients in Python, Java and Go by gRPC, and of Java 5.3.3 by remoting, see what they see
+Programs of the official clients in Python, Java, Go and Node by gRPC, and of Java 5.3.3 by remoting, see what they see
 without TLS. The clients in Java and Go trust any certificate, as is their default.
 """
 
@@ -26,6 +26,7 @@ from java_clients import by_scenario, compiled, java, output_of  # noqa: E402
 
 OFFICIAL: dict[str, Callable[[], list[str]]] = {
     "python": v2_clients.python_program, "java": v2_clients.java_program, "go": v2_clients.go_program,
+    "node": v2_clients.node_program,
 }  # fmt: skip
 WANTED = {
     "normal": ["20 messages, attempts {1}", "tea k-7 v-7", "then 0"],

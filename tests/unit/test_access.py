@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from dejamq_proto.access.admission import address_of
 from dejamq_proto.access.book import Book, Contents, change_file, read_contents, write_contents
 from dejamq_proto.access.changes import created, deleted, rule_of, ruled, unruled, updated
 from dejamq_proto.access.decisions import decide
@@ -58,6 +59,16 @@ def test_a_rule_for_a_network_is_for_that_network_alone() -> None:
     assert not may(near, address="192.0.2.1")
     assert may(near, address="::1")
     assert not may(near, address="no address")
+
+
+@pytest.mark.parametrize(("peer", "address"), [
+    ("ipv4:10.0.0.7:5000", "10.0.0.7"), ("ipv6:%5B::1%5D:5000", "::1"), ("ipv6:[::1]:5000", "::1"),
+    ("ipv6:%5B::ffff:10.0.0.7%5D:5000", "10.0.0.7"), ("unix:", ""),
+])  # fmt: skip
+def test_an_address_of_ipv4_at_a_listener_for_both_is_one_of_its_network(peer: str, address: str) -> None:
+    """A denial for the network would not be for it otherwise."""
+    assert address_of(peer) == address
+    assert may(rule("Topic:orders", sources=("10.0.0.0/8",)), address=address_of(peer)) == (address == "10.0.0.7")
 
 
 def test_no_rule_opens_what_servers_keep_for_themselves() -> None:

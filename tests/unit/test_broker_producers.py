@@ -49,7 +49,7 @@ def test_each_client_has_the_channels_that_were_opened_and_have_not_ended(steps:
                 table.leave(channel)
                 plain.channels.pop(channel, None)
             case "unregister", client_id, group:
-                table.unregister(client_id, group)
+                table.unregister(client_id, "", group)
                 plain.unregister(client_id, group)
             case "expire", timeout_ms:
                 assert sorted(table.expire(now_ms, timeout_ms)) == sorted(plain.expire(now_ms - timeout_ms))

@@ -147,9 +147,9 @@ def test_a_heartbeat_without_producer_groups_is_a_consumers() -> None:
 def test_a_group_that_was_unregistered_is_gone_and_the_others_of_the_client_stay() -> None:
     producers = ProducerTable()
     producers.heartbeat(1, "c1", ["g", "h"], 0)
-    producers.unregister("c1", "g")
+    producers.unregister("c1", "", "g")
     assert (producers.channels_of("g"), producers.channels_of("h")) == ([], [1])
-    producers.unregister("c1", "h")
+    producers.unregister("c1", "", "h")
     assert producers.channel_of("c1") is None
 
 

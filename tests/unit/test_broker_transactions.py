@@ -335,11 +335,11 @@ async def test_rounds_remember_how_far_they_came_in_both_queues(house: Transacti
 async def test_a_producer_that_knows_no_place_ends_its_transaction_once(parts: TransactionParts) -> None:
     parts.begin("k")
     await parts.round()  # stored anew: the newest place counts
-    parts.transactions.end_by_key("g", "k", COMMIT, Asker(), from_check=True)
+    parts.transactions.end_by_key("g", "orders", "k", COMMIT, Asker(), from_check=True)
     assert parts.orders() == ["k"]
     for key in ("k", "never"):
         with pytest.raises(DejamqError, match="waits for its end"):
-            parts.transactions.end_by_key("g", key, COMMIT, Asker(), from_check=False)
+            parts.transactions.end_by_key("g", "orders", key, COMMIT, Asker(), from_check=False)
 
 
 def test_ids_of_an_earlier_start_are_known_and_those_that_ended_since_are_not(house: TransactionHouse) -> None:
@@ -353,11 +353,11 @@ def test_ids_of_an_earlier_start_are_known_and_those_that_ended_since_are_not(ho
     with house.open() as second:
         second.end(kept["ended"])
         second.begin("new")
-        second.transactions.end_by_key("g", "new", ROLLBACK, Asker(), from_check=False)
+        second.transactions.end_by_key("g", "orders", "new", ROLLBACK, Asker(), from_check=False)
         for key in ("ended", "marked", "new"):
             with pytest.raises(DejamqError, match="waits for its end"):
-                second.transactions.end_by_key("g", key, COMMIT, Asker(), from_check=False)
-        second.transactions.end_by_key("g", "kept", COMMIT, Asker(), from_check=False)
+                second.transactions.end_by_key("g", "orders", key, COMMIT, Asker(), from_check=False)
+        second.transactions.end_by_key("g", "orders", "kept", COMMIT, Asker(), from_check=False)
         assert sorted(second.orders()) == ["ended", "kept", "marked"]
 
 

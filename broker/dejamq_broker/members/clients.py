@@ -4,6 +4,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from dejamq_proto.access.admission import Hearer
 from dejamq_proto.codes import Code, DejamqError, PermissionDenied
 from dejamq_proto.journal.events import ClientClash, MemberEvent, MemberList
 from dejamq_proto.journal.writer import Journal
@@ -115,11 +116,7 @@ class Clients:
             return
         owner, channels = self._owners.setdefault(client_id, (user, set()))
         if owner != user:
-            log.warning(
-                "access_refused subject=%s action=none resource=none source=%s request=heartbeat reason=%s", user,
-                self._peers[channel].address, "the client id is that of another user's client",
-            )  # fmt: skip
-            raise PermissionDenied(f"client id {client_id!r:.80} is that of another user's client", definite=True)
+            raise _of_another(user, self._peers[channel].address, "heartbeat", client_id)
         channels.add(channel)
         self._claims.setdefault(channel, set()).add(client_id)
 
@@ -164,9 +161,15 @@ class Clients:
         for channel in self.groups.channels_of(asker.client_id, asker.boot_id, group):
             self._apply(self.groups.leave(channel, [group], reason="unregister"))
 
-    def unregister_producer(self, asker: Asker, group: str) -> None:
-        """The client has no producer of this group any more."""
-        self.producers.unregister(asker.client_id, group)
+    def unregister_producer(self, asker: Asker, group: str, who: Hearer) -> None:
+        """This start of the client has no producer of the group any more. Those of its other starts stay.
+
+        Raises NO_PERMISSION for another user's client: nobody has a right to a group of producers.
+        """
+        owner, _ = self._owners.get(asker.client_id, ("", set()))
+        if owner not in ("", who.name) and not who.trusted:
+            raise _of_another(who.name, "" if who.who is None else who.who.address, "unregister", asker.client_id)
+        self.producers.unregister(asker.client_id, asker.boot_id, group)
 
     def push_reply(self, client_id: str, record: bytes, group: str) -> bool:
         """Queue a reply of this producer group for this client.
@@ -310,3 +313,11 @@ class Clients:
             broker_name=self._config.broker_name, group=change.group, client_id=change.client_id,
             client_boot_id=change.boot_id, change=change.sign, reason=change.reason,
         ))  # fmt: skip
+
+
+def _of_another(user: str, address: str, request: str, client_id: str) -> PermissionDenied:
+    log.warning(
+        "access_refused subject=%s action=none resource=none source=%s request=%s reason=%s", user, address, request,
+        "the client id is that of another user's client",
+    )  # fmt: skip
+    return PermissionDenied(f"client id {client_id!r:.80} is that of another user's client", definite=True)

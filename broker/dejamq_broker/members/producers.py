@@ -58,10 +58,13 @@ class ProducerTable:
             if left:
                 self._by_client[producer.client_id] = left
 
-    def unregister(self, client_id: str, group: str) -> None:
-        """The client's producers of this group end, its channels may stay."""
+    def unregister(self, client_id: str, boot_id: str, group: str) -> None:
+        """The producers of this group end of one start of the client, its channels may stay.
+
+        A start of a remoting client is its connection: no other one ends its producers, as in RocketMQ.
+        """
         for channel, producer in self._of(client_id):
-            if group in producer.groups:
+            if producer.boot_id == boot_id and group in producer.groups:
                 producer.groups -= {group}
                 if not producer.groups:
                     self.leave(channel)

@@ -27,9 +27,12 @@ class RocketMQProxy(RocketMQ):
 
     def __init__(
         self, jars: Path, store: Path, work: Path, settings: Mapping[str, object], topics: Sequence[str],
-        groups: Mapping[str, Mapping[str, object]], heap: str = "512m",
+        groups: Mapping[str, Mapping[str, object]], heap: str = "512m", proxy: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
-        """``topics`` take all types of messages. ``groups``: RocketMQ's names of their settings."""
+        """``topics`` take all types of messages. ``groups``: RocketMQ's names of their settings. ``proxy``: further
+        settings of the proxy, by RocketMQ's names.
+        """
+        self._proxy = proxy or {}
         super().__init__(jars, store, work, ALWAYS | dict(settings), heap)
         self.address, self._main = "", list[str]()
         self._config("topics", {"topicConfigTable": {topic: _topic(topic) for topic in topics}})
@@ -47,6 +50,7 @@ class RocketMQProxy(RocketMQ):
         conf.write_text(json.dumps({
             "rocketMQClusterName": "DefaultCluster", "proxyMode": "LOCAL", "namesrvAddr": self.namesrv,
             "grpcServerPort": port, "remotingListenPort": port + 1, "localServeAddr": "127.0.0.1",
+            **self._proxy,
         }))  # fmt: skip
         self.address = f"127.0.0.1:{port}"
         self._main = [

@@ -47,6 +47,11 @@ class Hearer(NamedTuple):
         """'' without access control."""
         return "" if self.who is None else self.who.name
 
+    @property
+    def trusted(self) -> bool:
+        """He may do everything, as everybody may without access control."""
+        return self.guard is None or (self.who is not None and self.who.trusted)
+
     def is_there(self) -> bool:
         """He is a user as he was."""
         return self.guard is None or (self.who is not None and self.guard.still(self.who))
@@ -64,6 +69,10 @@ EVERYBODY = Hearer(None, None)
 """Without access control."""
 
 
+HEARER: ContextVar[Hearer] = ContextVar("hearer", default=EVERYBODY)  # a tuple, which nobody changes
+"""Who makes the call that this task answers, and what he may hear later by the stream that he opens."""
+
+
 def hearer(guard: Guard | None, method: str, context: Any, peer: str) -> Hearer:
     """Of a stream. Raises Unauthenticated."""
     who = None if guard is None else guard.call(method, context.invocation_metadata(), address_of(peer))
@@ -71,6 +80,6 @@ def hearer(guard: Guard | None, method: str, context: Any, peer: str) -> Hearer:
 
 
 def address_of(peer: str) -> str:
-    """The IP address in gRPC's name of a client."""
-    host = unquote(peer).partition(":")[2].rpartition(":")[0]
-    return host.strip("[]")
+    """The IP address in gRPC's name of a client. One of IPv4 is told as that, since rules name networks so."""
+    host = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+    return host.removeprefix("::ffff:") if "." in host else host

@@ -26,7 +26,7 @@ from dejamq_proto.access.needs import (
     topic,
 )
 
-_SEND = right(topic(PUB, "queues[].0"))
+_SEND = right(topic(PUB, "queues[].0"), NeededRight(Of.REPLY, PUB))
 _PULL = right(
     topic(SUB), group(SUB), topic(SUB, "also[].topic", optional=True), group(SUB, "also[].group", optional=True)
 )

@@ -8,6 +8,7 @@ import binascii
 import hmac
 import logging
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Never
 
@@ -46,7 +47,7 @@ from dejamq_proto.account import (
     V2 as V2_SCHEME,
 )
 from dejamq_proto.codes import PermissionDenied
-from dejamq_proto.names import AUTO_CREATE_TOPIC
+from dejamq_proto.names import AUTO_CREATE_TOPIC, reply_topic
 from dejamq_proto.remoting import bodies
 from dejamq_proto.remoting.header import Command
 from dejamq_proto.remoting.requests import REQUESTS
@@ -61,9 +62,19 @@ LONGEST_TOLD = 128
 NOBODY, TOKEN_HOLDER = "nobody", "token"
 V1_PREFIX = "dejamq.v1."
 FOR_CLIENTS = "it is a request of brokers to clients"
+UNPROVEN = "the access key and the signature do not belong together"
+"""Said to whoever did not prove to be a user. The log has which of both was wrong; a stranger learns no user's name."""
+HIDDEN = "it is not there, or no rule allows it"
+"""Said of a message that was named by its place: its topic is nobody's business who may not see it."""
+DECOY = secrets.token_hex(16)
+"""The secret of names that nobody has: proofs of them take as long to check as those of users."""
 
 
-class Unauthenticated(PermissionDenied):
+class AccessDenied(PermissionDenied):
+    """Access control refuses it: a right is missing."""
+
+
+class Unauthenticated(AccessDenied):
     """It is not known who asks."""
 
 
@@ -132,7 +143,7 @@ class Guard:
             self._refuse(Caller(NOBODY, address, None), method, "", "", "no credentials came", known=False)
         skew_ms = abs(self._clock_ms() - int(date)) if date.isdecimal() and len(date) < 16 else None
         user = self.book.user(name)
-        proof = "" if user is None else call_proof(user.secret, method, date)
+        proof = call_proof(_secret(user), method, date)
         who = self._proven(user, name, address, method, proof, fields.get("Signature", ""))
         if skew_ms is None or skew_ms > MOST_SKEW_MS:
             reason = f"the call was signed {skew_ms} ms ago or ahead" if skew_ms is not None else "the call has no time"
@@ -151,7 +162,7 @@ class Guard:
             self._refuse(Caller(NOBODY, address, None), method, "", "", "no credentials came", known=False)
         name = fields.get("Credential", "").partition("/")[0]
         user, date = self.book.user(name), _header(metadata, DATE_TIME)
-        proof = "" if user is None or not DATE.fullmatch(date) else v2_proof(user.secret, date)
+        proof = v2_proof(_secret(user), date) if DATE.fullmatch(date) else ""
         return self._proven(user, name, address, method, proof, fields.get("Signature", "").lower())
 
     def check_call(self, who: Caller, method: str, request: Any) -> None:
@@ -178,7 +189,7 @@ class Guard:
         if not given.name:
             self._refuse(Caller(TOKEN_HOLDER, address, None), request, "", "", "it is not the token", known=False)
         user = self.book.user(given.name)
-        who = self._proven(user, given.name, address, request, "" if user is None else user.secret, given.secret)
+        who = self._proven(user, given.name, address, request, _secret(user), given.secret)
         if not who.trusted:
             needed = HTTP.get(page)
             if needed is None:
@@ -217,7 +228,7 @@ class Guard:
         user = self.book.user(name)
         if user is not None and plain.trusts(address, name):
             return Caller(name, address, None)
-        proof = "" if user is None else fields_proof(user.secret, command.ext, command.body)
+        proof = fields_proof(_secret(user), command.ext, command.body)
         return self._proven(user, name, address, request, _bytes64(proof), _bytes64(command.ext.get(SIGNATURE, "")))
 
     def _proven(
@@ -234,7 +245,7 @@ class Guard:
         else:
             reason = ""
         if reason:
-            self._refuse(who, request, "", "", reason, known=False)
+            self._refuse(who, request, "", "", reason, known=False, said=reason if same else UNPROVEN)
         return who
 
     def _asked_for_nothing(self, who: Caller) -> bool:
@@ -264,7 +275,8 @@ class Guard:
             for resource in self._resources(need, message):
                 verdict = decide(who.user, rules, resource, need.actions, who.address)
                 if not verdict.allowed:
-                    self._refuse(who, request, actions, str(resource), verdict.reason)
+                    said = HIDDEN if need.of in (Of.MESSAGE, Of.ORIGIN) else ""
+                    self._refuse(who, request, actions, str(resource), verdict.reason, said=said)
 
     def _resources(self, need: NeededRight, message: Any) -> Iterator[Resource]:
         """Each once. A name that has to be there and is not is an empty one, which only a rule for all covers."""
@@ -296,22 +308,27 @@ class Guard:
             case Of.ORIGIN if value and value.to_topic:
                 topic = self._look(value.log_offset, True)
                 return topic_resource(topic) if topic else SERVER
-            case Of.ORIGIN if value:
+            case Of.REPLY if value and getattr(value, "reply", True):  # of remoting's requests the number says it
+                return topic_resource(reply_topic(self._cluster))
+            case Of.ORIGIN | Of.REPLY if value:
                 return None
         return SERVER
 
     def _refuse(
-        self, who: Caller, request: str, actions: str, resource: str, reason: str, *, known: bool = True
+        self, who: Caller, request: str, actions: str, resource: str, reason: str, *, known: bool = True, said: str = ""
     ) -> Never:
+        """``said``: what the caller hears, where that is less than the reason."""
         log.warning(
             "access_refused subject=%s action=%s resource=%s source=%s request=%s reason=%s", _told(who.name),
             actions or "none", _told(resource) or "none", who.address or "none", _told(request), reason,
         )  # fmt: skip
         if not known:
-            text = f"{request} from {_told(who.name)}: {reason}; give the keys of a user (access_key, secret_key)"
+            text = (
+                f"{request} from {_told(who.name)}: {said or reason}; give the keys of a user (access_key, secret_key)"
+            )
             raise Unauthenticated(text, definite=True)
-        what = f"{actions} on {resource}" if resource else request
-        raise PermissionDenied(f"{who.name} has no permission: {what} ({reason})", definite=True)
+        what = f"{actions} on that message" if said else f"{actions} on {resource}" if resource else request
+        raise AccessDenied(f"{who.name} has no permission: {what} ({said or reason})", definite=True)
 
 
 class _Read:
@@ -329,6 +346,10 @@ class _Read:
 def _place(value: Any) -> int | str:
     """Of a stored message: its log offset or its id, or a request that has one of them."""
     return value if isinstance(value, int | str) else value.message_id or value.log_offset
+
+
+def _secret(user: User | None) -> str:
+    return DECOY if user is None else user.secret
 
 
 def _header(metadata: Iterable[Any] | None, name: str) -> str:

@@ -21,6 +21,7 @@ class Of(Enum):
     MESSAGE = "the place or the id of a stored message: its topic is meant"
     ORIGIN = "the place of a dead letter: the topic that it first was in is meant"
     POPPED = "an object with group and topic, of which the topic may be a retry topic of pops"
+    REPLY = "a send: where it is a reply, the cluster's topic for replies is meant"
     CLUSTER = "nothing: the cluster itself is meant"
     SERVER = "nothing: only servers and super users may"
 

@@ -30,6 +30,7 @@ from dejamq_proto.access.needs import (
 )
 from dejamq_proto.remoting import access_requests, bodies, pop_requests, requests
 
+_REPLY = right(topic(PUB), NeededRight(Of.REPLY, PUB))
 _OF_CONSUMER = group(LOOK, "consumer_group")
 _PULL = right(topic(SUB), group(SUB, "consumer_group"))
 _ACK = right(NeededRight(Of.POPPED, SUB, ""), group(SUB, "consumer_group"))
@@ -67,8 +68,8 @@ _TABLE: tuple[tuple[requests.RequestKind[Any], Right], ...] = (
         (requests.SEND_MESSAGE, right(topic(PUB))),
         (requests.SEND_MESSAGE_V2, right(topic(PUB))),
         (requests.SEND_BATCH_MESSAGE, right(topic(PUB))),
-        (requests.SEND_REPLY_MESSAGE, right(topic(PUB))),
-        (requests.SEND_REPLY_MESSAGE_V2, right(topic(PUB))),
+        (requests.SEND_REPLY_MESSAGE, _REPLY),
+        (requests.SEND_REPLY_MESSAGE_V2, _REPLY),
         (requests.RECALL_MESSAGE, right(topic(PUB))),
         (requests.SEND_BACK, right(group(SUB), message(SUB, "offset"))),
         (requests.END_TRANSACTION, right(message(PUB, "commit_log_offset"))),

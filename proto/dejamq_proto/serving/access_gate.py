@@ -13,7 +13,7 @@ import grpc.aio
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from dejamq_proto.access.admission import AGAIN, address_of
+from dejamq_proto.access.admission import AGAIN, HEARER, Hearer, address_of
 from dejamq_proto.access.guard import Caller, Guard
 from dejamq_proto.v2.methods import SERVICE as V2_SERVICE
 from dejamq_proto.wire.fields import BadMessage
@@ -58,6 +58,7 @@ class AccessGate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
         async def guarded(request: Any, context: Any) -> Any:
             who = self._who(method, context)
+            HEARER.set(Hearer(self._guard, who))
             try:
                 read = RAW[method](request) if method in RAW else request
             except BadMessage:

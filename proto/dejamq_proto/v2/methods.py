@@ -4,7 +4,6 @@ Requests are read here and not by gRPC, so that bytes that are no request get a 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,8 +12,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from dejamq_proto import names
-from dejamq_proto.access.admission import AGAIN, EVERYBODY, Hearer, address_of
-from dejamq_proto.access.guard import Caller, Guard, Unauthenticated
+from dejamq_proto.access.admission import AGAIN, HEARER, Hearer, address_of
+from dejamq_proto.access.guard import AccessDenied, Caller, Guard
 from dejamq_proto.account import DATE_TIME, HEADER
 from dejamq_proto.codes import Code, DejamqError, InvalidName
 from dejamq_proto.v2 import messages_pb2 as pb
@@ -25,15 +24,12 @@ CLIENT_ID, LANGUAGE, VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-v
 BOOT_ID, SEQ = "x-dejamq-boot-id", "x-dejamq-seq"
 """Of a program that writes a journal: its start, and the number of the call there. Others send neither."""
 LONGEST_CLIENT_ID = LONGEST_BOOT_ID = 255
-MOST_TOLD = 512
 MOST_BYTES, MOST_SENT_BYTES = 1 << 20, 64 << 20
 """Of a request, and of one that brings messages, which has checks of its own. The event loop reads them, and others
 wait meanwhile.
 """
 Request = TypeVar("Request", bound=Message)
 Context = Any
-HEARER: ContextVar[Hearer] = ContextVar("hearer", default=EVERYBODY)  # a tuple, which nobody changes
-"""Who makes the call that this task answers, and what he may hear later by the stream that he opens."""
 
 
 class Call(NamedTuple):
@@ -177,26 +173,24 @@ def _streaming(
 def _telling(
     telemetry: Callable[[AsyncIterator[bytes], Context], Awaitable[None]], door: _Door
 ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
-    async def checked(frames: AsyncIterator[bytes], who: Caller, refused: list[DejamqError]) -> AsyncIterator[bytes]:
+    async def checked(frames: AsyncIterator[bytes], who: Caller, refused: list[AccessDenied]) -> AsyncIterator[bytes]:
         async for raw in frames:
             try:
                 door.check(who, "Telemetry", read(raw, pb.TelemetryCommand))
-            except DejamqError as error:
+            except AccessDenied as error:
                 refused.append(error)
                 return
             yield raw
 
     async def told(frames: AsyncIterator[bytes], context: Context) -> None:
-        refused: list[DejamqError] = []
+        refused: list[AccessDenied] = []
         try:
             who = door.who("Telemetry", context)
             await telemetry(frames if who is None else checked(frames, who, refused), context)
-        except DejamqError as error:
+        except AccessDenied as error:
             refused.append(error)
-        if refused:
-            unknown = isinstance(refused[0], Unauthenticated)
-            status = grpc.StatusCode.UNAUTHENTICATED if unknown else grpc.StatusCode.PERMISSION_DENIED
-            await context.abort(status, str(refused[0])[:MOST_TOLD])
+        if refused:  # as RocketMQ's proxy says it, and ends the stream
+            await context.write(pb.TelemetryCommand(status=status_of(refused[0])).SerializeToString())
 
     return told
 

@@ -1,6 +1,6 @@
 """Statuses: each answer carries one, also where something was refused. An error of gRPC is a broken line to clients."""
 
-from dejamq_proto.access.guard import Unauthenticated
+from dejamq_proto.access.guard import AccessDenied
 from dejamq_proto.codes import Code, DejamqError, InvalidName
 from dejamq_proto.v2 import messages_pb2 as pb
 
@@ -36,7 +36,7 @@ def status_of(error: DejamqError, by_code: "dict[Code, pb.Code.ValueType] | None
     """``by_code``: what codes mean in this call, where that is another status than usual."""
     if isinstance(error, StatusError):
         status = error.status
-    elif isinstance(error, Unauthenticated):
+    elif isinstance(error, AccessDenied):  # RocketMQ's proxy has this one also for a right that is missing
         status = pb.UNAUTHORIZED
     else:
         status = (BY_CODE | (by_code or {})).get(error.code, pb.INTERNAL_SERVER_ERROR)

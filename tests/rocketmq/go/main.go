@@ -23,6 +23,7 @@ import (
 const patience = 90 * time.Second
 
 var namesrv, word string
+var right = primitive.Credentials{AccessKey: os.Getenv("ACCESS_KEY"), SecretKey: os.Getenv("SECRET_KEY")}
 
 func main() {
 	rlog.SetLogLevel("fatal")
@@ -30,7 +31,7 @@ func main() {
 	scenarios := map[string]func(topic, group string) error{
 		"sync": syncSends, "batch": batch, "oneway": oneway, "async": async,
 		"concurrent": concurrent, "ordered": ordered, "tags": tags, "retry": retry,
-		"pull": pull, "poll": poll, "admin": administer,
+		"pull": pull, "poll": poll, "admin": administer, "keys": locked,
 	}
 	for tries := 0; tries < 60 && send(word+"_warm", "", 1) != nil; tries++ { // a server that has just started
 		time.Sleep(500 * time.Millisecond)
@@ -46,7 +47,11 @@ func main() {
 }
 
 func newProducer(group string) (rocketmq.Producer, error) {
-	made, err := rocketmq.NewProducer(
+	return newProducerOf(group, right)
+}
+
+func newProducerOf(group string, keys primitive.Credentials) (rocketmq.Producer, error) {
+	made, err := rocketmq.NewProducer(producer.WithCredentials(keys),
 		producer.WithNameServer([]string{namesrv}), producer.WithGroupName(group), producer.WithRetry(2),
 		producer.WithInstanceName(group), producer.WithSendMsgTimeout(10*time.Second),
 	)
@@ -403,10 +408,36 @@ func brokerOf(topic string) (string, error) {
 	return fmt.Sprintf("%s:%d", id.Addr, id.Port), nil
 }
 
+// locked is with access control: a user has rights to this topic and group, and may read the topic NAME_read.
+func locked(topic, group string) error {
+	if err := send(topic, "", 1); err != nil {
+		return err
+	}
+	fmt.Println("got", len(read(topic, group, consumer.MessageSelector{}, 1)))
+	tries := []struct {
+		what, topic string
+		keys        primitive.Credentials
+	}{
+		{"wrong secret", topic, primitive.Credentials{AccessKey: right.AccessKey, SecretKey: "another-secret"}},
+		{"no such user", topic, primitive.Credentials{AccessKey: "nobody", SecretKey: right.SecretKey}},
+		{"topic to read", topic + "_read", right},
+	}
+	for number, each := range tries {
+		made, err := newProducerOf(fmt.Sprint(group, "_", number), each.keys)
+		if err == nil {
+			_, err = made.SendSync(context.Background(), message(each.topic, 0))
+			made.Shutdown()
+		}
+		fmt.Println(each.what, err)
+	}
+	return nil
+}
+
 func newConsumer(group string, more ...consumer.Option) (rocketmq.PushConsumer, error) {
 	options := append([]consumer.Option{
 		consumer.WithNameServer([]string{namesrv}), consumer.WithGroupName(group),
 		consumer.WithInstance(group), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		consumer.WithCredentials(right),
 	}, more...)
 	return rocketmq.NewPushConsumer(options...)
 }

@@ -7,6 +7,7 @@ Source: RocketMQ ``TransactionalMessageServiceImpl.check``, ``AbstractTransactio
 import asyncio
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -25,6 +26,7 @@ from dejamq_broker.deferred.transactions.records import (
     own_place,
     prepared_offset,
     put_back,
+    transaction_of,
     unique_key,
 )
 from dejamq_broker.deferred.transactions.rules import CheckLimits, EndMarks, HalfStep, next_step
@@ -35,7 +37,9 @@ from dejamq_broker.writing.record_writer import RecordOrigin, RecordWriter
 
 log = logging.getLogger(__name__)
 MOST_ASKED = 3
-"""Channels that are tried for one question, as some may have just ended."""
+"""Channels of one user that are tried for one question, as some may have just ended. With access control others may be
+in the group who may not see the message, and they shall not be all who are tried.
+"""
 
 
 class CheckProducer(msgspec.Struct, frozen=True):
@@ -137,7 +141,7 @@ class CheckRounds:
         open_ones = self._transactions.open
         if marks.take(half.queue_offset) or marks.take(prepared_offset(half.properties)):
             return True
-        return open_ones is not None and not open_ones.is_newest(unique_key(half), half.queue_offset)
+        return open_ones is not None and not open_ones.is_newest(transaction_of(half), half.queue_offset)
 
     def _put_back(self, half: Record, changes: dict[str, str]) -> Record:
         """Store it anew, before anybody is asked: the answer names the new places. Raises what the store raises."""
@@ -153,9 +157,9 @@ class CheckRounds:
     def _give_up(self, half: Record) -> None:
         self._topics.ensure(names.GIVEN_UP_TOPIC, 1)
         self._writer.put(given_up(half), RecordOrigin("tx_given_up", f"{half.queue_offset}:{half.log_offset}"))
-        self._transactions.places.end(unique_key(half))
+        self._transactions.places.end(transaction_of(half))
         if self._transactions.open is not None:
-            self._transactions.open.end(unique_key(half))
+            self._transactions.open.end(transaction_of(half))
         log.error("transaction_given_up message=%s queue_offset=%d", unique_key(half), half.queue_offset)
 
     def _ask(self, half: Record, times: int) -> None:
@@ -180,11 +184,13 @@ class CheckRounds:
 
         Source: RocketMQ ``ProducerManager.getAvailableChannel``.
         """
-        known = dict(self._clients.producers)
+        known, tried = dict(self._clients.producers), Counter[str]()
         channels = self._clients.producers.channels_of(group)
         turn = next(self._turns)
-        for number in range(min(MOST_ASKED, len(channels))):
+        for number in range(len(channels)):
             channel = channels[(turn + number) % len(channels)]
-            if self._clients.command(channel, command):
+            user = self._clients.peer(channel).user
+            if tried[user] < MOST_ASKED and self._clients.command(channel, command):
                 return known[channel].client_id
+            tried[user] += 1
         return ""

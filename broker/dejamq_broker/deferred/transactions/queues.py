@@ -62,10 +62,17 @@ class TransactionQueues:
         return next(_records(found.records, found.sizes), None)
 
     def half_at(self, log_offset: int) -> Record | None:
-        """The half message that begins at this place of the log; None when none does."""
+        """The half message that begins at this place of the log; None when none does.
+
+        Bytes of somebody's body can look like one, so only what stands in the queue is one.
+        """
         raw = self._store.record_at(log_offset)
         half = None if raw is None else decode(raw, check_crc=False)
-        return half if half is not None and half.topic == names.HALF_TOPIC else None
+        if half is None or half.topic != names.HALF_TOPIC:
+            return None
+        found = self._store.read(HALVES.topic, HALVES.queue_id, half.queue_offset, max_messages=1)
+        standing = next(_records(found.records, found.sizes), None)
+        return half if standing is not None and standing.log_offset == log_offset else None
 
 
 def _records(data: bytes, sizes: list[int]) -> Iterator[Record]:

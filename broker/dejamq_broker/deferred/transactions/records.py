@@ -25,6 +25,8 @@ OP_TAG = "d"
 SEPARATOR = ","
 OWN_PROPERTIES_SIZE = 128
 """Kept free for the properties that rounds add to a half message when they put it back."""
+TransactionKey = tuple[str, str]
+"""The topic of a transaction's message, and its id."""
 
 
 def is_transactional(record: Record, properties: dict[str, str]) -> bool:
@@ -133,6 +135,11 @@ def ended_by(op: Record) -> list[int]:
 def unique_key(half: Record) -> str:
     """The transaction's id, which its half messages share; one without (no RocketMQ client makes it) is alone."""
     return half.properties.get(names.PROPERTY_UNIQUE_KEY) or f"@{half.queue_offset}"
+
+
+def transaction_of(half: Record) -> TransactionKey:
+    """What its half messages have in common. The id alone would let another topic's half message take their place."""
+    return half.properties.get(names.PROPERTY_REAL_TOPIC, ""), unique_key(half)
 
 
 def check_times(properties: dict[str, str]) -> int:

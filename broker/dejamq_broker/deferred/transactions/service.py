@@ -20,7 +20,7 @@ from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_
 from dejamq_broker.base.config import TransactionSettings
 from dejamq_broker.deferred.transactions.ops import OpMarks
 from dejamq_broker.deferred.transactions.queues import TransactionQueues
-from dejamq_broker.deferred.transactions.records import committed, half_again, has_place, unique_key
+from dejamq_broker.deferred.transactions.records import committed, half_again, has_place, transaction_of, unique_key
 from dejamq_broker.deferred.transactions.rules import too_late
 from dejamq_broker.deferred.transactions.unended import HalfPlaces, OpenTransactions, add_lost_mark, unended
 from dejamq_broker.tables.offsets import Asker, OffsetTable
@@ -84,19 +84,13 @@ class Transactions:
         """A half message entered the log; ``half`` has its places."""
         self.places.begin(half)
         if self.open is not None:
-            self.open.begin(unique_key(half), half.queue_offset)
+            self.open.begin(transaction_of(half), half.queue_offset)
 
     def end_by_key(
-        self, group: str, key: str, state: int, asker: Asker, *, from_check: bool, topic: str | None = None
+        self, group: str, topic: str, key: str, state: int, asker: Asker, *, from_check: bool
     ) -> None:  # fmt: skip
-        """As ``end``, for a producer that knows its transaction by its id alone.
-
-        ``topic``: a half message of another one is not meant, though its group may have the same name.
-        """
-        place = self.places.find(key)
-        half = None if place is None or topic is None else self.queues.half_at(place.log_offset)
-        if half is not None and half.properties.get(names.PROPERTY_REAL_TOPIC) != topic:
-            place = None
+        """As ``end``, for a producer that knows its transaction by its topic and its id."""
+        place = self.places.find((topic, key))
         if place is None:
             text = f"no transaction {key!r:.60} waits for its end: it has ended, or never began here"
             raise DejamqError(text, code=Code.SYSTEM_ERROR, definite=True)
@@ -194,14 +188,14 @@ class Transactions:
         if late:
             text = f"later than {names.PROPERTY_CHECK_IMMUNITY} allows; the answer to a check ends it"
             raise DejamqError(text, code=Code.ILLEGAL_OPERATION, definite=True)
-        if self.open is not None and unique_key(half) not in self.open:
+        if self.open is not None and transaction_of(half) not in self.open:
             text = "the transaction has ended before (transaction_finish_once)"
             raise DejamqError(text, code=Code.ILLEGAL_OPERATION, definite=True)
 
     def _ended(self, half: Record) -> None:
         """Mark the half message that was named, and with ``transaction_finish_once`` also the newest one."""
-        self.places.end(unique_key(half))
-        newest = None if self.open is None else self.open.end(unique_key(half))
+        self.places.end(transaction_of(half))
+        newest = None if self.open is None else self.open.end(transaction_of(half))
         others = () if newest in (None, half.queue_offset) else (newest,)
         self.ops.add(half.queue_offset, *others)
 

@@ -8,10 +8,12 @@ from dejamq_proto.records.record import SYS_TRANSACTION_COMMIT, Record
 from dejamq_broker.deferred.transactions.ops import OpMarks
 from dejamq_broker.deferred.transactions.queues import HALVES, OPS, TransactionQueues
 from dejamq_broker.deferred.transactions.records import (
+    TransactionKey,
     check_times,
     ended_by,
     own_place,
     prepared_offset,
+    transaction_of,
     unique_key,
 )
 
@@ -27,23 +29,23 @@ class OpenTransactions:
     """
 
     def __init__(self) -> None:
-        self._newest: dict[str, int] = {}
+        self._newest: dict[TransactionKey, int] = {}
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: TransactionKey) -> bool:
         return key in self._newest
 
     def __len__(self) -> int:
         return len(self._newest)
 
-    def begin(self, key: str, half_offset: int) -> None:
+    def begin(self, key: TransactionKey, half_offset: int) -> None:
         """A half message was stored, the first one or anew."""
         self._newest[key] = half_offset
 
-    def is_newest(self, key: str, half_offset: int) -> bool:
+    def is_newest(self, key: TransactionKey, half_offset: int) -> bool:
         """Whether the transaction is to be asked about by this half message."""
         return self._newest.get(key) == half_offset
 
-    def end(self, key: str) -> int | None:
+    def end(self, key: TransactionKey) -> int | None:
         """The transaction has ended; the queue offset of its newest half message."""
         return self._newest.pop(key, None)
 
@@ -65,23 +67,23 @@ class HalfPlaces:
 
     def __init__(self, queues: TransactionQueues) -> None:
         self._queues, self._before = queues, queues.end(HALVES)
-        self._places: dict[str, HalfPlace] = {}
-        self._ended: set[str] = set()
+        self._places: dict[TransactionKey, HalfPlace] = {}
+        self._ended: set[TransactionKey] = set()
         self._read = not self._before
 
     def begin(self, half: Record) -> None:
         """A half message was stored, the first one or anew."""
         properties = half.properties
         here = not check_times(properties) and prepared_offset(properties) is None
-        self._places[unique_key(half)] = HalfPlace(half.queue_offset, half.log_offset, here)
+        self._places[transaction_of(half)] = HalfPlace(half.queue_offset, half.log_offset, here)
 
-    def end(self, key: str) -> None:
+    def end(self, key: TransactionKey) -> None:
         """The transaction has ended, or was given up."""
         place = self._places.pop(key, None)
         if not (self._read or (place and place.here)):
             self._ended.add(key)
 
-    def find(self, key: str) -> HalfPlace | None:
+    def find(self, key: TransactionKey) -> HalfPlace | None:
         """None: there is no such transaction that has not ended."""
         if key not in self._places and not self._read:
             for other, half in unended(self._queues).items():
@@ -91,7 +93,7 @@ class HalfPlaces:
         return self._places.get(key)
 
 
-def unended(queues: TransactionQueues) -> dict[str, Record]:
+def unended(queues: TransactionQueues) -> dict[TransactionKey, Record]:
     """The newest half message of each transaction without a mark, as the queues tell after a start.
 
     All of them stand behind the rounds' position: a round passes a half message when it has ended or was put back.
@@ -101,15 +103,15 @@ def unended(queues: TransactionQueues) -> dict[str, Record]:
     while at < queues.end(OPS):
         ops, at = queues.page(OPS, at)
         marked.update(offset for op in ops for offset in ended_by(op))
-    newest: dict[str, Record] = {}
-    ended: set[str] = set()
+    newest: dict[TransactionKey, Record] = {}
+    ended: set[TransactionKey] = set()
     at = queues.position(HALVES)
     while at < queues.end(HALVES):
         halves, at = queues.page(HALVES, at)
         for half in halves:
-            newest[unique_key(half)] = half
+            newest[transaction_of(half)] = half
             if half.queue_offset in marked:
-                ended.add(unique_key(half))
+                ended.add(transaction_of(half))
     return {key: half for key, half in newest.items() if key not in ended}
 
 

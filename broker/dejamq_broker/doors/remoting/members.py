@@ -91,7 +91,7 @@ class Memberships:
         if wanted.consumer_group:
             self._clients.unregister(asker, wanted.consumer_group)
         if wanted.producer_group:
-            self._clients.unregister_producer(asker, wanted.producer_group)
+            self._clients.unregister_producer(asker, wanted.producer_group, client.connection.hearer)
         return answer(command)
 
     def _members(self, client: ClientSession, command: Command) -> Command:

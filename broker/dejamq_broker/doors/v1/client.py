@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 from dejamq_proto import client_pb2 as pb
 from dejamq_proto import failpoints
-from dejamq_proto.access.admission import Admit, Hearer, admission, hearer
+from dejamq_proto.access.admission import HEARER, Admit, Hearer, admission, hearer
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.client_pb2_grpc import ClientServicer
 from dejamq_proto.codes import DejamqError
@@ -125,7 +125,7 @@ class ClientService(ClientServicer):
         if request.consumer_group:
             self._clients.unregister(asker_of(request.caller), request.consumer_group)
         if request.producer_group:
-            self._clients.unregister_producer(asker_of(request.caller), request.producer_group)
+            self._clients.unregister_producer(asker_of(request.caller), request.producer_group, HEARER.get())
         return pb.UnregisterResponse()
 
     async def ConsumerList(self, request: pb.ConsumerListRequest, _: Context) -> pb.ConsumerListResponse:

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from dejamq_proto import names
+from dejamq_proto.access.admission import HEARER
 from dejamq_proto.access.guard import Guard
 from dejamq_proto.codes import DejamqError
 from dejamq_proto.serving.acceptor import Acceptor
@@ -121,7 +122,7 @@ class V2Door:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         await context.send_initial_metadata(())
         with self._streams.outbox() as outbox:
-            self._sessions.attach(session, outbox, methods.HEARER.get())
+            self._sessions.attach(session, outbox, HEARER.get())
             refused: list[DejamqError] = []
             try:
                 async with asyncio.TaskGroup() as tasks:

@@ -150,9 +150,7 @@ class V2Sending:
                 raise StatusError(pb.INVALID_TRANSACTION_ID, "the call names its transaction")
             state = STATES.get(request.resolution, UNKNOWN)
             from_check = request.source == pb.SOURCE_SERVER_CHECK
-            self._transactions.end_by_key(
-                topic, request.transaction_id, state, asker, from_check=from_check, topic=topic
-            )
+            self._transactions.end_by_key(topic, topic, request.transaction_id, state, asker, from_check=from_check)
             return pb.EndTransactionResponse(status=OK)
 
     async def _recall(self, request: pb.RecallMessageRequest, call: Call) -> pb.RecallMessageResponse:

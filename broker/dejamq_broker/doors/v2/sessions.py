@@ -90,6 +90,10 @@ class Sessions:
                 raise StatusError(pb.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} clients are here already")
             session = self._by_id[call.client_id] = Session(call)
         if session.user != call.user:
+            log.warning(
+                "access_refused subject=%s action=none resource=none source=%s request=v2 reason=%s", call.user,
+                peer_text(call.peer), "the client id is that of another user's client",
+            )  # fmt: skip
             raise StatusError(pb.FORBIDDEN, f"client id {call.client_id!r} is that of another user")
         session.seen_ms = self._clock_ms()
         return session

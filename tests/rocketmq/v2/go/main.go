@@ -21,9 +21,10 @@ const (
 )
 
 var endpoint, word = os.Args[1], os.Args[2]
+var keys = &credentials.SessionCredentials{AccessKey: os.Getenv("ACCESS_KEY"), AccessSecret: os.Getenv("SECRET_KEY")}
 
 func config(group string) *mq.Config {
-	return &mq.Config{Endpoint: endpoint, ConsumerGroup: group, Credentials: &credentials.SessionCredentials{}}
+	return &mq.Config{Endpoint: endpoint, ConsumerGroup: group, Credentials: keys}
 }
 
 func must(err error) {
@@ -354,12 +355,64 @@ func restart(name string) {
 	fmt.Println(strings.Join(all, " "))
 }
 
+// locked is with access control: a user has rights to this topic and group, and may read the topic NAME-read.
+func locked(name string) {
+	sending := producer(name)
+	send(sending, message(name, "allowed"))
+	consumer := simple(name, name)
+	found := received(consumer, 1, 30*time.Second)
+	acked(consumer, found)
+	fmt.Println("got", bodies(found))
+	stop(sending)
+	stop(consumer)
+	right := keys
+	sent := func(topic string, given *credentials.SessionCredentials) error {
+		keys = given
+		defer func() { keys = right }()
+		made, err := mq.NewProducer(config(""), mq.WithTopics(name))
+		if err == nil {
+			err = made.Start()
+		}
+		if err == nil {
+			_, err = made.Send(context.TODO(), message(topic, "refused"))
+		}
+		return err
+	}
+	wrong := &credentials.SessionCredentials{AccessKey: right.AccessKey, AccessSecret: "another-secret"}
+	nobody := &credentials.SessionCredentials{AccessKey: "nobody", AccessSecret: right.AccessSecret}
+	fmt.Println("wrong secret", refusal(sent(name, wrong)))
+	fmt.Println("no such user", refusal(sent(name, nobody)))
+	fmt.Println("topic to read", refusal(sent(name+"-read", right)))
+	foreign, err := trySimple(name, "foreign", 3*time.Second)
+	if err == nil {
+		_, err = foreign.Receive(context.TODO(), 32, 30*time.Second)
+	}
+	fmt.Println("foreign group", refusal(err))
+}
+
+// refusal is the code that the server refused it with; errors of a start have it in their text alone.
+func refusal(err error) string {
+	if err == nil {
+		return "allowed"
+	}
+	if status, ok := mq.AsErrRpcStatus(err); ok {
+		return fmt.Sprint(status.GetCode())
+	}
+	if strings.Contains(err.Error(), "CODE: UNAUTHORIZED") {
+		return "40100"
+	}
+	if strings.Contains(err.Error(), "failed to sync settings") {
+		return "not started"
+	}
+	return err.Error()
+}
+
 func main() {
 	_, mq.EnableSsl = os.LookupEnv("WITH_TLS")
 	mq.ResetLogger()
 	scenarios := map[string]func(string){
 		"normal": normal, "again": again, "push": pushed, "dlq": dlq, "fifo": fifo, "delay": delay,
-		"transaction": transaction, "restart": restart,
+		"transaction": transaction, "restart": restart, "keys": locked,
 	}
 	for _, name := range os.Args[3:] {
 		fmt.Println("==", name)

@@ -12,9 +12,13 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import java.util.function.Predicate;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
@@ -34,6 +38,9 @@ public class Scenarios5 {
     static final int COUNT = 20;
     static final int WARM = 500;
     static final int SPEED_COUNT = 1_000;
+    static final String KEY = System.getenv("ACCESS_KEY");
+    static final String SECRET = System.getenv("SECRET_KEY");
+    static String endpoint;
     static ClientConfiguration configuration;
 
     interface Scenario {
@@ -41,18 +48,28 @@ public class Scenarios5 {
     }
 
     public static void main(String[] arguments) throws Exception {
-        configuration = ClientConfiguration.newBuilder().setEndpoints(arguments[0])
-            .enableSsl(System.getenv("WITH_TLS") != null).build();
+        endpoint = arguments[0];
+        configuration = configured(KEY, SECRET);
         Map<String, Scenario> scenarios = Map.of(
             "normal", Scenarios5::normal, "again", Scenarios5::again, "push", Scenarios5::push,
             "dlq", Scenarios5::dlq, "fifo", Scenarios5::fifo, "delay", Scenarios5::delay,
-            "transaction", Scenarios5::transaction, "restart", Scenarios5::restart, "speed", Scenarios5::speed);
+            "transaction", Scenarios5::transaction, "restart", Scenarios5::restart, "speed", Scenarios5::speed,
+            "keys", Scenarios5::keys);
         for (int number = 2; number < arguments.length; number++) {
             said("== " + arguments[number]);
             scenarios.get(arguments[number]).play(arguments[1] + "-" + arguments[number]);
         }
         said("== end");
         Runtime.getRuntime().halt(0);  // a push consumer's end waits for the end of its long poll
+    }
+
+    static ClientConfiguration configured(String key, String secret) {
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder().setEndpoints(endpoint)
+            .enableSsl(System.getenv("WITH_TLS") != null);
+        if (key != null) {
+            builder.setCredentialProvider(new StaticSessionCredentialsProvider(key, secret));
+        }
+        return builder.build();
     }
 
     static void said(String text) {
@@ -139,6 +156,53 @@ public class Scenarios5 {
             }
             said("then " + consumer.receive(32, Duration.ofSeconds(30)).size());
         }
+    }
+
+    /** With access control: a user has rights to this topic and group, and may read the topic NAME-read. */
+    static void keys(String name) throws Exception {
+        try (Producer sending = producer(name)) {
+            sending.send(message(name, "allowed").build());
+        }
+        try (SimpleConsumer consumer = simple(name, name, 3)) {
+            List<MessageView> found = received(consumer, 1, 30);
+            acked(consumer, found);
+            said("got " + bodies(found));
+        }
+        ClientConfiguration right = configuration;
+        configuration = configured(KEY, "another-secret");
+        refusal("wrong secret", () -> sends(name, name));
+        configuration = configured("nobody", SECRET);
+        refusal("no such user", () -> sends(name, name));
+        configuration = right;
+        refusal("topic to read", () -> sends(name, name + "-read"));
+        refusal("foreign group", () -> {
+            try (SimpleConsumer consumer = simple(name, "foreign", 3)) {
+                consumer.receive(32, Duration.ofSeconds(30));
+            }
+            return null;
+        });
+    }
+
+    static Void sends(String name, String topic) throws Exception {
+        try (Producer sending = producer(name)) {
+            sending.send(message(topic, "refused").build());
+        }
+        return null;
+    }
+
+    /** The code that the server refused it with; this client has it in the texts of its exceptions alone. */
+    static void refusal(String what, Callable<Void> action) {
+        String told = "allowed";
+        try {
+            action.call();
+        } catch (Exception error) {
+            told = error instanceof IllegalStateException ? "not started" : error.toString();
+            for (Throwable each = error; each != null; each = each.getCause()) {
+                Matcher code = Pattern.compile("response-code=(\\d+)").matcher(each.toString());
+                told = code.find() ? code.group(1) : told;
+            }
+        }
+        said(what + " " + told);
     }
 
     /** For a benchmark, as in scenarios.py; a JVM needs longer until its code is compiled. */

@@ -14,7 +14,11 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const said = (...words) => process.stdout.write(`${words.join(' ')}\n`);
 const body = (message) => message.body.toString();
 const bodies = (found) => found.map(body).sort().join(' ');
-const common = () => ({ endpoints, namespace: '', logger: silent });
+const { ACCESS_KEY: accessKey, SECRET_KEY: accessSecret, WITH_TLS } = process.env;
+const common = () => ({
+  endpoints, namespace: '', logger: silent, sslEnabled: Boolean(WITH_TLS),
+  ...(accessKey && { sessionCredentials: { accessKey, accessSecret } }),
+});
 
 async function started(client) {
   await client.startup();
@@ -199,8 +203,43 @@ async function restart(name) {
   said(...[...seen].sort());
 }
 
+// With access control: a user has rights to this topic and group, and may read the topic NAME-read.
+async function keys(name) {
+  const sending = await producer(name);
+  await sending.send(message(name, 'allowed'));
+  const consumer = await simple(name, name, 5);
+  const found = await received(consumer, 1);
+  await acked(consumer, found);
+  said('got', bodies(found));
+  const sent = async (topic, sessionCredentials) => {
+    const refused = await producer(name, { sessionCredentials });
+    await refused.send(message(topic, 'refused'));
+  };
+  const right = { accessKey, accessSecret };
+  const got = async () => (await simple(name, 'foreign')).receive(32, 30_000);
+  const told = await Promise.all([
+    refusal('wrong secret', sent(name, { accessKey, accessSecret: 'another-secret' })),
+    refusal('no such user', sent(name, { accessKey: 'nobody', accessSecret })),
+    refusal('topic to read', sent(`${name}-read`, right)),
+    refusal('foreign group', got()),
+  ]);
+  said(told.join('\n'));
+}
+
+// The code that the server refused it with. This client hides that of a route behind words of its own.
+async function refusal(what, action) {
+  try {
+    await action;
+    return `${what} allowed`;
+  } catch (error) {
+    const hidden = String(error).includes('Failed to fetch topic routes') ? 'no route' : error;
+    const [, told] = /response-code=(\d+)/.exec(error) || [];
+    return `${what} ${told || hidden}`;
+  }
+}
+
 async function main() {
-  const scenarios = { normal, again, push: pushed, dlq, fifo, delay, transaction, restart };
+  const scenarios = { normal, again, push: pushed, dlq, fifo, delay, transaction, restart, keys };
   for (const name of chosen) {
     said('==', name);
     await scenarios[name](`${word}-${name}`);

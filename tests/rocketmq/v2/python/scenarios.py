@@ -30,6 +30,7 @@ from rocketmq.v5.exception.client_exception import InternalErrorException
 
 ENDPOINT, WORD = sys.argv[1:3]
 TLS = {"tls_enable": "WITH_TLS" in os.environ}
+KEYS = os.environ.get("ACCESS_KEY", ""), os.environ.get("SECRET_KEY", "")
 WAIT_S = 90
 COUNT = 20
 WARM, SPEED_COUNT = 100, 1_000
@@ -52,8 +53,8 @@ def said(*words: object) -> None:
     print(*words, flush=True)
 
 
-def configuration() -> Any:
-    return ClientConfiguration(ENDPOINT, Credentials())
+def configuration(keys: tuple[str, str] = KEYS) -> Any:
+    return ClientConfiguration(ENDPOINT, Credentials(*keys))
 
 
 @contextmanager
@@ -65,8 +66,8 @@ def running(client: Any) -> Iterator[Any]:
         client.shutdown()
 
 
-def producer(topic: str, checker: Any = None) -> Any:
-    return running(Producer(configuration(), (topic,), checker=checker, **TLS))
+def producer(topic: str, checker: Any = None, keys: tuple[str, str] = KEYS) -> Any:
+    return running(Producer(configuration(keys), (topic,), checker=checker, **TLS))
 
 
 def simple(topic: str, group: str, wait_s: int = 5) -> Any:
@@ -267,6 +268,38 @@ def restart(name: str) -> None:
     said(*sorted(seen))
 
 
+def keys(name: str) -> None:
+    """With access control: a user has rights to this topic and group, and may read the topic NAME-read."""
+    with producer(name) as sending:
+        sending.send(message(name, "allowed"))
+    with simple(name, name) as consumer:
+        (found,) = received(consumer, 1)
+        consumer.ack(found)
+        said("got", body(found))
+
+    def sent(topic: str, keys: tuple[str, str]) -> None:
+        with producer(name, keys=keys) as sending:
+            sending.send(message(topic, "refused"))
+
+    def got(group: str) -> None:
+        with simple(name, group) as consumer:
+            consumer.receive(32, 30)
+
+    said("wrong secret", refusal(lambda: sent(name, (KEYS[0], "another-secret"))))
+    said("no such user", refusal(lambda: sent(name, ("nobody", KEYS[1]))))
+    said("topic to read", refusal(lambda: sent(f"{name}-read", KEYS)))
+    said("foreign group", refusal(lambda: got("foreign")))
+
+
+def refusal(action: Callable[[], None]) -> object:
+    """The code that the server refused it with. This client hides that of a route behind words of its own."""
+    try:
+        action()
+    except Exception as error:
+        return getattr(error, "code", None) or ("no route" if "failed to fetch topic" in str(error) else repr(error))
+    return "allowed"
+
+
 def speed(name: str) -> None:
     """For a benchmark: one send after the other, then receives whose messages are acknowledged one by one.
 
@@ -302,7 +335,7 @@ def measured(what: str, took: list[float]) -> None:
 
 SCENARIOS = {
     "normal": normal, "again": again, "push": pushed, "dlq": dlq, "fifo": fifo, "delay": delay,
-    "transaction": transaction, "restart": restart, "speed": speed,
+    "transaction": transaction, "restart": restart, "speed": speed, "keys": keys,
 }  # fmt: skip
 
 for chosen in sys.argv[3:]:
