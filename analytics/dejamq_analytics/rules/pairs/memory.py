@@ -128,15 +128,17 @@ def highest_commit() -> Column:
 
 
 def came_back() -> Column:
-    """Whether the first owner asked for the queue again before its highest offset was taken, which the second one's
-    answer did not know yet: whether it had told an offset before that, no line says.
+    """Whether the first owner asked for the queue again before its highest offset was taken, by a start of the broker
+    that began after it had given the queue up and that the second one's answer came before. What it had told of its
+    first time may have come in between, or nowhere.
     """
     taken, dropped_us = sf.col("committed"), sf.col("first_queue.dropped.wall_us")
 
     def before(one: Column) -> Column:
         return (one["boot_id"] == taken["boot_id"]) & (one["seq"] < taken["seq"]) & (one["wall_us"] > dropped_us)
 
-    return sf.exists("asks", before) & (taken["wall_us"] > sf.col("answered.wall_us"))
+    later = (taken["began_us"] > dropped_us) & (taken["wall_us"] > sf.col("answered.wall_us"))
+    return sf.exists("asks", before) & later
 
 
 def last_lowering() -> Column:
