@@ -55,17 +55,24 @@ story_of("o4", restarted, flushed=True, clean=True, source="bak")
 story_of("o15-after-the-file-was-lost", restarted, flushed=True, clean=True, source="none")
 
 
-def has_the_queue_again(made: History, *, flushed: bool = False, one_start: bool = False) -> None:
+def has_the_queue_again(
+    made: History, *, flushed: bool = False, one_start: bool = False, refused: bool = False
+) -> None:
     """What c1 told while the broker was down came nowhere. Later it has the queue again, and tells a third start more.
 
-    ``flushed``: that one wrote it down. ``one_start``: it tells the start that had told c2.
+    ``flushed``: that one wrote it down. ``one_start``: it tells the start that had told c2. ``refused``: that one did
+    not take what it told at first.
     """
     broker = made.broker()
     consumer, queue = owner_that_did_6(made)
+    consumer.persist(queue, 7)
     broker.kill()
+    if refused:
+        again = next_start(made)
     consumer.drop_queue(queue, 7, "reassigned")
-    consumer.persist(queue, 7, reason="drop")
-    again = next_start(made)
+    consumer.persist(queue, 7, reason="drop", outcome="failed" if refused else "sent")
+    if not refused:
+        again = next_start(made)
     other = made.consumer("c2")
     again.offset_get(other, 6)
     taken = other.open_queue(6)
@@ -89,6 +96,7 @@ def has_the_queue_again(made: History, *, flushed: bool = False, one_start: bool
 story_of("o2-although-it-had-the-queue-again-later", has_the_queue_again)
 story_of("o2-although-a-later-start-wrote-down-more", has_the_queue_again, flushed=True)
 story_of("had-the-queue-again-and-told-the-same-start-more", has_the_queue_again, one_start=True)
+story_of("had-the-queue-again-after-it-was-refused", has_the_queue_again, one_start=True, refused=True)
 
 
 @story

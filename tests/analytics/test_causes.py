@@ -59,6 +59,7 @@ UNDETERMINED = {
     "o8-without-the-answer": "no OFF_GET of o8-without-the-answer-c2",
     "o9-with-a-hole": "seq gap",
     "had-the-queue-again-and-told-the-same-start-more": "stage f, the same consumer opened the queue again",
+    "had-the-queue-again-after-it-was-refused": "stage f, the same consumer opened the queue again",
     "came-back-and-committed-more": "stage f, the same consumer opened the queue again",
     "refused-to-another": "stage d, sending the offset failed",
     "two-owners": "no ASSIGN of two-owners-c1 in force",

@@ -128,17 +128,18 @@ def highest_commit() -> Column:
 
 
 def came_back() -> Column:
-    """Whether the first owner asked for the queue again before its highest offset was taken, by a start of the broker
-    that began after it had given the queue up and that the second one's answer came before. What it had told of its
-    first time may have come in between, or nowhere.
+    """Whether the first owner asked for the queue again before its highest offset was taken, which was after the second
+    one's answer. What it had told of its first time may have come in between or nowhere, where the broker was away when
+    it gave the queue up, or did not take what it told.
     """
     taken, dropped_us = sf.col("committed"), sf.col("first_queue.dropped.wall_us")
 
     def before(one: Column) -> Column:
         return (one["boot_id"] == taken["boot_id"]) & (one["seq"] < taken["seq"]) & (one["wall_us"] > dropped_us)
 
-    later = (taken["began_us"] > dropped_us) & (taken["wall_us"] > sf.col("answered.wall_us"))
-    return sf.exists("asks", before) & later
+    refused = sf.coalesce(sf.col("first_queue.unsent.value") > sf.col("first.queue_offset"), sf.lit(False))
+    away = (taken["began_us"] > dropped_us) | refused
+    return sf.exists("asks", before) & away & (taken["wall_us"] > sf.col("answered.wall_us"))
 
 
 def last_lowering() -> Column:
