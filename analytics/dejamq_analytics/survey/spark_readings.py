@@ -79,31 +79,34 @@ class SparkReadings:
         """In ``pick.COLUMNS``."""
         raise NotImplementedError
 
+    @bad_input_of_tasks()
     def first(self) -> list[Note]:
         decode = msgspec.msgpack.Decoder(Note).decode
-        with bad_input_of_tasks():
-            self._looked = settled(self._look())
-            rows = self._looked.where(sf.col("kind") == look.NOTE).select("data").collect()
+        self._looked = settled(self._look())
+        rows = self._looked.where(sf.col("kind") == look.NOTE).select("data").collect()
         notes = [decode(bytes(row.data)) for row in rows]
         self._deliveries = sum(sum(note.counts.values()) for note in notes)
         return notes
 
-    def judged(self, brokers_known: bool) -> Iterator[Candidates]:
-        """All entries of a bucket come into one task, which holds those of about a million deliveries."""
+    @bad_input_of_tasks()
+    def judged(self, brokers_known: bool) -> list[Candidates]:
+        """All entries of a bucket come into one task, with those of about a million deliveries."""
         tasks = min(max(self._deliveries // TOGETHER, FEWEST_TASKS), keys.BUCKETS)
         entries = self._looked.where(sf.col("kind").isin(look.KEYS, look.BUSINESS)).select("kind", "bucket", "data")
         apart = entries.repartition(tasks, "kind", "bucket")
-        for row in apart.mapInArrow(_judge(brokers_known), JUDGED).collect():
-            found, given = np.frombuffer(row["keys"], np.uint64), np.frombuffer(row["places"], np.uint32)
-            yield Candidates(found, given, row["messages"])
+        judged = apart.mapInArrow(_judge(brokers_known), JUDGED).collect()
+        return [
+            Candidates(np.frombuffer(row["keys"], np.uint64), np.frombuffer(row["places"], np.uint32), row["messages"])
+            for row in judged
+        ]
 
+    @bad_input_of_tasks()
     def second(self, wanted: WantedLines, *, with_kept: bool) -> FramedTexts:
         found = self._pick(wanted)
         if with_kept:
             kept = self._looked.where(sf.col("kind") == look.LINE).select("text", "file")
             found = kept.unionByName(found)
-        with bad_input_of_tasks():
-            return FramedTexts(settled(found))
+        return FramedTexts(settled(found))
 
 
 class OfChunks(SparkReadings):
