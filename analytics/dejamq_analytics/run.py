@@ -155,8 +155,9 @@ def _surveyed_here(request: Request) -> Iterator["Surveyed | None"]:
     """The lines of local journals that findings can rest on, read without Spark. None where DuckDB takes all lines, and
     where Spark was asked for or reads from elsewhere.
     """
-    parts = chunks.cut(request.journals)
-    if engine_of(request) == DUCKDB or request.stores or parts is None or not _may_be_duckdb(request):
+    as_whole = engine_of(request) == DUCKDB or request.stores or not _may_be_duckdb(request)
+    parts = None if as_whole else chunks.cut(request.journals)
+    if parts is None:
         yield None
         return
     from dejamq_analytics.survey.processes import in_processes
