@@ -36,10 +36,12 @@ REPLAYED, POPPED, REVIVED = "replayed", "popped", "revived"
 def surveyed(
     spark: SparkSession, journals: Sequence[str], stores: Sequence[str] = (), group: str | None = None
 ) -> "Surveyed | None":
-    """Of large journals without stores, the lines that findings can rest on; None where ``gather`` is to read all."""
+    """Of large journals without stores, the lines that findings can rest on, read by Spark; None where ``gather`` is to
+    read all.
+    """
     if stores or in_duckdb() or not is_large(journals):
         return None
-    from dejamq_analytics.survey.readings import readings
+    from dejamq_analytics.survey.spark_readings import readings
     from dejamq_analytics.survey.survey import survey
 
     return survey(readings(spark, journals, group), group)

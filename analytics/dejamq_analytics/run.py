@@ -29,6 +29,7 @@ from dejamq_analytics.sources.journals import check_journals, local_bytes
 from dejamq_analytics.sources.paths import BadInput, local_path
 from dejamq_analytics.sources.stores import check_business_key
 from dejamq_analytics.sources.workload_estimate import fits_duckdb, little_for_java
+from dejamq_analytics.survey import chunks
 
 if TYPE_CHECKING:
     from dejamq_analytics.survey.survey import Surveyed
@@ -123,8 +124,11 @@ def _of_logs(request: Request, say: Callable[[str], None]) -> Verdict:
 
 
 def _of_journals(request: Request, say: Callable[[str], None]) -> Verdict:
-    with session_for(request) as spark, settings_for(spark, request.stores):
-        taken = pipeline.surveyed(spark, request.journals, request.stores, request.group)
+    with (
+        _surveyed_here(request) as here, session_for(request, left=here and here.texts.size()) as spark,
+        settings_for(spark, request.stores),
+    ):  # fmt: skip
+        taken = here or pipeline.surveyed(spark, request.journals, request.stores, request.group)
         with _for_rules(spark, request, taken) as session:
             facts = pipeline.gather(
                 session, request.journals, request.stores, request.business_key, request.group, taken
@@ -147,9 +151,28 @@ def _concluded(request: Request, facts: Facts, say: Callable[[str], None]) -> Ve
 
 
 @contextmanager
+def _surveyed_here(request: Request) -> Iterator["Surveyed | None"]:
+    """The lines of local journals that findings can rest on, read without Spark. None where DuckDB takes all lines, and
+    where Spark was asked for or reads from elsewhere.
+    """
+    as_whole = engine_of(request) == DUCKDB or request.stores or not _may_be_duckdb(request)
+    parts = None if as_whole else chunks.cut(request.journals)
+    if parts is None:
+        yield None
+        return
+    from dejamq_analytics.survey.processes import in_processes
+    from dejamq_analytics.survey.survey import survey
+
+    with TemporaryDirectory(prefix="dejamq-audit-") as folder:
+        with in_processes(Path(folder), parts, request.group) as read:
+            taken = survey(read, request.group)
+        yield taken
+
+
+@contextmanager
 def _for_rules(spark: SparkSession, request: Request, taken: "Surveyed | None") -> Iterator[SparkSession]:
     """DuckDB for the little that a survey took of much, unless Spark was asked for; else the session that there is."""
-    if taken is None or not _may_be_duckdb(request) or not fits_duckdb(taken.size()):
+    if in_duckdb() or taken is None or not _may_be_duckdb(request) or not fits_duckdb(taken.texts.size()):
         yield spark
         return
     with _duckdb() as session:
@@ -186,11 +209,11 @@ def exit_status(verdict: Verdict, fail_on: Sequence[str]) -> int:
     return CANNOT_TELL if unknown and "undetermined" in fail_on else CLEAN
 
 
-def engine_of(request: Request, *, bounded: bool = False) -> str:
+def engine_of(request: Request, *, bounded: bool = False, left: int | None = None) -> str:
     """DuckDB for what is here and fits in memory, where it is installed; else Spark, and where Spark is told how.
 
-    ``bounded``: only a part of the journals is kept at a time, so their size says nothing. Raises BadInput for what the
-    named engine cannot do.
+    ``bounded``: only a part of the journals is kept at a time, so their size says nothing. ``left``: so many bytes of
+    them are to be judged. Raises BadInput for what the named engine cannot do.
     """
     spark_only = _only_for_spark(request)
     far = [name for name in request.journals if local_path(name) is None]
@@ -204,7 +227,8 @@ def engine_of(request: Request, *, bounded: bool = False) -> str:
         return SPARK
     if bounded:
         return DUCKDB
-    fits = fits_duckdb(local_bytes(request.journals, elsewhere=0)) and log_bytes(request.stores) < SMALL_LOG_BYTES
+    size = local_bytes(request.journals, elsewhere=0) if left is None else left
+    fits = fits_duckdb(size) and log_bytes(request.stores) < SMALL_LOG_BYTES
     return DUCKDB if fits else SPARK
 
 
@@ -225,9 +249,9 @@ def has_duckdb() -> bool:
 
 
 @contextmanager
-def session_for(request: Request, *, bounded: bool = False) -> Iterator[SparkSession]:
+def session_for(request: Request, *, bounded: bool = False, left: int | None = None) -> Iterator[SparkSession]:
     """A database in this process, or Spark: a session of our own, unless this process already has one."""
-    if engine_of(request, bounded=bounded) == SPARK:
+    if engine_of(request, bounded=bounded, left=left) == SPARK:
         with spark_for(request) as spark:
             yield spark
         return

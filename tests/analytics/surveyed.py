@@ -1,19 +1,21 @@
 """The survey's two readings without Spark: what it takes of some journals."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 from dejamq_analytics.sources.overlap import Overlap
-from dejamq_analytics.survey import chunks, keys, look, pick, readings
+from dejamq_analytics.survey import chunks, keys, look, pick, spark_readings
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import Note
 from dejamq_analytics.survey.pick import WantedLines
-from dejamq_analytics.survey.survey import wanted_of
+from dejamq_analytics.survey.processes import InProcesses
+from dejamq_analytics.survey.survey import survey, wanted_of
 
 Line = dict[str, Any]
 Row = dict[str, Any]
@@ -37,11 +39,22 @@ class Taken(NamedTuple):
         return [line for text, _ in self.texts if (line := _line(text)) is not None]
 
 
+class AtOnce(ProcessPoolExecutor):
+    """Does in this process, at once, what it is given."""
+
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:
+        return iter([*map(fn, *iterables)])
+
+
 def taken(directory: Path) -> Taken:
-    """Each journal is a task of both readings. Both ways to read are gone, and take the same."""
+    """Each journal is a task of both readings. All ways to read are gone, and take the same."""
     files = sorted(directory.glob("*.jsonl"))
     by_text, by_chunk = _of_texts(files), _of_chunks(directory)
-    assert sorted(map(str, by_chunk.lines)) == sorted(map(str, by_text.lines))
+    assert sorted(by_chunk.texts) == sorted(by_text.texts)
+    with TemporaryDirectory() as folder, AtOnce(1) as pool:
+        by_processes = survey(InProcesses(pool, Path(folder), chunks.cut([str(directory)]) or [], None))
+        assert sorted(by_processes.texts.each()) == sorted(by_chunk.texts)
+    assert (by_processes.messages, by_processes.overlap) == (by_chunk.messages, by_chunk.overlap)
     return by_chunk
 
 
@@ -58,7 +71,7 @@ def _of_chunks(directory: Path) -> Taken:
     looked = [row for batch in look.look_at_chunks(parts, TASKS, None)(_numbers()) for row in batch.to_pylist()]
     wanted, had, whole, notes = _concluded(looked)
     indexes = [pa.RecordBatch.from_pydict({"data": [row["data"]]}) for row in looked if row["kind"] == look.INDEX]
-    picked = [*readings.pick_indexed(lambda: wanted)(iter(indexes))]
+    picked = [*spark_readings.pick_indexed(lambda: wanted)(iter(indexes))]
     return Taken(_texts(looked, picked), whole.messages, notes, had, wanted)
 
 
@@ -72,11 +85,7 @@ def _concluded(looked: list[Row]) -> tuple[WantedLines, Overlap, Candidates, lis
         keys.judged(b"".join(data), business=kind == look.BUSINESS, brokers_known=True)
         for (kind, _), data in entries.items()
     ]
-    whole = Candidates(
-        np.concatenate([keys.NOTHING.keys, *[one.keys for one in judged]]),
-        np.concatenate([keys.NOTHING.places, *[one.places for one in judged]]),
-        sum(one.messages for one in judged),
-    )
+    whole = keys.together(judged)
     return *wanted_of(notes, whole, None), whole, notes
 
 

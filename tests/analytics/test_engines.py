@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 import stories_polls  # noqa: F401  # they register themselves
-from dejamq_analytics import pipeline
+from dejamq_analytics import pipeline, run
 from dejamq_analytics.__main__ import main
 from dejamq_analytics.duck.frame import Frame
 from dejamq_analytics.duck.session import DuckSession
@@ -85,7 +85,7 @@ def test_both_engines_tell_the_same_of_a_few_histories_with_a_store(spark: Spark
 
 
 @pytest.mark.slow
-def test_of_all_histories_spark_tells_by_a_survey_what_duckdb_tells_of_every_line(
+def test_of_all_histories_a_survey_tells_what_duckdb_tells_of_every_line(
     spark: SparkSession, tmp_path: Path, stories: Path, chance: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sound ones, cut ones, odd ones and plain runs in one audit, which Spark reads as it reads large journals.
@@ -105,6 +105,10 @@ def test_of_all_histories_spark_tells_by_a_survey_what_duckdb_tells_of_every_lin
     monkeypatch.setattr(pipeline, "SURVEY_BYTES", 0)
     monkeypatch.setattr(pipeline, "LITTLE", 0)  # rows in several partitions
     tables = same(spark, tmp_path / "out", str(journal))
+    answers = iter([False, True])  # too large as a whole, and what is left of it is not
+    monkeypatch.setattr(run, "fits_duckdb", lambda size: next(answers))
+    assert told(spark, "auto", tmp_path / "out", str(journal))[0] == tables, "so do processes of this machine"
+    assert next(answers, None) is None
     assert len({row["cause"] for row in tables["findings"]}) > 40
     assert {row["kind"] for row in tables["anomalies"]} >= {kind for kind, _ in ODD.values() if kind}
     assert len([row for row in tables["findings"] if row["message_id"].startswith("plain-runs-")]) == RUN

@@ -132,11 +132,10 @@ def test_of_all_stories_rules_find_the_same_in_the_lines_that_are_picked(
 ) -> None:
     """Row by row, to the last letter of the evidence."""
     picked = taken(stories)
-    rows = [SimpleNamespace(text=text, file=file) for text, file in picked.texts]
     counts = Counter[str]()
     for note in picked.notes:
         counts.update(note.counts)
-    texts: Any = SimpleNamespace(toLocalIterator=lambda: iter(rows))
+    texts: Any = SimpleNamespace(each=lambda: iter(picked.texts))
     extents = [one for note in picked.notes for one in note.extents]
     surveyed = Surveyed(texts, extents, picked.messages, dict(counts), picked.wanted.ranges, picked.overlap)
     with using(DUCKDB):

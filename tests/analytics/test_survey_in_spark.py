@@ -7,18 +7,18 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from dejamq_analytics import pipeline, run
-from dejamq_analytics.frames import in_duckdb
+from dejamq_analytics.frames import DUCKDB, SPARK, in_duckdb
 from dejamq_analytics.report.verdict import Verdict, judge
+from dejamq_analytics.report.write import IDS
 from dejamq_analytics.run import Request, run_audit
 from dejamq_analytics.sources.paths import BadInput
 from dejamq_analytics.survey import chunks
 from dejamq_analytics.survey.pick import WantedLines
-from dejamq_analytics.survey.readings import OfChunks
+from dejamq_analytics.survey.spark_readings import FramedTexts, OfChunks
 from dejamq_analytics.survey.survey import survey
 from journals import History
 from plain_runs import write_remade, write_runs, write_shared
-from pyspark.sql import DataFrame, SparkSession
-from told import Auditor
+from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -32,30 +32,55 @@ def journals(stories: Path, tmp_path: Path, chance: random.Random) -> list[str]:
     return [str(stories), str(tmp_path)]
 
 
-def test_rules_run_in_duckdb_on_the_little_that_a_survey_left(
-    spark: SparkSession, audited: Auditor, journals: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    spark.range(1).count()  # the session is the active one, which the audit takes
-    whole = audited(journals=journals, run_id="one")
-    monkeypatch.setattr(pipeline, "SURVEY_BYTES", 0)
-    monkeypatch.setattr(run, "local_bytes", lambda journals, elsewhere: elsewhere)
-    asked = list[bool]()
+Tables = dict[str, list[dict[str, Any]]]
+JUDGES = list[str]
+
+
+@pytest.fixture
+def judges(monkeypatch: pytest.MonkeyPatch) -> JUDGES:
+    """The engine of each audit that is made."""
+    asked = JUDGES()
 
     def judged_and_noted(*facts: Any) -> Verdict:
-        asked.append(in_duckdb())
+        asked.append(DUCKDB if in_duckdb() else SPARK)
         return judge(*facts)
 
     monkeypatch.setattr(run, "judge", judged_and_noted)
-    _, verdict = run_audit(Request(journals, out=tmp_path / "audit"), lambda said: None)
-    assert asked == [True]
-    assert verdict.causes == whole.verdict.causes
-    assert (verdict.messages, verdict.deliveries) == (whole.verdict.messages, whole.verdict.deliveries)
-    rows = pyarrow.parquet.read_table(tmp_path / "audit" / "findings").to_pylist()
-    found = {(row["finding_id"], row["cause"], row["trigger"], row["missing"], len(row["evidence"])) for row in rows}
-    assert found == {
-        (row.finding_id, row.cause, row.trigger, row.missing, len(row.evidence)) for row in whole.findings.collect()
-    }
-    assert len(found) == len(rows) > 0
+    return asked
+
+
+def told(out: Path, journals: list[str], engine: str = "auto") -> tuple[Verdict, Tables]:
+    """What it tells, with its tables in the order in which they are written."""
+    verdict = run_audit(Request(journals, out=out / engine, engine=engine), lambda said: None)[1]
+    return verdict, {name: pyarrow.parquet.read_table(out / engine / name).to_pylist() for name in IDS}
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
+    """To the questions whether DuckDB has enough memory, one after the other."""
+    waiting = iter(answers)
+    monkeypatch.setattr(run, "fits_duckdb", lambda size: next(waiting))
+
+
+def test_rules_run_in_duckdb_on_the_little_that_spark_took_of_journals_elsewhere(
+    spark: SparkSession, journals: list[str], judges: JUDGES, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spark.range(1).count()  # the session is the active one, which the audit takes
+    whole = told(tmp_path, journals, DUCKDB)
+    monkeypatch.setattr(pipeline, "SURVEY_BYTES", 0)
+    monkeypatch.setattr(chunks, "cut", lambda journals: None)
+    answer(monkeypatch, False, True)
+    assert told(tmp_path, journals) == whole
+    assert judges == [DUCKDB, DUCKDB]
+
+
+def test_rules_run_in_spark_on_the_much_that_processes_of_this_machine_left(
+    spark: SparkSession, journals: list[str], judges: JUDGES, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spark.range(1).count()
+    whole = told(tmp_path, journals, DUCKDB)
+    answer(monkeypatch, False, False, False)
+    assert told(tmp_path, journals) == whole
+    assert judges == [DUCKDB, SPARK]
 
 
 def test_a_journal_that_goes_away_between_the_readings_is_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
@@ -64,10 +89,10 @@ def test_a_journal_that_goes_away_between_the_readings_is_told_as_such(spark: Sp
     class Meanwhile(OfChunks):
         """Somebody tidies up when the first reading is done."""
 
-        def second(self, looked: DataFrame, wanted: WantedLines) -> DataFrame:
+        def second(self, wanted: WantedLines, *, with_kept: bool) -> FramedTexts:
             for journal in tmp_path.glob("*.jsonl"):
                 journal.unlink()
-            return super().second(looked, wanted)
+            return super().second(wanted, with_kept=with_kept)
 
     with pytest.raises(BadInput, match=r"^the journal .* was replaced while it was read: audit a copy"):
         survey(Meanwhile(spark, chunks.cut([str(tmp_path)]) or [], None))

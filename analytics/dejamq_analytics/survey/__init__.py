@@ -6,8 +6,9 @@ every line that is not about single messages. Their findings are the same as ove
 because lines that belong together are taken together, or not at all.
 
 Both readings are Python over lines of text, because Spark's own parser and grouping take three times as long for this.
-Local journals are cut into parts (``chunks``) that tasks read themselves; an ``index`` of each tells the second reading
-which lines to open, and it opens few. Journals elsewhere are read by Spark, twice and whole.
+Local journals are cut into parts (``chunks``); an ``index`` of each tells the second reading which lines to open, and
+it opens few. Processes of this machine read the parts (``processes``), or tasks of Spark (``spark_readings``). Journals
+elsewhere are read by Spark, twice and whole.
 
 An audit owns one survey. Enter at ``survey``.
 """

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from dejamq_analytics.survey import keys, places
+from dejamq_analytics.survey import chunks, keys, places
 from dejamq_analytics.survey.chunks import Chunk, LineSpan
 from dejamq_analytics.survey.keys import Numbers
-from dejamq_analytics.survey.pick import Reasons
+from dejamq_analytics.survey.pick import Pick, Reasons
 from dejamq_analytics.survey.places import BLOCK, Place
 from dejamq_analytics.survey.sends import SENDS
 from dejamq_analytics.survey.wire import JournalLine
@@ -82,6 +82,12 @@ class ChunkIndex:
         """All of it."""
         rows = np.array(self._rows, np.int64).tobytes()
         return msgspec.msgpack.encode(StoredIndex(chunk, [*self._streams], rows))
+
+
+def picked(stored: StoredIndex, reasons: Reasons) -> Iterator[tuple[str, str]]:
+    """The texts to take of this part, each with its file. Raises BadInput when the file is gone."""
+    lines = chunks.read_some(stored.chunk, chosen(stored, reasons))
+    return Pick(reasons).taken((text, line, stored.chunk.file) for text, line in lines)
 
 
 def chosen(stored: StoredIndex, reasons: Reasons) -> list[LineSpan]:

@@ -6,7 +6,7 @@ once. Two keys of one hash only make a candidate more.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -34,6 +34,13 @@ class Candidates(NamedTuple):
 
 
 NOTHING = Candidates(np.empty(0, np.uint64), np.empty(0, np.uint32), 0)
+
+
+def together(several: Iterable[Candidates]) -> Candidates:
+    """Those of all buckets."""
+    every = [NOTHING, *several]
+    found, given = (np.concatenate([one[part] for one in every]) for part in (0, 1))
+    return Candidates(found, given, sum(one.messages for one in every))
 
 
 def hashed(texts: Sequence[str]) -> Numbers:

@@ -48,12 +48,13 @@ def look_at_chunks(
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for part in parts[task::tasks]:
-                    yield from _of_chunk(part, group)
+                    yield from of_chunk(part, group)
 
     return look
 
 
-def _of_chunk(chunk: Chunk, group: str | None) -> Iterator[pa.RecordBatch]:
+def of_chunk(chunk: Chunk, group: str | None) -> Iterator[pa.RecordBatch]:
+    """All that one part tells."""
     task, file = SurveyTask(group), chunk.file
     for span, (text, line) in chunks.read(chunk):
         task.take(text, line, file, span)

@@ -1,108 +1,57 @@
 """Reads journals twice: first to see which messages may be part of a finding, then to take their lines."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from dejamq_analytics.rules.audiences import read_by_several
-from dejamq_analytics.sources.facts import settled
 from dejamq_analytics.sources.overlap import Overlap, Spot
-from dejamq_analytics.survey import keys, look, order, places
+from dejamq_analytics.survey import keys, order, places
 from dejamq_analytics.survey.keys import Candidates
 from dejamq_analytics.survey.note import LineExtent, Note, blocks_of
 from dejamq_analytics.survey.order import QueuePiece, Range
 from dejamq_analytics.survey.overlap import KnownDeliveries, overlap
 from dejamq_analytics.survey.pick import WantedLines
 from dejamq_analytics.survey.places import Place
-from dejamq_analytics.survey.readings import Readings, bad_input_of_tasks
+from dejamq_analytics.survey.readings import Readings, Texts
 from dejamq_analytics.survey.wire import JournalLine
-
-JUDGED = "keys binary, places binary, messages bigint"
-TOGETHER, FEWEST_TASKS = 1_000_000, 4
 
 
 class Surveyed(NamedTuple):
-    """``lines`` as ``journals.read_lines`` has them, without those that no finding can rest on.
+    """``texts`` of all lines but those that no finding can rest on.
 
     ``extents`` are of all lines, ``messages`` and ``deliveries`` of all groups count everything, and so does
     ``overlap``. ``ranges`` say what had been reached before lines that may be out of order.
     """
 
-    texts: DataFrame
+    texts: Texts
     extents: list[LineExtent]
     messages: int
     deliveries: dict[str, int]
     ranges: list[Range]
     overlap: Overlap
 
-    def size(self) -> int:
-        """Bytes of the lines."""
-        row = self.texts.agg(sf.coalesce(sf.sum(sf.octet_length("text")), sf.lit(0)).alias("bytes")).first()
-        return int(row.bytes) if row else 0
 
-
-@bad_input_of_tasks()
 def survey(read: Readings, group: str | None = None) -> Surveyed:
     """Of these journals; for one consumer group, or all. Raises BadInput when one goes away meanwhile."""
-    looked = settled(read.first())
-    notes = _notes(looked)
+    notes = read.first()
     jumps = [jump for note in notes for jump in note.jumps]
     extents = [_steady(extent, jumps) for note in notes for extent in note.extents]
-    whole = _candidates(looked, notes)
+    whole = keys.together(read.judged(brokers_known=any(one.role == "broker" for one in extents)))
     wanted, had = wanted_of(notes, whole, group)
     if wanted.gone:
-        lost = _lost(read, looked, wanted)
+        lost = _lost(read, wanted)
         wanted.keys = np.concatenate([wanted.keys, lost.keys])
         wanted.places = np.concatenate([wanted.places, lost.places])
-    picked = read.second(looked, wanted)
-    kept = looked.where(sf.col("kind") == look.LINE).select("text", "file").unionByName(picked)
     counts = defaultdict[str, int](int)
     for note in notes:
         for name, count in note.counts.items():
             counts[name] += count
-    return Surveyed(settled(kept), extents, whole.messages, dict(counts), wanted.ranges, had)
-
-
-def _notes(looked: DataFrame) -> list[Note]:
-    decode = msgspec.msgpack.Decoder(Note).decode
-    return [decode(bytes(row.data)) for row in looked.where(sf.col("kind") == look.NOTE).select("data").collect()]
-
-
-def _candidates(looked: DataFrame, notes: Sequence[Note]) -> Candidates:
-    """Bring all entries of a bucket into one task; it holds the entries of about a million deliveries."""
-    tasks = sum(sum(note.counts.values()) for note in notes) // TOGETHER
-    entries = looked.where(sf.col("kind").isin(look.KEYS, look.BUSINESS)).select("kind", "bucket", "data")
-    apart = entries.repartition(min(max(tasks, FEWEST_TASKS), keys.BUCKETS), "kind", "bucket")
-    brokers_known = any(extent.role == "broker" for note in notes for extent in note.extents)
-    judged = apart.mapInArrow(_judge(brokers_known), JUDGED).collect()
-    found = [np.frombuffer(bytes(row["keys"]), np.uint64) for row in judged]
-    given = [np.frombuffer(bytes(row["places"]), np.uint32) for row in judged]
-    return Candidates(
-        np.concatenate([keys.NOTHING.keys, *found]), np.concatenate([keys.NOTHING.places, *given]),
-        sum(row["messages"] for row in judged),
-    )  # fmt: skip
-
-
-def _judge(brokers_known: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow`` over kind, bucket and entries."""
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        buckets = defaultdict[tuple[str, int], list[bytes]](list)
-        for batch in batches:
-            for kind, bucket, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                buckets[kind, bucket].append(data)
-        for (kind, _), several in buckets.items():
-            found = keys.judged(b"".join(several), business=kind == look.BUSINESS, brokers_known=brokers_known)
-            row = {"keys": found.keys.tobytes(), "places": found.places.tobytes(), "messages": found.messages}
-            yield pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()})
-
-    return judge
+    taken = read.second(wanted, with_kept=True)
+    return Surveyed(taken, extents, whole.messages, dict(counts), wanted.ranges, had)
 
 
 def wanted_of(notes: Sequence[Note], whole: Candidates, group: str | None) -> tuple[WantedLines, Overlap]:
@@ -183,10 +132,11 @@ def _gone(notes: Sequence[Note]) -> dict[tuple[str, str], int]:
     return found
 
 
-def _lost(read: Readings, looked: DataFrame, wanted: WantedLines) -> Candidates:
+def _lost(read: Readings, wanted: WantedLines) -> Candidates:
     """Senders and places of lost messages: one more reading, in the rare case."""
     only = WantedLines(keys=keys.NOTHING.keys, places=keys.NOTHING.places, gone=wanted.gone, group=wanted.group)
-    lines = [msgspec.json.decode(row.text, type=JournalLine) for row in read.second(looked, only).collect()]
+    texts = read.second(only, with_kept=False).each()
+    lines = [msgspec.json.decode(text, type=JournalLine) for text, _ in texts]
     appended = [line for line in lines if line.event == "APPEND"]
     hashes = keys.hashed([key for line in appended for key in line.unique_keys if key])
     where = [

@@ -12,6 +12,7 @@ from dejamq_analytics.sources.schema import UNREADABLE, journal_schema
 from dejamq_analytics.survey import places
 from dejamq_analytics.survey.note import LineExtent
 from dejamq_analytics.survey.order import Range
+from dejamq_analytics.survey.readings import Texts
 
 GAPS = "array<struct<first:bigint,last:bigint>>"
 ROW = (
@@ -20,12 +21,13 @@ ROW = (
 RANGE = "range_boot string, place string, range_group string, first_seq bigint, last_seq bigint, reached_before bigint"
 
 
-def lines(session: SparkSession, texts: DataFrame) -> DataFrame:
-    """``journals.read_lines`` of the lines that Spark's ``texts`` and ``file`` are, in any engine's session."""
+def lines(session: SparkSession, texts: Texts) -> DataFrame:
+    """As ``journals.read_lines``, of these lines alone, in any engine's session."""
     if in_duckdb():
-        return local_lines.of_texts(session, ((row.text.encode(), row.file) for row in texts.toLocalIterator()))
+        return local_lines.of_texts(session, ((text.encode(), file) for text, file in texts.each()))
     options = {"columnNameOfCorruptRecord": UNREADABLE}
-    parsed = texts.select(sf.from_json("text", journal_schema(), options).alias("line"), sf.col("file").alias("_file"))
+    line = sf.from_json("text", journal_schema(), options).alias("line")
+    parsed = texts.frame(session).select(line, sf.col("file").alias("_file"))
     # an event has a field of that name too, which no rule reads
     return settled(with_unreadable(parsed.select("line.*", "_file").withColumn("file", sf.col("_file")).drop("_file")))
 
