@@ -73,10 +73,13 @@ def test_rules_run_in_duckdb_on_the_little_that_spark_took_of_journals_elsewhere
     assert judges == [DUCKDB, DUCKDB]
 
 
+@pytest.mark.slow
 def test_rules_run_in_spark_on_the_much_that_processes_of_this_machine_left(
-    spark: SparkSession, journals: list[str], judges: JUDGES, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spark: SparkSession, judges: JUDGES, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     spark.range(1).count()
+    write_runs(History(tmp_path, "plain-runs"), again=3, unseen=7)
+    journals = [str(tmp_path)]
     whole = told(tmp_path, journals, DUCKDB)
     answer(monkeypatch, False, False, False)
     assert told(tmp_path, journals) == whole
