@@ -2,6 +2,7 @@
 
 Traces may be lost. A client drops those that it cannot send, and one that is killed has not sent its last ones. The
 offsets that it told show that: its handlers had what lies below. So do records between two of a queue that were traced.
+What a filter left out, and what a reset jumped over, no handler had: where the evidence shows either, nothing is lost.
 """
 
 from bisect import bisect_left
@@ -10,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dejamq_analytics.evidence.client import ClientStart, GivenMessage
-from dejamq_analytics.evidence.mark import QueueName
+from dejamq_analytics.evidence.filters import Filters
+from dejamq_analytics.evidence.mark import SECOND, QueueName, Reset
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records, Stored
 
@@ -27,8 +29,24 @@ NO_STORE = "the commit log of each broker: its store directory, with --store or 
 NO_BROKER_LOG = "broker.log and store.log of each broker: logs/rocketmqlogs in the home of its user"
 
 
+Span = tuple[int, int]
+Looks = str | tuple[tuple[str, str], ...]
 Place = tuple[str, QueueName, int]
 """A group, a queue, and an offset of it."""
+
+
+SAME_TIME_US = SECOND
+"""Two machines' clocks are taken for right up to this."""
+
+
+class Shown(NamedTuple):
+    """What evidence shows of offsets that no handler passed: filters by properties, and offsets that somebody set."""
+
+    filters: Filters
+    resets: Sequence[Reset]
+
+
+NOTHING_SHOWN = Shown(Filters(), ())
 
 
 class Untraced(NamedTuple):
@@ -80,29 +98,35 @@ def _worked(client: ClientStart) -> bool:
     return any(value > 0 for hold in client.holds for _, value in hold.persisted)
 
 
-def untraced(clients: Iterable[ClientStart], given: Iterable[GivenMessage], records: Records) -> list[Untraced]:
-    """By member and by group. A record that a filter of the group may have left out is none; one that the stores lack
-    is one, as its trace may lie where it lay.
+def untraced(
+    clients: Iterable[ClientStart], given: Iterable[GivenMessage], records: Records, shown: Shown = NOTHING_SHOWN
+) -> list[Untraced]:
+    """By member and by group. A record that a filter of the group may have left out is none, nor is one that a reset
+    jumped over; one that the stores lack is one, as its trace may lie where it lay.
     """
-    traced = _Traced(given)
+    clients, given = [*clients], [*given]
+    traced, jumps = _Traced(given, shown.filters), _jumps(clients, given, shown.resets)
     by_queue = _by_queue(records)
     found: list[Untraced] = []
     for client in clients:
         for hold in client.holds if "trace" in client.has else []:
             told = [value for _, value in hold.persisted]
             there, absent = [*_between(by_queue[hold.queue], told)], NONE
+            jumped = jumps[hold.group, hold.queue]
             gone = [
                 one.queue_offset for one in there
                 if not traced.by_member(client, hold.group, one) and traced.would_have(hold.group, one)
+                and not _in(jumped, one.queue_offset)
             ]  # fmt: skip
             if hold.queue.broker_name in records.brokers:
                 lowest = by_queue[hold.queue][0].queue_offset if by_queue[hold.queue] else 0
-                absent = _absent(there, told, lowest)
+                absent = _absent(there, told, lowest, jumped)
             found += _told(client.name, hold.queue, gone, absent)
     for (group, queue), offsets in sorted(traced.offsets.items()):
         gone = [
             one.queue_offset for one in _between(by_queue[queue], offsets)
             if not traced.by_group(group, one) and traced.would_have(group, one)
+            and not _in(jumps[group, queue], one.queue_offset)
         ]  # fmt: skip
         found += _told(f"the members of {group}", queue, gone)
     return found
@@ -121,11 +145,12 @@ NONE = Absent(0, 0)
 class _Traced:
     """What trace records tell of deliveries."""
 
-    def __init__(self, given: Iterable[GivenMessage]) -> None:
+    def __init__(self, given: Iterable[GivenMessage], filters: Filters) -> None:
+        self._filters = filters
         self.offsets: dict[tuple[str, QueueName], list[int]] = defaultdict(list)
         self._members: set[tuple[str, Place]] = set()
         self._places: set[Place] = set()
-        self._tags: set[tuple[str, str, str]] = set()
+        self._looks: set[tuple[str, str, Looks]] = set()
         self._unplaced: set[tuple[str, str]] = set()
         for one in given:
             group, record = one.mark.said["group"], one.record
@@ -136,7 +161,7 @@ class _Traced:
             self.offsets[group, record.queue].append(record.queue_offset)
             self._members.add((one.process.key, place))
             self._places.add(place)
-            self._tags.add((group, record.queue.topic, record.tags))
+            self._looks.add((group, record.queue.topic, self._look(group, record)))
 
     def by_member(self, client: ClientStart, group: str, record: Stored) -> bool:
         return (client.key, (group, record.queue, record.queue_offset)) in self._members or self._somewhere(
@@ -151,9 +176,46 @@ class _Traced:
         return (group, record.unique_key) in self._unplaced
 
     def would_have(self, group: str, record: Stored) -> bool:
-        """The group has no filter by tag that leaves it out: it was given one of the same tag. A retry has none."""
+        """The group has no filter that leaves it out: it was given one that looks the same to it. A retry has none."""
         topic = record.queue.topic
-        return topic.startswith("%") or (group, topic, record.tags) in self._tags
+        return topic.startswith("%") or (group, topic, self._look(group, record)) in self._looks
+
+    def _look(self, group: str, record: Stored) -> Looks:
+        """What the group's filter sees of a record: its tag, or the properties that an SQL92 filter names."""
+        names = self._filters.of(group, record.queue.topic)
+        return record.tags if names is None else tuple(one for one in record.facts if one[0] in names)
+
+
+def _jumps(
+    clients: Sequence[ClientStart], given: Sequence[GivenMessage], resets: Iterable[Reset]
+) -> dict[tuple[str, QueueName], list[Span]]:
+    """Offsets that nobody was given, as somebody had set the offset of a queue further on than its members were.
+
+    They begin behind the last one told or traced below. Whoever may have been further before the reset did not jump.
+    """
+    found: dict[tuple[str, QueueName], list[Span]] = defaultdict(list)
+    for reset in resets:
+        group, queue, new, latest_us = reset
+        holders = [one for one in clients if any((hold.group, hold.queue) == (group, queue) for hold in one.holds)]
+        told = [
+            act for one in holders for hold in one.holds
+            if (hold.group, hold.queue) == (group, queue) for act in hold.persisted
+        ]  # fmt: skip
+        had = [
+            (one.mark.at_us, one.record.queue_offset + 1) for one in given
+            if one.record is not None and (one.mark.said["group"], one.record.queue) == (group, queue)
+        ]  # fmt: skip
+        in_time = latest_us + SAME_TIME_US
+        ahead = any(at_us <= in_time and value >= new for at_us, value in told)
+        ahead = ahead or any(at_us <= in_time and value > new for at_us, value in had)
+        before = [value for _, value in told if value < new] + [value for _, value in had if value <= new]
+        if before and not ahead and all(one.skew_ms is None for one in holders):
+            found[group, queue].append((max(before), new))
+    return found
+
+
+def _in(spans: Iterable[Span], offset: int) -> bool:
+    return any(begin <= offset < end for begin, end in spans)
 
 
 def _by_queue(records: Records) -> dict[QueueName, list[Stored]]:
@@ -178,17 +240,20 @@ def _between(records: Sequence[Stored], offsets: Sequence[int]) -> Sequence[Stor
     return records[begin:end]
 
 
-def _absent(there: Sequence[Stored], offsets: Sequence[int], lowest: int) -> Absent:
+def _absent(there: Sequence[Stored], offsets: Sequence[int], lowest: int, jumped: Sequence[Span] = ()) -> Absent:
     """Offsets of that range that no store has a record of. Below the ``lowest`` that it has they expired."""
     if not offsets:
         return NONE
-    begin = max(min(offsets), lowest)
-    known = sorted({one.queue_offset for one in there})
-    count = max(offsets) - begin - len(known)
-    if count <= 0:
-        return NONE
-    gaps = (begin + at for at, offset in enumerate(known) if offset != begin + at)
-    return Absent(count, next(gaps, begin + len(known)))
+    at, end = max(min(offsets), lowest), max(offsets)
+    count, first = 0, 0
+    known = [(one.queue_offset, one.queue_offset + 1) for one in there]
+    for begin, behind in sorted([*known, *jumped, (end, end)]):
+        gap = min(begin, end) - at
+        if gap > 0:
+            first = first if count else at
+            count += gap
+        at = max(at, behind)
+    return Absent(count, first)
 
 
 def _told(who: str, queue: QueueName, gone: Sequence[int], absent: Absent = NONE) -> list[Untraced]:

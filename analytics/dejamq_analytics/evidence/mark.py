@@ -42,3 +42,12 @@ class QueueName(NamedTuple):
     topic: str
     broker_name: str
     queue_id: int
+
+
+class Reset(NamedTuple):
+    """An offset of a group that somebody set, at ``latest_us`` or before."""
+
+    group: str
+    queue: QueueName
+    new: int
+    latest_us: int
