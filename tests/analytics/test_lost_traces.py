@@ -14,6 +14,8 @@ from dejamq_analytics.evidence.lack import Shown, Untraced, untraced
 from dejamq_analytics.evidence.mark import SECOND, Mark, QueueName, Reset
 from dejamq_analytics.evidence.stored import Records, Stored
 from dejamq_analytics.evidence.text_lines import Line
+from dejamq_analytics.report.evidence_scope import EvidenceVerdict
+from dejamq_analytics.sources.commit_log import scan
 from dejamq_proto.records.record import Record, encode, encode_properties
 from recorded import RECORDED, audited
 
@@ -155,3 +157,15 @@ def test_a_recorded_run_whose_group_filters_by_properties_stays_clean(tmp_path: 
     log.write_text(log.read_text() + SUBSCRIBED.format("add new topic, ", "") + "\n")
     verdict, _ = audited(tmp_path / "run", tmp_path / "out")
     assert verdict.verdict == "clean"
+
+
+def test_a_store_that_is_empty_is_named_by_its_folder_and_leaves_the_verdict_open(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED / "healthy", tmp_path / "run")
+    (log,) = (tmp_path / "run").rglob("commitlog/*")
+    bodies = [record.body.decode() for record, _ in scan(log) if record.topic == "RMQ_SYS_TRACE_TOPIC"]
+    (tmp_path / "run" / "orders-1" / "trace.txt").write_text("\n".join(bodies))
+    log.unlink()
+    verdict, _ = audited(tmp_path / "run", tmp_path / "out")
+    assert isinstance(verdict, EvidenceVerdict)
+    assert any("records in broker-a/store: this store is empty" in one for one in verdict.evidence.lacking)
+    assert verdict.verdict == "undetermined"

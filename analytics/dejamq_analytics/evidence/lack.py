@@ -7,7 +7,7 @@ What a filter left out, and what a reset jumped over, no handler had: where the 
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dejamq_analytics.evidence.client import ClientStart, GivenMessage
@@ -26,6 +26,7 @@ LOST_TRACES = (
 )
 NO_LOG = "the log of {}: logs/rocketmqlogs/rocketmq_client.log in the home of its user"
 NO_STORE = "the commit log of each broker: its store directory, with --store or among the others"
+EMPTY_STORE = "records in {}: this store is empty, so that nothing tells whose it is. Copy its folder commitlog again"
 NO_BROKER_LOG = "broker.log and store.log of each broker: logs/rocketmqlogs in the home of its user"
 
 
@@ -59,11 +60,11 @@ class Untraced(NamedTuple):
 
 
 def of(
-    processes: Iterable[Process], stores: Iterable[str], lost: Iterable[Untraced] = (), *, journaled: bool = False
+    processes: Iterable[Process], stores: Mapping[str, bool], lost: Iterable[Untraced] = (), *, journaled: bool = False
 ) -> tuple[list[str], bool]:
     """In words; and whether there were deliveries that nobody can see, as those whose traces are ``lost``.
 
-    ``journaled``: the brokers have journals.
+    ``stores``: by folder, whether there is any record. ``journaled``: the brokers have journals.
     """
     every = [*processes]
     clients = [one for one in every if isinstance(one, ClientStart) and (one.holds or one.given)]
@@ -74,8 +75,9 @@ def of(
     unlogged = [one.name for one in clients if "log" not in one.has]
     found = [NO_TRACE.format(name) for name in sorted(silent)] + [NO_LOG.format(name) for name in sorted(unlogged)]
     found += dropped
-    stored = any(stores)
-    if not stored:
+    stored = any(stores.values())
+    found += [EMPTY_STORE.format(store) for store, filled in sorted(stores.items()) if not filled]
+    if not stores:
         found.append(NO_STORE)
     if not journaled and not any("broker.log" in one.has for one in every):
         found.append(NO_BROKER_LOG)

@@ -88,6 +88,7 @@ def translate(reading: Reading, into: Path) -> Evidence:
     """Write a journal of each process into ``into``. Raises BadInput where there is nothing of any use."""
     files = found.found_in(reading.folders)
     stores = [*dict.fromkeys([*reading.stores, *(str(one.path) for one in files if one.kind == found.STORE)])]
+    shown = {str(one.path): one.shown for one in files}
     marks = _Marks()
     zones = zones_of({one.path: one.shown for one in files if one.kind in (found.CLIENT, found.SERVER)}, reading.zones)
     read = {
@@ -107,7 +108,8 @@ def translate(reading: Reading, into: Path) -> Evidence:
             process.write(journals, told)
     if not any(journals.iterdir()) and not known.names:
         raise BadInput(f"nothing that tells of a client or a broker in {', '.join([*reading.folders, *stores])}")
-    lacking, blind = lack.of(every, stores, lost, journaled=bool(known.names))
+    filled = {shown.get(store, store): bool(records.counted[store]) for store in stores}
+    lacking, blind = lack.of(every, filled, lost, journaled=bool(known.names))
     return Evidence(str(journals), sources, stores, said, lacking, blind, lack.kinds(every))
 
 
@@ -220,7 +222,9 @@ def _begin(brokers: Brokers, marks: _Marks, records: Records, files: Iterable[Fo
 
 
 def _names(brokers: Brokers, every: ClientStarts, records: Records) -> dict[str, str]:
-    """The name of the broker at each address; where logs tell of one broker only, it is that of the only store."""
+    """The name of the broker at each address; where logs tell of one broker only, it is that of the only store. An
+    empty store has neither address nor name: reports know it by its folder.
+    """
     used = {hold.queue.broker_name for client in every.by_key.values() for hold in client.holds}
     hosts = {host for some in records.hosts.values() for host in some}
     if len(used) == 1 and len(hosts) == 1:
