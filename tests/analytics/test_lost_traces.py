@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from dejamq_analytics.evidence import lack, polled, server_logs
 from dejamq_analytics.evidence.brokers import Brokers
 from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
@@ -17,6 +18,7 @@ from dejamq_analytics.evidence.text_lines import Line
 from dejamq_analytics.report.evidence_scope import EvidenceVerdict
 from dejamq_analytics.sources.commit_log import scan
 from dejamq_proto.records.record import Record, encode, encode_properties
+from less_evidence import Loss, wrong
 from recorded import RECORDED, audited
 
 QUEUE = QueueName("orders", "broker-a", 0)
@@ -41,6 +43,7 @@ def lost(
     told: list[tuple[int, int]],
     shown: Shown = lack.NOTHING_SHOWN,
     skew_ms: int | None = None,
+    opened_s: int | None = None,
 ) -> list[int]:
     """How many messages a member lacks traces of: it told these offsets, and was given these at second 1 and on, those
     from offset 6 after second 10.
@@ -50,7 +53,8 @@ def lost(
     stores.by_key.update({one.unique_key: [one] for one in records})
     member.has.add("trace")
     member.skew_ms = skew_ms
-    member.holds.append(Hold(1, "billing", QUEUE, None, persisted=[(at * SECOND, value) for at, value in told]))
+    opened = None if opened_s is None else Mark(opened_s * SECOND, 1, "", "", "opened", {})
+    member.holds.append(Hold(1, "billing", QUEUE, opened, persisted=[(at * SECOND, value) for at, value in told]))
     said = {"group": "billing"}
     by_offset = {one.queue_offset: one for one in records}
     given = [
@@ -169,3 +173,44 @@ def test_a_store_that_is_empty_is_named_by_its_folder_and_leaves_the_verdict_ope
     assert isinstance(verdict, EvidenceVerdict)
     assert any("records in broker-a/store: this store is empty" in one for one in verdict.evidence.lacking)
     assert verdict.verdict == "undetermined"
+
+
+def test_what_a_group_told_of_counts_from_its_first_trace_on() -> None:
+    """Its member told its offset first when it had done all: so nothing it told shows where it began."""
+    records, member = Records(), ClientStart("c", "billing-1", "10.0.0.1@1#2")
+    some = [stored(offset) for offset in range(3)]
+    records.by_key.update({one.unique_key: [one] for one in some})
+    member.has.add("trace")
+    member.holds.append(Hold(1, "billing", QUEUE, None, persisted=[(9 * SECOND, 3), (14 * SECOND, 3)]))
+    given = [GivenMessage(Mark(SECOND, 1, "", "", "entered", {"group": "billing"}), 1, member, some[0])]
+    assert untraced([member], given, records) == [Untraced("the members of billing", 2, QUEUE, 1)]
+
+
+@pytest.mark.parametrize(("opened_s", "skew_ms", "messages"), [(2, None, [1]), (3, None, []), (2, 5000, [])])
+def test_what_was_stored_after_a_member_had_the_queue_was_given_to_it(
+    opened_s: int, skew_ms: int | None, messages: list[int]
+) -> None:
+    """Of its second queue too, as long as the group was given anything that looks like it."""
+    records, member = Records(), ClientStart("c", "billing-1", "10.0.0.1@1#2")
+    there = [stored(offset)._replace(stored_ms=at_ms) for offset, at_ms in enumerate((1_000, 2_000, 3_500))]
+    elsewhere = stored(7)._replace(queue=QUEUE._replace(queue_id=1))
+    records.by_key.update({one.unique_key: [one] for one in (*there, elsewhere)})
+    member.has.add("trace")
+    member.skew_ms = skew_ms
+    opened = Mark(opened_s * SECOND, 1, "", "", "opened", {})
+    member.holds.append(Hold(1, "billing", QUEUE, opened, persisted=[(9 * SECOND, 3), (14 * SECOND, 3)]))
+    given = [GivenMessage(Mark(SECOND, 1, "", "", "entered", {"group": "billing"}), 1, member, elsewhere)]
+    assert [one.messages for one in untraced([member], given, records)] == messages
+
+
+def test_a_store_that_was_cut_off_after_the_orders_leaves_the_verdict_open(tmp_path: Path) -> None:
+    def cut(run: Path) -> None:
+        (log,) = run.rglob("commitlog/*")
+        log.write_bytes(log.read_bytes()[:4314])
+
+    assert wrong("r3", [Loss("the end of the store", cut)], tmp_path) == []
+
+
+def test_what_was_stored_behind_the_last_offset_that_a_member_told_is_no_lost_trace() -> None:
+    records = [stored(offset)._replace(stored_ms=20_000) for offset in range(5)]
+    assert lost(records, [0], [(9, 1)], opened_s=2) == []

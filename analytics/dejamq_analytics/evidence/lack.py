@@ -5,14 +5,14 @@ offsets that it told show that: its handlers had what lies below. So do records 
 What a filter left out, and what a reset jumped over, no handler had: where the evidence shows either, nothing is lost.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dejamq_analytics.evidence.client import ClientStart, GivenMessage
+from dejamq_analytics.evidence.client import ClientStart, GivenMessage, Hold
 from dejamq_analytics.evidence.filters import Filters
-from dejamq_analytics.evidence.mark import SECOND, QueueName, Reset
+from dejamq_analytics.evidence.mark import MS, SECOND, QueueName, Reset
 from dejamq_analytics.evidence.process import Process
 from dejamq_analytics.evidence.stored import Records, Stored
 
@@ -110,9 +110,14 @@ def untraced(
     traced, jumps = _Traced(given, shown.filters), _jumps(clients, given, shown.resets)
     by_queue = _by_queue(records)
     found: list[Untraced] = []
+    told_of: dict[tuple[str, QueueName], list[int]] = defaultdict(list)
+    for client in clients:
+        for hold in client.holds:
+            told_of[hold.group, hold.queue] += [value for _, value in hold.persisted]
     for client in clients:
         for hold in client.holds if "trace" in client.has else []:
             told = [value for _, value in hold.persisted]
+            told += _first_after(client, hold, by_queue[hold.queue]) if told else []
             there, absent = [*_between(by_queue[hold.queue], told)], NONE
             jumped = jumps[hold.group, hold.queue]
             gone = [
@@ -126,12 +131,22 @@ def untraced(
             found += _told(client.name, hold.queue, gone, absent)
     for (group, queue), offsets in sorted(traced.offsets.items()):
         gone = [
-            one.queue_offset for one in _between(by_queue[queue], offsets)
+            one.queue_offset for one in _between(by_queue[queue], [*offsets, *told_of[group, queue]])
             if not traced.by_group(group, one) and traced.would_have(group, one)
             and not _in(jumps[group, queue], one.queue_offset)
         ]  # fmt: skip
         found += _told(f"the members of {group}", queue, gone)
     return found
+
+
+def _first_after(client: ClientStart, hold: Hold, records: Sequence[Stored]) -> list[int]:
+    """The first offset stored after the member had the queue: it began there or before, whatever it told first."""
+    if hold.opened is None or client.skew_ms is not None:
+        return []
+    open_us = hold.opened.at_us + hold.opened.within_us + SAME_TIME_US
+    first = bisect_right(records, open_us, key=lambda one: one.stored_ms * MS)
+    last = max(value for _, value in hold.persisted)
+    return [one.queue_offset for one in records[first : first + 1] if one.queue_offset < last]
 
 
 class Absent(NamedTuple):
